@@ -26,6 +26,8 @@ from .evaluation.audit import audit as audit
 from .evaluation.drift import Drift as Drift
 from .evaluation.drift import drift as drift
 from .evaluation.juries import jury as jury
+from .evaluation.probes import ProbeReport as ProbeReport
+from .evaluation.probes import probe as probe
 from .lm.contract import Sampling as Sampling
 from .lm.local import LocalLM as LocalLM
 from .lm.local import embedded_judge_lm as embedded_judge_lm

@@ -1,12 +1,13 @@
-"""Options of the commands that say what changed between two files of judged outputs."""
+"""Options of the commands that say what changed: between two files of judged outputs, or by an edit of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
-from evalbias.options import AuditOptions, Out, Seeded, option
+from evalbias.options import AuditOptions, Coded, Items, Judging, MeasuringModels, Out, Seeded, option
 
 SIDE = "The {} judge's scores of its own period's outputs and of the anchors: data as for an audit, or its run folder."
 
@@ -53,3 +54,45 @@ class DriftOptions(Seeded):
     def __post_init__(self) -> None:
         if self.margin is not None and not self.margin > 0:
             raise ValueError(f"`margin` is {self.margin}: give points above 0, such as 0.2.")
+
+
+# Ask a judge about texts with one thing changed.
+
+
+class Changing(Seeded, Items):
+    """What is changed in the texts."""
+
+    kinds: Sequence[str] = option(
+        "What is changed: style, authority, bandwagon, label, 'label: a student', distraction, verbosity, injection or "
+        "null, by default all; probe run also takes what `probes` does in an audit. Repeatable.",
+        (),
+    )
+    scale: tuple[float, float] | None = _again("scale")
+
+
+class ProbeEmitOptions(Changing):
+    """Write items with one thing changed, and with placebos, for a judge of yours.
+
+    Your judge answers every row in a field of the file, and evalbias probe read says what moves it.
+    """
+
+    beside = ()
+    out: Path = field(metadata={"help": "The .jsonl file to write."})
+
+
+class ProbeReadOptions(Seeded, Coded, Items):
+    """Say what moves a judge, from its answers to the rows of probe emit, found by their ids."""
+
+    scores_field: str | None = _again("scores_field")
+    winner_field: str | None = _again("winner_field")
+    swapped_field: str | None = _again("swapped_field")
+    scale: tuple[float, float] | None = _again("scale")
+
+
+class ProbeRunOptions(Judging, Changing):
+    """Ask a judge about items with one thing changed, and say what moves it."""
+
+    beside = (MeasuringModels, Out)
+    judge: Path | None = _again("judge")
+    criterion: Any = option("'name: definition' of a new judge, or the name of a criterion of the data set.")
+    limit: int | None = option("Use only this many items, drawn with the seed.")

@@ -221,12 +221,8 @@ class Choosing(Options):
 class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     """Answers of a judge, recorded with the items."""
 
-    scores_field: str | None = option(
-        "Field of the judge's recorded scores; {criterion} stands for its criterion's name."
-    )
-    winner_field: str | None = option(
-        "Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null."
-    )
+    scores_field: str | None = option("Field of the judge's recorded scores; {criterion} stands for the criterion.")
+    winner_field: str | None = option("Field of its recorded choices of two outputs: 0 or A, 1 or B, tie, or null.")
     swapped_field: str | None = option("Field of its choices in the other order; 0 still means the same output.")
     criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
     scale: tuple[float, float] | None = option("Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.")
@@ -273,10 +269,15 @@ class AuditOptions(RecordedAnswers):
         "or no, negated), or 'none'. Repeatable. By default, the first three of a judge that answers closed questions, "
         "about 100 items at most."
     )
+    features: Sequence[str] = option(
+        "Test this too: a field of a number, or of yes or no, about each output; or a count in the texts: headings, "
+        "bullets, bold, digits, citations, hedges or sentences. Repeatable.",
+        (),
+    )
     only: (
         Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
         | None
-    ) = option("Test this bias by itself, without a correction for testing several. The others are not tested.")
+    ) = option("Test this bias, such as verbosity, by itself, without a correction for testing several, and no other.")
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
     num_threads: int = option("Calls of a function at the same time.", 1)
     progress: Callable[[int], None] | None = option("Called with the number of judgments done.")
@@ -286,6 +287,8 @@ class AuditOptions(RecordedAnswers):
             raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
         if self.pass_mark is not None and not math.isfinite(self.pass_mark):
             raise ValueError(f"`pass_mark` is {self.pass_mark:g}: give the lowest rating that passes, such as 4.")
+        if self.features and self.only is not None:
+            raise ValueError(f"`features`: `only` {self.only} is tested. Leave one of both out.")
         if ORDER in (self.named_probes or ()) and self.only not in (None, ORDER):
             raise ValueError(f"`probes` order: `only` {self.only} is tested. Leave one of both out.")
         if self.named_probes and self.is_recorded:
@@ -330,9 +333,7 @@ class CorrectOptions(RecordedAnswers):
     """
 
     beside = (MeasuringModels, Out)
-    features: Sequence[str] = option(
-        "Field of a number about each output, or of two in a list about those of a pair. Repeatable.", ()
-    )
+    features: Sequence[str] = option("Field of a number about each output, or a count as in an audit. Repeatable.", ())
     correction: Path | None = option(
         "correction.json of an earlier run, to apply to these items; they need no ratings."
     )

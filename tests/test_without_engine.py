@@ -40,14 +40,21 @@ def without_engine(*arguments, cwd):
         ["correct", *SCORES],
         ["jury", "--data", DATA / "panel.csv", *SCORES[2:4], "--judges", "large,other"],
         ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
+        ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
         ["compile", "threshold", *SCORES, "--pass", "3", "--precision", ".6"],
         ["measure", "self", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
     ],
-    ids=["audit", "audit pairs", "correct", "jury", "drift", "threshold", "loops"],
+    ids=["audit", "audit pairs", "correct", "jury", "drift", "probes", "threshold", "loops"],
 )
 def test_recorded_judges(arguments, tmp_path):
     rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]
     (tmp_path / "loops.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rounds))
+    if arguments[0] == "probe":
+        emitted = without_engine("probe", "emit", *SCORES[:4], "--out", "given.jsonl", "--kind", "bold", cwd=tmp_path)
+        assert emitted.returncode == 0, emitted.stderr
+        rows = [json.loads(line) for line in (tmp_path / "given.jsonl").read_text().splitlines()]
+        scored = "".join(json.dumps(row | {"mine": len(row["output"])}) + "\n" for row in rows)
+        (tmp_path / "emitted.jsonl").write_text(scored)
     done = without_engine(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     listed = without_engine("runs", "list", "--json", cwd=tmp_path)

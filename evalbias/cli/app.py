@@ -107,6 +107,8 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "families": Flag("--family", list[str], more={"metavar": "PATTERN"}),
     "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
     "probes": Flag("--probe", list[str], more={"metavar": "PROBE"}),
+    "only": Flag(more={"metavar": "BIAS"}),  # whose names are too long for one line
+    "kinds": Flag("--kind", list[str], more={"metavar": "KIND"}),
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
     "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
     "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
@@ -135,8 +137,8 @@ SECTIONS = {  # heading -> its options, in the order of a command's help; any ot
     "Data": "task_of_loop data before after loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
-    "Measurement": "only probes task likelihood_lm own_system own_family reduction reliability outcome pass_mark "
-    "length",
+    "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "
+    "pass_mark length",
     "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
     "aspects_api_base",
     "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",
@@ -267,9 +269,12 @@ COLLECTED = (100_000, 20, 20)
 stay; with the usual threshold of 700, looking at them again and again is an eighth of the time of a short command."""
 
 COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
-    "demo": ("demo", options.DemoOptions),
+    "demo": ("compare", options.DemoOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
+    "probe emit": ("audit", before_after.ProbeEmitOptions),
+    "probe read": ("audit", before_after.ProbeReadOptions),
+    "probe run": ("audit", before_after.ProbeRunOptions),
     "jury": ("jury", options.JuryOptions),
     "drift": ("audit", before_after.DriftOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
@@ -277,9 +282,9 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "measure self": ("loops", options.SelfOptions),
     "measure style": ("loops", options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
-    "compile threshold": ("repair", options.ThresholdOptions),
-    "compile order": ("repair", options.OrderOptions),
-    "compile forecasts": ("repair", options.ForecastOptions),
+    "compile threshold": ("likelihood", options.ThresholdOptions),
+    "compile order": ("likelihood", options.OrderOptions),
+    "compile forecasts": ("likelihood", options.ForecastOptions),
     "compile refine": ("loops", options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),
@@ -312,6 +317,7 @@ class _Ordered(TyperGroup):
 app = typer.Typer(cls=_Ordered, no_args_is_help=True, rich_markup_mode=None)
 PARTS = {
     "": app,
+    "probe": typer.Typer(no_args_is_help=True, help="Ask a judge about texts with one thing changed."),
     "measure": typer.Typer(no_args_is_help=True, help="Measure a bias of a judge."),
     "compile": typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge."),
     "runs": runs.app,

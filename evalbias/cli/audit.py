@@ -1,4 +1,4 @@
-"""``evalbias audit`` and ``drift``: audit any judge, say what changed between two, and fail a build on conditions."""
+"""``evalbias audit``, ``drift`` and ``probe``: audit any judge, say what changed or moves it, and fail a build."""
 
 from __future__ import annotations
 
@@ -6,36 +6,41 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
-from evalbias.before_after import DriftOptions, GateOut
+from evalbias import data
+from evalbias.before_after import DriftOptions, GateOut, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
-from evalbias.data.items import like_ratings
+from evalbias.data.items import DataError, like_ratings
+from evalbias.data.probes import named_kinds, with_edits
 from evalbias.evaluation.agreement import by_item
-from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each, with_judge
+from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared, prepared_each, with_judge
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.drift import LABELS, drift
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
 from evalbias.evaluation.repeats import probe_questions
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
-from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
+from evalbias.evaluation.words import count
+from evalbias.options import PROBES, AuditOptions, AuditOut, MeasuringModels, Models, Out
 from evalbias.programs import PairwiseJudge
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
-from evalbias.runs import RESULT
+from evalbias.runs import RESULT, write_jsonl
 from evalbias.values import file_digest, message
 
 
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
     # 1. All that can be wrong is told before a model is opened.
-    conditions, rates = parse_conditions(out.fail_on), parse_rates(out.certify)
+    conditions, rates = parse_conditions(out.fail_on, (), options.features), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
     for file in filter(None, (out.summary, out.junit)):
@@ -44,8 +49,8 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     for ready in each if rates else ():
         _check_verdicts(ready)
     # 2. The audit, and what it decides.
-    fields: dict[str, Any] = {name: getattr(options, name) or getattr(each[0], name) for name in ANSWER_FIELDS}
-    named = replace(each[0], together=(), **fields)
+    columns: dict[str, Any] = {name: getattr(options, name) or getattr(each[0], name) for name in ANSWER_FIELDS}
+    named = replace(each[0], together=(), **columns)
     with Run("audit", named, models, out, more=_settings(options, each)) as run:
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
         with run.progress(sum(map(_answers_needed, each))) if run.likelihood_lm is not None else nullcontext():
@@ -210,7 +215,7 @@ class Condition:
     @property
     def is_of_bias(self) -> bool:
         """True for a bias, which may be left out of the tests; False for an agreement."""
-        return BIASES[self.bias].kind == "bias"
+        return self.bias not in BIASES or BIASES[self.bias].kind == "bias"
 
     def decide(self, audit: Audit) -> tuple[int, str]:
         """Return the exit code, and why: 1 where the build fails, ``UNDECIDED``, or 0.
@@ -247,12 +252,14 @@ class Condition:
         return measurement[self.estimate]
 
 
-def parse_conditions(texts: Sequence[str], numbers: Sequence[str] = ()) -> list[Condition]:
+def parse_conditions(
+    texts: Sequence[str], numbers: Sequence[str] = (), features: Sequence[str] = ()
+) -> list[Condition]:
     """Read conditions such as ``BIAS>NUMBER`` or ``BIAS.ESTIMATE<NUMBER``, also several of them parted by commas.
 
-    With the names of ``numbers``, the conditions are on these, in place of biases.
+    With the names of ``numbers``, the conditions are on these, in place of biases; ``features`` are more biases.
     """
-    return [_parse(part, numbers) for text in texts for part in text.split(",")]
+    return [_parse(part, numbers, features) for text in texts for part in text.split(",")]
 
 
 def decide_numbers(conditions: Sequence[Condition], numbers: Mapping[str, Estimate]) -> None:
@@ -265,7 +272,7 @@ def decide_numbers(conditions: Sequence[Condition], numbers: Mapping[str, Estima
         raise typer.Exit(min(codes))
 
 
-def _parse(text: str, numbers: Sequence[str]) -> Condition:
+def _parse(text: str, numbers: Sequence[str], features: Sequence[str]) -> Condition:
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(
@@ -274,7 +281,7 @@ def _parse(text: str, numbers: Sequence[str]) -> Condition:
         )
     bias, estimate, comparison, limit, required = match.groups()
     bias = re.sub("[ -]", "_", bias)  # tables say scale use and self-preference
-    known = numbers or [*(name for name in BIASES if name != AGREEMENT), AGREEMENT]
+    known = numbers or [*(name for name in BIASES if name != AGREEMENT), AGREEMENT, *features]
     if bias not in known:
         raise ValueError(f"`fail_on` {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
     condition = Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
@@ -331,3 +338,66 @@ def digests(*sides: Any) -> dict[str, Any]:
     """Return what decides the numbers of two files or run folders: their content, and not their names."""
     files = [Path(one) / RESULT if Path(one).is_dir() else Path(one) for one in sides]
     return {"sides_sha256": [file_digest(one) if one.is_file() else None for one in files]}
+
+
+# What moves a judge though the quality stays: emit texts, read its answers to them, or ask it.
+
+EVERY = ("all",)  # kinds, where none is named
+
+
+def probe_emit_command(options: ProbeEmitOptions) -> None:
+    if options.out.exists():
+        raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
+    items = data.read(options.data, mapping=options.mapping)
+    if items.left_out:
+        say(items.summary())
+    rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)
+    pairs = "candidates" in rows[0] if rows else False
+    write_jsonl(options.out, [{("outputs" if k == "candidates" else k): v for k, v in row.items()} for row in rows])
+    field = "--winner-field CHOICE --swapped-field SWAPPED" if pairs else "--scores-field SCORE"
+    typer.echo(
+        message(
+            f"{options.out}: {count(len(rows), 'row')} of {count(len(items), 'item')}. Let your judge answer each row, "
+            f"in a field of its own, then: evalbias probe read --data {options.out} {field}"
+        )
+    )
+
+
+def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
+    refuse_unused(out.given - {"seed"})
+    ready = _probe_items(options)
+    with Run("probe read", options, None, out, more=_probe_settings(ready)) as run:
+        run.leave(_probe_outcome(read_probes(answers_of(ready), seed=options.seed)))
+
+
+def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Out) -> None:
+    named = named_kinds(options.kinds or EVERY, PROBES)
+    ready = _probe_items(options)
+    if options.limit is not None and options.limit < len(ready.questions):
+        drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
+        ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
+    judge = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
+    with Run("probe run", options, models, out, more={**_probe_settings(ready), "judge": judge}) as run:
+        with run.progress(len(ready.questions) * (1 + 2 * len(named))):
+            report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)
+        run.leave(_probe_outcome(report))
+
+
+def _probe_items(options: Any) -> PreparedAudit:
+    known = {one.name for one in fields(AuditOptions)}
+    ready = prepared(AuditOptions(**{f.name: getattr(options, f.name) for f in fields(options) if f.name in known}))
+    if ready.dataset.left_out:
+        say(ready.dataset.summary())
+    return ready
+
+
+def _probe_settings(ready: PreparedAudit) -> Mapping[str, Any]:
+    split = Split(ready.dataset, (ready.criterion,), ready.questions)
+    return {**split.settings(), "criterion": ready.criterion.name}
+
+
+def _probe_outcome(report: ProbeReport) -> RunOutcome:
+    brief = report.to_dict()
+    return RunOutcome(
+        brief, brief, ["\n".join(report.paragraphs), report.table()], page=report, verdict=brief["verdict"]
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import say
-from evalbias.data.items import item_name, like_ratings, number
+from evalbias.data.items import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.equal_quality import MIN_CLUSTERS
@@ -54,8 +54,9 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
             judged = answers_of(replace(ready, likelihood_lm=lm))
         if known is not None:
             correction, learned = known, None
-            judged = with_fields(judged, [name for name in known.slopes if name not in COVARIATES])
+            judged = with_features(judged, [name for name in known.slopes if name not in COVARIATES])
         else:
+            judged = with_features(judged, options.features)
             learned = _learned(judged, options)
             name = lm.model if LIKELIHOOD in learned.correction.slopes else None
             correction = replace(learned.correction, criterion=ready.criterion.name, likelihood_lm=name)
@@ -121,33 +122,9 @@ def _learned(judged: Judged, options: CorrectOptions) -> LearnedCorrection:
     if not judged.rated:
         remedy = f"give ratings, or a saved `correction`. {like_ratings(judged.examples, judged.judge)}".strip()
         raise ValueError(f"Nobody rated the items of {options.data}: {remedy}")
-    judged = with_fields(judged, options.features).counted_in(options.length)
+    judged = judged.counted_in(options.length)
     how: dict[str, Any] = {"max_loss": options.max_loss, "reliability": options.reliability, "seed": options.seed}
     return learn_correction(judged, features=options.features, **how)
-
-
-def with_fields(judged: Judged, names: Sequence[str]) -> Judged:
-    """Return the answers with fields of the items as covariates, (n,) or (n, 2) numbers; ValueError names an item."""
-    covariates = dict(judged.covariates)
-    for name in names:
-        if name in COVARIATES or name in covariates:
-            raise ValueError(f"A field of `features` is called {name!r}, as one of every output is: rename the field.")
-        if not any(name in e for e in judged.examples):
-            raise ValueError(f"No item has a field {name!r:.80}: name one that your data have, `features`.")
-        rows = [
-            _numbers(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}")
-            for i, e in enumerate(judged.examples)
-        ]
-        widths = {len(row) for row in rows}
-        if len(widths) > 1 or (max(widths) == 2 and not judged.pairwise):
-            raise ValueError(f"{name!r:.80} holds lists: give one number an item, or two for every pair of outputs.")
-        covariates[name] = np.squeeze(np.array(rows, dtype=np.float64), axis=1) if widths == {1} else np.array(rows)
-    return replace(judged, covariates=covariates)
-
-
-def _numbers(value: Any, place: str) -> list[float]:
-    parts = value if isinstance(value, list) and len(value) == 2 else [value]
-    return [number(part, place, texts=True) for part in parts]
 
 
 def corrected_rows(judged: Judged, correction: ScoreCorrection) -> list[dict[str, Any]]:

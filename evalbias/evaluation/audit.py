@@ -20,6 +20,7 @@ from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, copied_ratings, repeated_items
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
+from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Probes, Repeats, probed, warnings_of
 from evalbias.evaluation.verdicts import Forecasts, PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
@@ -579,6 +580,7 @@ def audit_each(asked: Sequence[PreparedAudit]) -> dict[str, Audit]:
     for one in (replace(one, **cached) for one in asked):
         by_outcome = one.outcome is not None
         judged = probed(replace(answers_of(one).counted_in(one.length), by_outcome=by_outcome), one)
+        judged = with_features(judged, one.features) if one.features else judged
         settings = {name: getattr(one, name) for name in names} | ({"reliability": 1.0} if by_outcome else {})
         audits[one.criterion.name] = audit_answers(judged, criteria=len(asked), **settings)
     return audits
@@ -601,7 +603,10 @@ def audit_answers(
         raise ValueError(NO_PROBABILITIES)
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
-    biases = [bias.configured(**settings, scale=judged.scale) for bias in BIASES.values()]
+    own = [bias.configured(**settings) for bias in features_of(judged)] if FEATURES in judged.provenance else []
+    varying = tuple(one for one in own if np.nanstd(judged.covariates[one.name]) > 0)
+    settled = {**settings, "features": varying, "scale": judged.scale}
+    biases = [*(bias.configured(**settled) for bias in BIASES.values()), *own]
     left_out = {} if only is None else _left_out(only, biases, judged)
     biases = [bias for bias in biases if bias.name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}

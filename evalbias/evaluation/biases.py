@@ -614,14 +614,15 @@ class Joint(Bias):
 
     Likely text is often short, and a system's own outputs are likely under it, so that one bias looks like another
     (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of two or more known properties: ``likelihood``, ``length``,
-    ``own_system`` and ``own_family``; for pairs judged in both orders ``position`` too, the mean advantage of the first
-    position in log-odds, or in shares of verdicts, which is the same without the properties: those of a pair change
-    sign with its order. It has no headline: it explains what the single biases find, and is not one more of them.
+    ``own_system``, ``own_family`` and the user's; for pairs judged in both orders ``position`` too, the mean advantage
+    of the first position in log-odds, or in shares of verdicts, which is the same without the properties: those of a
+    pair change sign with its order. It has no headline: it explains what the single biases find, and is not one more.
     """
 
     own: str | None = None
     family: str | None = None
     reliability: float | None = None
+    features: tuple[EffectBias, ...] = ()  # of the user, none of them the same in all outputs
     name, title, kind = "joint", "biases in one model", "explanation"
     question = "Which of the biases remains when the others are held fixed? Likely text is often short."
 
@@ -641,7 +642,7 @@ class Joint(Bias):
     def _features(self, judged: Judged) -> list[tuple[EffectBias, FloatArray]]:
         settings = {"own": self.own, "family": self.family, "reliability": self.reliability}
         effects = [bias.configured(**settings) for bias in BIASES.values() if isinstance(bias, EffectBias)]
-        known = ((bias, bias.feature(judged)) for bias in effects)
+        known = ((bias, bias.feature(judged)) for bias in (*effects, *self.features))
         return [(bias, feature) for bias, feature in known if feature is not None]
 
 

@@ -337,15 +337,19 @@ def estimate_mean(x: ArrayLike, **options: Any) -> Interval:
     return estimate(mean, x, **options)
 
 
-def estimate_share(x: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS) -> Interval:
+def estimate_share(
+    x: ArrayLike, *, before: Before = None, clusters: Clusters = None, exact: bool = False, draws: Draws = DRAWS
+) -> Interval:
     """Estimate a mean of (n,) numbers in [0, 1], such as wins, with Wilson's interval and the effective n.
 
     Resamples of 30 decisions that all agree agree too, and their interval has no width; Wilson's keeps its coverage
     near 0 and 1. Its n is the number of independent decisions that would vary as much as the mean does over the u
     clusters (Korn and Graubard 1998), its quantile Student's t. Units that hardly differ say little about those that
     would, so n is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more unit differed as much as it can.
-    Ends are NaN for fewer than two units. A change from ``before`` has the interval of (1 + x - before) / 2, and
-    nothing is resampled but the swaps of its test. ValueError for a value outside [0, 1], or different lengths.
+    Ends are NaN for fewer than two units. An ``exact`` interval is that of Clopper and Pearson for the effective n,
+    which covers at least as often as it says, also near 0 and 1. A change from ``before`` has the interval of
+    (1 + x - before) / 2, and nothing is resampled but the swaps of its test. ValueError for a value outside [0, 1], or
+    different lengths.
 
     Examples:
         >>> found = estimate_share([1.0] * 30)
@@ -363,7 +367,14 @@ def estimate_share(x: ArrayLike, *, before: Before = None, clusters: Clusters = 
     bare = Interval(value, n=len(kept), undefined=len(values) - len(kept), units=units, unit=SHARE)
     if units < 2:
         return bare
-    low, high = share_ends(value, variance_of_mean(kept, codes), units=units, confidence=draws.confidence)
+    variance = variance_of_mean(kept, codes)
+    if exact:
+        size, tail = _effective_size(value, variance * (units - 1) / units, units), (1 - draws.confidence) / 2
+        hits = value * size  # of n items without clusters, size is n
+        low = float(scipy.stats.beta.ppf(tail, hits, size - hits + 1)) if hits > 0 else 0.0
+        high = float(scipy.stats.beta.isf(tail, hits + 1, size - hits)) if hits < size else 1.0
+        return replace(bare, low=low, high=high)
+    low, high = share_ends(value, variance, units=units, confidence=draws.confidence)
     return replace(bare, low=low, high=high)
 
 

@@ -25,6 +25,7 @@ from evalbias.evaluation.drift import Drift
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
+from evalbias.evaluation.probes import ProbeReport
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import STATUSES, Table, joined, model_title, signed
 from evalbias.measures.arrays import FloatArray
@@ -92,6 +93,9 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case CompileReport():
             yield from _compiled(result, several and part)
             yield from sections(result.comparison, several=several)
+        case ProbeReport():
+            yield Section("What moves the judge", [*_known(result.plot()), result.table(), *result.paragraphs[1:]])
+            yield from sections(result.measurements)
         case Measurement():
             yield measurement_section(result, _title(result, several))
         case Comparison():

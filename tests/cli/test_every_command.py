@@ -50,7 +50,7 @@ def test_help_lists_the_options_of_a_command_by_section(tmp_path):
         for heading, lines in zip(parts[::2], parts[1::2], strict=True)
     }
     assert [*sections] == ["Data", "Model and judge", "Measurement", "Running models", "Run"]
-    measurement = "only probe task likelihood-lm own-system length reliability outcome pass"
+    measurement = "only probe feature task likelihood-lm own-system own-family length reliability outcome pass"
     assert sections["Measurement"] == {f"--{name}" for name in measurement.split()}
     assert {"--data", "--map"} <= sections["Data"]
     assert {"--lm", "--scores-field", "--winner-field"} <= sections["Model and judge"]
@@ -72,6 +72,9 @@ LEAVES = {
     "correct": ([*DATA, "--scores-field", "mine"], OPENED),
     "jury": ([*DATA, "--judges", "mine,theirs"], OPENED),
     "drift": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
+    "probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.audit.with_edits"),
+    "probe read": ([*DATA, "--scores-field", "mine"], OPENED),
+    "probe run": (EMBEDDED, OPENED),
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),

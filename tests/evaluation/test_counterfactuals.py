@@ -1,0 +1,225 @@
+"""What edits do to a judge's scores less their placebos: by hand, on planted judges, and as scores come back."""
+
+import random
+import re
+
+import dspy
+import numpy as np
+import pytest
+
+import evalbias
+from evalbias import data, recorded_scores, recorded_verdicts
+from evalbias.data.probes import KINDS, NONSENSE, with_edits
+from evalbias.evaluation.probes import estimate_probe, probe, read_probes
+from evalbias.measures import estimate_share
+from evalbias.measures.families import holm
+from evalbias.measures.resample import Draws
+
+SIGNS = {
+    "headings": r"^## ",
+    "list": r"^- ",
+    "bold": r"\*\*",
+    "emoji": "[\u2705\U0001f31f]",
+    "confident": r"certain|Without any doubt",
+    "hedged": r"be wrong|not mistaken",
+    "authority": r"Smith et al|experts|Reference",
+    "bandwagon": r"readers prefer|by most people",
+    "label": r"GPT-4",
+    "distraction": r"Penguins|train",
+    "verbosity": r"again",
+    "injection": r"[Vv]erdict|<\|im_end",
+    "null": r"complete and correct|See above",
+}
+"""Kind -> what a judge that is moved by it sees."""
+
+
+def items(n=60, outputs=1):
+    rng = random.Random(0)
+    words = ["river", "stone", "market", "bridge", "house", "garden", "window", "morning", "letter", "music"]
+    rows = []
+    for k in range(n):
+        text = " ".join(" ".join(rng.choices(words, k=6)).capitalize() + "." for _ in range(rng.randint(2, 4)))
+        rows.append({"id": f"i{k}", "source": f"topic {k // outputs}", "output": text})
+    return rows
+
+
+def planted(kind, points, *, noise=0.5, seed=0):
+    """A judge that gives every text a score with its own noise, and points for one kind of edit."""
+
+    def judge(example):
+        text = example.output
+        rng = random.Random(f"{seed} {text}")
+        if re.search(SIGNS["null"], text) or NONSENSE in text:
+            return 5.0 if kind == "null" and NONSENSE not in text else 1.0
+        moved = points if kind and re.search(SIGNS[kind], text, re.MULTILINE) else 0.0
+        return float(np.clip(round(3 + rng.gauss(0, noise) + moved), 1, 5))
+
+    return judge
+
+
+def answered(rows, scores):
+    """What a file with a judge's scores is read as."""
+    return recorded_scores(
+        [row.copy(mine=score) for row, score in zip(rows, scores, strict=True)], "mine", scale=(1, 5)
+    )
+
+
+def test_effects_by_hand():
+    rows = with_edits([dspy.Example(one) for one in items(6)], ["label", "injection"])
+    # original, label, its placebo, injection, its placebo
+    table = [[3, 4, 3, 5, 3], [2, 4, 3, 5, 2], [5, 5, 5, 5, 5], [3, 3, 2, 3, 3], [4, 5, 4, 5, 5], [1, 2, 1, 1, 1]]
+    found = read_probes(answered(rows, np.ravel(table)))
+    label, injection = found["label"], found["injection"]
+    assert (label.estimate.value, label.edit.value, label.placebo.value) == pytest.approx((5 / 6, 5 / 6, 0))
+    assert (injection.estimate.value, injection.placebo.value) == pytest.approx((5 / 6, 1 / 6))
+    # of five items below 5, three reach it with the injection, one with its placebo
+    assert (injection.taken.value, injection.taken.n, injection.taken_by_placebo.value) == pytest.approx((0.6, 5, 0.2))
+    assert label.taken is None
+    assert injection.taken.high == pytest.approx(0.9473, abs=1e-4)  # Clopper and Pearson (1934): 3 of 5
+    assert "An order to the judge makes 60 % of 5 outputs below the highest score reach it" in found.paragraphs[-1]
+    assert found.margin == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 60), (3, 5), (7, 7), (12, 40)])
+def test_an_exact_interval_of_a_share_holds_the_shares_that_the_binomial_does_not_exclude(hits, n):
+    from scipy.stats import binom
+
+    found = estimate_share([1.0] * hits + [0.0] * (n - hits), exact=True)
+    assert found.high == 1 if hits == n else binom.cdf(hits, n, found.high) == pytest.approx(0.025)
+    assert found.low == 0 if hits == 0 else binom.sf(hits - 1, n, found.low) == pytest.approx(0.025)
+    if hits == 0:  # four outputs of an input count as one
+        clustered = estimate_share([0.0] * n, clusters=[k // 4 for k in range(n)], exact=True)
+        assert clustered.high == pytest.approx(1 - 0.025 ** (4 / n))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "null"])
+def test_a_judge_that_is_moved_by_one_kind_is_flagged_for_it_and_no_other(kind):
+    found = probe(planted(kind, 1.0, noise=0.3), items(120), scale=(1, 5), seed=1)
+    assert [name for name, one in found.effects.items() if one.status == "biased"] == [kind]
+    effect = found[kind].estimate
+    assert effect.low < 1 < effect.high + 0.1
+    assert {one.status for name, one in found.effects.items() if name not in (kind, "null")} == {"no sign"}
+    assert f"{KINDS[kind].adds} brings" in found.paragraphs[0]
+
+
+def test_a_non_answer_is_told_as_the_share_of_items_whose_output_it_beats():
+    fooled, sound = (probe(planted(kind, 1.0), items(60), kinds=["null"], scale=(1, 5)) for kind in ("null", None))
+    assert (fooled["null"].status, fooled["null"].taken.value, fooled["null"].taken_by_placebo.value) == (
+        "not tested",
+        1,
+        0,
+    )
+    assert sound["null"].taken.value == 0
+    assert sound["null"].taken.high == pytest.approx(1 - 0.025 ** (1 / 60))
+    said = "A non-answer gets more than the output in 0 % of 60 items (at most 6 %, the end of the 95 % interval); "
+    assert sound.paragraphs == (
+        "No edit is shown to move the judge more than its placebo.",
+        f"{said}nonsense does in 0 %.",
+    )
+
+
+def test_a_judge_of_noise_is_not_flagged_and_the_placebo_shows_what_any_change_does():
+    found = probe(planted(None, 0.0, noise=2.0), items(60), kinds=["style"], scale=(1, 5))
+    assert {one.status for one in found.effects.values()} <= {"too few items", "no sign"}
+    assert found.paragraphs[0] == "No edit is shown to move the judge more than its placebo."
+
+    def strict(example):  # takes a point off for anything that is added
+        return 3 - (not example.output.endswith("."))
+
+    report = probe(strict, items(60), kinds=["label"], scale=(1, 5))
+    assert (report["label"].edit.value, report["label"].placebo.value, report["label"].estimate.value) == (-1, -1, 0)
+    assert report["label"].status == "no sign"  # all differ by 0, and up to 5 % of others may not
+
+
+def test_scores_come_back_in_any_order_and_what_is_missing_is_named_and_left_out():
+    rows = with_edits([dspy.Example(one) for one in items(40)], ["label", "bold"])
+    judge = planted("label", 1.0)
+    scores = [judge(row) for row in rows]
+    whole = read_probes(answered(rows, scores))
+    shuffled = np.random.default_rng(0).permutation(len(rows))
+    again = read_probes(answered([rows[k] for k in shuffled], [scores[k] for k in shuffled]))
+    assert {kind: one.estimate.value for kind, one in again.effects.items()} == {
+        kind: one.estimate.value for kind, one in whole.effects.items()
+    }
+    assert [*again] == ["bold", "label"]
+    # one edit has no score, one placebo no row, and one original neither
+    scores[1] = None
+    kept = [k for k in range(len(rows)) if k not in (7, 10)]
+    part = read_probes(answered([rows[k] for k in kept], [scores[k] for k in kept]))
+    assert sorted(part.missing) == ["i0|label|edit", "i1|label|placebo", "i2|original|1"]
+    assert part.left_out == 1 + 1 + 4
+    assert (part["label"].estimate.n, part["bold"].estimate.n) == (37, 39)
+    said = "3 rows without a score (i2|original|1, i0|label|edit, i1|label|placebo); 6 scores of edits or placebos"
+    assert said in part.paragraphs[-1]
+
+
+def test_what_is_no_file_of_probe_emit_is_refused():
+    with pytest.raises(ValueError, match="The id 'i0' is not one of probe emit"):
+        read_probes(answered([dspy.Example(one) for one in items(5)], [1, 2, 3, 4, 5]))
+    rows = with_edits([dspy.Example(one) for one in items(5)], ["label"])
+    with pytest.raises(ValueError, match="No row is an original"):
+        read_probes(answered(rows[1:3], [1, 2]))
+    bare = [dspy.Example(id=row.id, output=row.output, mine=3) for row in rows]
+    with pytest.raises(ValueError, match="has no input_id: keep that field"):
+        read_probes(recorded_scores(bare, "mine"))
+    with pytest.raises(ValueError, match="All scores are the same"):
+        read_probes(recorded_scores([row.copy(mine=3) for row in rows], "mine"))
+
+
+def test_pairs_count_wins_of_the_edited_candidate_in_both_orders():
+    pairs = [dspy.Example(id=f"p{k}", source=f"s{k}", outputs=[f"Yes {k}.", f"No {k}."]) for k in range(60)]
+    rows = with_edits(pairs, ["label"], seed=2)
+
+    def choice(row, first, second):  # the labelled text, else the one that is shown first
+        labelled = ["GPT-4" in row.candidates[place] for place in (first, second)]
+        return (first, second)[labelled.index(True)] if any(labelled) else first
+
+    given = [row.copy(winner=choice(row, 0, 1), swapped=choice(row, 1, 0)) for row in rows]
+    found = read_probes(recorded_verdicts(given, "winner", swapped="swapped"))["label"]
+    assert (found.estimate.value, found.edit.value, found.placebo.value) == (0.5, 0.5, 0)
+    assert found.sentence.startswith("a label of its writer brings 50.00 more wins in 100 comparisons")
+    asked = probe(lambda e: choice(e.copy(candidates=e.candidates), 0, 1), pairs, kinds=["label"], seed=2)
+    assert asked["label"].estimate.value == 0.5
+    with pytest.raises(ValueError, match="`kinds` order: it is of a judge that scores, and this one compares"):
+        probe(lambda e: 0, pairs, kinds=["label", "order"])
+
+
+class Grader(dspy.Module):
+    """A program that likes bold type."""
+
+    def forward(self, source, output):
+        return dspy.Prediction(score=3 + output.count("**") / 6)
+
+
+def test_a_dspy_module_a_judge_of_ours_and_a_file_can_be_probed(tmp_path):
+    rows = items(20)
+    assert probe(Grader(), rows, kinds=["bold"], scale=(1, 5))["bold"].estimate.value == pytest.approx(1)
+    judge = evalbias.PointwiseJudge(evalbias.programs.SYNTHETIC)
+    judge.save(tmp_path / "judge.json")
+    texts = [dict(one) for one in data.world.examples(12, seed=1)]
+    asked = [
+        evalbias.probe(one, texts, kinds=["label"], lm=evalbias.embedded_judge_lm())
+        for one in (judge, str(tmp_path / "judge.json"))
+    ]
+    assert asked[0].to_dict()["kinds"]["label"].estimate.value == asked[1]["label"].estimate.value
+    assert asked[0]["label"].estimate.n == 12
+    assert "label" in repr(asked[0])
+    assert "What moves the judge" in asked[0]._repr_html_()
+
+
+@pytest.mark.slow
+def test_no_edit_is_found_in_5_percent_of_judges_of_noise_and_an_effect_in_most():
+    rng = np.random.default_rng(0)
+    draws = Draws(seed=0, resamples=0)
+    flagged = []
+    for effect in (0.0, 0.5):
+        hits = 0
+        for _ in range(200):
+            scores = np.clip(np.round(3 + rng.normal(scale=0.9, size=(13, 2, 120))), 1, 5)
+            scores[0, 0] = np.clip(np.round(3 + effect + rng.normal(scale=0.9, size=120)), 1, 5)
+            p = [estimate_probe(e - c, unseen=4.0, draws=draws).p_value for e, c in scores]
+            hits += holm(p)[0] < 0.05 if effect else min(holm(p)) < 0.05
+        flagged.append(hits / 200)
+    assert flagged[0] <= 0.08  # 5 % and twice the error of 200 draws
+    assert flagged[1] >= 0.8

@@ -1,0 +1,104 @@
+"""Features that a user names: fields and counts of style, whose effect is measured at equal quality in an audit."""
+
+import numpy as np
+import pytest
+from commands import answered, as_jsonl, evalbias, refused
+from planted import by_hand
+
+from evalbias import audit
+from evalbias.evaluation.probes import features_of, with_features
+from evalbias.measures import EqualQuality
+
+
+def rated(n=200, *, headings=0.0, seed=0):
+    """Texts whose headings are more frequent where the quality is high, and a judge that gives points for one."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for k in range(n):
+        quality = rng.normal()
+        has = bool(rng.random() < 1 / (1 + np.exp(-quality)))
+        text = "# Title\n" * has + "- point\n" * int(rng.integers(0, 3)) + "word " * int(rng.integers(5, 40))
+        scores = np.clip(np.round(3 + quality + 0.7 * rng.normal(size=3)), 1, 5).tolist()
+        mine = float(np.clip(3 + 0.8 * quality + headings * has + 0.3 * rng.normal(), 1, 5))
+        row = {"id": f"r{k}", "input_id": f"i{k // 2}", "source": f"q{k // 2}", "output": text, "ratings": scores}
+        rows.append({**row, "mine": mine, "titled": "yes" if has else "no", "tone": rng.normal()})
+    return rows
+
+
+def test_a_count_of_style_is_tested_beside_the_biases_and_stands_in_the_joint_model():
+    found = audit(rated(headings=0.6), scores_field="mine", scale=(1, 5), features=["headings", "bullets", "bold"])
+    findings = {one.bias: one for one in found.findings}
+    assert findings["headings"].status == "biased"
+    assert findings["headings"].sentence.startswith("an output with headings gets 0.")
+    assert findings["bullets"].status == "no sign"
+    assert findings["bold"].sentence == "all items have the same bold"  # and the others are in one model without it
+    points = found["headings"]["headings_effect"]
+    assert points.low * points.points < 0.6 < points.high * points.points
+    assert [*found["joint"]] == ["length", "headings", "bullets"]
+    tested = [one for one in found.findings if one.p_adjusted == one.p_adjusted]
+    assert {one.bias for one in tested} == {"scale_use", "verbosity", "headings", "bullets"}  # Holm over all four
+    assert findings["headings"].p_adjusted == pytest.approx(4 * points.p_value)
+    assert found.provenance["features"] == ("headings", "bullets", "bold")
+
+
+def test_headings_of_better_texts_are_no_bias():
+    found = audit(rated(400), scores_field="mine", scale=(1, 5), features=["headings"])
+    assert next(one for one in found.findings if one.bias == "headings").status == "no sign"
+
+
+def test_the_effect_is_that_of_the_same_column_by_hand():
+    rows = rated(120, headings=0.5)
+    found = audit(rows, scores_field="mine", scale=(1, 5), features=["titled", "tone"])
+    scores, ratings = [row["mine"] for row in rows], [row["ratings"] for row in rows]
+    yes = [float(row["titled"] == "yes") for row in rows]
+    inputs = [row["input_id"] for row in rows]
+    model = EqualQuality(scores, ratings, {"titled": yes}, clusters=inputs, unscaled=["titled"])
+    assert found["titled"]["titled_effect"].value == pytest.approx(model.effect("titled").value)
+    tone = EqualQuality(scores, ratings, {"tone": [row["tone"] for row in rows]}, clusters=inputs).effect("tone")
+    assert found["tone"]["tone_effect"].value == pytest.approx(tone.value)
+    assert found["titled"].bias.favored == "an output where titled is yes"
+    assert found["tone"].bias.favored == "an output that is one standard deviation higher in tone"
+
+
+def test_pairs_have_the_difference_of_both_texts():
+    rng = np.random.default_rng(0)
+    pairs = []
+    for k in range(200):
+        has = rng.random(2) < 0.5
+        texts = [f"{'# Title' * int(one)}\ntext {k} {place}" for place, one in enumerate(has)]
+        winner = int(rng.random() < 1 / (1 + np.exp(1.5 * (float(has[0]) - has[1]))))
+        better = int(rng.random() < 0.5)
+        pairs.append({"id": f"p{k}", "source": f"q{k}", "outputs": texts, "mine": winner, "better": better})
+    found = audit(pairs, winner_field="mine", features=["headings"], reliability=0.6)
+    assert found["headings"]["headings_effect"].low > 0
+    assert found.judged.covariates["headings"].shape == (200, 2)
+
+
+def test_what_is_no_feature_is_refused():
+    rows = rated(20)
+    for name, said in [
+        ("fame", "No item has a field 'fame': name one that your data have, or headings, bullets"),
+        ("length", "A field of `features` is called 'length', as one of every output is"),
+        ("verbosity", "A field of `features` is called 'verbosity'"),
+        ("output", "'output' of the item 'r0' is"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            audit(rows, scores_field="mine", features=[name])
+    with pytest.raises(ValueError, match=r"`features`: `only` verbosity is tested. Leave one of both out"):
+        audit(rows, scores_field="mine", features=["tone"], only="verbosity")
+
+
+def test_a_build_fails_on_a_feature_and_correct_subtracts_a_count(tmp_path):
+    as_jsonl(tmp_path / "rated.jsonl", rated(headings=0.8))
+    words = ("--data", "rated.jsonl", "--scores-field", "mine", "--feature", "headings")
+    done = evalbias("audit", *words, "--fail-on", "headings>0.2", cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "failed: headings>0.2: headings is 0." in done.stderr
+    assert "'headings' is unknown" in refused("audit", *words[:4], "--fail-on", "headings>0.2", cwd=tmp_path)
+    found = answered("correct", *words, cwd=tmp_path)
+    assert "headings" in found["correction"]["slopes"]
+
+
+def test_without_features_nothing_is_added():
+    assert features_of(by_hand([1, 2, 3])) == []
+    assert "features" not in with_features(by_hand([1, 2, 3]), ()).provenance
