@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import argument_parser, finish, lines, markdown
-from evalbias.evaluation.juries import MEAN, JuryWorth, jury
-from evalbias.measures.arrays import FloatArray
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
+from evalbias.evaluation.juries import MEAN, JuryWorth, jury_worth, panel_of
+from evalbias.measures.arrays import SLACK, FloatArray
 from evalbias.measures.juries import Panel
+from evalbias.optimizers.correction import LearnedJury, learn_jury
+from evalbias.options import JuryOptions
 
+DEAR = 30.0  # cost of an answer of GPT-4, where another costs 1
 SHARED = 0.4  # part of a variance that the outputs of an input share
 PANELS = [
     (120, 3, 0.5, 1),
@@ -28,6 +32,7 @@ PANELS = [
     (1000, 16, 0.3, 10),
 ]
 """Items, judges, correlation of errors, and outputs of an input."""
+BUILT = [(120, 5, 0.3, 1), (400, 5, 0.3, 1), (400, 5, 0.0, 1), (1000, 5, 0.3, 1)]
 SUMMEVAL = {
     "gpt-4-0314": "GPT-4",
     "gpt-3.5-turbo-0301": "GPT-3.5",
@@ -69,7 +74,39 @@ def covered(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, see
     return {"truth": truth, "median": float(np.nanmedian(values)), "covered": covers / sets}
 
 
-def real() -> Iterator[tuple[str, JuryWorth]]:
+def members_of(scores: FloatArray, ratings: FloatArray) -> list[Judged]:
+    """Return simulated judges of the same items, rated (n, r), each with its name."""
+    ids, people = tuple(map(str, range(len(scores)))), {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+    return [Judged(ids, "quality", column, people, judge=f"judge {k}") for k, column in enumerate(scores.T)]
+
+
+def kept(n: int, judges: int, rho: float, *, sets: int, seed: int) -> dict[str, float]:
+    """Return how often a jury is learned from n items, by how much it is better on new ones, and how often it is worse.
+
+    It and the judge that agrees best with people on the n items are compared by their correlation with people on 20,000
+    new items; worse is one that is lower.
+    """
+    gains, chosen = list[float](), 0
+    for number in range(sets):
+        scores, ratings, _ = drawn(np.random.default_rng([seed, number]), n, judges, rho)
+        best = int(np.argmax(np.corrcoef(scores.T, ratings.mean(axis=1))[-1, :-1]))
+        rule = learn_jury(members_of(scores, ratings)).rule
+        chosen += len(rule.members) > 1
+        scores, ratings, _ = drawn(np.random.default_rng([seed, number, 1]), 20_000, judges, rho, raters=8)
+        jury_of, alone = np.corrcoef([rule(scores), scores[:, best]], ratings.mean(axis=1))[-1, :-1]
+        gains.append(float(jury_of - alone))
+    worse = float((np.array(gains) < -SLACK).mean())
+    return {"chosen": chosen / sets, "gain": float(np.mean(gains)), "worse": worse}
+
+
+def both(rows: list[dict[str, Any]], **options: Any) -> tuple[JuryWorth, LearnedJury]:
+    """Return what a recorded panel is worth, and the jury that is learned from it."""
+    judged = panel_of(JuryOptions(rows, **options))
+    how: dict[str, Any] = {name: options.get(name) for name in ("costs", "reliability")}
+    return jury_worth(judged, **how), learn_jury(judged, **how)
+
+
+def real() -> Iterator[tuple[str, JuryWorth, LearnedJury]]:
     """Yield the recorded panels, each with its name."""
     summaries = lines("judges/summeval_scores.jsonl.gz")
     for criterion in summaries[0]["ratings"]:
@@ -79,7 +116,7 @@ def real() -> Iterator[tuple[str, JuryWorth]]:
             | {ours: one["judges"][theirs][criterion] for theirs, ours in SUMMEVAL.items()}
             for one in summaries
         ]
-        yield f"SummEval, {criterion}", jury(rows, judges=[*SUMMEVAL.values()], families=["GPT*", "Llama*"])
+        yield f"SummEval, {criterion}", *both(rows, judges=[*SUMMEVAL.values()], costs={"GPT-4": DEAR})
     pairs: dict[str, dict[str, Any]] = {one["id"]: one for one in lines("judges/judgebench.jsonl.gz")}
     judges = list[str]()
     for one in lines("judges/judgebench_verdicts.jsonl.gz"):
@@ -88,10 +125,17 @@ def real() -> Iterator[tuple[str, JuryWorth]]:
             pairs[one["id"]] |= {judge: one["winner"], f"{judge}, swapped": one["winner_swapped"]}
             judges += [] if judge in judges else [judge]
     rows = [one for one in pairs.values() if judges[0] in one]
-    yield "JudgeBench", jury(rows, judges=judges, swapped_field="{judge}, swapped", reliability=1.0)
-    yield "CoBBLEr", jury(lines("judges/cobbler_scores.jsonl.gz"), judges=COBBLER.split())
+    yield "JudgeBench", *both(rows, judges=judges, swapped_field="{judge}, swapped", reliability=1.0)
+    yield "CoBBLEr", *both(lines("judges/cobbler_scores.jsonl.gz"), judges=COBBLER.split())
     answers = [{**one, "score": one["human"]} for one in lines("judges/triviaqa_verdicts.jsonl.gz")]
-    yield "TriviaQA", jury(answers, judges=TRIVIAQA.split(), reliability=1.0)
+    yield "TriviaQA", *both(answers, judges=TRIVIAQA.split(), reliability=1.0, costs={"GPT-4": DEAR})
+
+
+def learned_row(name: str, found: LearnedJury) -> Sequence[object]:
+    """Return the row of a jury that is learned."""
+    first = ", ".join(found.judges[place] for place in found.rule.first)
+    pearson, costs = (f"{before:.2f} -> {after:.2f}" for before, after in (found.agreement, found.costs))
+    return name, found.chosen, pearson, first, costs if first else ""
 
 
 def row_of(name: str, found: JuryWorth) -> Sequence[object]:
@@ -122,8 +166,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         figures = f"{found['truth']:.2f}", f"{found['median']:.2f}", f"{100 * found['covered']:.1f} %"
         rows.append((n, n // outputs, judges, f"{rho:g}", *figures))
     simulated = markdown(("items", "inputs", "judges", "rho", "votes", "median estimate", "interval covers"), rows)
+    built = []
+    for n, judges, rho, _ in BUILT:
+        found = kept(n, judges, rho, sets=args.sets // 20, seed=args.seed)
+        figures = f"{100 * found['chosen']:.0f} %", f"{found['gain']:+.3f}", f"{100 * found['worse']:.0f} %"
+        built.append((n, judges, f"{rho:g}", args.sets // 20, *figures))
+    learned = markdown(
+        ("items", "judges", "rho", "sets", "a jury is chosen", "mean gain", "worse than the best"), built
+    )
+    panels = [*real()]
     names = ("panel", "judges", "items", "votes", "errors / seem", "best judge", "mean", "mean less best", "best set")
-    panels = markdown(names, [row_of(*one) for one in real()])
+    worth = markdown(names, [row_of(name, found) for name, found, _ in panels])
+    juries = markdown(
+        ("panel", "jury", "Pearson, best alone -> jury", "asked first", "cost of an item"),
+        [learned_row(name, found) for name, _, found in panels],
+    )
     said = (
         f"{args.sets} data sets a row, two raters who correlate at .55. Goal: a median within .1 of the truth for 600 "
         "items and more, coverage of 94 to 96 %."
@@ -132,7 +189,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         "Correlations are with quality, free of raters' noise. Errors: mean correlation of two members' errors at "
         "equal quality, and as they seem against the mean rating. The best set is that of all sets, on the same items."
     )
-    finish(args, "juries", f"## Simulated panels\n\n{said}\n\n{simulated}\n\n## Recorded panels\n\n{told}\n\n{panels}")
+    how = (
+        "Gain and loss are those in the correlation with people on 20,000 new items, beside the judge that agreed best "
+        "on the items of the fit. A jury is chosen where it agrees significantly better than that judge."
+    )
+    crossed = f"Each item is scored by a fit on other inputs. An answer of GPT-4 costs {DEAR:g}, any other 1."
+    parts = ["## Simulated panels", said, simulated, "## Learned juries on new items", how, learned]
+    parts += ["## Recorded panels", told, worth, "## Juries learned from them", crossed, juries]
+    finish(args, "juries", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from .measures import corrected_rate as corrected_rate
 from .measures.corrections import ScoreCorrection as ScoreCorrection
 from .optimizers.base import JudgeOptimizer as JudgeOptimizer
 from .optimizers.correction import learn_correction as learn_correction
+from .optimizers.correction import learn_jury as learn_jury
 from .optimizers.likelihood import BiasedDemos as BiasedDemos
 from .optimizers.likelihood import LikelihoodMitigation as LikelihoodMitigation
 from .optimizers.proposers import GrammarParaphraser as GrammarParaphraser
@@ -49,6 +50,8 @@ from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.thresholds import ThresholdTuning as ThresholdTuning
 from .optimizers.zepo import ZEPO as ZEPO
 from .programs.criterion import Criterion as Criterion
+from .programs.jury import Jury as Jury
+from .programs.jury import load_rule as load_rule
 from .programs.loops import BestOfK as BestOfK
 from .programs.loops import Improvement as Improvement
 from .programs.loops import SelfConsistencyRefine as SelfConsistencyRefine

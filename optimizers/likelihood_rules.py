@@ -17,7 +17,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judge
 from evalbias.evaluation.words import ends, p_equals, signed
 from evalbias.measures import EqualQuality, Interval, pearson
 from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy, pearson_influence
-from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined
+from evalbias.measures.arrays import FloatArray, IntArray, cluster_codes, complete, defined
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.measures.equal_quality import SCORE_SD, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
@@ -331,6 +331,15 @@ def fitted(judged: Judged, name: str, *, reduction: str) -> list[ScoreCorrection
     return [ScoreCorrection({LIKELIHOOD: one}, reduction=reduction).at(strength) for strength in STRENGTHS]
 
 
+def folds_of(judged: Judged, seed: int) -> IntArray:
+    """Draw (n,) the fold of each item, of ten; the items of one input share it."""
+    keys = judged.inputs or judged.ids
+    inputs = list(dict.fromkeys(keys))
+    order = np.random.default_rng(seed).permutation(len(inputs))
+    fold_of = {inputs[place]: rank % FOLDS for rank, place in enumerate(order)}
+    return np.array([fold_of[key] for key in keys])
+
+
 def cross_fitted(
     judged: Judged,
     features: Mapping[str, FloatArray],
@@ -346,11 +355,7 @@ def cross_fitted(
     subtraction. ``fit`` returns at most one correction for each of ``STRENGTHS``, and ``features`` (n,) are what these
     correct for; those that no fold has are NaN throughout.
     """
-    keys = judged.inputs or judged.ids
-    inputs = list(dict.fromkeys(keys))
-    order = np.random.default_rng(seed).permutation(len(inputs))
-    fold_of = {inputs[place]: rank % FOLDS for rank, place in enumerate(order)}
-    folds = np.array([fold_of[key] for key in keys])  # (n,)
+    folds = folds_of(judged, seed)
     scores = np.full((len(STRENGTHS), len(folds)), np.nan)
     for fold in np.unique(folds):
         inside = folds == fold

@@ -5,6 +5,8 @@ from evalbias.programs.criterion import PRESETS as PRESETS
 from evalbias.programs.criterion import SYNTHETIC as SYNTHETIC
 from evalbias.programs.criterion import Criterion as Criterion
 from evalbias.programs.items import label_of as label_of
+from evalbias.programs.jury import Jury as Jury
+from evalbias.programs.jury import load_rule as load_rule
 from evalbias.programs.metrics import judge_metric as judge_metric
 from evalbias.programs.metrics import judge_reward as judge_reward
 from evalbias.programs.metrics import labeled as labeled

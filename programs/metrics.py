@@ -18,6 +18,7 @@ from evalbias.lm.types import PromptRefused
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
 from evalbias.programs.judges import Judge
+from evalbias.programs.jury import Jury
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompts import LETTERS, TIE
@@ -64,18 +65,18 @@ class ProgramMetric:
 
 
 def judge_metric(
-    judge: PointwiseJudge, *, source: str = "source", output: str = "output", undefined: float = 0.0
+    judge: PointwiseJudge | Jury, *, source: str = "source", output: str = "output", undefined: float = 0.0
 ) -> ProgramMetric:
     """Make a metric for ``dspy.Evaluate`` and optimizers: the judge's score of an output, rescaled to [0, 1].
 
     Args:
-        judge: Judge of the outputs; ``TypeError`` for one that compares, which ``preference_metric`` is for.
+        judge: Judge of the outputs, or a jury; ``TypeError`` for one that compares, which ``preference_metric`` is for.
         source: Field of the example that the program worked from.
         output: Field of the prediction to judge.
         undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
             that the judge cannot score; ``math.nan`` keeps it undefined.
     """
-    _check_kind(judge, PointwiseJudge)
+    _check_kind(judge.judges[0] if isinstance(judge, Jury) else judge, PointwiseJudge)
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         text = _field(prediction, output, "output")
@@ -84,7 +85,8 @@ def judge_metric(
             return math.nan, _problem_feedback(judge, problem)
         answer = judge(source=given, output=str(text))
         low, high = judge.criterion.scale
-        return (float(answer.score) - low) / (high - low), score_feedback(judge, answer)
+        told = jury_feedback if isinstance(judge, Jury) else score_feedback
+        return (float(answer.score) - low) / (high - low), told(judge, answer)
 
     return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined)
 
@@ -167,6 +169,16 @@ def score_feedback(judge: PointwiseJudge, answer: Any) -> str:
     return (
         f"The judge scored the output {answer.score:.2f} on {criterion.title}, from {low} (worst) to {high} (best). "
         f"Its most probable score is {answer.mode:g} (probability {share:.2f}), and it leans {way}. {question}"
+    )
+
+
+def jury_feedback(jury: Jury, answer: Any) -> str:
+    """Say which score the jury gave, which its judges gave, and on what question."""
+    given = ", ".join(f"{score:.2f}" for score in answer.scores.values() if not math.isnan(score))
+    low, high = jury.criterion.scale
+    return (
+        f"The jury scored the output {answer.score:.2f} on {jury.criterion.title}, from {low} (worst) to {high} "
+        f"(best); its judges gave {given or 'no score'}. The question was: {jury.criterion.definition}"
     )
 
 

@@ -275,7 +275,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "probe emit": ("audit", before_after.ProbeEmitOptions),
     "probe read": ("audit", before_after.ProbeReadOptions),
     "probe run": ("audit", before_after.ProbeRunOptions),
-    "jury": ("jury", options.JuryOptions),
+    "jury": ("correct", options.JuryOptions),
     "drift": ("audit", before_after.DriftOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),

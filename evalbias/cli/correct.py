@@ -1,4 +1,4 @@
-"""``evalbias correct``: learn a correction of recorded scores from rated items, and apply it."""
+"""``evalbias correct`` and ``jury``: what rated items tell of one recorded judge, or of several."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from evalbias.cli.terminal import say
 from evalbias.data.items import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.juries import jury_worth, panel_of
 from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.equal_quality import MIN_CLUSTERS
-from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
-from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, RecordedAnswers
+from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction, learn_jury
+from evalbias.options import AuditOptions, CorrectOptions, JuryOptions, MeasuringModels, Out, RecordedAnswers
+from evalbias.programs.jury import save_rule
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
@@ -145,3 +147,28 @@ def front_table(learned: LearnedCorrection) -> Table:
         rows.append((p.feature, f"{p.strength:g}", signed(p.effect), f"{p.agreement:.3f}", why))
     caption = "strength: part of the effect that is subtracted; each item is corrected by a fit on other inputs"
     return Table(("feature", "strength", "effect", "Pearson", ""), rows, "Effect and agreement", caption, left=1)
+
+
+# A jury of several recorded judges.
+
+
+def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
+    with Run("jury", options, models, out) as run:
+        asked = run.options
+        with run.progress(0) if asked.likelihood_lm is not None else nullcontext():
+            judged = panel_of(asked)
+        how: dict[str, Any] = {"costs": asked.costs, "reliability": asked.reliability}
+        worth, learned = jury_worth(judged, families=asked.families, **how), learn_jury(judged, seed=asked.seed, **how)
+        members, sets, errors = worth.tables()
+        file = run.folder.path / "jury.json"
+        save_rule(learned.rule, file)
+        result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}
+        first, *others = worth.paragraphs
+        sections = [
+            Section("Is a jury worth it?", [*others, members, worth.plot()], first),
+            Section("The best judges at each cost", [sets]),
+            Section("The jury", [*learned.sentences], learned.sentences[0]),
+            Section("What the errors share", [errors]),
+        ]
+        shown = ["\n".join(worth.paragraphs), members, sets, f"{learned}\njury: {file}"]
+        run.leave(RunOutcome(result, result, shown, more=sections, verdict=first))

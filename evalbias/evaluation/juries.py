@@ -74,11 +74,12 @@ def mean_of(judged: Sequence[Judged]) -> Judged:
 
 @dataclass(frozen=True)
 class Shared:
-    """One bias of every member and of their mean."""
+    """One bias of every member and of their jury."""
 
     bias: str
     members: Mapping[str, Estimate]  # judge -> its estimate, less the value of an unbiased judge
-    mean: Estimate
+    mean: Estimate  # of the jury
+    jury: str = MEAN
 
     @property
     def biased(self) -> dict[str, Estimate]:
@@ -87,11 +88,11 @@ class Shared:
         return {one: e for (one, e), p in zip(self.members.items(), adjusted, strict=True) if p < LEVEL}
 
     def sentence(self) -> str:
-        """Say whether the mean keeps what the members have; empty where no bias of a member is shown."""
+        """Say whether the jury keeps what the members have; empty where no bias of a member is shown."""
         if not self.biased:
             return ""
         mean, of_each = self.mean, joined([f"{one} {signed(e.value)}" for one, e in self.biased.items()])
-        said = f"{title_of(self.bias).capitalize()}: {of_each} {mean.unit}, the mean of all {_text(mean)}"
+        said = f"{title_of(self.bias).capitalize()}: {of_each} {mean.unit}, the {self.jury} {_text(mean)}"
         if mean.low > 0 or mean.high < 0:
             return f"{said}: averaging does not remove it."
         if max(-mean.low, mean.high) < MARGINS.get(mean.unit, 0.1):
@@ -247,7 +248,6 @@ def jury_worth(
     costs: Mapping[str, float] | None = None,
     families: Sequence[str] = (),
     reliability: float | None = None,
-    seed: int = 0,
 ) -> JuryWorth:
     """Say what judges that answered the same items are worth together; ``judge`` of each is its name."""
     names, k = tuple(one.judge for one in judged), len(judged)
@@ -285,7 +285,7 @@ def jury_worth(
         correlations=juries.error_correlations(whole, panel.validities[None])[0],
         worth=worth,
         subsets=tuple(juries.best_subsets(panel, prices)),
-        shared=tuple(shared_biases(judged, reliability=reliability, seed=seed)),
+        shared=tuple(shared_biases(judged, mean_of(judged), reliability)),
         families={pattern: _family(panel, names, pattern) for pattern in families},
         noise=panel.noise,
     )
@@ -308,18 +308,18 @@ def named(name: str, found: Interval) -> Estimate:
     return Estimate(name=name, label=name, **vars(found))
 
 
-def shared_biases(judged: Sequence[Judged], *, reliability: float | None, seed: int) -> list[Shared]:
-    """Measure the biases that each member can have, and those of their mean."""
-    found = []
+def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | None) -> list[Shared]:
+    """Measure the biases that each member can have, and those of their jury."""
+    found = list[Shared]()
     for bias in (one.configured(reliability=reliability) for one in BIASES.values()):
         each = {}
-        for one in (*judged, mean_of(judged)):
+        for one in (*judged, jury):
             numbers = [number for number in bias.numbers(one) if number.name in EFFECTS] if bias.suits(one) else []
             if numbers and (one.both_orders or numbers[0].name != "first_rate"):
-                e, null = numbers[0].estimate(one.clusters, seed=seed), numbers[0].null or 0.0
+                e, null = numbers[0].estimate(one.clusters, seed=0), numbers[0].null or 0.0
                 each[one.judge] = replace(e, value=e.value - null, low=e.low - null, high=e.high - null, null=0.0)
         if each and not any(math.isnan(e.value) for e in each.values()):
-            found.append(Shared(bias.name, each, each.pop(MEAN)))
+            found.append(Shared(bias.name, each, each.pop(jury.judge), jury.judge))
     return found
 
 

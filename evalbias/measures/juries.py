@@ -6,15 +6,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import TINY, Clusters, FloatArray, IntArray, checked, cluster_codes, members_of, settled
+from evalbias.measures import arrays
+from evalbias.measures.arrays import SLACK, TINY, BoolArray, Clusters, FloatArray, IntArray, cluster_codes, settled
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SEVERAL, SINGULAR
 from evalbias.measures.ratings import Rated, pool, with_reliability
 from evalbias.measures.resample import GROUPS, Interval, influences
+from evalbias.measures.verdicts import latent_rates
 
 # In z(score_j) = v_j quality + e_j, with quality of variance 1, v_j is the judge's correlation with quality, and
 #
@@ -25,6 +28,7 @@ from evalbias.measures.resample import GROUPS, Interval, influences
 # noise meet itself. What it does not know: errors that an item's raters share count as quality.
 
 MOST_JUDGES = 16  # of which all subsets are tried
+LEAST_WEIGHT = 0.02  # part of all weights below which a member is not worth asking
 FEWEST_ITEMS = 20  # fewest items from which correlations of errors are computed
 NO_QUALITY = "People's ratings of an item agree no more than by chance, so they do not tell quality: rate more items."
 
@@ -76,7 +80,7 @@ class Panel:
         mirrored: bool = False,
     ) -> None:
         # 1 items that all judges scored and people rated
-        table, people = checked({"scores": scores, "ratings": ratings}, clusters, axes=(2,))
+        table, people = arrays.checked({"scores": scores, "ratings": ratings}, clusters, axes=(2,))
         counts = (~np.isnan(people)).sum(axis=1)
         scored = ~np.isnan(table).any(axis=1)
         if reliability is not None and (counts[scored] > 1).any():
@@ -153,7 +157,7 @@ def _correlations(z: FloatArray, rated: Rated, codes: IntArray) -> tuple[FloatAr
     """
     unit, sums = max(float(rated.mean.std()), TINY), []
     columns = np.column_stack([np.ones(len(z)), z, rated.mean / unit])
-    for rows in members_of(codes % GROUPS):
+    for rows in arrays.members_of(codes % GROUPS):
         products = columns[rows].T @ columns[rows]
         products[-1, -1] = rated.product[rows].sum() / unit**2  # noise never meets itself
         sums.append(products)
@@ -234,3 +238,156 @@ def best_subsets(panel: Panel, costs: Sequence[float]) -> list[Subset]:
             best = float(heights[place])
             front.append(Subset(tuple(np.flatnonzero(masks[place]).tolist()), float(sums[place]), best))
     return front
+
+
+# How the scores of the members become the jury's, learned from rated items.
+
+
+Kind = Literal["mean", "median", "verdict"]
+
+
+@dataclass(frozen=True)
+class JuryRule:
+    """How the scores of K members become one, and which members are asked first.
+
+    With z = (score - center) / spread of each member, the jury's score is M + D a: ``"mean"`` has a = sum_j w_j z_j,
+    the weights adding up to 1, ``"median"`` the median of the z, and ``"verdict"`` the sign of offset + sum_j w_j z_j,
+    where z is 1 or -1, or 0 for a tie. M and D are the weighted means of the centers and of the spreads.
+
+    Examples:
+        >>> JuryRule.plain(3)([[1.0, 2.0, 6.0], [1.0, np.nan, 2.0]]).tolist()
+        [3.0, nan]
+    """
+
+    kind: Kind
+    weights: tuple[float, ...]  # of the members, 0 or more; one of 0 need not be asked
+    centers: tuple[float, ...]
+    spreads: tuple[float, ...]  # above 0
+    offset: float = 0.0
+    first: tuple[int, ...] = ()  # places of the members that are asked first; empty for all at once
+    tolerance: float = 0.0  # largest difference of their z that leaves the others unasked
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.weights), len(self.centers), len(self.spreads)}
+        given = [*self.weights, *self.centers, *self.spreads, self.offset, self.tolerance]
+        if self.kind not in get_args(Kind) or len(lengths) > 1 or not np.isfinite(given).all():
+            raise ValueError(f"kind={self.kind!r:.20}: give one of {get_args(Kind)}, and finite numbers by member.")
+        if not (sum(self.weights) > 0 and min(self.weights) >= 0 and min(self.spreads) > 0):
+            raise ValueError("Give weights of 0 or more, one above 0, and spreads above 0.")
+        if not set(self.first) <= set(range(len(self.weights))) or len(self.first) == 1 or self.tolerance < 0:
+            raise ValueError(f"first={self.first}: give places of two members or more, and a tolerance of 0 or more.")
+
+    @classmethod
+    def plain(cls, members: int) -> JuryRule:
+        """Return the mean of scores as they are."""
+        return cls("mean", (1 / members,) * members, (0.0,) * members, (1.0,) * members)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Places of the members that are asked where the first do not settle an item."""
+        return tuple(np.flatnonzero(np.array(self.weights) > 0).tolist())
+
+    def __call__(self, scores: ArrayLike) -> FloatArray:
+        """Compute the jury's scores (n,) from the members' (n, K); NaN where one that is needed is."""
+        z, weights = self._standardized(scores), np.array(self.weights)
+        used = z[:, self.members]
+        found = np.median(used, axis=1) if self.kind == "median" else used @ weights[list(self.members)] + self.offset
+        if self.kind == "verdict":
+            found = np.sign(np.where(np.abs(found) <= SLACK, 0.0, found))
+        middle, unit = (weights @ np.array(one) / weights.sum() for one in (self.centers, self.spreads))
+        if self.first:
+            early = z[:, self.first].mean(axis=1)
+            found = np.where(self.settled(scores), np.sign(early) if self.kind == "verdict" else early, found)
+        return np.asarray(middle + unit * found)
+
+    def settled(self, scores: ArrayLike) -> BoolArray:
+        """Mark the items (n,) on which the first members agree, so that the others need not be asked."""
+        z = self._standardized(scores)[:, self.first]
+        return np.asarray(np.ptp(z, axis=1) <= self.tolerance + SLACK if self.first else np.zeros(len(z), dtype=bool))
+
+    def cost(self, scores: ArrayLike, costs: ArrayLike) -> float:
+        """Compute the mean cost of an item (n, K), from the cost of one answer of each member (K,)."""
+        prices, late = arrays.numbers(costs, "costs"), [one for one in self.members if one not in self.first]
+        return float(prices[list(self.first)].sum() + (1 - self.settled(scores).mean()) * prices[late].sum())
+
+    def _standardized(self, scores: ArrayLike) -> FloatArray:
+        table = arrays.numbers(scores, "scores")
+        if table.ndim != 2 or table.shape[1] != len(self.weights):
+            raise ValueError(f"scores has the shape {table.shape}: give one row an item, (n, {len(self.weights)}).")
+        return np.asarray((table - np.array(self.centers)) / np.array(self.spreads))
+
+
+def fit_rules(
+    scores: FloatArray, ratings: FloatArray, *, verdicts: tuple[float, float] | None, **known: Any
+) -> dict[str, JuryRule]:
+    """Fit every way to combine K members to rated items: name -> rule; ``known`` are arguments of ``Panel``.
+
+    Scores become the equal mean, the median, the mean of the best set, and the mean with weights of the inverse error
+    covariance, shrunk and not negative. ``verdicts`` are the two values of verdicts, the worse first, which become the
+    majority, that of the best set, the weighted majority, and of three members and more the likeliest class by their
+    rates of error (Dawid and Skene 1979), which are fitted without the ratings.
+    """
+    panel, k = Panel(scores, ratings, **known), scores.shape[1]
+    rows = scores[~np.isnan(scores).any(axis=1)]
+    kind: Kind = "mean" if verdicts is None else "verdict"
+    centers, spreads = rows.mean(axis=0), rows.std(axis=0)
+    if verdicts is not None:
+        centers, spreads = np.full(k, np.mean(verdicts)), np.full(k, np.ptp(verdicts) / 2)
+    scale = tuple(centers.tolist()), tuple(spreads.tolist())
+    best = max(best_subsets(panel, [1.0] * k), key=lambda one: one.validity).members
+    weights = {
+        "equal": np.full(k, 1 / k),
+        "best set": np.isin(np.arange(k), best) / len(best),
+        "weighted": inverse_error_weights(panel),
+    }
+    what = "mean" if verdicts is None else "majority"
+    rules = {f"{name} {what}": JuryRule(kind, tuple(w.tolist()), *scale) for name, w in weights.items()}
+    if verdicts is None:
+        return rules | {"median": JuryRule("median", (1 / k,) * k, *scale)}
+    if k > 2:
+        signs = (rows - centers) / spreads
+        rules["Dawid and Skene"] = dawid_skene(
+            np.concatenate([signs, -signs]) if known.get("mirrored") else signs, scale
+        )
+    return rules
+
+
+def inverse_error_weights(panel: Panel) -> FloatArray:
+    """Compute weights (K,) of standardized scores that follow quality best: not negative, adding up to 1.
+
+    Correlations and validities are shrunk towards their means, which give equal weights, by the share of their spread
+    that is error (Schaefer and Strimmer 2005). The same weights are the inverse of the error covariance times the
+    validities, up to a factor.
+    """
+    k, (matrices, vectors) = panel.judges, panel._ways[0]
+    upper = np.triu_indices(k, 1)
+    every = np.column_stack([matrices[:, upper[0], upper[1]], vectors])
+    parts, flat = every[0], every[1:]
+    target = np.repeat([matrices[0][upper].mean(), vectors[0].mean()], [len(upper[0]), k])
+    error, spread = float((influences(flat) ** 2).sum()), float(((parts - target) ** 2).sum())
+    shrunk = parts + min(1.0, error / max(spread, TINY)) * (target - parts)
+    matrix = np.eye(k)
+    matrix[upper] = shrunk[: len(upper[0])]
+    matrix = matrix + np.triu(matrix, 1).T
+    values, axes = np.linalg.eigh(matrix)
+    root = axes * np.sqrt(np.maximum(values, SINGULAR))  # root root' is the matrix
+    weights, _ = scipy.optimize.nnls(root.T, np.linalg.solve(root, shrunk[len(upper[0]) :]))
+    weights = np.where(weights < LEAST_WEIGHT * weights.sum(), 0.0, weights)
+    return np.asarray(weights / weights.sum() if weights.sum() > 0 else np.full(k, 1 / k))
+
+
+def dawid_skene(signs: FloatArray, scale: tuple[tuple[float, ...], tuple[float, ...]]) -> JuryRule:
+    """Fit two latent classes to verdicts (n, K) of 1 and -1, 0 for none, and return the rule of the likelier class."""
+    patterns, counts = np.unique((np.sign(signs) + 1) / 2, axis=0, return_counts=True)
+    patterns = np.where(patterns == 0.5, -1.0, patterns)
+    fitted = latent_rates(counts[None].astype(np.float64), patterns)[0]
+    least = 1 / len(signs)
+    share, tpr, tnr = np.split(np.clip(np.nan_to_num(fitted, nan=0.5), least, 1 - least), [1, 1 + signs.shape[1]])
+    passed, failed = np.log(tpr / (1 - tnr)), np.log((1 - tpr) / tnr)
+    weights, offset = (
+        np.maximum(passed - failed, 0.0) / 2,
+        float(scipy.special.logit(share[0]) + (passed + failed).sum() / 2),
+    )
+    if not weights.sum() > 0:
+        weights, offset = np.ones(len(weights)), 0.0
+    return JuryRule("verdict", tuple(weights.tolist()), *scale, offset=offset)

@@ -1,0 +1,98 @@
+"""Juries that are learned from recorded answers: better than the best judge where shown, never by chance."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from benchmarks.juries import drawn, kept, members_of
+from evalbias.measures import juries
+from evalbias.measures.juries import JuryRule, Panel, dawid_skene, fit_rules, inverse_error_weights
+from evalbias.optimizers.correction import learn_jury
+
+
+def test_weights_are_those_of_the_inverse_error_covariance():
+    scores, ratings, _ = drawn(np.random.default_rng(0), 40_000, 4, 0.3)
+    panel = Panel(scores, ratings)
+    weights = inverse_error_weights(panel)
+    covariances = juries.error_covariances(panel.correlations[None], panel.validities[None])[0]
+    exact = np.linalg.solve(covariances, panel.validities)
+    assert weights == pytest.approx(np.maximum(exact, 0) / np.maximum(exact, 0).sum(), abs=0.06)
+    of = partial(juries.validity, panel.correlations[None], panel.validities[None])
+    assert of(weights=weights) > of(weights=np.ones(4))
+    few = inverse_error_weights(Panel(scores[:25], ratings[:25]))  # are drawn towards equal ones
+    assert np.ptp(few) < np.ptp(weights)
+
+
+def test_dawid_and_skene_weigh_by_the_rates_of_error():
+    rng = np.random.default_rng(1)
+    truth, right = rng.random(20_000) < 0.7, rng.random((20_000, 3)) < [0.9, 0.8, 0.7]
+    signs = np.where(right == truth[:, None], 1.0, -1.0)
+    rule = dawid_skene(signs, ((0.5,) * 3, (0.5,) * 3))
+    assert rule.weights == pytest.approx(np.log([9, 4, 7 / 3]), rel=0.1)
+    assert rule.offset == pytest.approx(np.log(7 / 3), abs=0.15)
+
+
+def test_a_jury_of_equal_judges_is_chosen_and_asks_few_first():
+    rng = np.random.default_rng(2)
+    quality = rng.normal(size=500)
+    scores = quality[:, None] + rng.normal(size=(500, 4))
+    found = learn_jury(members_of(scores, quality[:, None] + 0.5 * rng.normal(size=(500, 3))))
+    assert found.sentences[0].startswith('"')
+    assert "was chosen" in found.sentences[0]
+    assert len(found.rule.members) == 4
+    new = rng.normal(size=5000)
+    judged = new[:, None] + rng.normal(size=(5000, 4))
+    alone = np.corrcoef(judged[:, 0], new)[0, 1]
+    assert np.corrcoef(found.rule(judged), new)[0, 1] > alone + 0.1
+    assert np.corrcoef(found.answers, quality)[0, 1] > alone + 0.1
+
+
+def test_the_best_judge_stands_where_the_others_add_nothing():
+    rng = np.random.default_rng(3)
+    quality = rng.normal(size=300)
+    scores = quality[:, None] * [1, 0, 0] + rng.normal(size=(300, 3)) * [0.3, 1, 1]
+    ratings = quality[:, None] + 0.5 * rng.normal(size=(300, 2))
+    found = learn_jury(members_of(scores, ratings))
+    assert found.sentences[0].startswith("The best judge alone, judge 0, was kept: none of 4 candidates")
+    assert found.rule.members == (0,)
+    assert found.rule(scores) == pytest.approx(scores[:, 0])
+
+
+def test_the_dear_one_is_asked_where_the_cheap_ones_differ():
+    """Two cheap judges who are mostly right, and a dear one who always is: the majority of the first settles most."""
+    rng = np.random.default_rng(4)
+    truth = rng.integers(0, 2, 3000).astype(float)
+    right = rng.random((3000, 3)) < [0.93, 0.93, 0.995]
+    verdicts = np.where(right, truth[:, None], 1 - truth[:, None])
+    judged = members_of(verdicts, truth[:, None])
+    found = learn_jury(judged, costs={"judge 2": 100}, reliability=1.0)
+    assert found.rule.first == (0, 1)
+    assert found.rule.cost(verdicts, [1, 1, 100]) == pytest.approx(2 + 13, abs=3)
+    assert "settles 87 % of the items" in str(found) or "settles 86 % of the items" in str(found)
+    assert (found.rule(verdicts) == truth).mean() > 0.985
+
+
+def test_every_item_is_scored_by_a_fit_on_other_inputs():
+    """Ratings that are noise: fitted weights would agree with them on their own items, and held-back ones do not."""
+    rng = np.random.default_rng(5)
+    found = learn_jury(members_of(rng.normal(size=(200, 6)), np.repeat(rng.normal(size=(200, 1)), 2, axis=1)))
+    assert "was kept" in found.sentences[0]
+
+
+def test_rules_of_scores_and_of_verdicts():
+    scores, ratings, _ = drawn(np.random.default_rng(6), 300, 3, 0.3)
+    assert [*fit_rules(scores, ratings, verdicts=None)] == ["equal mean", "best set mean", "weighted mean", "median"]
+    signs = np.sign(scores)
+    named = fit_rules(signs, np.sign(ratings), verdicts=(-1.0, 1.0), mirrored=True)
+    assert [*named] == ["equal majority", "best set majority", "weighted majority", "Dawid and Skene"]
+    assert named["Dawid and Skene"].offset == pytest.approx(0, abs=1e-6)  # neither side of a pair is likelier
+    assert isinstance(named["equal majority"], JuryRule)
+    assert set(named["equal majority"](signs)) == {-1.0, 1.0}
+
+
+@pytest.mark.slow
+def test_a_chosen_jury_is_no_worse_on_new_items():
+    row = kept(200, 5, 0.3, sets=40, seed=1)
+    assert row["worse"] <= 0.05
+    assert row["gain"] >= 0

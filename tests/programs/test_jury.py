@@ -1,0 +1,122 @@
+"""A jury as a program, a metric and a file: who is asked, and how scores become one."""
+
+import json
+import math
+
+import dspy
+import numpy as np
+import pytest
+from fakes import Comparer, FormulaLM, pair
+
+from evalbias import Jury, audit, judge_metric, load_rule
+from evalbias.measures.juries import JuryRule
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.programs.jury import rule_of, save_rule
+
+C = Criterion("quality", "is it good?")
+ITEMS = [dspy.Example(source="s", output=f"q={q} z={z}") for q, z in ((3, 0), (3, 1), (2, -1), (4, 0.2))]
+
+
+def jury(*biases, **options):
+    judges = [PointwiseJudge(C) for _ in biases]
+    for judge, bias in zip(judges, biases, strict=True):
+        judge.set_lm(FormulaLM(bias))
+    return Jury(judges, **options)
+
+
+def test_the_plain_jury_is_the_mean_of_its_judges():
+    made = jury(-1, 0, 1)
+    alone = [[one.score for one in judge.batch(ITEMS)] for judge in made.judges]
+    found = made.batch(ITEMS)
+    assert [one.score for one in found] == pytest.approx(np.mean(alone, axis=0))
+    assert [*found[1].scores.values()] == pytest.approx([row[1] for row in alone])
+    assert made(source="s", output=ITEMS[1].output).score == found[1].score
+    assert {one.asked for one in found} == {3}
+
+
+def test_the_others_are_asked_only_where_the_first_differ():
+    weights, ones = (0.25, 0.25, 0.5), (1.0, 1.0, 1.0)
+    rule = JuryRule("mean", weights, (0.0,) * 3, ones, first=(0, 1), tolerance=0.5)
+    made = jury(0, 1, 0.5, rule=rule)
+    found = made.batch(ITEMS)
+    assert [one.asked for one in found] == [2, 3, 3, 2]
+    assert made.judges[2].get_lm().judged  # was asked
+    assert len(made.judges[2].get_lm().judged) == 2
+    assert math.isnan(found[0].scores[2])
+    assert found[0].score == pytest.approx((found[0].scores[0] + found[0].scores[1]) / 2)
+    assert found[1].score == pytest.approx(np.dot(weights, [*found[1].scores.values()]))
+    table = np.array([[one.score for one in judge.batch(ITEMS)] for judge in made.judges]).T
+    assert rule(table) == pytest.approx([one.score for one in found])
+    assert rule.cost(table, [1, 1, 10]) == 2 + 10 / 2
+
+
+def test_one_without_weight_is_not_asked():
+    made = jury(0, 1, rule=JuryRule("mean", (1.0, 0.0), (0.0, 0.0), (1.0, 1.0)))
+    assert [one.asked for one in made.batch(ITEMS)] == [1] * 4
+    assert made.judges[1].get_lm().judged == []
+
+
+def test_juries_that_compare_and_verdicts():
+    made = Jury([PairwiseJudge(C, debias="permutation") for _ in range(3)])
+    share = made.batch([pair(4, 1)], lm=Comparer())[0].win_share
+    assert share == pytest.approx(made.judges[0].batch([pair(4, 1)], lm=Comparer())[0].win_share)
+    rule = JuryRule("verdict", (0.5, 0.25, 0.25), (0.5,) * 3, (0.5,) * 3)
+    assert rule([[1, 1, 0], [1, 0, 0], [0, 0, 1], [1, np.nan, 1]]) == pytest.approx([1, 0.5, 0, np.nan], nan_ok=True)
+    median = JuryRule("median", (1 / 3,) * 3, (3.0, 3.0, 0.5), (1.0, 1.0, 0.5))
+    assert median([[5, 4, 0]]) == pytest.approx([6.5 / 3 + 2.5 / 3 * 1])
+
+
+def test_a_jury_is_a_metric_and_is_audited():
+    metric = judge_metric(jury(0, 1))
+    told = metric(dspy.Example(source="s"), dspy.Prediction(output="q=3 z=1"), None, "predict", None)
+    assert 0.5 < told.score < 0.75
+    assert "The jury scored the output 3.4" in told.feedback
+    assert "its judges gave 3.00, 3.9" in told.feedback
+    rated = [e.copy(ratings=[3, 3 + i % 2], input_id=str(i)) for i, e in enumerate(ITEMS * 6)]
+    assert audit(rated, judge=jury(0, 1)).judged.answers == pytest.approx(
+        [one.score for one in jury(0, 1).batch(ITEMS)] * 6
+    )
+    with pytest.raises(TypeError, match="preference_metric is for a PairwiseJudge"):
+        judge_metric(Jury([PairwiseJudge(C)] * 2))
+
+
+def test_a_jury_is_saved_with_its_judges_and_its_rule(tmp_path):
+    rule = JuryRule("median", (0.5, 0.5, 0.0), (3.0, 2.0, 4.0), (1.0, 0.5, 2.0), first=(0, 2), tolerance=0.5)
+    made = Jury([PointwiseJudge(Criterion("wit", "is it witty?")), PointwiseJudge(C), PointwiseJudge(C)], rule=rule)
+    made.judges[1].predict.demos = [dspy.Example(source="a", output="b", score="4")]
+    made.save(str(tmp_path / "jury.json"))
+    loaded = Jury([PointwiseJudge(C) for _ in range(3)])
+    loaded.load(str(tmp_path / "jury.json"))
+    assert loaded.rule == rule
+    assert loaded.judges[0].criterion.name == loaded.criterion.name == "wit"
+    assert [len(one.predict.demos) for one in loaded.judges] == [0, 1, 0]
+    copied = loaded.deepcopy()
+    copied.judges[1].predict.demos = []
+    assert len(loaded.judges[1].predict.demos) == 1
+    with pytest.raises(ValueError, match=r"holds 'judges\[2\]"):
+        jury(0, 1).load(str(tmp_path / "jury.json"))
+    pipeline = dspy.Module()
+    pipeline.judge = loaded
+    assert [name for name, _ in pipeline.named_parameters()] == ["judge.instrument"]
+
+
+def test_a_rule_is_a_file(tmp_path):
+    rule = JuryRule("verdict", (0.5, 0.5), (0.5, 0.5), (0.5, 0.5), offset=-0.1, first=(0, 1))
+    save_rule(rule, file := tmp_path / "jury.json")
+    assert load_rule(file) == rule
+    for name, value in {"kind": "mode", "weights": [1], "first": [0, 5], "spreads": [0, 1], "offset": "x"}.items():
+        file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
+        with pytest.raises(ValueError, match="is no saved rule of a jury"):
+            load_rule(file)
+        save_rule(rule, file)
+    with pytest.raises(ValueError, match="other names"):
+        rule_of(json.loads(file.read_text()) | {"more": 1})
+
+
+def test_what_is_no_jury_is_refused():
+    with pytest.raises(ValueError, match="two or more PointwiseJudge"):
+        Jury([PointwiseJudge(C)])
+    with pytest.raises(ValueError, match=r"\[PointwiseJudge, PairwiseJudge\]: give"):
+        Jury([PointwiseJudge(C), PairwiseJudge(C)])
+    with pytest.raises(ValueError, match="The rule is of 3 members, and the jury has 2"):
+        jury(0, 1, rule=JuryRule.plain(3))
