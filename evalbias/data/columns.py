@@ -66,6 +66,7 @@ WRITERS = _set("system systems model models writer generator modell modele")
 TEXT = _set("text texte")  # words that the name of a text may hold besides
 FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second"}  # end of a pair's names
 ENDS = _set("a b c d e left right first second")
+LETTERS = {"a", "b", "model_a", "model_b", *items.TIES}  # choices that mean the same whatever the labels are
 TIES = _set("tie draw both equal same neither unentschieden egalite")
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
 PAIRS, TEXTS = "pairs of texts", "texts"
@@ -156,14 +157,13 @@ class _Column:
     def of(cls, name: str, cells: Sequence[Any]) -> _Column:
         words = _words(name)
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
-        read = [_from_text(cell) if word(cell) else None for cell in cells]
-        kind = _kind([cell for cell in read if cell is not None])
-        if kind in (TALKS, ASKED_FOR):
-            read = [*map(files.text_of, read)]
+        one = cls(name, [_from_text(cell) if word(cell) else None for cell in cells], tuple(words), end)
+        if (kind := _kind(one.given)) in (TALKS, ASKED_FOR):
+            one = replace(one, cells=[*map(files.text_of, one.cells)])
         elif kind == OTHERS:  # JSON as text
-            read = [cell if word(cell) else None for cell in cells]
-            kind = _kind([cell for cell in read if cell is not None])
-        return cls(name, read, tuple(words), end, kind, _codes([cell for cell in read if cell is not None]))
+            one = replace(one, cells=[cell if word(cell) else None for cell in cells])
+            kind = _kind(one.given)
+        return replace(one, kind=kind, codes=_codes(one.given))
 
     @property
     def given(self) -> list[Any]:
@@ -185,10 +185,20 @@ class _Column:
         return {*self.words} - PEOPLE - JUDGES - MODELS - VALUES
 
     @property
+    def in_words(self) -> bool:
+        """Whether the cells are words such as pass and fail."""
+        return self.kind == RATED and items.labelled(self.given[0]) is not None
+
+    @property
     def may_count_persons(self) -> bool:
         """Whether the cells may number the persons who rated, who are all that the name says."""
-        is_number = self.kind == RATED and items.labelled(self.given[0]) is None
+        is_number = self.kind == RATED and not self.in_words
         return {*self.words} <= PERSONS and is_number and all(float(cell).is_integer() for cell in self.given)
+
+    @property
+    def highest(self) -> float:
+        """Largest size of its numbers."""
+        return 1.0 if self.in_words else float(np.nanmax(np.abs(self.values())))
 
     def called(self, names: frozenset[str], beside: frozenset[str] = TEXT) -> bool:
         """Return whether the name is one of these, and nothing else stands in it."""
@@ -210,7 +220,7 @@ class _Column:
         """Describe the cells."""
         if self.kind != RATED:
             return self.kind
-        if items.labelled(self.given[0]) is not None:
+        if self.in_words:
             return "pass or fail in words: " + ", ".join(sorted({str(cell) for cell in self.given})[:4])
         return f"numbers from {min(self.given):g} to {max(self.given):g}"
 
@@ -262,7 +272,7 @@ def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
     if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
         return None
     codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
-    if codes <= {"a", "b", "model_a", "model_b", "tie", "0", "1", "-1"}:
+    if codes <= LETTERS | {"0", "1", "-1"}:
         return ()
     ties = sorted(codes & TIES)
     for code, (first, second) in itertools.product(sorted(codes - TIES), FIRSTS.items()):
@@ -364,10 +374,8 @@ class _Table:
         source, own = self.all.get(self.fields.get("source", "")), self.all.get("id")
         if own is not None and len({*map(str, own.given)}) == len(own.given):
             own = None  # of each item
-        named = [
-            c for c in self.all.values() if c.words[-1:] == ("id",) and c.called(INPUTS | {"doc"}, frozenset({"id"}))
-        ]
-        for one in filter(None, (self.all.get("input_id"), *named, own)):
+        ids = [c for c in self.all.values() if c.words[-1:] == ("id",) and c.called(INPUTS | {"doc"}, _set("id"))]
+        for one in filter(None, (self.all.get("input_id"), *ids, own)):
             if source is not None and _one_to_one(one, source):
                 self._take(one, "input_id", "one for each input")
                 return
@@ -414,7 +422,7 @@ class _Table:
                 self.why[one.name] = f"names of people, who chose; {one.says()}"
         counts = values or self._repeats()
         for groups in (judges if people else [], people) if counts else ():
-            if [len(group) for group in groups] == [1] and groups[0][0].may_count_persons:
+            if [*map(len, groups)] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
         rated = bool(criteria) or self.has_outcome
         self._assign([] if rated else people, judges, values, known=rated)
@@ -523,21 +531,21 @@ class _Table:
         """Return whether a column of an unknown name may be on the scale of those that are known."""
         if not self._fits(one) or self.pairwise:
             return one.codes is not None and one.kind == TEXTS
-        return one.kind == RATED and all(2 / 3 <= _highest(one) / (_highest(c) or 1) <= 3 / 2 for c in sure)
+        return one.kind == RATED and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
 
     # 4. What the values leave unclear.
 
     def _check_scales(self, sure: Sequence[_Column]) -> None:
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
-        tops_of = [*map(_highest, people)]
+        tops_of = [c.highest for c in people]
         if people and max(tops_of) > 1.5 * min(tops_of):
             why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
             self._ask("people's scales", why)
         if not (judge and people):
             return
         scored, rated = judge[0].values(), np.array([c.values() for c in people])
-        tops, lows = (max(tops_of), _highest(judge[0])), (np.nanmin(rated), np.nanmin(scored))
+        tops, lows = (max(tops_of), judge[0].highest), (np.nanmin(rated), np.nanmin(scored))
         if max(tops) > 1.5 * min(tops) or (min(lows) < 0) != (max(lows) < 0):
             low, top = float(lows[1]), tops[1]
             ends = [(a, b) for a, b in ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100)) if a <= low and top <= b][:2]
@@ -552,13 +560,7 @@ class _Table:
 
     def _check_codes(self, sure: Sequence[_Column]) -> None:
         coded = {c.codes for c in sure if c.codes}
-        plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - {
-            "a",
-            "b",
-            "model_a",
-            "model_b",
-            *items.TIES,
-        }
+        plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - LETTERS
         pairs = {codes[:2] for codes in coded}
         if len(pairs) > 1 or (pairs and plain):
             self._ask("labels", "the columns code choices in different ways: write them alike")
@@ -608,8 +610,3 @@ def _one_to_one(ids: _Column, source: _Column) -> bool:
     both = {(str(a), str(b)) for a, b in zip(ids.cells, source.cells, strict=True)}
     complete = len(ids.given) == len(source.given) == len(ids.cells)
     return complete and len(both) == len({a for a, _ in both}) == len({b for _, b in both})
-
-
-def _highest(one: _Column) -> float:
-    words = one.kind == RATED and items.labelled(one.given[0]) is not None
-    return 1.0 if words else float(np.nanmax(np.abs(one.values())))
