@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -280,7 +280,7 @@ class AuditOptions(RecordedAnswers):
     ) = option("Test this bias, such as verbosity, by itself, without a correction for testing several, and no other.")
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
     num_threads: int = option("Calls of a function at the same time.", 1)
-    progress: Callable[[int], None] | None = option("Called with the number of judgments done.")
+    progress: Any = option("Called with the number of judgments done; False shows no bar in a terminal or notebook.")
 
     def __post_init__(self) -> None:
         if self.swapped_field is not None and self.winner_field is None:

@@ -9,16 +9,38 @@ import logging
 import math
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path, PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+
+# Functions of options.
+
+
+P = ParamSpec("P")
+Asked = TypeVar("Asked")
+Result = TypeVar("Result")
+
+
+def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]], Callable[P, Result]]:
+    """Call a function of an options object with the object's fields as keywords."""
+
+    def decorate(work: Callable[[Asked], Result]) -> Callable[P, Result]:
+        @wraps(work)
+        def call(*args: P.args, **given: P.kwargs) -> Result:
+            return work(options(*args, **given))
+
+        call.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
 
 # Fingerprints: one digest for settings, data and programs, by which a log is known to be of the same thing.
 

@@ -22,16 +22,14 @@ from evalbias.data.items import DataError, like_ratings
 from evalbias.data.probes import named_kinds, with_edits
 from evalbias.evaluation.agreement import by_item
 from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared, prepared_each, with_judge
-from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, audit_each
+from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.drift import LABELS, drift
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
-from evalbias.evaluation.repeats import probe_questions
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import count
 from evalbias.options import PROBES, AuditOptions, AuditOut, MeasuringModels, Models, Out
-from evalbias.programs import PairwiseJudge
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
 from evalbias.runs import RESULT, write_jsonl
@@ -53,7 +51,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     named = replace(each[0], together=(), **columns)
     with Run("audit", named, models, out, more=_settings(options, each)) as run:
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
-        with run.progress(sum(map(_answers_needed, each))) if run.likelihood_lm is not None else nullcontext():
+        with run.progress(answers_needed(each)) if run.likelihood_lm is not None else nullcontext():
             audits = audit_each(each)
         several = Audits(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
@@ -156,13 +154,6 @@ def _settings(options: AuditOptions, each: Sequence[PreparedAudit]) -> dict[str,
     else:  # a criterion's own scale is of prompts, and none is made
         settings["criteria"] = [{n: value for n, value in asdict(one).items() if n != "scale"} for one in criteria]
     return settings
-
-
-def _answers_needed(options: PreparedAudit) -> int:
-    """Return about how many answers of models are needed: judgments, likelihoods of every text, and probes."""
-    if options.judge is None:
-        return len(options.questions)
-    return (4 if isinstance(options.judge, PairwiseJudge) else 2) * len(options.questions) + probe_questions(options)
 
 
 OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}  # of ``lm`` alone

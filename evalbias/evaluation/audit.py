@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,15 +19,18 @@ from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_n
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, copied_ratings, repeated_items
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
-from evalbias.evaluation.repeats import Probes, Repeats, probed, warnings_of
+from evalbias.evaluation.repeats import Probes, Repeats, probe_questions, probed, warnings_of
 from evalbias.evaluation.verdicts import Forecasts, PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
-from evalbias.lm.cache import CachedLM
+from evalbias.lm.cache import CachedLM, progress_bar
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
 from evalbias.options import AuditOptions
-from evalbias.values import to_json
+from evalbias.programs.items import candidates_of
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.values import keywords, to_json
 
 ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
 RATED = (SCORE_SD, SLOPE)  # units of estimates at equal quality, which need ratings
@@ -532,25 +533,6 @@ class Audits(ByName[Audit]):
         return self.audits
 
 
-P = ParamSpec("P")
-Asked = TypeVar("Asked")
-Result = TypeVar("Result")
-
-
-def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]], Callable[P, Result]]:
-    """Call a function of an options object with the object's fields as keywords."""
-
-    def decorate(work: Callable[[Asked], Result]) -> Callable[P, Result]:
-        @wraps(work)
-        def call(*args: P.args, **given: P.kwargs) -> Result:
-            return work(options(*args, **given))
-
-        call.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
-        return call
-
-    return decorate
-
-
 @keywords(AuditOptions)
 def audit(asked: AuditOptions) -> Any:
     """Measure every bias of a judge that the items allow, and its agreement with people: an ``Audit``.
@@ -568,14 +550,28 @@ def audit(asked: AuditOptions) -> Any:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
             evalbias is given another criterion, scale, task or label than its own.
     """
-    audits = audit_each(prepared_each(asked))
+    each = prepared_each(replace(asked, progress=asked.progress if callable(asked.progress) else None))
+    shown = None if asked.progress is None else asked.progress is True
+    with progress_bar(answers_needed(each), shown) as advance:
+        audits = audit_each(each, advance)
     return Audits(audits) if asked.several else next(iter(audits.values()))
 
 
-def audit_each(asked: Sequence[PreparedAudit]) -> dict[str, Audit]:
-    """Audit a judge on each criterion; a model is asked nothing twice."""
-    models = {name: getattr(asked[0], name) for name in ("lm", "likelihood_lm")} if len(asked) > 1 else {}
-    cached: dict[str, Any] = {name: CachedLM(lm) for name, lm in models.items() if lm is not None}
+def answers_needed(each: Sequence[PreparedAudit]) -> int:
+    """Return about how many answers of models are needed: judgments, likelihoods of every text, and probes."""
+    needed = 0
+    for one in each:
+        if one.lm is not None or one.likelihood_lm is not None:
+            texts = sum(2 if candidates_of(e) else 1 for e in one.questions)
+            needed += texts * (1 + isinstance(one.judge, PointwiseJudge | PairwiseJudge)) + probe_questions(one)
+    return needed
+
+
+def audit_each(asked: Sequence[PreparedAudit], progress: Callable[[int], None] | None = None) -> dict[str, Audit]:
+    """Audit a judge on each criterion; a model is asked nothing twice, and ``progress`` called with answers given."""
+    wraps = len(asked) > 1 or progress is not None
+    models = {name: getattr(asked[0], name) for name in ("lm", "likelihood_lm")} if wraps else {}
+    cached: dict[str, Any] = {name: CachedLM(lm, progress=progress) for name, lm in models.items() if lm is not None}
     names, audits = ("own_system", "own_family", "reliability", "pass_mark", "by", "only", "seed"), dict[str, Audit]()
     for one in (replace(one, **cached) for one in asked):
         by_outcome = one.outcome is not None

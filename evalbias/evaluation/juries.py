@@ -15,7 +15,6 @@ import numpy as np
 from evalbias import data
 from evalbias.data.reading import table_of
 from evalbias.evaluation.answers import answers_of, prepared
-from evalbias.evaluation.audit import keywords
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import LEVEL, Estimate
@@ -27,7 +26,7 @@ from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel
 from evalbias.measures.resample import Interval
 from evalbias.options import AuditOptions, JuryOptions
-from evalbias.values import to_json
+from evalbias.values import keywords, to_json
 
 MEAN = "mean of all"  # name of the jury whose members count alike
 EFFECTS = ("likelihood_effect", "length_effect", "first_rate")  # numbers of biases that members may share

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import threading
 import time
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -60,7 +61,7 @@ class CachedLM(MeasuringLM):
         file: JSONL file of the answers; None keeps them in memory.
         sampling: Estimate the probabilities of choices from repeated answers; None measures them.
         chunk: Number of questions in one call of the model. By default at most ``chunk_of(lm)``, and fewer where these
-            would take longer than ``SECONDS``; all without a file.
+            would take longer than ``SECONDS``; all without a file and ``progress``.
         exact: Whether a resumed run gives exactly the same numbers: all chunks have one size and begin without the
             prefixes of earlier ones, which are read in each. Refused questions, asked again, still shift the chunks.
         before: Called with the questions of a call that have no answer yet, before the model is asked.
@@ -79,20 +80,20 @@ class CachedLM(MeasuringLM):
         exact: bool = False,
         before: Callable[[Sequence[Question]], None] = lambda _: None,
         between: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self._lm, self._identity = as_measuring(lm), model_identity(lm)
         self.model, self.in_flight = self._lm.model, getattr(self._lm, "in_flight", 0)
         self.decides = self._lm.decides and sampling is None
         self._draws, self.sampling = sampling, sampling or getattr(self._lm, "sampling", None)
         self._key = json.dumps(self._identity, sort_keys=True)
-        self._exact, self._before, self._between, self._progress = exact, before, between, progress
+        self._exact, self._before, self._between, self._progress = exact, before, between, progress or (lambda _: None)
         self._journal = None if file is None else Journal(file)
         self._shares = self._lm.is_local and not exact
         self._store: Store | None = None  # opened when it is needed
         records = [] if self._journal is None else self._journal.read("key")
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
-        self._whole = file is None and chunk is None
+        self._whole = file is None and chunk is None and progress is None
         most = chunk or chunk_of(self._lm)
         self._least, self._most = chunk or (most if exact else max(1, self.in_flight)), most
         self._chunk = max(self._least, min(self._most, FIRST))
@@ -229,6 +230,19 @@ class CachedLM(MeasuringLM):
                 path = self._journal.path if self._journal is not None else None
                 raise ValueError(f"{path}: the answer {key} is damaged ({error!r}): delete its line.") from error
         return known(self._known[key])
+
+
+@contextmanager
+def progress_bar(total: int, shown: bool | None) -> Iterator[Callable[[int], None] | None]:
+    """Show a bar on stderr that is advanced by answers; by default (None) in a terminal or a notebook. None without."""
+    if not total or not (sys.stderr.isatty() or "ipykernel" in sys.modules if shown is None else shown):
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc="judging", unit=" answers", file=sys.stderr) as bar:
+        yield bar.update
+        bar.total = bar.n  # however many were foreseen
 
 
 # Likelihoods that all runs share.

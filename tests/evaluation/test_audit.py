@@ -1,9 +1,12 @@
 """The audit: findings and verdicts of judges whose biases are known, and the published figures of recorded ones."""
 
+import io
 import json
 import math
 import re
+import sys
 from dataclasses import replace
+from unittest import mock
 
 import dspy
 import numpy as np
@@ -176,6 +179,38 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     fair = about(evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.0)), "likelihood")
     assert fair.status == "no sign"
     assert fair.remedy == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_and_a_notebook_get_a_bar_of_the_models_answers(monkeypatch):
+    examples = [e.copy(mine=float(i % 5)) for i, e in enumerate(items(80, 3))]
+
+    def shown(stderr, examples=examples, **options):
+        lm = FormulaLM()
+        monkeypatch.setattr(sys, "stderr", stderr)
+        found = evalbias.audit(examples, likelihood_lm=lm, seed=0, **options)
+        return stderr.getvalue(), found.to_dict(), lm
+
+    recorded = {"scores_field": "mine"}
+    silent, expected, _ = shown(io.StringIO(), **recorded)
+    drawn, found, lm = shown(Terminal(), **recorded)
+    assert silent == ""
+    assert re.search(r"100%.* 80/80 \[.*answers/s", drawn)
+    assert lm.batches == [16, 64]  # it moves while likelihoods are measured
+    assert found == expected
+    assert shown(Terminal(), progress=False, **recorded) == ("", expected, mock.ANY)
+    counted = []
+    by_user = shown(Terminal(), judge=lambda example: example.mine, progress=counted.append)
+    assert (by_user[0], sum(counted)) == ("", 80)
+    asked = shown(Terminal(), judge=evalbias.PointwiseJudge(QUALITY), lm=FormulaLM())[0]
+    assert "160/160" in asked  # the judgments and the likelihoods
+    monkeypatch.setitem(sys.modules, "ipykernel", mock.Mock())
+    assert "80/80" in shown(io.StringIO(), **recorded)[0]
+    assert shown(io.StringIO(), progress=False, **recorded)[0] == ""
 
 
 def test_a_model_without_likelihoods_is_audited_on_the_rest(tmp_path):
