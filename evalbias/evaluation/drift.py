@@ -14,7 +14,7 @@ import numpy as np
 from evalbias.before_after import DriftOptions
 from evalbias.evaluation.agreement import SWAPS, Versions, by_item, compare_versions, judged_of, on_common_items
 from evalbias.evaluation.answers import answers_of, prepared
-from evalbias.evaluation.audit import Audit, Audits, keywords
+from evalbias.evaluation.audit import Audit, Audits
 from evalbias.evaluation.bias import Lines, Plot, measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import LEVEL, ByName, Comparison, Estimate, compare, items_needed
@@ -26,7 +26,7 @@ from evalbias.measures.families import holm
 from evalbias.measures.resample import Draws, p_of_interval
 from evalbias.options import AuditOptions
 from evalbias.runs import RESULT, read_run
-from evalbias.values import to_json
+from evalbias.values import keywords, to_json
 
 LABELS = {"change": "change of the mean", "drift": "the judge's part", "system": "the system's part"}
 CHANGED = ("scale_use", "likelihood", "verbosity")  # biases of a judge that scores, compared on rated anchors
