@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import threading
 import time
@@ -240,7 +241,8 @@ def progress_bar(total: int, shown: bool | None) -> Iterator[Callable[[int], Non
         return
     from tqdm import tqdm
 
-    with tqdm(total=total, desc="judging", unit=" answers", file=sys.stderr) as bar:
+    ncols, nrows = shutil.get_terminal_size()  # also where a terminal tells none
+    with tqdm(total=total, desc="judging", unit=" answers", file=sys.stderr, ncols=ncols, nrows=nrows) as bar:
         yield bar.update
         bar.total = bar.n  # however many were foreseen
 
