@@ -23,8 +23,10 @@ from .evaluation.audit import Audit as Audit
 from .evaluation.audit import Audits as Audits
 from .evaluation.audit import Finding as Finding
 from .evaluation.audit import audit as audit
-from .evaluation.drift import Drift as Drift
-from .evaluation.drift import drift as drift
+from .evaluation.changes import Drift as Drift
+from .evaluation.changes import Gain as Gain
+from .evaluation.changes import drift as drift
+from .evaluation.changes import gain as gain
 from .evaluation.juries import jury as jury
 from .evaluation.probes import ProbeReport as ProbeReport
 from .evaluation.probes import probe as probe

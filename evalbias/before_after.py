@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from evalbias.options import AuditOptions, Coded, Items, Judging, MeasuringModels, Out, Seeded, option
+from evalbias.options import (
+    AuditOptions,
+    Coded,
+    Items,
+    Judging,
+    MeasuringModels,
+    Options,
+    Out,
+    Reliable,
+    Seeded,
+    option,
+)
 
-SIDE = "The {} judge's scores of its own period's outputs and of the anchors: data as for an audit, or its run folder."
+SIDE = "The {} outputs with their scores (for drift, those of the {} judge): data as for an audit, or its run folder."
 
 
 def _again(name: str) -> Any:
@@ -23,13 +34,25 @@ class GateOut(Out):
 
     fail_on: Sequence[str] = option(
         "Exit with code 1 if the 95 % interval shows the condition, such as 'drift>0.1' (points by which the judge's "
-        "part differs from 0) or 'system<0'; with a question mark, such as 'drift<0.2?', if it shows the contrary. "
+        "part differs from 0) or 'rest<0'; with a question mark, such as 'drift<0.2?', if it shows the contrary. "
         "Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.",
         (),
     )
 
 
-class DriftOptions(Seeded):
+class TwoSides(Options):
+    """Two files of judged outputs, or the run folders of their audits."""
+
+    before: Any = field(kw_only=False, metadata={"help": SIDE.format("first", "old")})
+    after: Any = field(kw_only=False, metadata={"help": SIDE.format("second", "new")})
+    mapping: Mapping[str, str] | None = _again("mapping")
+    scores_field: str | None = _again("scores_field")
+    samples_field: str | None = _again("samples_field")
+    criterion: Any = option("Name of the criterion that is judged, where people rated several.")
+    scale: tuple[float, float] | None = _again("scale")
+
+
+class DriftOptions(TwoSides, Seeded):
     """Say whether the system improved or the judge changed.
 
     Splits the change of the mean score between two periods into the judge's part and the system's, by anchors, texts
@@ -39,13 +62,6 @@ class DriftOptions(Seeded):
     """
 
     beside = (GateOut,)
-    before: Any = field(kw_only=False, metadata={"help": SIDE.format("old")})
-    after: Any = field(kw_only=False, metadata={"help": SIDE.format("new")})
-    mapping: Mapping[str, str] | None = _again("mapping")
-    scores_field: str | None = _again("scores_field")
-    samples_field: str | None = _again("samples_field")
-    criterion: Any = option("Name of the criterion that is judged, where people rated several.")
-    scale: tuple[float, float] | None = _again("scale")
     margin: float | None = option(
         "Smallest change of the judge that is worth finding, in points. By default 0.2 standard deviations of the old "
         "judge's scores."
@@ -54,6 +70,20 @@ class DriftOptions(Seeded):
     def __post_init__(self) -> None:
         if self.margin is not None and not self.margin > 0:
             raise ValueError(f"`margin` is {self.margin}: give points above 0, such as 0.2.")
+
+
+class GainOptions(Reliable, TwoSides):
+    """Say what an optimizer gained by a judge's scores: quality, length, likelihood, style, or own writing.
+
+    Takes from the gain of the mean score what the judge gives for each feature at equal quality, times the change of
+    the feature. What it gives comes from rated items: of both versions, or of `rated`. Where people rated both
+    versions, says also what they see. Likelihoods are known from the run folders of audits that measured them.
+    """
+
+    beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)
+    rated: Any = option("Further items of the same judge that people rated: data or the run folder of an audit.")
+    features: Sequence[str] = option("Field of a number about each output. Repeatable.", ())
+    own_system: str | None = _again("own_system")
 
 
 # Ask a judge about texts with one thing changed.

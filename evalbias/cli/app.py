@@ -134,7 +134,7 @@ RECORDED = "scores_field samples_field winner_field swapped_field"
 JUDGE = f"lm judge judges {RECORDED} criterion criteria scale language source_label output_label"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
-    "Data": "task_of_loop data before after loops mapping labels by pairs split_by limit candidates documents",
+    "Data": "task_of_loop data before after rated loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
     "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "
@@ -277,6 +277,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "probe run": ("audit", before_after.ProbeRunOptions),
     "jury": ("correct", options.JuryOptions),
     "drift": ("audit", before_after.DriftOptions),
+    "gain": ("audit", before_after.GainOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),
     "measure self": ("loops", options.SelfOptions),

@@ -1,4 +1,4 @@
-"""``evalbias audit``, ``drift`` and ``probe``: audit any judge, say what changed or moves it, and fail a build."""
+"""``evalbias audit``, ``drift``, ``gain`` and ``probe``: audit any judge, say what changed or moves it, fail a build."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ import numpy as np
 import typer
 
 from evalbias import data
-from evalbias.before_after import DriftOptions, GateOut, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions
+from evalbias.before_after import (
+    DriftOptions,
+    GainOptions,
+    GateOut,
+    ProbeEmitOptions,
+    ProbeReadOptions,
+    ProbeRunOptions,
+)
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.items import DataError, like_ratings
@@ -24,11 +31,12 @@ from evalbias.evaluation.agreement import by_item
 from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared, prepared_each, with_judge
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.drift import LABELS, drift
+from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import count
+from evalbias.measures.corrections import GAIN, PEOPLE, REST
 from evalbias.options import PROBES, AuditOptions, AuditOut, MeasuringModels, Models, Out
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
@@ -255,7 +263,7 @@ def parse_conditions(
 
 def decide_numbers(conditions: Sequence[Condition], numbers: Mapping[str, Estimate]) -> None:
     """Say which conditions on numbers by name fail or are undecided, and exit with the code of the worst."""
-    decided = [one.decide_on(numbers[one.bias]) for one in conditions]
+    decided = [one.decide_on(numbers.get(one.bias)) for one in conditions]
     for code, why in decided:
         if code:
             typer.echo(message(f"{OUTCOMES[code]}: {why}"), err=True)
@@ -322,6 +330,17 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
         brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
         shown = ["\n".join(found.paragraphs), found.table(), found.map_table()]
         run.leave(RunOutcome(content, brief, shown, page=found, verdict=found.paragraphs[0]))
+    decide_numbers(conditions, found.estimates)
+
+
+def gain_command(options: GainOptions, out: GateOut) -> None:
+    names = [GAIN, REST, PEOPLE, *FEATURES, *options.features]
+    conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
+    found = gain(**vars(options))
+    with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:
+        content = found.to_dict()
+        shown = ["\n".join(found.paragraphs), found.table()]
+        run.leave(RunOutcome(content, content, shown, page=found, verdict=found.paragraphs[0]))
     decide_numbers(conditions, found.estimates)
 
 

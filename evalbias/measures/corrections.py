@@ -1,9 +1,9 @@
-"""Corrections of scores and means by a labeled part of the items."""
+"""Corrections of scores, means and gains by a labeled part of the items."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +11,19 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import Before, Clusters, FloatArray, IntArray, checked, cluster_codes, settled, vectors
-from evalbias.measures.equal_quality import EqualQuality
-from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
+from evalbias.measures.arrays import (
+    Before,
+    Clusters,
+    FloatArray,
+    IntArray,
+    checked,
+    cluster_codes,
+    defined,
+    settled,
+    vectors,
+)
+from evalbias.measures.equal_quality import MIN_CLUSTERS, QUALITY, TOO_WEAK, Effect, EqualQuality
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change, influences
 
 # Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
 # judge's mean score is wrong by its bias; people on some items show by how much, if these are a random sample of all.
@@ -227,3 +237,118 @@ def fit_score_correction(
         center, bounds = 0.0 if differences else float(np.nanmean(x)), (float(np.nanmin(x)), float(np.nanmax(x)))
         slopes[name] = Slope(effect.value * effect.score_sd, center, bounds)
     return ScoreCorrection(slopes, pairs=differences)
+
+
+# What a gain in the judge's scores is made of. From one version's outputs to another's on the same inputs, the mean
+# score rises by G, feature j by D_j, and the mean rating by D_q. At equal quality, a unit of the feature is worth c_j
+# points, and with the features held fixed a point of quality is worth b (``EqualQuality``, from rated items). Then c_j
+# D_j of the gain is the feature's, b D_q is quality, as raters' errors have a mean of 0, and the rest is neither. An
+# input that is left out changes c, b, D and G at once: to first order, its influence on c_j D_j is D_j influence(c_j) +
+# c_j influence(D_j), and squared influences add up to the variance (Efron and Stein 1981). Where the rated items are
+# both versions', which of them an item is stands in the model too: else what the judge gives for the version alone
+# would be called length where the second one is longer.
+
+GAIN, REST, PEOPLE = "gain", "rest", "people"
+NOBODY = "nobody rated items, so what the judge gives for it at equal quality is not known"
+
+
+def split_gain(
+    before: Mapping[str, ArrayLike],
+    after: Mapping[str, ArrayLike],
+    model: EqualQuality | None,
+    *,
+    clusters: tuple[Sequence[str], Sequence[str], Sequence[str]],
+) -> dict[str, Interval]:
+    """Split the gain in a judge's mean score from one version of a system to another into the parts of features.
+
+    Args:
+        before: ``"gain"`` -> (n,) scores of the first version's outputs; name -> (n,) numbers of each feature; where
+            people rated them, ``"people"`` -> (n,) their mean ratings. NaN where undefined.
+        after: The same of the second version, (m,) each.
+        model: Scores, ratings and these features, ``unscaled``, of items that people rated, and maybe further ones,
+            such as the version; None without any.
+        clusters: Input of each output before and after, and of each item of the model. Inputs that one version lacks,
+            or has without a score or a feature, are left out.
+
+    Returns:
+        ``"gain"``, each feature's part, ``"quality"`` where people rated both versions, and ``"rest"``, in points of
+        the score; and ``"people"``, the gain in ratings. NaN where not known. The errors are joint, over the inputs of
+        both versions and the model.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> quality, length = rng.normal(size=(2, 400))
+        >>> ratings = quality[:, None] + 0.3 * rng.normal(size=(400, 2))
+        >>> scores, inputs = quality + 0.2 * length + 0.1 * rng.normal(size=400), [f"{k}" for k in range(400)]
+        >>> model = EqualQuality(scores, ratings, {"length": length}, unscaled=["length"])
+        >>> longer = {"gain": scores + 0.2 * 1.5, "length": length + 1.5}  # and no better
+        >>> found = split_gain({"gain": scores, "length": length}, longer, model, clusters=(inputs, inputs, inputs))
+        >>> {name: round(one.value, 1) for name, one in found.items()}
+        {'gain': 0.3, 'length': 0.3, 'rest': -0.0}
+    """
+    features = [name for name in before if name not in (GAIN, PEOPLE)]
+    names = [GAIN, *features, *[PEOPLE] * (PEOPLE in before and PEOPLE in after)]
+    # 1. outputs with a score and all features, to inputs of both versions
+    tables = [np.column_stack(vectors(**{name: side[name] for name in names})) for side in (before, after)]
+    whole = [defined(table[:, : 1 + len(features)]) for table in tables]
+    own = [
+        {one for one, kept in zip(c, rows, strict=True) if kept} for c, rows in zip(clusters[:2], whole, strict=True)
+    ]
+    common = sorted(own[0] & own[1])
+    rated = dict.fromkeys(one for one, used in zip(clusters[2], model.kept, strict=True) if used) if model else {}
+    places = {one: place for place, one in enumerate(dict.fromkeys([*common, *rated]))}
+    kept = [rows & np.isin(np.asarray(c), common) for c, rows in zip(clusters[:2], whole, strict=True)]
+    units, n = len(common), int(sum(rows.sum() for rows in kept))
+    # 2. what changes between the versions, (k,), and the influence of each input on that, (U, k)
+    moves, influence = np.zeros(len(names)), np.zeros((len(places), len(names)))
+    for sign, table, rows, given in zip((-1, 1), tables, kept, clusters[:2], strict=True):
+        codes = np.array([places[one] for one, used in zip(given, rows, strict=True) if used], dtype=np.int64)
+        mean, without = _means_without(table[rows], codes, units)
+        moves, influence[:units] = moves + sign * mean, influence[:units] + sign * without
+    influence[:units] = influences(influence[:units]) if units else 0.0
+    # 3. points for one unit of each feature, and of quality, (p,), and the influences on their parts, (U, p)
+    effects = [model.effect(name) if model else Effect(math.nan, reason=NOBODY) for name in features]
+    why = next((e.reason or TOO_WEAK for e in effects if math.isnan(e.value) or e.weak), "")
+    names = [*features, *[QUALITY] * (PEOPLE in names)]
+    slopes, moved, step = np.full(len(names), np.nan), np.zeros((len(places), len(names))), moves[1:]
+    if model and features and not why:
+        worth, without = model.slopes()
+        used = [[*model.names[1:], QUALITY].index(name) for name in names]
+        slopes = worth[used]
+        moved[[places[one] for one in rated]] = influences(without[:, used])
+    parts, of_parts = slopes * step, moved * step + influence[:, 1:] * slopes
+    # 4. all with their errors; what the ends of the scales alone may show widens the parts
+    values = {GAIN: moves[0], **dict(zip(names, parts, strict=True)), REST: moves[0] - parts.sum()}
+    columns = {GAIN: influence[:, 0], **dict(zip(names, of_parts.T, strict=True))}
+    columns[REST] = columns[GAIN] - of_parts.sum(axis=1)
+    allowed = {
+        name: sorted(e.score_sd * end * d for end in e.allowance)
+        for name, e, d in zip(features, effects, step, strict=False)
+    }
+    allowed[REST] = [-sum(ends[1] for ends in allowed.values()), -sum(ends[0] for ends in allowed.values())]
+    if QUALITY in names:
+        values[PEOPLE], columns[PEOPLE] = moves[-1], influence[:, -1]
+    found = {}
+    for name, value in values.items():
+        of_model = name not in (GAIN, PEOPLE) and bool(features)
+        bare = Interval(math.nan, n=n, undefined=sum(map(len, tables)) - n, units=units, unit="points")
+        if of_model and why:
+            found[name] = replace(bare, reason=why)
+            continue
+        fewest = min(units, len(rated)) if of_model else units
+        half = float(scipy.stats.t.ppf(0.975, max(fewest - 1, 1)) * np.sqrt((columns[name] ** 2).sum()))
+        low, high = (value - half, value + half) if fewest >= MIN_CLUSTERS else (math.nan, math.nan)
+        less, more = allowed.get(name, (0.0, 0.0))
+        found[name] = replace(bare, value=float(value), low=float(low - more), high=float(high - less))
+    return found
+
+
+def _means_without(table: FloatArray, codes: IntArray, groups: int) -> tuple[FloatArray, FloatArray]:
+    """Return (k,) means of the defined values of a table (n, k), and (G, k) without each cluster."""
+    sums, counts = np.zeros((groups, table.shape[1])), np.zeros((groups, table.shape[1]))
+    np.add.at(sums, codes, np.nan_to_num(table))
+    np.add.at(counts, codes, ~np.isnan(table))
+    total, number = sums.sum(axis=0), counts.sum(axis=0)
+    return total / np.where(number > 0, number, np.nan), (total - sums) / np.where(
+        number > counts, number - counts, np.nan
+    )

@@ -190,6 +190,20 @@ class EqualQuality:
         ends = CHOICES if len(np.unique(self.ratings[~np.isnan(self.ratings)])) == 2 else RELIABILITIES
         return _between(bare, *(self._fitted(name, self.rated(end), bare) for end in ends))
 
+    def slopes(self) -> tuple[FloatArray, FloatArray]:
+        """Return points of the score for a unit of each of p features and of the quality, (p + 1,).
+
+        And (G, p + 1) the same without each of G inputs, in the order in which they first have an item that counts. No
+        feature is scaled.
+        """
+        rated = self.rated(self.reliability or 1.0)
+        values, left_out = regressed(self.scores, self.x, rated, self.codes, scaled=self.scaled)
+        z = self.scores[:, 0]
+        sums = sums_by_cluster(np.column_stack([np.ones(len(z)), z, z**2]), self.codes)
+        n, first, second = (sums.sum(axis=0) - sums).T
+        points = self.score_sd * np.sqrt(second / n - (first / n) ** 2)  # of the scores without each input
+        return values[1:, 0] * self.score_sd, left_out[:, 1:, 0] * points[:, None]
+
     def rated(self, reliability: float) -> Rated:
         """Reduce the ratings of the rows (m, r); of one rating an item, with its ``reliability``."""
         if self.several:

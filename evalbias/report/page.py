@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, Finding, opening_of
 from evalbias.evaluation.bias import Plot, interval_plot
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
-from evalbias.evaluation.drift import Drift
+from evalbias.evaluation.changes import Drift, Gain
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
@@ -117,6 +117,8 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             yield Section("The change and its parts", [*result.paragraphs, result.table()])
             yield Section("The same texts by both judges", [result.plot(), result.map_table()])
             yield from sections(result.comparisons)
+        case Gain():
+            yield Section("The gain and its parts", [*result.paragraphs, result.plot(), result.table()])
         case StyleReport():
             for words, side in (("as given", result.before), ("in the model's own words", result.after)):
                 yield measurement_section(side, f"Outputs of others, {words}")

@@ -156,9 +156,7 @@ def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
     assert drift(*scores).paragraphs == expected.paragraphs
     kept = tmp_path / "baseline" / "result.json"
     kept.write_text(json.dumps({"schema": "evalbias.audit/1", "audit": {}}))
-    with pytest.raises(
-        ValueError, match="baseline holds no audit: give data with scores, or the run folder of an audit"
-    ):
+    with pytest.raises(ValueError, match="baseline holds no audit: give data with scores, or an audit's run folder"):
         drift(str(tmp_path / "baseline"), str(after), **options)
 
 

@@ -1,30 +1,43 @@
-"""Did the system improve, or did the judge change? From two periods' judged outputs to findings in words."""
+"""What changed between two files of judged outputs: judge or system (drift), quality or what judges like (gain)."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evalbias.before_after import DriftOptions
+from evalbias.before_after import DriftOptions, GainOptions
 from evalbias.evaluation.agreement import SWAPS, Versions, by_item, compare_versions, judged_of, on_common_items
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.audit import Audit, Audits
-from evalbias.evaluation.bias import Lines, Plot, measure
+from evalbias.evaluation.bias import Lines, Plot, interval_plot, measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import LEVEL, ByName, Comparison, Estimate, compare, items_needed
-from evalbias.evaluation.judged import SAMPLES, Judged
+from evalbias.evaluation.judged import (
+    LENGTHS,
+    LIKELIHOODS,
+    SAMPLES,
+    Judged,
+    mean_of_raters,
+    padded,
+    writers_of,
+    written_by,
+)
+from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import Table, amount, conclude, count, ends, interval_words, joined, percent, signed
-from evalbias.measures.arrays import IntArray
+from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change
+from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
 from evalbias.measures.resample import Draws, p_of_interval
 from evalbias.options import AuditOptions
+from evalbias.programs.items import length_feature
 from evalbias.runs import RESULT, read_run
 from evalbias.values import keywords, to_json
 
@@ -37,13 +50,17 @@ MOST_LEVELS = 9  # most rows of the table of scores
 def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
     """Read judged outputs: a ``Judged``, an audit, its run folder, or data with recorded scores; and what tells texts.
 
-    Ids and inputs are digests, so that those of a folder and of a file are the same. ValueError for anything else, or
-    for a judge that compares.
+    Inputs are digests, so that those of a folder and of a file are the same. ValueError for anything else, or for a
+    judge that compares.
     """
     if isinstance(given, str | os.PathLike) and (Path(given) / RESULT).is_file():
         result = read_run(Path(given)).result or {}
         kept = result.get("criteria", {}).get(options.criterion, result).get("items")
-        place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in result)
+        try:
+            judged, texts = judged_of(kept), [str(text) for text in kept["outputs"]]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in result)
+            raise ValueError(f"{place}: give data with scores, or an audit's run folder ({error!r:.80}).") from error
     else:
         if isinstance(given, Audits):
             given = given[options.criterion]
@@ -51,14 +68,15 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
             names = ("mapping", "scores_field", "samples_field", "criterion", "scale")
             known = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
             given = answers_of(prepared(AuditOptions(given, **known)))
-        kept, place = to_json(by_item(given if isinstance(given, Judged) else given.judged)), "the judged outputs"
-    try:
-        judged, texts = judged_of(kept), [str(text) for text in kept["outputs"]]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{place}: give data with scores, or the run folder of an audit ({error!r:.80}).") from error
+        judged = given if isinstance(given, Judged) else given.judged
+        content = by_item(judged)
+        judged, texts = replace(judged, inputs=content["inputs"] or content["ids"]), content["outputs"]
     if judged.pairwise:
         raise ValueError("A judge that compares has no mean score: give one that scores.")
     return judged, texts
+
+
+# Did the judge change, or the system?
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,7 +155,7 @@ def drift(asked: DriftOptions) -> Drift:
     pairs = _in_common(old_texts, new_texts)
     if not len(pairs):
         raise ValueError("`before` and `after` have no text in common: let both judges score some anchors.")
-    first, second = (side.take(rows) for side, rows in zip((old, new), pairs.T, strict=True))
+    first, second = (replace(s.take(rows), examples=()) for s, rows in zip((old, new), pairs.T, strict=True))
     second = replace(second, ids=first.ids, inputs=first.inputs)
     periods = [
         side.take(np.setdiff1d(np.arange(len(side.ids)), rows)) for side, rows in zip((old, new), pairs.T, strict=True)
@@ -246,3 +264,135 @@ def _cautions(split: SplitChange, margin: float) -> list[str]:
     if split.beyond:
         said.append(f"{percent(split.beyond)} of the old outputs' scores lie beyond those of all anchors.")
     return said
+
+
+# What did the system gain? The parts of the gain that the judge gives for features at equal quality.
+
+FEATURES = {"length": "length", "likelihood": "likelihood", "own_system": "own writing"}
+"""Feature -> its name in words; further ones are fields of the items."""
+
+
+@dataclass(frozen=True, repr=False)
+class Gain(ByName[Estimate]):
+    """The gain in a judge's mean score between two versions; ``gain["length"]`` is the part of length, in points.
+
+    Attributes:
+        estimates: ``"gain"``, the part of each feature, ``"rest"``, and ``"people"``, the gain in people's ratings.
+        paragraphs: Findings in words.
+    """
+
+    estimates: Mapping[str, Estimate]
+    paragraphs: Sequence[str]
+
+    def __repr__(self) -> str:
+        return f"Gain({' '.join(self.paragraphs)})"
+
+    def _parts(self) -> Mapping[str, Estimate]:
+        return self.estimates
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON data, in which undefined numbers are None."""
+        return dict(to_json({"paragraphs": self.paragraphs, "estimates": self.estimates}))
+
+    def table(self) -> Table:
+        """Return the gain and its parts."""
+        rows = [(e.words, e.text(), e.interval) for e in self.estimates.values()]
+        e = self.estimates[GAIN]
+        caption = f"{count(e.n, 'output')} to {count(e.units, 'input')} of both versions, {e.undefined} left out"
+        return Table(("", "points", "95 % interval"), rows, caption=caption)
+
+    def plot(self) -> Plot:
+        """Return the parts side by side."""
+        shown = {e.words: e for name, e in self.estimates.items() if name != PEOPLE}
+        return interval_plot(shown, self.paragraphs[0])
+
+
+@keywords(GainOptions)
+def gain(asked: GainOptions) -> Gain:
+    """Split the gain in a mean score from one version to another into quality and what the judge likes: a ``Gain``.
+
+    Args:
+        asked: The options, each as a keyword; see ``evalbias.before_after.GainOptions``. ``before``, ``after`` and
+            ``rated`` are files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``, all of the
+            same judge.
+
+    Raises:
+        ValueError: The versions have no input in common, or a side lacks a feature that is named.
+    """
+    given = [asked.before, asked.after, *[asked.rated] * (asked.rated is not None)]
+    sides = [with_features(read_side(one, asked)[0], asked.features) for one in given]
+    if not {*sides[0].inputs} & {*sides[1].inputs}:
+        raise ValueError(
+            "`before` and `after` have no input in common: give outputs of both versions to the same inputs."
+        )
+    # 1. the features that all sides have, and the model of what they are worth at equal quality
+    columns = [_features(side, asked) for side in sides]
+    names = [name for name in columns[0] if all(name in one for one in columns)]
+    places = [k for k, side in enumerate(sides) if side.rated]
+    inputs, model = [one for k in places for one in sides[k].inputs], None
+    if places and names:
+        ratings = padded([row for k in places for row in sides[k].ratings])
+        scores = np.concatenate([sides[k].answers for k in places])
+        features = {name: np.concatenate([columns[k][name] for k in places]) for name in names}
+        whose = np.repeat(places, [len(sides[k].ids) for k in places])
+        features |= {f"side {k}": (whose == k).astype(np.float64) for k in places[1:]}
+        how: dict[str, Any] = {"clusters": inputs, "unscaled": [*features], "reliability": asked.reliability}
+        model = EqualQuality(scores, ratings, features, **how)
+    # 2. the parts
+    first, second = (
+        {GAIN: side.answers, **{name: one[name] for name in names}}
+        for side, one in zip(sides[:2], columns[:2], strict=True)
+    )
+    if all(side.rated for side in sides[:2]):
+        first[PEOPLE], second[PEOPLE] = (mean_of_raters(side.ratings) for side in sides[:2])
+    found = split_gain(first, second, model, clusters=(sides[0].inputs, sides[1].inputs, inputs))
+    words = {GAIN: "the gain", REST: "the rest", PEOPLE: "the gain in people's ratings"}
+    estimates = {
+        name: Estimate(**vars(e), name=name, label=words.get(name) or FEATURES.get(name, name.replace("_", " ")))
+        for name, e in found.items()
+    }
+    return Gain(estimates, tuple(_gain_words(estimates)))
+
+
+def _features(judged: Judged, asked: GainOptions) -> dict[str, FloatArray]:
+    """Return the features of the outputs that are known, (n,) each."""
+    known = judged.covariates
+    found = {"length": length_feature(known[LENGTHS])} if LENGTHS in known else {}
+    found |= {"likelihood": known[LIKELIHOODS]} if LIKELIHOODS in known else {}
+    if asked.own_system and len(judged.writers):
+        found["own_system"] = written_by(judged, writers_of(judged, asked.own_system))
+    return found | {name: known[name] for name in asked.features}
+
+
+def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """Say what the gain is made of, and what people see of it."""
+    whole, rest = estimates[GAIN], estimates[REST]
+    parts = [e for name, e in estimates.items() if name not in (GAIN, REST, PEOPLE)]
+    total, rated = f"{whole.text()} points (95 % interval {whole.interval})", QUALITY in estimates
+    if not parts or math.isnan(rest.value):
+        what = joined([e.label for e in parts]) or "length or likelihood"
+        why = rest.why_undefined if parts else "no feature of the outputs is known in all files"
+        yield f"The mean score changes by {total}. How much of that is {what} cannot be said: {why}."
+    else:
+        shares = joined([f"{e.text()} ({e.interval}) is {e.label}" for e in parts])
+        left = "is neither" if rated else "is left for quality and what was not measured"
+        yield f"Of {total}, {shares}; {rest.text()} ({rest.interval}) {left}."
+        yield conclude(
+            rest.low,
+            rest.high,
+            above="At equal quality the judge favors the second version." if rated else "The gain is more than that.",
+            below="At equal quality the judge favors the first version." if rated else "Without that, scores fell.",
+            neither="That the judge favors a version is not shown." if rated else "A gain beyond that is not shown.",
+            undefined="",
+        )
+    if PEOPLE in estimates:
+        people = estimates[PEOPLE]
+        seen = conclude(
+            people.low,
+            people.high,
+            above="People see a gain",
+            below="People see a loss",
+            neither="People are not shown to see a difference",
+            undefined="What people see cannot be told",
+        )
+        yield f"{seen}: their ratings change by {people.text()} (95 % interval {people.interval})."

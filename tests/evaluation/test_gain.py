@@ -1,0 +1,103 @@
+"""What did an optimizer gain? From two versions' outputs to findings, in Python and by the command."""
+
+import numpy as np
+import pytest
+from commands import answered, as_jsonl, evalbias, refused
+
+from evalbias import audit, gain
+from evalbias.runs import read_run
+
+
+def outputs(n=300, *, seed=0, quality=0.0, longer=1.0, lean=0.0, rated=True, name="v"):
+    """Return rows of a judge that gives .5 points for one unit of log length."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for k in range(n):
+        q = quality + rng.normal()
+        words = max(2, int(longer * np.exp(3 + 0.5 * rng.normal() + 0.1 * q)))
+        text = f"{name} {k}" + " word" * words
+        row = {"id": f"{name}{k}", "input_id": f"i{k}", "output": text, "lists": int(rng.integers(0, 4))}
+        row["judged"] = 3 + 0.8 * q + 0.5 * np.log(len(text)) + lean + 0.3 * rng.normal()
+        rows.append(row | ({f"rating_{r}": 3 + q + 0.5 * rng.normal() for r in (1, 2)} if rated else {}))
+    return rows
+
+
+OPTIONS = {"scores_field": "judged"}
+
+
+def test_length_alone_is_told_from_quality():
+    longer = gain(outputs(), outputs(seed=3, longer=2, name="w"), **OPTIONS)
+    assert longer["length"].value == pytest.approx(0.35, abs=0.05)  # log(2) times .5
+    assert abs(longer["rest"].value) < 0.12
+    first, second, people = longer.paragraphs
+    assert first.startswith(f"Of {longer['gain'].text()} points (95 % interval ")
+    assert f"{longer['length'].text()} ({longer['length'].interval}) is length and " in first
+    assert first.endswith("is neither.")
+    assert second == "That the judge favors a version is not shown."
+    assert people.startswith("People are not shown to see a difference: their ratings change by ")
+    better = gain(outputs(), outputs(seed=1, quality=0.5, name="w"), **OPTIONS)
+    assert abs(better["length"].value) < 0.06
+    assert better["quality"].value == pytest.approx(0.4, abs=0.1)
+    assert better.paragraphs[2].startswith("People see a gain: their ratings change by +0.")
+
+
+def test_what_the_judge_gives_for_a_version_alone_is_neither_length_nor_quality():
+    found = gain(outputs(), outputs(seed=1, longer=2, lean=0.6, name="w"), **OPTIONS)
+    assert found["rest"].value == pytest.approx(0.6, abs=0.12)
+    assert found["length"].value == pytest.approx(0.35, abs=0.07)
+    assert found.paragraphs[1] == "At equal quality the judge favors the second version."
+
+
+def test_ratings_of_further_items_are_enough_and_fields_are_features():
+    versions = outputs(rated=False), outputs(seed=1, longer=2, quality=0.4, rated=False, name="w")
+    unknown = gain(*versions, **OPTIONS)
+    assert unknown.paragraphs[0].endswith(
+        "How much of that is length cannot be said: nobody rated items, so what the judge gives for it at equal "
+        "quality is not known."
+    )
+    assert np.isnan(unknown["length"].value)
+    found = gain(*versions, rated=outputs(seed=5, name="r"), features=["lists"], **OPTIONS)
+    assert [*found] == ["gain", "length", "lists", "rest"]
+    assert found["length"].value == pytest.approx(0.35, abs=0.06)
+    assert found["rest"].value == pytest.approx(0.32, abs=0.15)
+    assert abs(found["lists"].value) < 0.02
+    assert found.paragraphs[0].endswith(" is left for quality and what was not measured.")
+    assert found.paragraphs[1] == "The gain is more than that."
+    with pytest.raises(ValueError, match="No item has a field 'words'"):
+        gain(*versions, features=["words"], **OPTIONS)
+
+
+def test_versions_of_other_inputs_are_refused():
+    others = [row | {"input_id": "x" + row["input_id"]} for row in outputs(20)]
+    with pytest.raises(ValueError, match="have no input in common: give outputs of both versions to the same inputs"):
+        gain(outputs(20), others, **OPTIONS)
+
+
+def test_the_own_system_is_a_feature():
+    mixed = [row | {"system": "own" if k % 2 else "other"} for k, row in enumerate(outputs())]
+    mixed = [row | {"judged": row["judged"] + 0.5 * (row["system"] == "own")} for row in mixed]
+    own = [row | {"system": "own", "judged": row["judged"] + 0.5} for row in outputs(seed=1, name="w")]
+    found = gain(mixed, own, own_system="own", **OPTIONS)
+    assert found["own_system"].value == pytest.approx(0.25, abs=0.08)  # from half of the outputs to all
+    assert "is own writing" in found.paragraphs[0]
+
+
+def test_the_command_its_run_and_its_conditions(tmp_path):
+    versions = outputs(120), outputs(120, seed=1, longer=2, name="w")
+    before, after = (as_jsonl(tmp_path / f"{name}.jsonl", rows) for name, rows in zip("ab", versions, strict=True))
+    call = ("gain", "--before", before, "--after", after, "--scores-field", "judged")
+    found = answered(*call, "--out", "run", cwd=tmp_path)
+    expected = gain(*versions, **OPTIONS)
+    assert found["schema"] == "evalbias.gain/1"
+    assert found["paragraphs"] == list(expected.paragraphs)
+    assert read_run(tmp_path / "run").result["estimates"]["length"]["value"] == expected["length"].value
+    assert "The gain and its parts" in (tmp_path / "run/report.html").read_text()
+    assert "Length" in evalbias(*call, cwd=tmp_path).stdout
+    done = evalbias(*call, "--fail-on", "length>0.1", "--fail-on", "likelihood>0.1", cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "failed: length>0.1: length is 0.3" in done.stderr
+    assert "failed: likelihood>0.1: likelihood was not measured" in done.stderr
+    assert "'tone' is unknown, choose one of gain, rest, people" in refused(*call, "--fail-on", "tone>1", cwd=tmp_path)
+    evalbias("audit", "--data", before, "--scores-field", "judged", "--out", "first", cwd=tmp_path)
+    of_folders = gain(str(tmp_path / "first"), audit(versions[1], **OPTIONS))
+    assert of_folders.paragraphs == expected.paragraphs
