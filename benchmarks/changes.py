@@ -1,6 +1,6 @@
-"""What changed, the judge or the system? On planted judges whose parts are known, and on recorded ones.
+"""What changed, the judge or the system, and what was gained? On planted judges whose parts are known, and on others.
 
-usage: python -m benchmarks.changes [--sets 1000] [--parts drift monitor recorded] [--seed 0] [--write]
+usage: python -m benchmarks.changes [--sets 1000] [--parts drift monitor recorded gain loops] [--seed 0] [--write]
 
 A planted judge scores texts of normal quality from 1 to 5 at a temperature that moves a score by .5 points or so; 60 to
 200 anchors, two outputs for each of 75 inputs in either period, and a system that gains .3. Of recorded judges, both
@@ -19,13 +19,15 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.audit.judges import likert
-from benchmarks.harness import argument_parser, finish, lines, markdown
-from evalbias import drift
+from benchmarks.harness import argument_parser, data_folder, finish, lines, markdown
+from evalbias import drift, gain
 from evalbias.measures import Draws, anchors_needed, split_change, watch
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.corrections import GAIN, PEOPLE, split_gain
+from evalbias.measures.equal_quality import EqualQuality
 
 Judge = Callable[[FloatArray], FloatArray]
-INPUTS, GAIN, NOISE, SCALE = 75, 0.3, 0.5, (1.0, 5.0)
+INPUTS, BETTER, NOISE, SCALE = 75, 0.3, 0.5, (1.0, 5.0)
 
 
 def steady(q: FloatArray) -> FloatArray:
@@ -65,7 +67,7 @@ class World:
         old, new = (
             likert(f(q) + s * rng.normal(size=n)).mean() for f, s in ((steady, NOISE), (self.after, self.noise))
         )
-        later = likert(self.after(q + GAIN) + self.noise * rng.normal(size=n)).mean()
+        later = likert(self.after(q + BETTER) + self.noise * rng.normal(size=n)).mean()
         return float(new - old), float(later - new)
 
 
@@ -95,7 +97,7 @@ def split(world: World, *, sets: int, seed: int, resamples: int = 200) -> dict[s
     covered, found, values = np.zeros(2), 0, []
     for index in range(sets):
         rng = np.random.default_rng([seed, index])
-        sizes, means = (INPUTS, INPUTS, n // 2), (0.0, GAIN, -world.lower)
+        sizes, means = (INPUTS, INPUTS, n // 2), (0.0, BETTER, -world.lower)
         q = [
             m + (np.sqrt([[0.4]]) * rng.normal(size=(k, 1)) + np.sqrt(0.6) * rng.normal(size=(k, 2))).ravel()
             for k, m in zip(sizes, means, strict=True)
@@ -203,11 +205,94 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
     }
 
 
+GAINS: Mapping[str, tuple[float, float, float, bool]] = {
+    "quality only": (0.5, 0.0, 0.0, True),
+    "length only": (0.0, 0.5, 0.0, True),
+    "quality and length": (0.5, 0.5, 0.0, True),
+    "quality, length and a lean to the version": (0.5, 0.5, 0.3, True),
+    "quality and length, other items rated": (0.5, 0.5, 0.0, False),
+}
+"""Second version -> what it gains in quality and length (standard deviations), the judge's lean, and who is rated."""
+PARTS_OF_GAIN = ("length", "quality", "rest")
+
+
+def gained(
+    quality: float, length: float, lean: float, both: bool, *, sets: int, seed: int, n: int = 120
+) -> dict[str, Any]:
+    """Return how often each part of a planted gain is covered, and the means of the estimates.
+
+    The judge gives .3 points for one standard deviation of length, and .8 for one of quality; two raters, n inputs.
+    """
+    truth = {"length": 0.3 * length, "quality": 0.8 * quality, "rest": lean if both else 0.8 * quality + lean}
+    covered, values = dict.fromkeys(PARTS_OF_GAIN, 0), []
+    for index in range(sets):
+        rng = np.random.default_rng([seed, index])
+        base = 0.6 * rng.normal(size=n)
+        sides = [_version(rng, base, *gains) for gains in ((0.0, 0.0, 0.0), (quality, length, lean))]
+        rated = sides if both else [_version(rng, 0.6 * rng.normal(size=n), 0.0, 0.0, 0.0)]
+        x, scores, ratings = (np.concatenate([side[k] for side in rated]) for k in ("length", GAIN, "ratings"))
+        features = {"length": x} | ({"version": np.repeat([0.0, 1.0], n)} if both else {})
+        inputs = [f"{k}" for k in range(n)]
+        theirs = inputs * 2 if both else [f"other {k}" for k in range(n)]
+        model = EqualQuality(scores, ratings, features, clusters=theirs, unscaled=[*features])
+        given = [{k: side[k] for k in (GAIN, "length", *[PEOPLE] * both)} for side in sides]
+        found = split_gain(given[0], given[1], model, clusters=(inputs, inputs, theirs))
+        for name in PARTS_OF_GAIN:
+            if name in found:
+                covered[name] += found[name].low <= truth[name] <= found[name].high
+        values.append([found[name].value if name in found else np.nan for name in PARTS_OF_GAIN])
+    means = dict(zip(PARTS_OF_GAIN, np.mean(values, axis=0), strict=True))
+    return {name: (truth[name], float(means[name]), covered[name] / sets) for name in PARTS_OF_GAIN}
+
+
+def _version(rng: np.random.Generator, base: FloatArray, quality: float, length: float, lean: float) -> dict[str, Any]:
+    q, x = base + 0.8 * rng.normal(size=(2, len(base)))
+    x, q = length + 0.4 * q + x - base, q + quality
+    ratings = 3 + q[:, None] + 0.7 * rng.normal(size=(len(q), 2))
+    scores = 3 + 0.8 * q + 0.3 * x + lean + 0.5 * rng.normal(size=len(q))
+    return {GAIN: scores, "length": x, "ratings": ratings, PEOPLE: ratings.mean(axis=1)}
+
+
+def gain_table(rows: Mapping[str, Mapping[str, tuple[float, float, float]]], sets: int) -> str:
+    """Return the section of the planted gains."""
+
+    def cell(truth: float, mean: float, share: float) -> str:
+        return "in the rest" if np.isnan(mean) else f"{truth:+.2f}, {mean:+.2f}, {100 * share:.1f} %"
+
+    body = [[name, *(cell(*parts[one]) for one in PARTS_OF_GAIN)] for name, parts in rows.items()]
+    text = f"Truth, mean estimate, and how often the 95 % interval holds the truth; {sets} data sets of 120 inputs."
+    return f"## Gain: planted versions\n\n{text}\n\n{markdown(['the second version', *PARTS_OF_GAIN], body)}"
+
+
+def loops() -> list[list[str]]:
+    """Split what recorded refine loops gained by their own scores, from the first output to the last one."""
+    names = sorted(path.name for path in data_folder("self_bias_recorded/mt").iterdir())
+    files = {f"self_bias_recorded/mt/{name}": ("self_score", "bleurt_mapped", 0) for name in names}
+    files["self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz"] = ("self_all_covered", "exact_coverage", 1)
+    rows = []
+    for file, (own, quality, first) in files.items():
+        records = [row for row in lines(file) if row[own] is not None and row["output"].strip()]
+        last = max(row["iteration"] for row in records)
+        sides = [
+            [
+                {"id": f"{row['i']}", "input_id": f"{row['i']}", "output": row["output"], "own": row[own]}
+                | {"rating_1": row[quality]}
+                for row in records
+                if row["iteration"] == iteration
+            ]
+            for iteration in (first, last)
+        ]
+        found = gain(*sides, scores_field="own", reliability=1)
+        cells = [f"{found[name].text()} ({found[name].interval})" for name in (GAIN, *PARTS_OF_GAIN, PEOPLE)]
+        rows.append([file.split("/", 2)[2].split(".jsonl")[0].replace("__", ", "), *cells])
+    return rows
+
+
 def main() -> None:
     """Parse the command line and run the parts."""
     parser = argument_parser(__doc__)
     parser.add_argument("--sets", type=int, default=1000)
-    parser.add_argument("--parts", nargs="+", default=["drift", "monitor", "recorded"])
+    parser.add_argument("--parts", nargs="+", default=["drift", "monitor", "recorded", "gain", "loops"])
     args = parser.parse_args()
     if "drift" in args.parts:
         rows = [(name, split(world, sets=args.sets, seed=args.seed)) for name, world in WORLDS.items()]
@@ -218,6 +303,17 @@ def main() -> None:
         finish(args, "changes", monitor_table(found, args.sets // 2), section="monitor")
     if "recorded" in args.parts:
         finish(args, "changes", recorded_table(recorded()), section="recorded")
+
+    if "gain" in args.parts:
+        gains = {name: gained(*one, sets=args.sets, seed=args.seed) for name, one in GAINS.items()}
+        finish(args, "changes", gain_table(gains, args.sets), section="gain")
+    if "loops" in args.parts:
+        head = ["loop", "gain by its own scores", *PARTS_OF_GAIN, "gain in quality"]
+        text = (
+            "Own scores from the first output to the last refinement. Quality is BLEURT on the scale of MQM, "
+            "taken to be exact; for CommonGen, from the first refinement on, it is the share of the concepts that are covered."
+        )
+        finish(args, "changes", f"## Gain: recorded loops\n\n{text}\n\n{markdown(head, loops())}", section="loops")
 
 
 def drift_table(rows: Sequence[tuple[str, Mapping[str, Any]]], sets: int) -> str:

@@ -1,4 +1,4 @@
-"""``evalbias audit``, ``drift``, ``gain`` and ``probe``: audit any judge, say what changed or moves it, fail a build."""
+"""``evalbias audit``, ``drift``, ``gain`` and ``probe``: audit any judge, say what changed, and fail a build."""
 
 from __future__ import annotations
 

@@ -75,6 +75,7 @@ LEAVES = {
     "probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.audit.with_edits"),
     "probe read": ([*DATA, "--scores-field", "mine"], OPENED),
     "probe run": (EMBEDDED, OPENED),
+    "gain": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),
