@@ -310,8 +310,8 @@ def main() -> None:
     if "loops" in args.parts:
         head = ["loop", "gain by its own scores", *PARTS_OF_GAIN, "gain in quality"]
         text = (
-            "Own scores from the first output to the last refinement. Quality is BLEURT on the scale of MQM, taken to be "
-            "exact, and for CommonGen, from the first refinement on, the share of the concepts that are covered."
+            "Own scores from the first output to the last refinement. Quality is BLEURT on the scale of MQM, taken to "
+            "be exact, and for CommonGen, from the first refinement on, the share of the concepts that are covered."
         )
         finish(args, "changes", f"## Gain: recorded loops\n\n{text}\n\n{markdown(head, loops())}", section="loops")
 
