@@ -264,9 +264,9 @@ def jury_worth(
         for n, w in zip((*names, MEAN), (*alone, everyone), strict=True)
     }
     best = alone[int(np.argmax(panel.validities))]
-    gain = panel.estimate(partial(juries.gain, more=everyone, less=best))
+    gain = panel.estimate(partial(juries.gain_of_subset, more=everyone, less=best))
     worth = {
-        name: panel.estimate(partial(juries.gain, more=everyone, less=rest))
+        name: panel.estimate(partial(juries.gain_of_subset, more=everyone, less=rest))
         for name, rest in zip(names, others, strict=True)
     }
     # 2 what their errors share

@@ -208,7 +208,9 @@ def validity(correlations: FloatArray, validities: FloatArray, *, weights: Float
     return np.asarray(np.einsum("...j,gj->g...", weights, validities) / np.sqrt(variances))
 
 
-def gain(correlations: FloatArray, validities: FloatArray, *, more: FloatArray, less: FloatArray) -> FloatArray:
+def gain_of_subset(
+    correlations: FloatArray, validities: FloatArray, *, more: FloatArray, less: FloatArray
+) -> FloatArray:
     """Compute by how much (g,) a sum with weights ``more`` follows quality better than one with weights ``less``."""
     of = partial(validity, correlations, validities)
     return np.asarray(of(weights=more) - of(weights=less))
