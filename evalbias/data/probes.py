@@ -8,6 +8,7 @@ English; in other languages, an edit also changes the language.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections import Counter
@@ -264,11 +265,11 @@ STYLE = {
 """Count of style in a text, by name -> the pattern of what is counted."""
 
 
-def style_count(text: str, name: str) -> int:
-    """Count a property of ``STYLE`` in a text.
+def style_count(text: str | None, name: str) -> float:
+    """Count a property of ``STYLE`` in a text; NaN without one.
 
     Examples:
         >>> style_count("It may rain. Or **not**, as Smith (2021) says.", "hedges")
         1
     """
-    return len(STYLE[name].findall(text))
+    return math.nan if text is None else len(STYLE[name].findall(text))

@@ -438,7 +438,7 @@ def with_features(judged: Judged, names: Sequence[str]) -> Judged:
         if any(name in e for e in judged.examples):
             covariates[name] = _field(judged, name)
         elif name in STYLE:
-            texts = [candidates_of(e) if judged.pairwise else [e.get("output") or ""] for e in judged.examples]
+            texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
             counts = np.array([[style_count(text, name) for text in row] for row in texts], dtype=np.float64)
             covariates[name] = counts if judged.pairwise else counts[:, 0]
         else:

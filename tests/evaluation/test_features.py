@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias, refused
+from dspy import Example
 from planted import by_hand
 
-from evalbias import audit
+from evalbias import audit, recorded_scores
 from evalbias.evaluation.probes import features_of, with_features
 from evalbias.measures import EqualQuality
 
@@ -97,6 +98,12 @@ def test_a_build_fails_on_a_feature_and_correct_subtracts_a_count(tmp_path):
     assert "'headings' is unknown" in refused("audit", *words[:4], "--fail-on", "headings>0.2", cwd=tmp_path)
     found = answered("correct", *words, cwd=tmp_path)
     assert "headings" in found["correction"]["slopes"]
+
+
+def test_a_count_in_no_text_is_undefined():
+    rows = [{"id": f"r{k}", "mine": k % 3, "output": "# a" if k % 2 else None} for k in range(6)]
+    judged = recorded_scores([Example(row) for row in rows], "mine")
+    np.testing.assert_array_equal(with_features(judged, ["headings"]).covariates["headings"], [np.nan, 1] * 3)
 
 
 def test_without_features_nothing_is_added():
