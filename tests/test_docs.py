@@ -126,6 +126,12 @@ def test_every_command_has_the_options_that_a_page_gives_it():
             r"50 searches of 5 epochs .*? \| 100 \| [\d, ]+ \| (\d+)% (?:[^|]+\|){4} (\d+)%",
         ),
         (
+            "docs/how-to/probes.md",
+            r"planted biases of \.3 to \.4 points are found in (\d+) to (\d+) %",
+            "probes",
+            r"0\.3 points, [^|]+ \| one kind \| ([\d.]+)% \| \| 0\.4 points, [^|]+ \| one kind \| ([\d.]+)%",
+        ),
+        (
             "docs/how-to/server.md",
             r"gets ([\d,]+) judgments with 8 demonstrations .* with 64 requests in flight, and ([\d,]+) with 1,024",
             "serving",

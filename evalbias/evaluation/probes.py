@@ -262,9 +262,9 @@ def _effect(
     def told(part: str, values: FloatArray, estimator: Any = estimate_mean, **more: Any) -> Estimate:
         return Number(kind + part, kind + part, np.round(values, 9), estimator, **more).estimate(**how)
 
-    main = told(
-        "", edit - placebo, partial(estimate_probe, unseen=reach), null=None if kind == "null" else 0.0, says=kind
-    )
+    null = None if kind == "null" else 0.0
+    main = told("", edit - placebo, partial(estimate_probe, unseen=reach), null=null, says=kind)
+    main = replace(main, unit="win rate" if top is None else "points")
     both, name = (told("_edit", edit - original), told("_placebo", placebo - original)), _base(kind)
     if name not in SHARES:
         return ProbeEffect(kind, main, *both)
