@@ -16,8 +16,9 @@ import numpy as np
 from benchmarks.harness import argument_parser, finish, lines, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
 from evalbias.evaluation.juries import MEAN, JuryWorth, jury_worth, panel_of
-from evalbias.measures.arrays import SLACK, FloatArray
+from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.measures.juries import Panel
+from evalbias.measures.pairs import fit_strengths
 from evalbias.optimizers.correction import LearnedJury, learn_jury
 from evalbias.options import JuryOptions
 
@@ -99,6 +100,38 @@ def kept(n: int, judges: int, rho: float, *, sets: int, seed: int) -> dict[str, 
     return {"chosen": chosen / sets, "gain": float(np.mean(gains)), "worse": worse}
 
 
+SYSTEMS = np.linspace(-0.8, 0.8, 5)  # log-odds of five systems that are compared
+
+
+def compared(rng: np.random.Generator, documents: int) -> tuple[IntArray, FloatArray, list[int]]:
+    """Draw all pairs of ``SYSTEMS`` on each document, in both orders, with ties, a lean to the first, and luck.
+
+    A system's luck on a document is shared by its pairs there. Returns systems (m, 2), outcomes (m, 3) and documents.
+    """
+    pairs = np.array([(a, b) for a in range(5) for b in range(5) if a != b])
+    systems, where = np.tile(pairs, (documents, 1)), np.repeat(np.arange(documents), len(pairs))
+    luck = 0.5 * rng.normal(size=(documents, 5))
+    strength = SYSTEMS[systems] + luck[where[:, None], systems]
+    d = 0.3 + strength[:, 0] - strength[:, 1]
+    p = np.stack([np.exp(d / 2), np.exp(-d / 2), np.full(len(d), 0.5)], axis=1)
+    drawn_class = (rng.random((len(d), 1)) > np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)).sum(axis=1)
+    return systems, np.eye(3)[drawn_class], where.tolist()
+
+
+def strengths_covered(documents: int, *, sets: int, seed: int) -> dict[str, float]:
+    """Return how often the interval of the best less the worst strength covers, by documents and by single pairs."""
+    many = compared(np.random.default_rng([seed, 0]), 20_000)
+    contrast = np.array([-1.0, 0, 0, 0, 1.0, 0])
+    truth = fit_strengths(*many[:2], np.ones((len(many[0]), 1))).interval(contrast).value  # nearer to 0
+    covers = {"covered": 0, "by pairs": 0}
+    for number in range(1, sets + 1):
+        systems, outcomes, where = compared(np.random.default_rng([seed, number]), documents)
+        for name, clusters in (("covered", where), ("by pairs", None)):
+            found = fit_strengths(systems, outcomes, np.ones((len(systems), 1)), clusters=clusters).interval(contrast)
+            covers[name] += found.low <= truth <= found.high
+    return {name: count / sets for name, count in covers.items()}
+
+
 def both(rows: list[dict[str, Any]], **options: Any) -> tuple[JuryWorth, LearnedJury]:
     """Return what a recorded panel is worth, and the jury that is learned from it."""
     judged = panel_of(JuryOptions(rows, **options))
@@ -174,6 +207,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     learned = markdown(
         ("items", "judges", "rho", "sets", "a jury is chosen", "mean gain", "worse than the best"), built
     )
+    ranked = []
+    for n in (30, 100):
+        covers = strengths_covered(n, sets=args.sets // 4, seed=args.seed)
+        ranked.append((n, *(f"{100 * share:.1f} %" for share in covers.values())))
+    systems = markdown(("documents", "interval over documents covers", "over single pairs"), ranked)
     panels = [*real()]
     names = ("panel", "judges", "items", "votes", "errors / seem", "best judge", "mean", "mean less best", "best set")
     worth = markdown(names, [row_of(name, found) for name, found, _ in panels])
@@ -195,6 +233,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     crossed = f"Each item is scored by a fit on other inputs. An answer of GPT-4 costs {DEAR:g}, any other 1."
     parts = ["## Simulated panels", said, simulated, "## Learned juries on new items", how, learned]
+    luck = "Five systems, all pairs in both orders with ties, a lean to the first place, and luck on a document."
+    parts += ["## Strengths of systems in pairs", luck, systems]
     parts += ["## Recorded panels", told, worth, "## Juries learned from them", crossed, juries]
     finish(args, "juries", "\n\n".join(parts))
 

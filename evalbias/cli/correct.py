@@ -13,8 +13,9 @@ from evalbias.cli.terminal import say
 from evalbias.data.items import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.juries import jury_worth, panel_of
+from evalbias.evaluation.juries import jury_worth, mean_of, panel_of
 from evalbias.evaluation.probes import with_features
+from evalbias.evaluation.rankings import rank_systems
 from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.equal_quality import MIN_CLUSTERS
@@ -24,6 +25,7 @@ from evalbias.programs.jury import save_rule
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
+from evalbias.values import to_json
 
 LEARNING = {"features", "max_loss", "reliability", "length"}  # options that decide nothing of a saved correction
 SOURCES = {LIKELIHOOD: "a model that measures it, `likelihood_lm`", LENGTH: "texts in the column output"}
@@ -171,4 +173,9 @@ def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> Non
             Section("What the errors share", [errors]),
         ]
         shown = ["\n".join(worth.paragraphs), members, sets, f"{learned}\njury: {file}"]
+        if judged[0].pairwise and len(judged[0].writer_names) > 1:
+            ranking = rank_systems(mean_of(judged))
+            result |= {"systems": to_json(asdict(ranking))}
+            sections.append(Section("The systems", [ranking.table()], ranking.sentence()))
+            shown += [ranking.sentence(), ranking.table()]
         run.leave(RunOutcome(result, result, shown, more=sections, verdict=first))

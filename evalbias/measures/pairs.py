@@ -6,7 +6,9 @@ for comparison i. A row with a NaN is undefined and left out. Nothing needs a la
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -372,6 +374,130 @@ def _logistic(
         finite = np.abs(weights[rest] * unit[rest]).max(axis=1) < INFINITE
         rest, shares = rest[finite], shares[finite]
     return np.where(solved[:, None], weights / np.array([scale, 1.0]), np.nan)
+
+
+# Strengths of systems that are compared in pairs, with ties, position and features of the outputs held fixed.
+#
+# Of two outputs with the difference d in strength, the first wins, the second wins, or they tie with probabilities
+#
+#     exp(d / 2), exp(-d / 2), nu      over their sum                                    (Davidson 1970)
+#
+# where d = strength_first - strength_second + position + sum_k b_k (feature_first - feature_second)_k. Without ties
+# it is the model of Bradley and Terry (1952). A document's pairs are dependent: errors are clustered by documents.
+
+NEWTON = 50  # most steps of a fit
+NOT_CONNECTED = "no finite strengths fit: some systems won every comparison, lost every one, or were never compared"
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """Strengths of S systems in pairs, and what else decides, as log-odds.
+
+    Attributes:
+        value: (S + q,) strengths less their mean, then the q covariates: the position and each feature.
+        covariance: (S + q, S + q) covariance of their errors over clusters.
+        tie: Log of nu; -inf without ties.
+        units: Clusters.
+        reason: Why all is NaN; empty where it is not.
+    """
+
+    value: FloatArray
+    covariance: FloatArray
+    tie: float
+    units: int
+    reason: str = ""
+
+    def interval(self, weights: ArrayLike) -> Interval:
+        """Estimate a weighted sum of the values, with its 95 % interval and its p against 0."""
+        row = numbers(weights, "weights")
+        value, variance = float(row @ self.value), float(row @ self.covariance @ row)
+        error = math.sqrt(max(variance, 0.0))
+        half = float(scipy.stats.t.ppf(0.975, max(self.units - 1, 1))) * error
+        p = float(2 * scipy.stats.t.sf(abs(value) / error, self.units - 1)) if error > 0 else math.nan
+        return Interval(value, value - half, value + half, units=self.units, p_value=p, reason=self.reason)
+
+    def win_share(self, log_odds: float) -> float:
+        """Return the share of wins at log-odds; a tie counts half."""
+        first, tie = np.exp([log_odds / 2, self.tie])
+        return float((first + tie / 2) / (first + 1 / first + tie))
+
+
+def fit_strengths(
+    systems: ArrayLike, outcomes: ArrayLike, covariates: ArrayLike, *, clusters: arrays.Clusters = None
+) -> Strengths:
+    """Fit strengths of systems to m comparisons by maximum likelihood (Davidson 1970).
+
+    Args:
+        systems: (m, 2) codes of the system shown first and second, from 0.
+        outcomes: (m, 3) probabilities, or counts of 0 and 1, that the first wins, the second wins, or they tie.
+        covariates: (m, q) ones for the position, and differences of features, first less second.
+        clusters: (m,) document of each comparison. By default each is its own.
+
+    Examples:
+        >>> wins = [[1, 0, 0]] * 3 + [[0, 1, 0]]  # the first system wins three of four
+        >>> round(float(np.diff(fit_strengths([[0, 1]] * 4, wins, np.empty((4, 0))).value)[0]), 2)  # log 3
+        -1.1
+    """
+    columns = {"systems": systems, "outcomes": outcomes, "covariates": covariates}
+    pairs, shares, more = checked(columns, clusters, axes=(2,))
+    kept = defined(shares, more)
+    codes = arrays.cluster_codes(clusters, kept)
+    pairs, shares, more = pairs[kept].astype(np.int64), shares[kept], more[kept]
+    count, units = int(pairs.max()) + 1, int(codes.max(initial=-1)) + 1
+    shown = np.eye(count)
+    x = np.column_stack([(shown[pairs[:, 0]] - shown[pairs[:, 1]])[:, 1:], more])  # (m, p): the first system is 0
+    ties = bool(shares[:, 2].any())
+    theta = np.zeros(x.shape[1] + ties)
+    for _ in range(NEWTON):
+        # 1 the statistics of a comparison are A x, with A of 1/2 and -1/2, and B for a tie: their means and variances
+        d, t = x @ theta[: x.shape[1]], theta[-1] if ties else -np.inf
+        p = scipy.special.softmax(np.stack([d / 2, -d / 2, np.full(len(d), t)], axis=1), axis=1)
+        a, b = (p[:, 0] - p[:, 1]) / 2, p[:, 2]
+        rest = np.column_stack([((shares[:, 0] - shares[:, 1]) / 2 - a)[:, None] * x, *([shares[:, 2] - b] * ties)])
+        information = (x * ((p[:, 0] + p[:, 1]) / 4 - a**2)[:, None]).T @ x
+        if ties:
+            cross = -(a * b) @ x
+            information = np.block([[information, cross[:, None]], [cross[None], np.array([[(b * (1 - b)).sum()]])]])
+        # 2 Newton's step
+        gradient = rest.sum(axis=0)
+        inverse = np.linalg.pinv(information, hermitian=True)
+        theta = theta + np.clip(inverse @ gradient, -2, 2)
+        if np.abs(theta).max(initial=0) > INFINITE or np.linalg.matrix_rank(information, hermitian=True) < len(theta):
+            nothing = np.full(count + more.shape[1], np.nan)
+            return Strengths(nothing, np.full((len(nothing),) * 2, np.nan), math.nan, units, NOT_CONNECTED)
+        if np.abs(gradient).max(initial=0) < 1e-8 * len(x):
+            break
+    # 3 errors over clusters, and strengths less their mean
+    influence = arrays.sums_by_cluster(rest, codes) @ inverse
+    covariance = influence.T @ influence * units / max(units - 1, 1)
+    centered = np.eye(count + more.shape[1])
+    centered[:count, :count] -= 1 / count
+    contrast = centered[:, 1:]  # of the parameters without the first strength, which is 0
+    size, tie = x.shape[1], float(theta[-1]) if ties else -math.inf
+    return Strengths(contrast @ theta[:size], contrast @ covariance[:size, :size] @ contrast.T, tie, units)
+
+
+def cyclic_triples(systems: ArrayLike, wins: ArrayLike, groups: Sequence[object]) -> tuple[FloatArray, list[object]]:
+    """Mark each triple of systems whose pairs one group compared: 1 if A beats B, B beats C and C beats A, else 0.
+
+    Takes (n, 2) codes of the systems and (n,) the first one's share of wins; a pair at .5 decides nothing, and its
+    triples are left out. Returns (t,) marks and the group of each triple. Random choices make a quarter of them cyclic.
+
+    Examples:
+        >>> cyclic_triples([[0, 1], [1, 2], [0, 2]], [1, 1, 0], ["d"] * 3)
+        (array([1.]), ['d'])
+    """
+    beats: dict[object, dict[tuple[int, int], bool]] = {}
+    for (a, b), win, group in zip(np.asarray(systems).tolist(), numbers(wins, "wins").tolist(), groups, strict=True):
+        if win != 0.5 and not math.isnan(win) and a != b:
+            beats.setdefault(group, {}).update({(a, b): win > 0.5, (b, a): win < 0.5})
+    marks, where = list[float](), list[object]()
+    for group, won in beats.items():
+        for a, b, c in itertools.combinations(sorted({one for pair in won for one in pair}), 3):
+            if {(a, b), (b, c), (a, c)} <= won.keys():
+                marks.append(float(won[a, b] == won[b, c] != won[a, c]))
+                where.append(group)
+    return np.array(marks), where
 
 
 # Quadratic fit of agreement against decision rate, whose top lies near one half (Zhou et al. 2024, figure 2).
