@@ -78,7 +78,7 @@ $(LLAMA)/.installed:
 	tar --extract --gzip --strip-components 1 --directory $(LLAMA)/source --file $(LLAMA)/source/*.tar.gz
 	cmake -S $(LLAMA)/source/vendor/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
 		-DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF
-	cmake --build $(LLAMA)/build --target llama-server llama-quantize --parallel
+	cmake --build $(LLAMA)/build --target llama-server llama-quantize --parallel 2
 	cp $(LLAMA)/build/bin/llama-server $(LLAMA)/build/bin/llama-quantize $(LLAMA)/bin/
 	touch $@
 
