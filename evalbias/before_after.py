@@ -73,11 +73,12 @@ class DriftOptions(TwoSides, Seeded):
 
 
 class GainOptions(Reliable, TwoSides):
-    """Say what an optimizer gained by a judge's scores: quality, length, likelihood, style, or own writing.
+    """Say what an optimizer gained by a judge's scores.
 
-    Takes from the gain of the mean score what the judge gives for each feature at equal quality, times the change of
-    the feature. What it gives comes from rated items: of both versions, or of `rated`. Where people rated both
-    versions, says also what they see. Likelihoods are known from the run folders of audits that measured them.
+    Tells quality from length, likelihood, any feature of yours and the judge's own writing: takes from the gain of the
+    mean score what the judge gives for each at equal quality, times its change. What it gives comes from rated items,
+    of both versions or of `rated`. Where people rated both versions, says also what they see. Likelihoods are known
+    from the run folders of audits that measured them.
     """
 
     beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)

@@ -347,7 +347,7 @@ def gain_command(options: GainOptions, out: GateOut) -> None:
 def digests(*sides: Any) -> dict[str, Any]:
     """Return what decides the numbers of two files or run folders: their content, and not their names."""
     files = [Path(one) / RESULT if Path(one).is_dir() else Path(one) for one in sides]
-    return {"sides_sha256": [file_digest(one) if one.is_file() else None for one in files]}
+    return {"data": [*map(str, sides)], "sides_sha256": [file_digest(one) if one.is_file() else None for one in files]}
 
 
 # What moves a judge though the quality stays: emit texts, read its answers to them, or ask it.

@@ -304,7 +304,7 @@ class Gain(ByName[Estimate]):
     def plot(self) -> Plot:
         """Return the parts side by side."""
         shown = {e.words: e for name, e in self.estimates.items() if name != PEOPLE}
-        return interval_plot(shown, self.paragraphs[0])
+        return interval_plot(shown, "What the gain is made of")
 
 
 @keywords(GainOptions)
