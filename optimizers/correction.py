@@ -412,37 +412,31 @@ def learn_jury(
     names, first = tuple(one.judge for one in judged), judged[0]
     prices = np.array([(costs or {}).get(name, 1.0) for name in names])
     table, verdicts = _table(judged)
-    known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders}
+    known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}
     people = {RATINGS: first.ratings, HUMAN_SCORES: mean_of_raters(first.ratings)}
     bare = replace(first, answers=np.empty(0), covariates=people, writers=(), ties=False, content_free=None)
 
     def answered(scores: FloatArray, cost: float) -> Judged:
         return replace(bare, answers=scores, provenance={**bare.provenance, COST: cost})
 
-    # 1 each way to combine them, and the best judge, on inputs that took no part in the fit
-    folds, crossed, costs_of = folds_of(first, seed), dict[str, FloatArray](), dict[str, float]()
+    # 1 each way to combine them, on inputs that took no part in the fit, beside the judge that agrees best
+    folds, crossed = folds_of(first, seed), dict[str, FloatArray]()
     for fold in np.unique(folds):
-        for name, rule in fit_rules(
-            table[folds != fold], first.ratings[folds != fold], verdicts=verdicts, **known
-        ).items():
-            crossed.setdefault(name, np.full(len(table), np.nan))[folds == fold] = rule(table[folds == fold])
-    rules = fit_rules(table, first.ratings, verdicts=verdicts, **known, names=names)
-    costs_of = {name: float(prices[list(rule.members)].sum()) for name, rule in rules.items()}
-    whole = defined(table)
+        inside = folds == fold
+        for name, rule in fit_rules(table[~inside], first.ratings[~inside], verdicts=verdicts, **known).items():
+            crossed.setdefault(name, np.full(len(table), np.nan))[inside] = rule(table[inside])
+    rules, whole = fit_rules(table, first.ratings, verdicts=verdicts, **known), defined(table)
     alone = [answered(np.where(whole, column, np.nan), price) for column, price in zip(table.T, prices, strict=True)]
     best = int(np.argmax(agreement_errors(alone, seed=seed)[0]))
-    candidates = [Candidate(name, rules[name], answers=answered(crossed[name], costs_of[name])) for name in crossed]
-    single = replace(
-        rules[next(iter(rules))], kind="mean", weights=tuple(np.eye(len(names))[best].tolist()), offset=0.0
-    )
-    inputs = len(set(first.inputs or first.ids))
+    only = tuple(np.eye(len(names))[best].tolist())
+    single = replace(next(iter(rules.values())), kind="mean", weights=only, offset=0.0)
     chosen = choose(
         Candidate(GIVEN, single, answers=alone[best]),
-        candidates,
+        [Candidate(n, r, answers=answered(crossed[n], prices[list(r.members)].sum())) for n, r in rules.items()],
         [AgreementAlone(seed)],
         test=lambda _: alone[best],
         spent=Cost,
-        inputs=inputs,
+        inputs=len(set(first.inputs or first.ids)),
     )
     rule, answers = chosen.chosen.program, chosen.answers
     assert answers is not None
@@ -451,13 +445,10 @@ def learn_jury(
     sentences = [said, f"Members and weights: {members}."] if len(rule.members) > 1 else [said]
     # 2 members that are asked first, and the biases that are left
     rule, more = _asking_first(rule, answers, table, prices, names, seed)
-    shared = (
-        []
-        if first.pairwise
-        else shared_biases(
-            judged, replace(first, answers=answers.answers, scale=None, judge="chosen jury"), reliability
-        )
-    )
+    shared = list[Shared]()
+    if not first.pairwise:
+        whose = replace(first, answers=answers.answers, scale=None, judge="chosen jury")
+        shared = shared_biases(judged, whose, reliability)
     sentences += [more, *filter(None, (one.sentence() for one in shared))]
     spent = float(prices[list(rule.members)].sum()), rule.cost(table[whole], prices)
     agreement = _pearson(alone[best]).value(), _pearson(answers).value()
@@ -479,14 +470,9 @@ def _asking_first(
 ) -> tuple[JuryRule, str]:
     """Return the rule that asks the cheapest members first where that is shown to lose little, and what it saves."""
     order, before = np.argsort(prices, kind="stable"), prices[list(rule.members)].sum()
-    sets = [
-        tuple(sorted(order[:size].tolist())) for size in range(2, len(names)) if prices[order[:size]].sum() < before
-    ]
-    tried = [
-        replace(rule, first=one, tolerance=t)
-        for one in sets
-        for t in TOLERANCES[: 1 if rule.kind == "verdict" else None]
-    ]
+    sets = [tuple(sorted(order[:k].tolist())) for k in range(2, len(names)) if prices[order[:k]].sum() < before]
+    tolerances = TOLERANCES[: 1 if rule.kind == "verdict" else None]
+    tried = [replace(rule, first=one, tolerance=t) for one in sets for t in tolerances]
     kept, human = defined(table), answers.covariate(HUMAN_SCORES)
     best, cost, told = rule, before, ""
     for one in tried:
@@ -503,6 +489,6 @@ def _asking_first(
                 f"{before:.3g} an item; Pearson with people changes by {signed(change.value)} (at worst "
                 f"{signed(change.low)})."
             )
-    if not tried or math.isnan(cost):
+    if not tried:
         return rule, ""
     return best, told or "Asking some first, and the others where these differ, is not shown to lose little enough."

@@ -24,12 +24,13 @@ from evalbias.measures import juries
 from evalbias.measures.arrays import FloatArray, defined, standardized
 from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel
-from evalbias.measures.resample import Interval
+from evalbias.measures.resample import SHARE, Interval
 from evalbias.options import AuditOptions, JuryOptions
 from evalbias.values import keywords, to_json
 
 MEAN = "mean of all"  # name of the jury whose members count alike
 EFFECTS = ("likelihood_effect", "length_effect", "first_rate")  # numbers of biases that members may share
+FEWEST = 30  # fewest items from which a jury is told of or learned
 NEAR = 0.01  # correlation with quality by which a cheaper set may be lower and is named all the same
 FOR_JUDGE = "{judge}"  # what stands for a judge's name in the field of its choices in the other order
 
@@ -90,8 +91,9 @@ class Shared:
         """Say whether the jury keeps what the members have; empty where no bias of a member is shown."""
         if not self.biased:
             return ""
+        unit = "of the wins" if self.mean.unit == SHARE else self.mean.unit
         mean, of_each = self.mean, joined([f"{one} {signed(e.value)}" for one, e in self.biased.items()])
-        said = f"{title_of(self.bias).capitalize()}: {of_each} {mean.unit}, the {self.jury} {_text(mean)}"
+        said = f"{title_of(self.bias).capitalize()}: {of_each} {unit}, the {self.jury} {_text(mean)}"
         if mean.low > 0 or mean.high < 0:
             return f"{said}: averaging does not remove it."
         if max(-mean.low, mean.high) < MARGINS.get(mean.unit, 0.1):
@@ -299,7 +301,10 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
         raise ValueError("The judges answered different items, or pairs in one order and in both: give the same.")
     scores = np.column_stack([one.strength for one in judged])
     how: dict[str, Any] = {"clusters": first.clusters, "systems": first.systems, "reliability": reliability}
-    return Panel(scores, first.ratings, **how, names=[one.judge for one in judged], mirrored=first.both_orders)
+    panel = Panel(scores, first.ratings, **how, names=[one.judge for one in judged], mirrored=first.both_orders)
+    if panel.n < FEWEST:
+        raise ValueError(f"{panel.n} items are scored by all judges and rated: give {FEWEST} or more.")
+    return panel
 
 
 def named(name: str, found: Interval) -> Estimate:

@@ -29,7 +29,7 @@ from evalbias.measures.verdicts import latent_rates
 
 MOST_JUDGES = 16  # of which all subsets are tried
 LEAST_WEIGHT = 0.02  # part of all weights below which a member is not worth asking
-FEWEST_ITEMS = 20  # fewest items from which correlations of errors are computed
+FEWEST_ITEMS = 10  # fewest items that a panel is fitted to, as in a part of the items
 NO_QUALITY = "People's ratings of an item agree no more than by chance, so they do not tell quality: rate more items."
 
 Statistic = Callable[[FloatArray, FloatArray], FloatArray]

@@ -105,6 +105,9 @@ def test_what_a_user_can_correct(tmp_path):
     assert "--cost names 'd'" in refused(*ask, "a,b", "--reliability", "1", "--cost", "d=3", cwd=tmp_path)
     assert "--cost: write JUDGE=COST" in refused(*ask, "a,b", "--cost", "a=dear", cwd=tmp_path)
     assert "is matched by all judges" in refused(*ask, "a,b", "--reliability", "1", "--family", "*", cwd=tmp_path)
+    few = as_jsonl(tmp_path / "few.jsonl", rows[:29])
+    said = refused("jury", "--data", few, "--judges", "a,b", "--reliability", "1", cwd=tmp_path)
+    assert "29 items are scored by all judges and rated: give 30 or more" in said
     for row in rows:
         del row["rating_1"]
     file = as_jsonl(tmp_path / "unrated.jsonl", rows)
