@@ -28,7 +28,7 @@ REPEATED = tuple(  # beginnings of the names in an audit's result that say again
 ONE_CRITERION = re.compile(r"^result\.criteria\..+?\.(?=audit\.)")
 KINDS = {field.name: str(field.type) for field in fields(Estimate)}
 PAIRED = "The difference is the second's less the first's on the items that both judged, with a paired test."
-DRAWN = 12  # largest number of estimates that are drawn; the table holds all
+DRAWN = 3  # largest number of estimates of a section that are drawn, the first; the table holds all
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,18 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
 def biases_of(first: RunRecord, second: RunRecord) -> dict[str, Comparison]:
     """Compare the biases of two audits on the items that both judged, by paired tests.
 
-    They are audits that ``versions_of`` compares. Settings such as the reliability of a rating are the second's.
+    They are audits that ``versions_of`` compares. Settings such as the reliability of a rating are the second's. What
+    two judges give their own systems is no difference of one number, if these are not the same systems.
     """
     contents = [run.result or {} for run in (first, second)]
     sides = on_common_items(*(judged_of(content["items"]) for content in contents))
-    settings = {"scale": sides[1].scale, **contents[1].get("audit", {}).get("provenance", {})}
+    before, settings = (content.get("audit", {}).get("provenance", {}) for content in contents)
     compared = {}
     for name, bias in BIASES.items():
-        if bias.kind == "bias" and all(map(bias.applies, sides)):
-            measured = [measure(bias.configured(**settings), one, seed=0, n_resamples=0) for one in sides]
+        alike = all(before.get(f.name) == settings.get(f.name) for f in fields(bias) if f.name in ("own", "family"))
+        bias = bias.configured(**{"scale": sides[1].scale, **settings})
+        if bias.kind == "bias" and alike and all(map(bias.applies, sides)):
+            measured = [measure(bias, one, seed=0, n_resamples=0) for one in sides]
             compared[name] = compare(*measured, n_resamples=SWAPS, seed=0)
     return compared
 
@@ -195,19 +198,21 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
 
 def comparison_page(differing: RunDifferences) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
-    left = DRAWN
     sections = [Section("Two judges on the same items", differing.paragraphs)] if differing.paragraphs else []
     for title, pairs in differing.measured:  # one section each; estimates that are defined in both runs are drawn
-        blocks: list[Block] = []
-        for name, one, other, _ in pairs:
-            if one and other and one.null is not None and not math.isnan(one.value + other.value) and left:
-                left -= 1
-                both = dict(zip(differing.names, (one, other), strict=True))
-                blocks.append(interval_plot(both, f"{name}: {one.text()} and {other.text()}"))
+        drawn = [(name, one, other) for name, one, other, _ in pairs if one and other and one.null is not None]
+        defined = [part for part in drawn if not math.isnan(part[1].value + part[2].value)]
+        blocks: list[Block] = [
+            interval_plot(
+                dict(zip(differing.names, (one, other), strict=True)), f"{name}: {one.text()} and {other.text()}"
+            )
+            for name, one, other in defined[:DRAWN]
+        ]
         paired = any(change for *_, change in pairs)
         headings = ("", *differing.names, *["difference"] * paired)
         note = f"95 % intervals of each run by itself. {PAIRED * paired}".rstrip()
-        sections.append(Section(title, [*blocks, Table(headings, estimate_rows(pairs), caption=note)]))
+        narrow = [[cell.replace(" (", "\n(").replace("), p", "),\np") for cell in row] for row in estimate_rows(pairs)]
+        sections.append(Section(title, [*blocks, Table(headings, narrow, caption=note)]))
     for title, rows in (("Settings that differ", differing.settings), ("Other results that differ", differing.results)):
         if rows:
             shown = [(re.sub(r"([._])", "\\1\u200b", name), *values) for name, *values in rows]

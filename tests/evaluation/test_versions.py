@@ -146,11 +146,23 @@ def test_biases_of_two_audits_are_tested_on_the_items_of_both(tmp_path):
     assert "Verbosity is shown to differ: effect of length" in " ".join(differing.paragraphs)
     (rows,) = (estimate_rows(pairs) for title, pairs in differing.measured if title.startswith("Verbosity"))
     assert rows[0][3].startswith(f"{change.difference.value:+.2f} ({change.difference.low:+.2f} to ")
-    assert escape(rows[0][3]) in comparison_page(differing).html()
+    assert escape(rows[0][3]) in comparison_page(differing).html().replace("\n", " ")
     same = run_differences(records[0], records[0])
     assert not [one for one in same.paragraphs if "is shown to differ" in one]
     earlier = {name: one for name, one in records[0].result["items"].items() if name not in ("texts", "writers")}
     assert "verbosity" not in biases_of(replace(records[0], result={"items": earlier}), records[1])
+
+
+def test_what_two_judges_give_different_own_systems_is_not_one_number(tmp_path):
+    rows = [{**row, "system": "abc"[i % 3], "mine": i % 5 + 1, "yours": i % 4 + 1} for i, row in enumerate(ROWS)]
+    records = {}
+    for judge, own in (("mine", "a"), ("yours", "a"), ("yours", "b")):
+        found = audit(rows, scores_field=judge, own_system=own, seed=0)
+        with RunFolder(tmp_path / f"{judge}-{own}", {"command": "audit", "own": own, "judge": judge}) as run:
+            run.write_result({"audit": found.to_dict(), "items": by_item(found.judged)})
+        records[judge, own] = read_run(tmp_path / f"{judge}-{own}")
+    assert "self_preference" in biases_of(records["mine", "a"], records["yours", "a"])
+    assert "self_preference" not in biases_of(records["mine", "a"], records["yours", "b"])
 
 
 @pytest.mark.slow
