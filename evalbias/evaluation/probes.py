@@ -119,7 +119,7 @@ class ProbeReport(ByName[ProbeEffect]):
             most = max((one for one in needed if one is not None and one > self.n), default=0)
             enough = f" (about {count(most, 'item')} would be enough for each)" if most else ""
             said.append(f"Too few items to decide: {_named(open_)}{enough}.")
-        said += [_taken_sentence(e, self.pairwise) for e in self.effects.values() if e.taken is not None]
+        said += [_taken_sentence(e, self.pairwise) for e in self.effects.values() if e.taken and e.estimate.n]
         if untold := by_status.get("not measured"):
             said.append(f"Not measured, because too few answers are complete: {_named(untold)}.")
         for measurement in self.measurements.values():
@@ -168,7 +168,8 @@ def _taken_sentence(effect: ProbeEffect, pairwise: bool) -> str:
     assert e is not None
     assert other is not None
     if not e.n:
-        return f"No item is below the highest score as it is, so {effect.kind} can take none over."
+        every = "wins" if pairwise else "has the highest score"
+        return f"Every output {every} as it is, so that an order to the judge can change none."
     share = f"{percent(e.value)} of {e.n}"
     most = f"(at most {percent(e.high)}, the end of the 95 % interval)"
     if effect.kind == "null":
@@ -191,6 +192,9 @@ def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
     """
     # 1 the answers by item, kind and part; of a pair, the win rate of the edited candidate
     values, reach = (judged.win_shares, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
+    if np.isnan(values).all():
+        why = next(iter(judged.reasons.values()), "none is defined")
+        raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
     found: dict[tuple[str, str, str], float] = {}
     inputs, places = dict[str, str](), dict[str, str]()
     for name, value, one in zip(judged.ids, values, judged.inputs, strict=True):

@@ -163,6 +163,8 @@ def test_what_is_no_file_of_probe_emit_is_refused():
     bare = [dspy.Example(id=row.id, output=row.output, mine=3) for row in rows]
     with pytest.raises(ValueError, match="has no input_id: keep that field"):
         read_probes(recorded_scores(bare, "mine"))
+    with pytest.raises(ValueError, match=r"The judge answered no row \(none is defined\)"):
+        read_probes(answered(rows, [None] * len(rows)))
     with pytest.raises(ValueError, match="All scores are the same"):
         read_probes(recorded_scores([row.copy(mine=3) for row in rows], "mine"))
 
