@@ -83,7 +83,7 @@ class GainOptions(Reliable, TwoSides):
 
     beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)
     rated: Any = option("Further items of the same judge that people rated: data or the run folder of an audit.")
-    features: Sequence[str] = option("Field of a number about each output. Repeatable.", ())
+    features: Sequence[str] = _again("features")
     own_system: str | None = _again("own_system")
 
 

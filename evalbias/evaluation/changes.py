@@ -320,7 +320,10 @@ def gain(asked: GainOptions) -> Gain:
         ValueError: The versions have no input in common, or a side lacks a feature that is named.
     """
     given = [asked.before, asked.after, *[asked.rated] * (asked.rated is not None)]
-    sides = [with_features(read_side(one, asked)[0], asked.features) for one in given]
+    sides = [read_side(one, asked)[0] for one in given]
+    if asked.features and not all(side.examples for side in sides):
+        raise ValueError("`features` are of the outputs themselves, which a run folder lacks: give the data.")
+    sides = [with_features(side, asked.features) for side in sides]
     if not {*sides[0].inputs} & {*sides[1].inputs}:
         raise ValueError(
             "`before` and `after` have no input in common: give outputs of both versions to the same inputs."

@@ -63,6 +63,8 @@ def test_ratings_of_further_items_are_enough_and_fields_are_features():
     assert abs(found["lists"].value) < 0.02
     assert found.paragraphs[0].endswith(" is left for quality and what was not measured.")
     assert found.paragraphs[1] == "The gain is more than that."
+    counted = gain(*versions, rated=outputs(seed=5, name="r"), features=["digits"], **OPTIONS)
+    assert counted["length"].value == pytest.approx(0.35, abs=0.08)
     with pytest.raises(ValueError, match="No item has a field 'words'"):
         gain(*versions, features=["words"], **OPTIONS)
 
@@ -101,3 +103,5 @@ def test_the_command_its_run_and_its_conditions(tmp_path):
     evalbias("audit", "--data", before, "--scores-field", "judged", "--out", "first", cwd=tmp_path)
     of_folders = gain(str(tmp_path / "first"), audit(versions[1], **OPTIONS))
     assert of_folders.paragraphs == expected.paragraphs
+    with pytest.raises(ValueError, match="which a run folder lacks: give the data"):
+        gain(str(tmp_path / "first"), versions[1], features=["digits"], **OPTIONS)
