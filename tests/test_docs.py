@@ -29,16 +29,8 @@ def marks(name):
     return {example.mark for example in examples_of((ROOT / name).read_text(encoding="utf-8"))}
 
 
-LONG = (
-    "programs.md",
-    "correct.md",
-    "drift.md",
-    "gain.md",
-    "notebook.md",
-    "likelihood.md",
-    "scale-use.md",
-    "position.md",
-)  # take seconds
+LONG = tuple(f"{one}.md" for one in "programs correct drift gain notebook likelihood scale-use position".split())
+"""Pages whose examples take seconds."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith(LONG)) for name in NAMES])
