@@ -29,7 +29,16 @@ def marks(name):
     return {example.mark for example in examples_of((ROOT / name).read_text(encoding="utf-8"))}
 
 
-LONG = tuple(f"{one}.md" for one in "programs correct drift gain notebook likelihood scale-use position".split())
+LONG = (
+    "programs.md",
+    "correct.md",
+    "drift.md",
+    "gain.md",
+    "notebook.md",
+    "likelihood.md",
+    "scale-use.md",
+    "position.md",
+)
 """Pages whose examples take seconds."""
 
 
