@@ -159,6 +159,8 @@ def real() -> Iterator[tuple[str, JuryWorth, LearnedJury]]:
             judges += [] if judge in judges else [judge]
     rows = [one for one in pairs.values() if judges[0] in one]
     yield "JudgeBench", *both(rows, judges=judges, swapped_field="{judge}, swapped", reliability=1.0)
+    writers = ["gpt-4", "claude-1", "gpt-3.5", "bard", "vicuna-13b"]
+    yield "PRD", *both(lines("judges/prd_verdicts.jsonl.gz"), judges=writers, swapped_field="{judge}/swapped")
     yield "CoBBLEr", *both(lines("judges/cobbler_scores.jsonl.gz"), judges=COBBLER.split())
     answers = [{**one, "score": one["human"]} for one in lines("judges/triviaqa_verdicts.jsonl.gz")]
     yield "TriviaQA", *both(answers, judges=TRIVIAQA.split(), reliability=1.0, costs={"GPT-4": DEAR})
