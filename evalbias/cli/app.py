@@ -269,7 +269,7 @@ COLLECTED = (100_000, 20, 20)
 stay; with the usual threshold of 700, looking at them again and again is an eighth of the time of a short command."""
 
 COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
-    "demo": ("compare", options.DemoOptions),
+    "demo": ("demo", options.DemoOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
     "probe emit": ("audit", before_after.ProbeEmitOptions),
@@ -283,9 +283,9 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "measure self": ("loops", options.SelfOptions),
     "measure style": ("loops", options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
-    "compile threshold": ("likelihood", options.ThresholdOptions),
-    "compile order": ("likelihood", options.OrderOptions),
-    "compile forecasts": ("likelihood", options.ForecastOptions),
+    "compile threshold": ("repair", options.ThresholdOptions),
+    "compile order": ("repair", options.OrderOptions),
+    "compile forecasts": ("repair", options.ForecastOptions),
     "compile refine": ("loops", options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),

@@ -1,10 +1,8 @@
-"""Judges that compare: measure their biases, search a fair instruction, rank outputs; and the demo of both methods."""
+"""Judges that compare: measure their biases, search a fair instruction for one, and rank outputs with one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -13,31 +11,19 @@ from rich.console import Group
 
 from evalbias.cli.items import compared, comparing_judge
 from evalbias.cli.judge import beginning
-from evalbias.cli.likelihood import compile_judges
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
-from evalbias.data import Dataset, by_input, count_pairs, hold_pairs, is_rated, pairs, world
+from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
 from evalbias.evaluation.answers import criteria_of, instruction_place_for, language_of
-from evalbias.evaluation.audit import AGREEMENT, findings_of, paragraphs_of
+from evalbias.evaluation.audit import findings_of, paragraphs_of
 from evalbias.evaluation.biases import measure_all
-from evalbias.evaluation.estimates import Change, Comparison, Estimate
-from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
-from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser, LMParaphraser, objectives
+from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser, objectives
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
 from evalbias.optimizers.zepo import sensitivity_curve
-from evalbias.options import (
-    CompileOptions,
-    DemoOptions,
-    MeasuringModels,
-    OptimizeOptions,
-    Out,
-    PreferenceOptions,
-    RankOptions,
-    recorded,
-)
-from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
+from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
+from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.page import Section, curve_section, ranked_section
 from evalbias.report.tables import rows_table
@@ -241,100 +227,3 @@ def search(
     table = rows_table(rows, report, pairs=(len(drawn), all_pairs))
     shown = [Group(table, *filter(None, [report.decision, written]))]
     return RunOutcome(result, brief, shown, coverage, more=drawn_curves), rows
-
-
-# Both methods on the embedded judge, in words around their numbers.
-
-
-def demo_command(options: DemoOptions, out: Out) -> None:
-    seed, criterion = options.seed, SYNTHETIC
-    train, test = world.examples(400, seed=2 * seed + 1_000_001), world.examples(300, seed=2 * seed + 1_000_002)
-    searched, tested = (
-        world.documents(20, 6, seed=2 * seed + 1_100_001),
-        world.documents(30, 6, seed=2 * seed + 1_100_002),
-    )
-    name = "synthetic world"
-    made = Dataset(test, name=name, path=Path(), sha256="generated", left_out={})
-    items = Split(made, (criterion,), test, train)
-    documents = Split(made, (criterion,), tested, searched)
-    # 20 documents are few to choose on.
-    chosen = OptimizeOptions(name, lm="embedded", criterion=criterion.name, pairs=100, bare=True, seed=seed)
-    given = CompileOptions(name, lm="embedded", seed=seed)
-    more = {**items.settings(), "likelihood": {"k": given.k, "method": "RS demonstrations, chosen"}}
-    more["search"] = recorded(chosen)
-    with Run("demo", given, MeasuringModels(yes=True), out, more=more) as run:
-        lm = run.options.lm
-        judges, optimizer = [PointwiseJudge(criterion)], BiasedDemos(given.k, seed=seed)
-        compiled, likelihood = compile_judges(run, run.options, items, judges, optimizer)
-        searching, rows = search(run, replace(chosen, lm=lm), documents, world.PARTS)
-        before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
-        comparison = compiled.comparisons[criterion.name]
-        concluded = conclusion(comparison, rows)
-        parts = [introduction(criterion, test, before, after), *likelihood.shown, *searching.shown, concluded]
-        brief = {"likelihood": comparison, "preference": searching.brief, "conclusion": concluded}
-        shown = [Group(*(piece for part in parts for piece in (part, "")), NEXT)]
-        covered = {**likelihood.coverage, **searching.coverage}
-        page, sections = [likelihood.page, searching.result], [*likelihood.more, *searching.more]
-        result = {**likelihood.result, **searching.result}
-        run.leave(RunOutcome(result, {**likelihood.brief, **brief}, shown, covered, page=page, more=sections))
-
-
-# What is measured, on which texts, what came out, and what to do next.
-
-NEXT = """\
-Next, your own data: put the scores of your judge beside those of people, and run
-  evalbias audit --data items.jsonl --scores-field my_score"""
-
-
-def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, after: Judged) -> str:
-    """Say what the demo shows, with the text that the given judge (``before``) overrates most."""
-    low, high = criterion.scale
-    human = before.covariate(HUMAN_SCORES)
-    most = int(np.nanargmax(before.answers - human))
-    example = next(e for e in examples if str(e.id) == before.ids[most])
-    return (
-        f"A small language model scores texts from {low} to {high}: {criterion.definition} People, texts and ratings "
-        "are invented, so that the truth is known. Is this judge biased, and can compiling mend it? Does it overrate "
-        "likely wording, and does it prefer the first or the second of two texts? "
-        f"Of {len(human)} texts, it overrates this one most:\n"
-        f"  {criterion.source_label}: {example.source}\n  {criterion.output_label}: {example.output}\n"
-        f"  Score from people {human[most]:.2f}, from the judge {before.answers[most]:.2f}, from the compiled judge "
-        f"{after.answers[most]:.2f}."
-    )
-
-
-def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
-    """Say what the numbers mean; ``rows`` are the judges, ``"initial"`` and ``"searched"`` among them."""
-    effect, performance = likelihood["likelihood_effect"], likelihood["performance"]
-    wording = [
-        _lean(estimate, "overrates likely wording", "underrates likely wording", "shows no likelihood bias")
-        for estimate in (effect.before, effect.after)
-    ]
-    firsts = [rows[title].measurements["position"]["first_rate"] for title in ("initial", "searched")]
-    place = [_lean(first, "biased towards the first", "biased towards the second", "no bias shown") for first in firsts]
-    ranking = rows["searched"].comparisons[AGREEMENT]["spearman"]
-    return (
-        f"In short: the given judge {wording[0]} (effect {_with_interval(effect.before)}). The compiled judge "
-        f"{wording[1]} ({_with_interval(effect.after)}), and its agreement with people {_became(performance)}.\n"
-        f"Asked which of two texts is better, it chooses the first with a win rate of {_with_interval(firsts[0])}: "
-        f"{place[0]}. Under the searched question the rate is {_with_interval(firsts[1])}: {place[1]}, and the "
-        f"agreement of its rankings with people {_became(ranking)}."
-    )
-
-
-def _with_interval(estimate: Estimate) -> str:
-    return f"{estimate.text()}, 95 % interval {estimate.interval}"
-
-
-def _lean(estimate: Estimate, above: str, below: str, neither: str) -> str:
-    """Return the words for an interval above its null, below it, or around it (or undefined)."""
-    null = 0.0 if estimate.null is None else estimate.null
-    return above if estimate.low > null else below if estimate.high < null else neither
-
-
-def _became(change: Change) -> str:
-    """Say what became of an estimate, by its paired test."""
-    before, after = change.before.text(), change.after.text()
-    if not change.p_value < 0.05:
-        return f"did not change significantly ({before}, then {after})"
-    return f"{'rose' if change.after.value > change.before.value else 'fell'} significantly, from {before} to {after}"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from planted import compared, scored
 
-from evalbias.cli.compare import conclusion, introduction
+from evalbias.cli.demo import conclusion, introduction
 from evalbias.evaluation import Judged, compare, measure
 from evalbias.evaluation.audit import AGREEMENT
 from evalbias.evaluation.biases import Likelihood, Position
