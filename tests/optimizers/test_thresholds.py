@@ -11,7 +11,7 @@ from fakes import FormulaLM, of_sources
 from scipy import stats
 
 from evalbias import Criterion, PointwiseJudge, ThresholdTuning, load_judge
-from evalbias.cli.likelihood import compile_threshold_command
+from evalbias.cli.repair import compile_threshold_command
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, judge_examples, mean_of_raters
 from evalbias.lm.dspy_seam import anchored_threshold, check_decisions
 from evalbias.measures.families import NESTED, nested, step_down
