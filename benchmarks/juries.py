@@ -19,7 +19,7 @@ from evalbias.evaluation.juries import MEAN, JuryWorth, jury_worth, panel_of
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.measures.juries import Panel
 from evalbias.measures.pairs import fit_strengths
-from evalbias.optimizers.correction import LearnedJury, learn_jury
+from evalbias.optimizers.juries import LearnedJury, learn_jury
 from evalbias.options import JuryOptions
 
 DEAR = 30.0  # cost of an answer of GPT-4, where another costs 1

@@ -41,7 +41,7 @@ from .measures import corrected_rate as corrected_rate
 from .measures.corrections import ScoreCorrection as ScoreCorrection
 from .optimizers.base import JudgeOptimizer as JudgeOptimizer
 from .optimizers.correction import learn_correction as learn_correction
-from .optimizers.correction import learn_jury as learn_jury
+from .optimizers.juries import learn_jury as learn_jury
 from .optimizers.likelihood import BiasedDemos as BiasedDemos
 from .optimizers.likelihood import LikelihoodMitigation as LikelihoodMitigation
 from .optimizers.proposers import GrammarParaphraser as GrammarParaphraser

@@ -354,6 +354,117 @@ class JuryOptions(Seeded, Reliable, Likely, Long, Items):
     families: Sequence[str] = option("Pattern of the names of judges of one family, such as 'gpt-*'. Repeatable.", ())
 
 
+# What changed between two files of judged outputs.
+
+SIDE = "The {} outputs with their scores (for drift, those of the {} judge): data as for an audit, or its run folder."
+
+
+def _again(name: str) -> Any:
+    """Declare an option as an audit does."""
+    one = AuditOptions.__dataclass_fields__[name]
+    return field(default=one.default, metadata=one.metadata)
+
+
+class GateOut(Out):
+    """Where the result goes, and when it fails a build."""
+
+    fail_on: Sequence[str] = option(
+        "Exit with code 1 if the 95 % interval shows the condition, such as 'drift>0.1' (points by which the judge's "
+        "part differs from 0) or 'rest<0'; with a question mark, such as 'drift<0.2?', if it shows the contrary. "
+        "Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.",
+        (),
+    )
+
+
+class TwoSides(Options):
+    """Two files of judged outputs, or the run folders of their audits."""
+
+    before: Any = field(kw_only=False, metadata={"help": SIDE.format("first", "old")})
+    after: Any = field(kw_only=False, metadata={"help": SIDE.format("second", "new")})
+    mapping: Mapping[str, str] | None = _again("mapping")
+    scores_field: str | None = _again("scores_field")
+    samples_field: str | None = _again("samples_field")
+    criterion: Any = option("Name of the criterion that is judged, where people rated several.")
+    scale: tuple[float, float] | None = _again("scale")
+
+
+class DriftOptions(TwoSides, Seeded):
+    """Say whether the system improved or the judge changed.
+
+    Splits the change of the mean score between two periods into the judge's part and the system's, by anchors, texts
+    that both judges scored: items of both files with the same input and output. Says in which scores the judge
+    changed, in its biases and in its agreement with people, and how many anchors would be enough. The run folder of an
+    audit is a stored baseline.
+    """
+
+    beside = (GateOut,)
+    margin: float | None = option(
+        "Smallest change of the judge that is worth finding, in points. By default 0.2 standard deviations of the old "
+        "judge's scores."
+    )
+
+    def __post_init__(self) -> None:
+        if self.margin is not None and not self.margin > 0:
+            raise ValueError(f"`margin` is {self.margin}: give points above 0, such as 0.2.")
+
+
+class GainOptions(Reliable, TwoSides):
+    """Say what an optimizer gained by a judge's scores.
+
+    Tells quality from length, likelihood, any feature of yours and the judge's own writing: takes from the gain of the
+    mean score what the judge gives for each at equal quality, times its change. What it gives comes from rated items,
+    of both versions or of `rated`. Where people rated both versions, says also what they see. Likelihoods are known
+    from the run folders of audits that measured them.
+    """
+
+    beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)
+    rated: Any = option("Further items of the same judge that people rated: data or the run folder of an audit.")
+    features: Sequence[str] = _again("features")
+    own_system: str | None = _again("own_system")
+
+
+# Ask a judge about texts with one thing changed.
+
+
+class Changing(Seeded, Items):
+    """What is changed in the texts."""
+
+    kinds: Sequence[str] = option(
+        "What is changed: style, authority, bandwagon, label, 'label: a student', distraction, verbosity, injection or "
+        "null, by default all; probe run also takes what `probes` does in an audit. Repeatable.",
+        (),
+    )
+    scale: tuple[float, float] | None = _again("scale")
+
+
+class ProbeEmitOptions(Changing):
+    """Write items with one thing changed, and with placebos, for a judge of yours.
+
+    Your judge answers every row in a field of the file, and evalbias probe read says what moves it.
+    """
+
+    beside = ()
+    out: Path = field(metadata={"help": "The .jsonl file to write."})
+
+
+class ProbeReadOptions(Seeded, Coded, Items):
+    """Say what moves a judge, from its answers to the rows of probe emit, found by their ids."""
+
+    scores_field: str | None = _again("scores_field")
+    winner_field: str | None = _again("winner_field")
+    swapped_field: str | None = _again("swapped_field")
+    scale: tuple[float, float] | None = _again("scale")
+
+
+class ProbeRunOptions(Judging, Changing):
+    """Ask a judge about items with one thing changed, and say what moves it."""
+
+    beside = (MeasuringModels, Out)
+    judge: Path | None = _again("judge")
+    criterion: Any = option("'name: definition' of a new judge, or the name of a criterion of the data set.")
+    limit: int | None = option("Use only this many items, drawn with the seed.")
+
+
 # Judges that score.
 
 
@@ -565,136 +676,3 @@ class DemoOptions(Seeded):
 
     Chooses RS demonstrations and searches a fair wording. Runs on a synthetic world and needs no network, key or GPU.
     """
-
-
-# Refine loops, recorded or run.
-
-
-class Mapped(Options):
-    """A map of the expected scores."""
-
-    quantile_map: Path | None = option(
-        "Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a field "
-        "named after the metric and a field mqm, or a saved QuantileMap (.json)."
-    )
-
-
-class SelfOptions(Seeded, Mapped):
-    """Measure the self-bias of refine loops.
-
-    Measures Bias and distance skewness of recorded loops, round by round, with intervals. Runs no model. Several loops,
-    such as those of several models, are shown side by side.
-    """
-
-    loops: Sequence[Path] = field(
-        kw_only=False, metadata={"help": "File of recorded loops, or a run folder of evalbias refine. Repeatable."}
-    )
-    mapping: Mapping[str, str] | None = option("Names of your columns, such as id=item,self_score=mine. Repeatable.")
-    own: str = option("Field that holds the loop's own score.", "self_score")
-    expected: str = option("Field that holds the output's expected score.", "expected")
-    by: Literal["iteration", "k"] = option("Field that numbers the rounds.", "iteration")
-    resamples: int = option("Number of resamples for the intervals and the test.", 2_000)
-
-    def __post_init__(self) -> None:
-        if self.own == self.expected:
-            raise ValueError(
-                f"`own` and `expected` both name {self.own!r}, and a loop would seem to have no Bias: name the field "
-                "of each."
-            )
-
-
-class LoopOptions(Seeded, Mapped, Judging):
-    """A loop: its task, items and model."""
-
-    beside = (Models, Out)
-    task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"] = field(
-        metadata={
-            "help": "Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. "
-            "In mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better."
-        }
-    )
-    data: Any = field(
-        metadata={"help": "Items with the fields of the task: a file of the same formats as for judge, or hf:NAME."}
-    )
-    mapping: Mapping[str, str] | None = option(
-        "Names of your columns, such as source=german,reference=english. Repeatable."
-    )
-    limit: int | None = option("Process only this many items, from the start.")
-    max_tokens: int | None = option("Maximum length of an answer, in tokens. By default, what the task needs.")
-    examples: Path | None = option(
-        "JSON file of in-context examples for generate, feedback and refine, to replace the built-in ones ({}: none)."
-    )
-    metric: Literal["chrf", "bleu"] = option("Reference metric for translations.", "chrf")
-    threads: int = option("Number of items to process at a time.", 1)
-
-    def __post_init__(self) -> None:
-        if self.task != "translation" and (self.metric, self.quantile_map) != ("chrf", None):
-            raise ValueError(
-                f"`metric` and `quantile_map` are for translations: the task {self.task} defines its own quality."
-            )
-
-
-class StyleOptions(LoopOptions):
-    """Measure a model's preference for its own style.
-
-    The model paraphrases outputs that others wrote (field 'output'), and judges both versions.
-    """
-
-
-class FeedbackOptions(LoopOptions):
-    """A loop that refines, and the external feedback that it may get."""
-
-    max_iterations: int | None = option("Maximum number of refinements per item (10 if not given).")
-    feedback_temperature: float | None = option(
-        "Temperature at which the model's own feedback is drawn, 1 as in the published code if not given. At 0 a "
-        "text has one score."
-    )
-    instructscore: Any = option("Model for external feedback: it lists the errors by comparing with the reference.")
-    instructscore_prompt: Path | None = option("File with the prompt of `instructscore`: {reference}, {output}.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.feedback_temperature is not None and self.task.startswith("mathematics"):
-            raise ValueError("`feedback_temperature` is for feedback in words: in mathematics the feedback is a vote.")
-        if self.instructscore is None and self.instructscore_prompt is not None:
-            raise ValueError("`instructscore_prompt` is a request to a model: name it with `instructscore`.")
-
-
-class RefineOptions(FeedbackOptions):
-    """Run a refine loop, or best of k, on every item.
-
-    Writes outputs.jsonl and steps.jsonl to the run's folder. A stopped run continues. To see Bias and Dskew for each
-    refinement, or by k, run evalbias measure self --data FOLDER.
-    """
-
-    feedback: Literal["own", "external"] = option(
-        "Source of feedback: the model itself, or the task's external source.", "own"
-    )
-    program: Path | None = option("JSON file of a compiled loop, which decides the number of refinements.")
-    best_of: int | None = option("Instead of refining, draw this many outputs and keep the one with the best feedback.")
-    aspects_lm: Any = option("Model that judges the fluency and understandability of every output; 'same' means `lm`.")
-    aspects_api_base: str | None = option("Address of the server that runs `aspects_lm`.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.program is not None and self.max_iterations is not None:
-            raise ValueError("`program` decides the refinements: leave `max_iterations` out.")
-        if self.program is not None and self.examples is not None:
-            raise ValueError("`program` holds the examples of its prompts: leave `examples` out.")
-        if self.best_of is not None and (self.max_iterations, self.program) != (None, None):
-            raise ValueError("`best_of` draws and does not refine: leave `max_iterations` and `program` out.")
-        if self.aspects_lm is None and self.aspects_api_base is not None:
-            raise ValueError("`aspects_api_base` is the address of a judge: name it with `aspects_lm`.")
-        if self.instructscore is not None and self.feedback == "own":
-            raise ValueError("`instructscore` is external feedback: add `feedback` external.")
-
-
-class CompileRefineOptions(Choosing, FeedbackOptions):
-    """Compile a refine loop with less self-bias.
-
-    External feedback decides when to stop, and which refinements become demonstrations. Half of the items are kept for
-    comparing before and after.
-    """
-
-    k: int = option("Maximum number of demonstrations.", 4)
-    budget: int | None = option("Approximate number of requests to the model for training items.")

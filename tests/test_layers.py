@@ -16,7 +16,7 @@ SOURCES = {"evalbias": "evalbias", "programs": "evalbias.programs", "optimizers"
 LAYERS = [
     "values",
     "options",
-    "before_after",
+    "loop_options",
     "measures",
     "runs",
     "lm",

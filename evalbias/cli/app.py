@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn, cast, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from evalbias import __version__, before_after, options
+from evalbias import __version__, loop_options, options
 from evalbias.cli import runs
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
 from evalbias.options import GROUPS, PYTHON_ONLY
@@ -272,25 +272,25 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "demo": ("demo", options.DemoOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
-    "probe emit": ("audit", before_after.ProbeEmitOptions),
-    "probe read": ("audit", before_after.ProbeReadOptions),
-    "probe run": ("audit", before_after.ProbeRunOptions),
-    "jury": ("correct", options.JuryOptions),
-    "drift": ("audit", before_after.DriftOptions),
-    "gain": ("audit", before_after.GainOptions),
+    "probe emit": ("probe", options.ProbeEmitOptions),
+    "probe read": ("probe", options.ProbeReadOptions),
+    "probe run": ("probe", options.ProbeRunOptions),
+    "jury": ("jury", options.JuryOptions),
+    "drift": ("changes", options.DriftOptions),
+    "gain": ("changes", options.GainOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),
-    "measure self": ("loops", options.SelfOptions),
-    "measure style": ("loops", options.StyleOptions),
+    "measure self": ("loops", loop_options.SelfOptions),
+    "measure style": ("loops", loop_options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
     "compile threshold": ("repair", options.ThresholdOptions),
     "compile order": ("repair", options.OrderOptions),
     "compile forecasts": ("repair", options.ForecastOptions),
-    "compile refine": ("loops", options.CompileRefineOptions),
+    "compile refine": ("loops", loop_options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),
     "rank": ("compare", options.RankOptions),
-    "refine": ("loops", options.RefineOptions),
+    "refine": ("loops", loop_options.RefineOptions),
 }
 LISTED = ["doctor", *dict.fromkeys(name.split()[0] for name in COMMANDS), "runs", "skill"]  # as a newcomer meets them
 

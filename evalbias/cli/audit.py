@@ -1,4 +1,4 @@
-"""``evalbias audit``, ``drift``, ``gain`` and ``probe``: audit any judge, say what changed, and fail a build."""
+"""``evalbias audit``: audit any judge, recorded or asked, and fail a build by what it shows."""
 
 from __future__ import annotations
 
@@ -6,41 +6,24 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from operator import ge, gt, le, lt
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
 
-from evalbias import data
-from evalbias.before_after import (
-    DriftOptions,
-    GainOptions,
-    GateOut,
-    ProbeEmitOptions,
-    ProbeReadOptions,
-    ProbeRunOptions,
-)
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
-from evalbias.data.items import DataError, like_ratings
-from evalbias.data.probes import named_kinds, with_edits
+from evalbias.data.items import like_ratings
 from evalbias.evaluation.agreement import by_item
-from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared, prepared_each, with_judge
+from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each, with_judge
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
-from evalbias.evaluation.words import count
-from evalbias.measures.corrections import GAIN, PEOPLE, REST
-from evalbias.options import PROBES, AuditOptions, AuditOut, MeasuringModels, Models, Out
+from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
-from evalbias.runs import RESULT, write_jsonl
 from evalbias.values import file_digest, message
 
 
@@ -317,97 +300,3 @@ def _certified(rate: Condition, audit: Audit) -> tuple[str, int, str]:
         enough = f"about {labels or 0:,} labeled items would decide it, if it is as estimated"
         why += f"; {'no number of labeled items can be promised' if labels is None else enough}"
     return {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified"), code, why
-
-
-# Two files of judged outputs: what changed.
-
-
-def drift_command(options: DriftOptions, out: GateOut) -> None:
-    conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
-    found = drift(**vars(options))
-    with Run("drift", options, None, out, more=more) as run:
-        content = found.to_dict()
-        brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
-        shown = ["\n".join(found.paragraphs), found.table(), found.map_table()]
-        run.leave(RunOutcome(content, brief, shown, page=found, verdict=found.paragraphs[0]))
-    decide_numbers(conditions, found.estimates)
-
-
-def gain_command(options: GainOptions, out: GateOut) -> None:
-    names = [GAIN, REST, PEOPLE, *FEATURES, *options.features]
-    conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
-    found = gain(**vars(options))
-    with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:
-        content = found.to_dict()
-        shown = ["\n".join(found.paragraphs), found.table()]
-        run.leave(RunOutcome(content, content, shown, page=found, verdict=found.paragraphs[0]))
-    decide_numbers(conditions, found.estimates)
-
-
-def digests(*sides: Any) -> dict[str, Any]:
-    """Return what decides the numbers of two files or run folders: their content, and not their names."""
-    files = [Path(one) / RESULT if Path(one).is_dir() else Path(one) for one in sides]
-    return {"data": [*map(str, sides)], "sides_sha256": [file_digest(one) if one.is_file() else None for one in files]}
-
-
-# What moves a judge though the quality stays: emit texts, read its answers to them, or ask it.
-
-EVERY = ("all",)  # kinds, where none is named
-
-
-def probe_emit_command(options: ProbeEmitOptions) -> None:
-    if options.out.exists():
-        raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
-    items = data.read(options.data, mapping=options.mapping)
-    if items.left_out:
-        say(items.summary())
-    rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)
-    pairs = "candidates" in rows[0] if rows else False
-    write_jsonl(options.out, [{("outputs" if k == "candidates" else k): v for k, v in row.items()} for row in rows])
-    field = "--winner-field CHOICE --swapped-field SWAPPED" if pairs else "--scores-field SCORE"
-    typer.echo(
-        message(
-            f"{options.out}: {count(len(rows), 'row')} of {count(len(items), 'item')}. Let your judge answer each row, "
-            f"in a field of its own, then: evalbias probe read --data {options.out} {field}"
-        )
-    )
-
-
-def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
-    refuse_unused(out.given - {"seed"})
-    ready = _probe_items(options)
-    with Run("probe read", options, None, out, more=_probe_settings(ready)) as run:
-        run.leave(_probe_outcome(read_probes(answers_of(ready), seed=options.seed)))
-
-
-def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Out) -> None:
-    named = named_kinds(options.kinds or EVERY, PROBES)
-    ready = _probe_items(options)
-    if options.limit is not None and options.limit < len(ready.questions):
-        drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
-        ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
-    judge = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
-    with Run("probe run", options, models, out, more={**_probe_settings(ready), "judge": judge}) as run:
-        with run.progress(len(ready.questions) * (1 + 2 * len(named))):
-            report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)
-        run.leave(_probe_outcome(report))
-
-
-def _probe_items(options: Any) -> PreparedAudit:
-    known = {one.name for one in fields(AuditOptions)}
-    ready = prepared(AuditOptions(**{f.name: getattr(options, f.name) for f in fields(options) if f.name in known}))
-    if ready.dataset.left_out:
-        say(ready.dataset.summary())
-    return ready
-
-
-def _probe_settings(ready: PreparedAudit) -> Mapping[str, Any]:
-    split = Split(ready.dataset, (ready.criterion,), ready.questions)
-    return {**split.settings(), "criterion": ready.criterion.name}
-
-
-def _probe_outcome(report: ProbeReport) -> RunOutcome:
-    brief = report.to_dict()
-    return RunOutcome(
-        brief, brief, ["\n".join(report.paragraphs), report.table()], page=report, verdict=brief["verdict"]
-    )

@@ -1,4 +1,4 @@
-"""``evalbias correct`` and ``jury``: what rated items tell of one recorded judge, or of several."""
+"""``evalbias correct``: correct the recorded scores of a judge that cannot be changed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ from evalbias.cli.terminal import say
 from evalbias.data.items import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.juries import jury_worth, mean_of, panel_of
 from evalbias.evaluation.probes import with_features
-from evalbias.evaluation.rankings import rank_systems
 from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.equal_quality import MIN_CLUSTERS
-from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction, learn_jury
-from evalbias.options import AuditOptions, CorrectOptions, JuryOptions, MeasuringModels, Out, RecordedAnswers
-from evalbias.programs.jury import save_rule
+from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
+from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, RecordedAnswers
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
-from evalbias.values import to_json
 
 LEARNING = {"features", "max_loss", "reliability", "length"}  # options that decide nothing of a saved correction
 SOURCES = {LIKELIHOOD: "a model that measures it, `likelihood_lm`", LENGTH: "texts in the column output"}
@@ -149,33 +145,3 @@ def front_table(learned: LearnedCorrection) -> Table:
         rows.append((p.feature, f"{p.strength:g}", signed(p.effect), f"{p.agreement:.3f}", why))
     caption = "strength: part of the effect that is subtracted; each item is corrected by a fit on other inputs"
     return Table(("feature", "strength", "effect", "Pearson", ""), rows, "Effect and agreement", caption, left=1)
-
-
-# A jury of several recorded judges.
-
-
-def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
-    with Run("jury", options, models, out) as run:
-        asked = run.options
-        with run.progress(0) if asked.likelihood_lm is not None else nullcontext():
-            judged = panel_of(asked)
-        how: dict[str, Any] = {"costs": asked.costs, "reliability": asked.reliability}
-        worth, learned = jury_worth(judged, families=asked.families, **how), learn_jury(judged, seed=asked.seed, **how)
-        members, sets, errors = worth.tables()
-        file = run.folder.path / "jury.json"
-        save_rule(learned.rule, file)
-        result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}
-        first, *others = worth.paragraphs
-        sections = [
-            Section("Is a jury worth it?", [*others, members, worth.plot()], first),
-            Section("The best judges at each cost", [sets]),
-            Section("The jury", [*learned.sentences], learned.sentences[0]),
-            Section("What the errors share", [errors]),
-        ]
-        shown = ["\n".join(worth.paragraphs), members, sets, f"{learned}\njury: {file}"]
-        if judged[0].pairwise and len(judged[0].writer_names) > 1:
-            ranking = rank_systems(mean_of(judged))
-            result |= {"systems": to_json(asdict(ranking))}
-            sections.append(Section("The systems", [ranking.table()], ranking.sentence()))
-            shown += [ranking.sentence(), ranking.table()]
-        run.leave(RunOutcome(result, result, shown, more=sections, verdict=first))

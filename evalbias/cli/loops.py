@@ -20,19 +20,18 @@ from evalbias.data.loops import loop_items, quantile_map, recorded_loop
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import measuring, model_identity
-from evalbias.measures import QuantileMap
-from evalbias.measures.arrays import FloatArray
-from evalbias.optimizers.refine import ExternalFeedbackRefine
-from evalbias.options import (
+from evalbias.loop_options import (
     CompileRefineOptions,
     FeedbackOptions,
     LoopOptions,
-    Models,
-    Out,
     RefineOptions,
     SelfOptions,
     StyleOptions,
 )
+from evalbias.measures import QuantileMap
+from evalbias.measures.arrays import FloatArray
+from evalbias.optimizers.refine import ExternalFeedbackRefine
+from evalbias.options import Models, Out
 from evalbias.programs import feedback
 from evalbias.programs.criterion import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine

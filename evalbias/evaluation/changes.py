@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.before_after import DriftOptions, GainOptions
 from evalbias.evaluation.agreement import SWAPS, Versions, by_item, compare_versions, judged_of, on_common_items
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.audit import Audit, Audits
@@ -36,7 +35,7 @@ from evalbias.measures.drift import SplitChange, split_change
 from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
 from evalbias.measures.resample import Draws, p_of_interval
-from evalbias.options import AuditOptions
+from evalbias.options import AuditOptions, DriftOptions, GainOptions
 from evalbias.programs.items import length_feature
 from evalbias.runs import RESULT, read_run
 from evalbias.values import keywords, to_json
@@ -144,7 +143,7 @@ def drift(asked: DriftOptions) -> Drift:
     """Split the change of a mean score between two periods into the judge's part and the system's: a ``Drift``.
 
     Args:
-        asked: The options, each as a keyword; see ``evalbias.before_after.DriftOptions``. ``before`` and ``after`` are
+        asked: The options, each as a keyword; see ``evalbias.options.DriftOptions``. ``before`` and ``after`` are
             files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``.
 
     Raises:
@@ -312,7 +311,7 @@ def gain(asked: GainOptions) -> Gain:
     """Split the gain in a mean score from one version to another into quality and what the judge likes: a ``Gain``.
 
     Args:
-        asked: The options, each as a keyword; see ``evalbias.before_after.GainOptions``. ``before``, ``after`` and
+        asked: The options, each as a keyword; see ``evalbias.options.GainOptions``. ``before``, ``after`` and
             ``rated`` are files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``, all of the
             same judge.
 

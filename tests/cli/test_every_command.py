@@ -72,7 +72,7 @@ LEAVES = {
     "correct": ([*DATA, "--scores-field", "mine"], OPENED),
     "jury": ([*DATA, "--judges", "mine,theirs"], OPENED),
     "drift": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
-    "probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.audit.with_edits"),
+    "probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.probe.with_edits"),
     "probe read": ([*DATA, "--scores-field", "mine"], OPENED),
     "probe run": (EMBEDDED, OPENED),
     "gain": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),

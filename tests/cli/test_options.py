@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import evalbias as package
-from evalbias import options
+from evalbias import loop_options, options
 from evalbias.cli.app import COMMANDS, FLAGS, NAMES, SECTIONS, as_typed, parameter
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
@@ -43,8 +43,8 @@ ALIKE = [
     (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
     (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
     (RankOptions, PairwiseRanker, {"search", "seed", "orders"}),
-    (options.CompileRefineOptions, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
-    (options.SelfOptions, summarize_loop, {"resamples"}),
+    (loop_options.CompileRefineOptions, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
+    (loop_options.SelfOptions, summarize_loop, {"resamples"}),
     (options.LikelihoodBiasOptions, type(BIASES["likelihood"]), {"reliability"}),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.juries import drawn, kept, members_of
 from evalbias.measures import juries
 from evalbias.measures.juries import JuryRule, Panel, dawid_skene, fit_rules, inverse_error_weights
-from evalbias.optimizers.correction import learn_jury
+from evalbias.optimizers.juries import learn_jury
 
 
 def test_weights_are_those_of_the_inverse_error_covariance():

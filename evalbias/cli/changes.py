@@ -1,0 +1,42 @@
+"""``evalbias drift`` and ``gain``: what changed between two files of judged outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evalbias.cli.audit import decide_numbers, parse_conditions
+from evalbias.cli.run import Run, RunOutcome
+from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
+from evalbias.measures.corrections import GAIN, PEOPLE, REST
+from evalbias.options import DriftOptions, GainOptions, GateOut
+from evalbias.runs import RESULT
+from evalbias.values import file_digest
+
+
+def drift_command(options: DriftOptions, out: GateOut) -> None:
+    conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
+    found = drift(**vars(options))
+    with Run("drift", options, None, out, more=more) as run:
+        content = found.to_dict()
+        brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
+        shown = ["\n".join(found.paragraphs), found.table(), found.map_table()]
+        run.leave(RunOutcome(content, brief, shown, page=found, verdict=found.paragraphs[0]))
+    decide_numbers(conditions, found.estimates)
+
+
+def gain_command(options: GainOptions, out: GateOut) -> None:
+    names = [GAIN, REST, PEOPLE, *FEATURES, *options.features]
+    conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
+    found = gain(**vars(options))
+    with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:
+        content = found.to_dict()
+        shown = ["\n".join(found.paragraphs), found.table()]
+        run.leave(RunOutcome(content, content, shown, page=found, verdict=found.paragraphs[0]))
+    decide_numbers(conditions, found.estimates)
+
+
+def digests(*sides: Any) -> dict[str, Any]:
+    """Return what decides the numbers of two files or run folders: their content, and not their names."""
+    files = [Path(one) / RESULT if Path(one).is_dir() else Path(one) for one in sides]
+    return {"data": [*map(str, sides)], "sides_sha256": [file_digest(one) if one.is_file() else None for one in files]}

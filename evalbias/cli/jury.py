@@ -1,0 +1,43 @@
+"""``evalbias jury``: what several recorded judges are worth together, and the best of them as one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+from evalbias.cli.run import Run, RunOutcome
+from evalbias.evaluation.juries import jury_worth, mean_of, panel_of
+from evalbias.evaluation.rankings import rank_systems
+from evalbias.optimizers.juries import learn_jury
+from evalbias.options import JuryOptions, MeasuringModels, Out
+from evalbias.programs.jury import save_rule
+from evalbias.report.page import Section
+from evalbias.values import to_json
+
+
+def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
+    with Run("jury", options, models, out) as run:
+        asked = run.options
+        with run.progress(0) if asked.likelihood_lm is not None else nullcontext():
+            judged = panel_of(asked)
+        how: dict[str, Any] = {"costs": asked.costs, "reliability": asked.reliability}
+        worth, learned = jury_worth(judged, families=asked.families, **how), learn_jury(judged, seed=asked.seed, **how)
+        members, sets, errors = worth.tables()
+        file = run.folder.path / "jury.json"
+        save_rule(learned.rule, file)
+        result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}
+        first, *others = worth.paragraphs
+        sections = [
+            Section("Is a jury worth it?", [*others, members, worth.plot()], first),
+            Section("The best judges at each cost", [sets]),
+            Section("The jury", [*learned.sentences], learned.sentences[0]),
+            Section("What the errors share", [errors]),
+        ]
+        shown = ["\n".join(worth.paragraphs), members, sets, f"{learned}\njury: {file}"]
+        if judged[0].pairwise and len(judged[0].writer_names) > 1:
+            ranking = rank_systems(mean_of(judged))
+            result |= {"systems": to_json(asdict(ranking))}
+            sections.append(Section("The systems", [ranking.table()], ranking.sentence()))
+            shown += [ranking.sentence(), ranking.table()]
+        run.leave(RunOutcome(result, result, shown, more=sections, verdict=first))

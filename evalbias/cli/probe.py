@@ -1,0 +1,91 @@
+"""``evalbias probe``: emit texts with one thing changed, read a judge's answers to them, or ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import typer
+
+from evalbias import data
+from evalbias.cli.audit import refuse_unused
+from evalbias.cli.run import Run, RunOutcome, Split
+from evalbias.cli.terminal import say
+from evalbias.data.items import DataError
+from evalbias.data.probes import named_kinds, with_edits
+from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
+from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
+from evalbias.evaluation.words import count
+from evalbias.options import (
+    PROBES,
+    AuditOptions,
+    MeasuringModels,
+    Out,
+    ProbeEmitOptions,
+    ProbeReadOptions,
+    ProbeRunOptions,
+)
+from evalbias.runs import write_jsonl
+from evalbias.values import file_digest, message
+
+EVERY = ("all",)  # kinds, where none is named
+
+
+def probe_emit_command(options: ProbeEmitOptions) -> None:
+    if options.out.exists():
+        raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
+    items = data.read(options.data, mapping=options.mapping)
+    if items.left_out:
+        say(items.summary())
+    rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)
+    pairs = "candidates" in rows[0] if rows else False
+    write_jsonl(options.out, [{("outputs" if k == "candidates" else k): v for k, v in row.items()} for row in rows])
+    field = "--winner-field CHOICE --swapped-field SWAPPED" if pairs else "--scores-field SCORE"
+    typer.echo(
+        message(
+            f"{options.out}: {count(len(rows), 'row')} of {count(len(items), 'item')}. Let your judge answer each row, "
+            f"in a field of its own, then: evalbias probe read --data {options.out} {field}"
+        )
+    )
+
+
+def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
+    refuse_unused(out.given - {"seed"})
+    ready = _probe_items(options)
+    with Run("probe read", options, None, out, more=_probe_settings(ready)) as run:
+        run.leave(_probe_outcome(read_probes(answers_of(ready), seed=options.seed)))
+
+
+def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Out) -> None:
+    named = named_kinds(options.kinds or EVERY, PROBES)
+    ready = _probe_items(options)
+    if options.limit is not None and options.limit < len(ready.questions):
+        drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
+        ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
+    judge = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
+    with Run("probe run", options, models, out, more={**_probe_settings(ready), "judge": judge}) as run:
+        with run.progress(len(ready.questions) * (1 + 2 * len(named))):
+            report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)
+        run.leave(_probe_outcome(report))
+
+
+def _probe_items(options: Any) -> PreparedAudit:
+    known = {one.name for one in fields(AuditOptions)}
+    ready = prepared(AuditOptions(**{f.name: getattr(options, f.name) for f in fields(options) if f.name in known}))
+    if ready.dataset.left_out:
+        say(ready.dataset.summary())
+    return ready
+
+
+def _probe_settings(ready: PreparedAudit) -> Mapping[str, Any]:
+    split = Split(ready.dataset, (ready.criterion,), ready.questions)
+    return {**split.settings(), "criterion": ready.criterion.name}
+
+
+def _probe_outcome(report: ProbeReport) -> RunOutcome:
+    brief = report.to_dict()
+    return RunOutcome(
+        brief, brief, ["\n".join(report.paragraphs), report.table()], page=report, verdict=brief["verdict"]
+    )
