@@ -10,13 +10,14 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import input_key, item_name
+from evalbias.data.probes import BAR, EDIT, ORIGINAL, with_edits
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import Choices, MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence
-from evalbias.measures.arrays import SLACK, FloatArray, cluster_codes, defined
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import by_candidate, calibrate_comparisons, rotations
@@ -225,6 +226,48 @@ class BiasObjective(Objective):
 
     def _number(self, judged: Judged) -> Number:
         return self.bias.number(str(self.bias.objective), judged)
+
+
+class ProbeObjective(Objective):
+    """Minus what edits that leave the quality as it is do to a judge's choices, at most 0.
+
+    That is, by how much the win rate of an edited candidate differs from that of its placebo, in size, averaged over
+    the kinds of edits.
+
+    Args:
+        pairs: Pairs of outputs, one of which is edited; see ``evalbias.data.probes.with_edits``.
+        kinds: Kinds of edits, such as ``"authority"``.
+        seed: Seed of the edits.
+
+    Attributes:
+        examples: What to search on: ``ZEPO(objective=probe).compile(judge, trainset=probe.examples)``.
+    """
+
+    name = "probe"
+
+    def __init__(self, pairs: Sequence[dspy.Example], kinds: Sequence[str], *, seed: int = 0) -> None:
+        self.examples: list[dspy.Example] = []
+        self._parts: dict[str, tuple[str, int, bool]] = {}  # kind, place of the edited candidate, and whether it is
+        place = 0
+        for row in with_edits(pairs, kinds, seed=seed):
+            _, kind, part = str(row.id).rsplit(BAR, 2)
+            if kind == ORIGINAL:
+                place = int(part) - 1
+                continue
+            self.examples.append(row)
+            self._parts[row.id] = kind, place, part == EDIT
+
+    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
+        if unknown := [name for name in judged.ids if name not in self._parts]:
+            raise ValueError(f"The pair {unknown[0]!r:.80} has no edit: search on the objective's own examples.")
+        kinds, places, are_edits = map(np.array, zip(*(self._parts[name] for name in judged.ids), strict=True))
+        wins = win_shares(shares_of(judged), ties=judged.ties)[np.arange(len(places)), places]
+
+        def rate(rows: BoolArray) -> FloatArray:
+            return over_defined(mean, counts[:, rows], wins[rows])
+
+        effects = [rate((kinds == kind) & are_edits) - rate((kinds == kind) & ~are_edits) for kind in set(kinds)]
+        return -np.abs(effects).mean(axis=0)
 
 
 def check_objective(objective: Objective) -> None:

@@ -28,6 +28,7 @@ from evalbias.optimizers.objectives import (
     Fairness,
     Objective,
     ObjectiveRule,
+    ProbeObjective,
     probabilities,
 )
 from evalbias.optimizers.proposers import Proposal, fault
@@ -676,3 +677,34 @@ def test_the_curve_after_debiasing_is_of_averaged_probabilities():
     biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
     assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
     assert biased[2].decision_rate > 0.9
+
+
+class Believer(Wording):
+    """Gives an output with a reference as many nats more as its instruction says."""
+
+    def choice_logprobs(self, prompts, choices):
+        answers = super().choice_logprobs(prompts, choices)
+        rows = answers.logprobs.copy()
+        for row, prompt in zip(rows, prompts, strict=True):
+            text = prompt[0]["content"] + prompt[-1]["content"]
+            lines = [line for line in prompt[-1]["content"].splitlines() if line.startswith("Output ")]
+            for k, line in enumerate(lines):
+                row[k] += float(re.search(r"trust=([\d.]+)", text)[1]) * ("GPT-4" in line)
+        rows -= np.log(np.exp(rows).sum(axis=1, keepdims=True))
+        return type(answers)(answers.choices, rows)
+
+
+def test_a_search_finds_the_wording_that_believes_no_label():
+    given = [pair(a, b, source=str(d)) for d in range(30) for a, b in [(d % 5, (d + 2) % 5)]]
+    probe = ProbeObjective([e.copy(id=str(k)) for k, e in enumerate(given)], ["label"])
+    assert len(probe.examples) == 60
+    grammar = [("On quality, trust=2.0", *(f"On quality, trust={x / 4}" for x in range(8))), ("lean=0.0",)]
+    judge = PairwiseJudge(C, instruction="On quality, trust=2.0 lean=0.0")
+    zepo = ZEPO(GrammarParaphraser(grammar), objective=probe, population=5, epochs=3, seed=1)
+    found = zepo.compile(judge, trainset=probe.examples, lm=Believer())
+    assert "trust=0.0" in found.predict.signature.instructions
+    report = found.report
+    assert report.objective == "probe"
+    assert any(one.chosen and one.name != "given" for one in report.candidates)  # better on held-back inputs
+    with pytest.raises(ValueError, match=r"The pair '0' has no edit: search on the objective's own examples"):
+        zepo.compile(judge, trainset=given, lm=Believer())
