@@ -267,7 +267,7 @@ class ProbeObjective(Objective):
             return over_defined(mean, counts[:, rows], wins[rows])
 
         effects = [rate((kinds == kind) & are_edits) - rate((kinds == kind) & ~are_edits) for kind in set(kinds)]
-        return -np.abs(effects).mean(axis=0)
+        return np.asarray(-np.abs(effects).mean(axis=0))
 
 
 def check_objective(objective: Objective) -> None:
