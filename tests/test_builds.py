@@ -179,7 +179,7 @@ def finding(status, low=-0.06, high=0.141, *, margin=0.2, unit="standard deviati
         ({"verbosity": finding("too few items"), "order": finding("no sign")}, "valid", GREY, "undecided (verbosity)"),
         ({"verbosity": finding("bounds only")}, "valid", GREY, "undecided (verbosity)"),
         ({"verbosity": finding("not measured")}, "valid", GREY, "no bias could be measured"),
-        ({"verbosity": finding("no sign")}, "says nothing", GREY, "agreement with people: says nothing"),
+        ({"verbosity": finding("no sign")}, "says nothing", GREY, "agreement: says nothing"),
         (
             {"verbosity": finding("biased"), "position": finding("too few items"), hostile.WORST: finding("biased")},
             "says nothing",

@@ -60,10 +60,10 @@ def doctor_command(file: str) -> None:
     for one in judged[:1]:
         _print(_measurable(one))
     if commands:
+        if not judged:
+            _print("No column holds a judge's answers for certain: put in a MODEL that judges.")
         answers = len(commands) > 1 and any(len(one.answers) > 1 for one in found.questions)
         _print("One command for each answer:" if answers else "The command:")
-    if not (judged or not commands):
-        _print("No column holds a judge's answers for certain: put in a MODEL that judges.")
     for command in commands:
         typer.echo(f"  {command}")
     if n_answers > MOST and name not in EXPORTS:
@@ -151,12 +151,14 @@ def _of_items(spec: str) -> Source:
 def _measurable(judged: Judged) -> str:
     """Say what an audit of such answers measures, and what it takes for the rest."""
     suiting = [bias for bias in BIASES.values() if bias.suits(judged)]
-    can = [bias.title for bias in suiting if bias.applies(judged)]
-    lacking = [
-        f"{bias.title} needs {bias.lacks(judged)}" for bias in suiting if bias.title not in can and bias.lacks(judged)
-    ]
-    lines = [
-        f"Can be measured: {joined(can or ['nothing yet'])}.",
-        *([f"Missing: {'; '.join(lacking)}."] if lacking else []),
-    ]
-    return "\n".join(lines)
+    can, needed = list[str](), dict[str, list[str]]()  # what is missing -> what needs it
+    for bias in suiting:
+        if bias.applies(judged):
+            can.append(bias.title)
+        else:
+            for need in bias.missing(judged):
+                needed.setdefault(need, []).append(bias.title)
+    lacking = [f"{joined(titles)} need{'s' * (len(titles) == 1)} {need}" for need, titles in needed.items()]
+    return "\n".join(
+        [f"Can be measured: {joined(can or ['nothing yet'])}.", *[f"Missing: {'; '.join(lacking)}."] * bool(lacking)]
+    )

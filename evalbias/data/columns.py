@@ -44,6 +44,7 @@ MODELS = _set(
 PERSONS = _set("judge judges richter juge rater raters annotator annotators annotateur expert experts experte")
 """Names of a rating, or of a number that says who rated."""
 LABELS = _set("label labels rating ratings")  # people's, beside what its name says to be a judge's
+PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
 VERDICTS = _set("verdict verdicts score scores winner urteil")  # a judge's, beside people's
 SWAPPED = _set("swapped swap reversed reverse flipped vertauscht getauscht inverse")
 CHOICES = _set("winner better preferred preference preferences chosen choice")  # between two outputs
@@ -52,7 +53,7 @@ COUNTS = _set(
 )
 ORDERS = SWAPPED | _set("order position is was")
 INPUTS = _set(
-    "source question prompt input instruction query document article context frage eingabe anfrage aufgabe anweisung "
+    "source question prompt task input instruction query document article context frage eingabe anfrage aufgabe anweisung "
     "quelle dokument requete entree consigne"
 )
 ASKED = _set("question query frage")  # before a context or a document that stands beside it
@@ -327,23 +328,37 @@ class _Table:
         outputs = [c for c in self.all.values() if c.called(OUTPUTS, beside) and c.kind in (TEXTS, PAIRS)]
         outputs += [c for c in self.all.values() if c.called(OUTPUTS | CHATS, beside) and c.kind == TALKS]
         pairs, lists = _pairs([c for c in outputs if c.kind != PAIRS]), [[c] for c in outputs if c.kind == PAIRS]
+        preferred = [
+            c for name in PREFERRED for c in self.all.values() if c.words == (name,) and c.kind in (TEXTS, TALKS)
+        ]
+        if len(preferred) == 2:
+            pairs.append(preferred)
+            why = f"people prefer {preferred[0].name!r}: for agreement with them, add a column 'better' that is A"
+            self._ask("better", why, [{}])
         paired = {c.name for one in (*pairs, *lists) for c in one}
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
         if paired and (single or len(pairs) + len(lists) > 1):
-            self._ask("outputs", f"{_named(outputs)} may be outputs: name one, or two that are compared")
+            self._ask(
+                "outputs",
+                f"{_named(dict.fromkeys([*outputs, *preferred]))} may be outputs: name one, or two that are compared",
+            )
         elif paired:
             for k, one in enumerate((*pairs, *lists)[0], start=1):
                 self._take(one, f"output_{k}" if pairs else "outputs", "named like one of two outputs")
         else:
             ended = [c.words for c in single if c.end]
             self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
-        output = self.all.get(self.fields.get("output", ""))
+        output = self.all.get(self.fields.get("output") or self.fields.get("output_1", ""))
         beside = TEXT | _set("user original")
         inputs = [c for c in self.all.values() if c.called(INPUTS, beside) and c.kind == TEXTS]
         inputs += [c for c in self.all.values() if c.called(INPUTS | CHATS, beside) and c.kind == ASKED_FOR]
         inputs = [c for c in inputs if any(" " in text for text in c.given) or 2 * len({*c.given}) > len(c.given)]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
+        inputs = [c for c in inputs if c.words != ("task",)] or inputs  # beside another, a task may be its kind
+        held = [c for c in inputs if output is not None and output.kind == TALKS and _holds(output, c)]
+        self.why |= {c.name: f"not used: {output.name!r} holds it; {c.says()}" for c in held if output is not None}
+        inputs = [c for c in inputs if c not in held]
         varied = [c for c in inputs if len({*c.given}) > 1]
         if inputs and not varied and self.rows > 2:
             why = f"{inputs[0].name!r} is the same in all rows: one input, or an instruction that tells none"
@@ -407,7 +422,7 @@ class _Table:
                 people += [rest] if rest else []
             elif rest and rest[0].name in ("better", "ratings"):  # our own names of people's
                 people = [[*rest, *own] for own in people if own[0].name in ("better", "ratings")] or [*people, rest]
-            elif called and called <= VALUES:
+            elif called and called <= VALUES | OUTCOMES:
                 values += [rest] if rest else []
             else:
                 persons += [c for c in these if called & (WRITERS | PERSONS) and (c.is_names or "id" in called)]
@@ -495,11 +510,13 @@ class _Table:
             left.append([] if is_known else [c for group in (*groups, *values) for c in group] or likely or unknown)
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and self._is_like(c, values[0])] or left[0]
+        left[1] = [c for c in left[1] if not OUTCOMES & {*c.words}]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
-            whose = " or ".join(name for name, some in zip(("people's", "the judge's"), left, strict=True) if some)
-            names = "the names do not tell which" if len(open_) > 1 else "the name does not tell"
-            why = f"{_named(open_)} may be {whose}, and {names}"
-            self._ask(f"{whose} ratings", why, self._answers(*left))
+            told = "an outcome" if all(OUTCOMES & {*c.words} for c in left[0]) else "people's"
+            whose = " or ".join(name for name, some in zip((told, "the judge's"), left, strict=True) if some)
+            names = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
+            names = "a rating without an error" if whose == "an outcome" else names
+            self._ask(f"{whose} ratings", f"{_named(open_)} may be {whose}, {names}", self._answers(*left))
         (self._check_codes if self.pairwise else self._check_scales)(sure)
 
     def _peoples(self, group: Sequence[_Column]) -> dict[str, str]:

@@ -236,7 +236,7 @@ def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
     """Return a mapping with the outcome as what people say, and remove the columns of what they say besides."""
     columns, outcome = {*table.columns, *mapping}, mapping["outcome"]
     ours = "better" if columns & {"outputs", "candidates", "output_1"} else "score"
-    others = [name for name in columns if _is_peoples(name) or name.partition("_")[0] in ("better", "label")]
+    others = [name for name in columns if _is_peoples(name) or _LABEL.fullmatch(name.replace("better", "label"))]
     if both := [name for name in others if name in mapping]:
         raise DataError(
             f"{table.path}: the outcome {outcome!r} is the only rating: leave {both[0]}={mapping[both[0]]} out."
@@ -306,8 +306,8 @@ def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
     for ours, theirs in table.mapping.items():
         if ours != theirs and theirs in (*wanted.choices, *said) and theirs not in columns:
             raise DataError(
-                f"The column {theirs!r} is read as {ours!r} (--map) and is asked for as {theirs!r} too: name another "
-                "column, or leave it out of --map."
+                f"The column {theirs!r} is read as {ours!r} (--map or --outcome) and is asked for as {theirs!r} too: "
+                "name another column for one of them."
             )
 
 
@@ -394,7 +394,7 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
 
 
 def _is_peoples(column: str) -> bool:
-    return column in ("scores", "ratings") or bool(_RATED.fullmatch(column) and not _LABEL.fullmatch(column))
+    return bool(re.fullmatch(r"score|(scores|ratings)(\..+)?|rating_\d+", column))
 
 
 def _read_verdicts(table: Source, wanted: Wanted) -> None:

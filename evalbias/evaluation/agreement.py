@@ -426,16 +426,17 @@ def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None =
 
     Items are the same if id, input and texts are. People's view of them is that of ``after``, or of ``before`` where it
     has none. ``pass_mark`` is the lowest score that passes; by default 0.5 on a scale from 0 to 1, and of verdicts that
-    are 0 or 1. Intervals are over inputs, with ``seed``. ValueError for other criteria or scales, no common item, or a
-    pass mark of a judge that compares, or with which every score of the scale passes, or none.
+    are 0 or 1. Intervals are over inputs, with ``seed``. ValueError for other criteria, scales or orders, no common item, or
+    a pass mark of a judge that compares, or with which every score of the scale passes, or none.
     """
     low, high = before.scale or (-math.inf, math.inf)
     if pass_mark is not None and (before.pairwise or not low < pass_mark <= high):
         remedy = "leave it out for a judge that compares" if before.pairwise else f"give one above {low:g}, to {high:g}"
         raise ValueError(f"The pass mark is {pass_mark:g}: {remedy}.")
-    for what in ("criterion", "scale", "pairwise"):
+    for what in ("criterion", "scale", "pairwise", "both_orders"):
         if (one := getattr(before, what)) != (other := getattr(after, what)):
-            raise ValueError(f"The two differ in {what} ({one} and {other}): give two versions of one judge.")
+            words = what.replace("_", " ")
+            raise ValueError(f"The two differ in {words} ({one} and {other}): give two versions of one judge.")
     first, second = on_common_items(before, after)
     # 1 scores, and agreement with people
     measurements, scores, bias = [], [], PeopleAgreement()

@@ -84,7 +84,7 @@ def badge(result: Mapping[str, Any]) -> str:
     if biased := status.get("biased"):
         color, text = RED, f"biased ({joined(biased)})"
     elif doubts:
-        text = f"agreement with people: {doubts[0]}"
+        text = f"agreement: {doubts[0]}"
     elif undecided:
         text = f"undecided ({joined(undecided)})"
     elif "no sign" in status:

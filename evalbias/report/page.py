@@ -234,7 +234,7 @@ def _audited(audit: Audit) -> Iterator[Section]:
         table = Table(("", "why, and what would make it possible"), reasons_of)
         yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
     for whose, ids in audit.discuss.items():
-        yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
+        yield Section(audit.judged.told(f"Items to discuss: {DIFFER[whose]}"), [Quote(", ".join(ids))])
     if audit.missing is not None:
         yield Section("Missing judgments", [audit.missing.table()], audit.missing.sentence())
     if audit.label_next:

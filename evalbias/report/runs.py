@@ -12,7 +12,7 @@ from evalbias.evaluation.agreement import SWAPS, Versions, compare_versions, jud
 from evalbias.evaluation.bias import interval_plot, measure
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import LEVEL, Change, Comparison, Estimate, compare
-from evalbias.evaluation.words import Table, count, ends, p_equals
+from evalbias.evaluation.words import Table, count, ends, of_outcome, p_equals
 from evalbias.report.page import Block, Page, Section, title_of_run
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import json_number
@@ -106,7 +106,8 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
 
     names = first.path.name, second.path.name
     names = names if names[0] != names[1] else (str(first.path), str(second.path))
-    paragraphs = [versions] * bool(versions) if isinstance(versions, str) else versions.paragraphs
+    told = of_outcome if second.settings.get("outcome") else str
+    paragraphs = [versions] * bool(versions) if isinstance(versions, str) else [*map(told, versions.paragraphs)]
     for tested in (c for c in compared.values() if c.headlines):
         change = tested[tested.headlines[0]]
         shown = "is shown to differ" if change.p_value < LEVEL else "is not shown to differ"  # NaN is not below
@@ -164,25 +165,26 @@ def _cell(value: Any) -> str:
 def _measurements(run: RunRecord) -> dict[str, tuple[str, dict[str, Estimate]]]:
     """Return place in the result -> title of the measurement, and its estimates by name."""
     try:
-        return dict(_measured(run.result or {}, "result"))
+        return dict(_measured(run.result or {}, "result", outcome=bool(run.settings.get("outcome"))))
     except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{run.path / RESULT} holds a measurement of another form ({error}): run its command again."
         ) from error
 
 
-def _measured(content: Any, place: str) -> Iterator[tuple[str, tuple[str, dict[str, Estimate]]]]:
+def _measured(content: Any, place: str, *, outcome: bool) -> Iterator[tuple[str, tuple[str, dict[str, Estimate]]]]:
     parts: list[tuple[Any, Any]] = []
     if isinstance(content, Mapping):
         if {"bias", "criterion", "estimates"} <= content.keys():
             estimates = {name: _estimate(e) for name, e in content["estimates"].items()}
-            yield place, (f"{title_of(str(content['bias'])).capitalize()}: {content['criterion']}", estimates)
+            title = of_outcome(title_of(str(content["bias"]))) if outcome else title_of(str(content["bias"]))
+            yield place, (f"{title.capitalize()}: {content['criterion']}", estimates)
             return
         parts = [*content.items()]
     elif isinstance(content, list) and len(content) <= LONGEST_LIST:
         parts = [*enumerate(content)]
     for name, part in parts:
-        yield from _measured(part, f"{place}.{name}")
+        yield from _measured(part, f"{place}.{name}", outcome=outcome)
 
 
 def _estimate(content: Mapping[str, Any]) -> Estimate:

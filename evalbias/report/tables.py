@@ -71,7 +71,8 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
         rest = " ... (all in result.json)" if len(audit.label_next) > SHOWN else ""
         yield f"Label {count(len(audit.label_next), 'item')} next: {first}{rest}"
     for whose, ids in audit.discuss.items():
-        yield f"Items on which {DIFFER[whose]}: {', '.join(ids[:SHOWN])}{' ...' * (len(ids) > SHOWN)}"
+        named = f"{', '.join(ids[:SHOWN])}{' ...' * (len(ids) > SHOWN)}"
+        yield f"Items on which {audit.judged.told(DIFFER[whose])}: {named}"
     if wide:
         yield f"Numbers in result.json and the report only: {', '.join(wide)}"
     if reasons := audit.judged.reasons:

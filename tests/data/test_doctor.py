@@ -172,7 +172,7 @@ CASES = [
     "conversation_a|talk|output_1; conversation_b|talk2|output_2; winner|m|; turn|one|",
     # who said what
     "prompt|q|source; response|a|output; anna|pf|rating; ben|pf|rating; verdict|pf|scores_field",
-    "task|q|; trace|a|output; tests_passed|bool|outcome; judge|bool|scores_field; latency|15|",
+    "task|q|source; trace|a|output; tests_passed|bool|outcome; judge|bool|scores_field; latency|15|",
     "question|q|source; answer|a|output; ground_truth|ci|score; judge|ci|scores_field",
 ]
 WRITERS = ("csv", "semicolon", "bom", "tsv", "jsonl", "json", "gz", "bar", "wrapped", "one row")
@@ -374,6 +374,21 @@ def test_votes_of_the_arena_are_read_with_the_texts_of_all_turns(tmp_path):
     assert items[1].candidates[1] == "assistant: b 1\n\nuser: Why?\n\nassistant: So b says 1"
 
 
+def test_chosen_and_rejected_texts_are_a_pair(tmp_path):
+    texts = [{"prompt": f"What is thing {k}?", "chosen": f"It is {k}.", "rejected": f"Is {k}."} for k in range(30)]
+    talks = [{n: t if n == "prompt" else [{"role": "user", "content": one["prompt"]},
+                                          {"role": "assistant", "content": t}]
+              for n, t in one.items()} for one in texts]  # fmt: skip
+    for rows, source in ((texts, {"source": "prompt"}), (talks, {})):
+        path = as_jsonl(tmp_path / "t.jsonl", [{**row, "score_chosen": 9.5, "score_rejected": 2.0} for row in rows])
+        said, (command,) = doctor(path.name, tmp_path)
+        mapping = {"output_1": "chosen", "output_2": "rejected"} | source
+        assert dict(one.split("=") for one in command[command.index("--map") + 1].split(",")) == mapping
+        item = read(path, mapping=mapping)[3]
+        assert (item.source, item.candidates) == ("What is thing 3?", ["It is 3.", "Is 3."])
+        assert "people prefer 'chosen'" in said
+
+
 def test_two_conversations_share_their_beginning_as_the_source(tmp_path):
     (item,) = read([{"conversation_a": talk(4, "This."), "conversation_b": json.dumps(talk(4, "That."))}],
                    mapping={"output_1": "conversation_a", "output_2": "conversation_b"})  # fmt: skip
@@ -542,6 +557,15 @@ def test_the_actual_output_is_judged_and_a_second_one_is_asked_about(tmp_path):
 # An outcome in the place of people's ratings.
 
 
+@pytest.mark.parametrize("column", ["outcome", "tests_passed", "resolved"])
+def test_a_column_named_like_an_outcome_is_asked_about_on_any_scale(tmp_path, column):
+    found, asked = questions(rows_of(f"task|q|; kind|same|; trace|a|; {column}|bool|; judge|100|"), tmp_path)
+    assert found.fields["source"] == "task"
+    (one,) = [asked[about] for about in asked if "outcome" in about]
+    assert one.answers == [{"outcome": column}]
+    assert one.why == f"'{column}' may be an outcome, a rating without an error"
+
+
 def runs(n=200):
     """Make runs of an agent with an outcome, a judge who likes long traces, and what people say of other things."""
     rng, rows = random.Random(3), []
@@ -577,6 +601,19 @@ def test_nothing_that_is_shown_of_an_outcome_speaks_of_people(tmp_path):
     for word in ("with people", "people do", "people pass", "annotator", "people rated", "of people"):
         assert word not in " ".join(shown.split()), word
     assert "Agreement with the outcome" in shown
+
+
+def test_an_outcome_leaves_the_judges_columns_alone(tmp_path):
+    rows = [{"source": row["task"], "output": row["trace"], "passed": row["passed"]} for row in runs()]
+    whole = [{**row, "judge": one["judge"]} for row, one in zip(rows, runs(), strict=True)]
+    expected = package.audit(whole, scores_field="judge", outcome="passed")["verbosity"].estimates
+    for name in ("label_judge", "better_judge"):
+        named = [{**row, name: one["judge"]} for row, one in zip(rows, runs(), strict=True)]
+        assert package.audit(named, scores_field=name, outcome="passed")["verbosity"].estimates == expected
+    for people in ("ratings.quality", "scores.quality", "label", "label_2", "rating_1"):
+        rated = [{**row, people: "[1, 2]" if "ratings" in people else k % 3} for k, row in enumerate(whole)]
+        path = write(tmp_path, rated, "csv")
+        assert package.audit(path, scores_field="judge", outcome="passed")["verbosity"].estimates == expected
 
 
 def test_an_outcome_of_pairs_says_which_is_better():

@@ -165,6 +165,22 @@ def test_what_two_judges_give_different_own_systems_is_not_one_number(tmp_path):
     assert "self_preference" not in biases_of(records["mine", "a"], records["yours", "b"])
 
 
+def test_judges_in_one_order_and_in_both_are_no_versions_and_an_outcome_is_no_people(tmp_path):
+    rows = [{"outputs": [f"a {i}", f"bb {i}"], "sold": "AB"[i % 2], "one": "AB"[i % 3 == 0]} for i in range(40)]
+    rows, records = [{**row, "two": row["one"]} for row in rows], []
+    for name, more in (("one", {}), ("both", {"swapped_field": "two"}), ("again", {})):
+        found = audit(rows, winner_field="one", outcome="sold", seed=0, **more)
+        with RunFolder(tmp_path / name, {"command": "audit", "outcome": "sold"}) as run:
+            kept = {"measurements": found.measurements, "items": by_item(found.judged)}
+            run.write_result({"audit": found.to_dict(), **kept})
+        records.append(read_run(tmp_path / name))
+    differing = run_differences(*records[:2])
+    assert "The two differ in both orders (False and True)" in differing.paragraphs[0]
+    same = run_differences(records[0], records[2])
+    assert "agrees with the outcome more or less" in " ".join(same.paragraphs)
+    assert "Agreement with the outcome: quality" in [title for title, _ in same.measured]
+
+
 @pytest.mark.slow
 def test_a_pass_mark_of_ratings_and_a_damaged_result_decide_nothing(tmp_path):
     rows = [{**row, "mine": i % 7 / 10, "new": i % 7 / 10 + 0.2} for i, row in enumerate(ROWS)]

@@ -119,6 +119,7 @@ def test_items_are_filtered_and_sorted_by_keyboard_and_all_are_printed(browser):
     texts = "[...document.querySelectorAll('.items li')].map(one => one.textContent.toLowerCase())"
     assert browser.evaluate(f"{LISTED}.length") == sum(first[3].split()[1] in text for text in browser.evaluate(texts))
     assert first[3] in browser.evaluate(NAMES)
+    assert browser.evaluate("document.querySelector('.tools button:last-child').hidden")  # all that is found is shown
     browser.evaluate("document.querySelector('.tools input').select()")
     browser.send("Input.insertText", text=" ")
     assert browser.evaluate(NAMES) == first

@@ -17,13 +17,14 @@ for (const box of document.querySelectorAll(".look")) {
       button.ariaPressed = name === by;
       button.textContent = name ? `by ${name}${name === by ? (down ? " ↓" : " ↑") : ""}` : "as listed";
     }
+    more.hidden = items.length <= first || words.join("") !== "";  // what is found is shown whole
     more.textContent = all ? `show ${first}` : `show all ${items.length}`;
     status.textContent = `${shown.length} of ${items.length} items are shown`;
   };
   const filter = add("input", {type: "search", placeholder: "filter by words", ariaLabel: "filter by words"});
   const sort = name => { down = name !== by || !down; by = name; show(); };
   const buttons = (names.length ? ["", ...names] : []).map(name => [name, add("button", {onclick: () => sort(name)})]);
-  const more = add("button", {hidden: items.length <= first, onclick: () => { all = !all; show(); }});
+  const more = add("button", {onclick: () => { all = !all; show(); }});
   filter.oninput = show;
   bar.className = "tools"; status.className = "note"; status.role = "status";
   box.querySelector("details")?.remove();
