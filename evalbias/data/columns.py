@@ -53,8 +53,8 @@ COUNTS = _set(
 )
 ORDERS = SWAPPED | _set("order position is was")
 INPUTS = _set(
-    "source question prompt task input instruction query document article context frage eingabe anfrage aufgabe anweisung "
-    "quelle dokument requete entree consigne"
+    "source question prompt task input instruction query document article context frage eingabe anfrage aufgabe "
+    "anweisung quelle dokument requete entree consigne"
 )
 ASKED = _set("question query frage")  # before a context or a document that stands beside it
 OUTPUTS = _set(

@@ -426,8 +426,8 @@ def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None =
 
     Items are the same if id, input and texts are. People's view of them is that of ``after``, or of ``before`` where it
     has none. ``pass_mark`` is the lowest score that passes; by default 0.5 on a scale from 0 to 1, and of verdicts that
-    are 0 or 1. Intervals are over inputs, with ``seed``. ValueError for other criteria, scales or orders, no common item, or
-    a pass mark of a judge that compares, or with which every score of the scale passes, or none.
+    are 0 or 1. Intervals are over inputs, with ``seed``. ValueError for other criteria, scales or orders, no common
+    item, or a pass mark of a judge that compares, or with which every score of the scale passes, or none.
     """
     low, high = before.scale or (-math.inf, math.inf)
     if pass_mark is not None and (before.pairwise or not low < pass_mark <= high):
