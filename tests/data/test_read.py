@@ -317,7 +317,10 @@ def test_a_number_that_is_none_names_its_line_and_the_remedy(tmp_path, cell, rem
         ("output=answer,rating_1=anna,rating_2=anna", r"'anna' as 'rating_1' and as 'rating_2': .* \(score=anna\)"),
         ("source=answer,output=answer", r"'answer' as 'source' and as 'output': give each field its own column\.$"),
         ("output=answer,rating_1=ben", r"a\.csv:2: 'rating_1' is '-'.* leave it empty"),
-        ("output=answer,rating_1=judge", r"'judge' is read as 'rating_1' \(--map\) and is asked for as 'judge' too"),
+        (
+            "output=answer,rating_1=judge",
+            r"'judge' is read as 'rating_1' \(--map or --outcome\) and is asked for as 'judge' too",
+        ),
         ("output=answer,id=ticket", r"--map input_id=ticket\."),
         ("output_1=answer,output_2=b,better=anna", r"'better' is 4: .* \('better' is your column 'anna'\.\)$"),
     ],
