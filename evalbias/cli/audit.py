@@ -14,7 +14,7 @@ import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
-from evalbias.data.items import like_ratings
+from evalbias.data.columns import like_ratings
 from evalbias.evaluation.agreement import by_item
 from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each, with_judge
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, audit_each

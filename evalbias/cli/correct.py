@@ -10,7 +10,7 @@ import numpy as np
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import say
-from evalbias.data.items import like_ratings
+from evalbias.data.columns import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.probes import with_features

@@ -10,8 +10,9 @@ from typing import Any
 from evalbias import data
 from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
-from evalbias.data.files import decoded
-from evalbias.data.items import check_rated_apart, comparable, lacking
+from evalbias.data.columns import lacking
+from evalbias.data.files import decoded, memory_table
+from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, criteria_of, instruction_place_for, language_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
@@ -131,7 +132,7 @@ def compared(
 def _check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
     """Refuse items that nobody rated, and one score for several criteria."""
     if not any(e.get("scores") or "score" in e for e in items):
-        raise lacking(spec, list(dict.fromkeys(name for e in items for name in e.keys() if name != "scores")), "score")  # noqa: SIM118
+        raise lacking(spec, memory_table([{n: v for n, v in e.items() if n != "scores"} for e in items]), "score")
     check_rated_apart(items, [criterion.name for criterion in criteria])
 
 

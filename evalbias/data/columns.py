@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ import numpy as np
 
 from evalbias.data import files, items
 from evalbias.data.files import Source
-from evalbias.data.items import FIELDS, word
+from evalbias.data.items import FIELDS, DataError, listed, word
 from evalbias.measures.arrays import missing
 
 
@@ -123,6 +124,47 @@ def recognised_columns(table: Source, outcome: str | None = None) -> Columns:
     taken for two fields. What two columns could be, and what their values leave unclear, is a question.
     """
     return _Table(table, outcome).columns()
+
+
+EXPECTED = (
+    "Expected are items such as\n"
+    '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
+    '  {"source": "Name a prime.", "output": "It is 9.", "score": 1}\n'
+    "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
+    '"outputs": ["4", "5"], in tables as output_1 and output_2.'
+)
+ENOUGH = 1000  # rows by which an error tells what columns may be
+
+
+def lacking(place: str, table: Source, wanted: str) -> DataError:
+    """Return the error that a field is missing: the columns there are, what these may be, and an example."""
+    likely = _likely(table)
+    if wanted not in likely and "output_1" in likely:
+        wanted = "output_1"
+    alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
+    hint = f"{alike}: --map {_mapped(likely)} (in Python, mapping={likely})"
+    if not likely:
+        hint = f"Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})"
+    return DataError(f"{place} has no column {wanted!r}; it has {listed(table.columns)}. {hint}.\n{EXPECTED}")
+
+
+def like_ratings(examples: Sequence[Any], judge: str) -> str:
+    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
+    rows = [{name: value for name, value in item.items() if repr(name) not in judge} for item in examples[:ENOUGH]]
+    likely = {o: t for o, t in _likely(files.memory_table(rows)).items() if o.startswith(("score", "rating", "better"))}
+    named = ", ".join(map(repr, likely.values()))
+    return f"{named} may be people's ratings: --map {_mapped(likely)}" if likely else ""
+
+
+def _likely(table: Source) -> dict[str, str]:
+    """Return our fields -> the columns of other names that may be them, with the likeliest answers to what is open."""
+    found = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
+    mapping = found.options(*(one.answers[0] for one in found.questions if one.answers)).get("mapping", {})
+    return {ours: theirs for ours, theirs in mapping.items() if not ours.startswith("judge_")}
+
+
+def _mapped(mapping: Mapping[str, str]) -> str:
+    return shlex.quote(",".join(f"{ours}={theirs}" for ours, theirs in mapping.items()))
 
 
 def judges_of(item: Any) -> list[str]:
@@ -546,7 +588,7 @@ class _Table:
 
     def _is_like(self, one: _Column, sure: Sequence[_Column]) -> bool:
         """Return whether a column of an unknown name may be on the scale of those that are known."""
-        if not self._fits(one) or self.pairwise:
+        if self.pairwise:
             return one.codes is not None and one.kind == TEXTS
         return one.kind == RATED and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 import random
 import re
-import shlex
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -232,73 +230,13 @@ def word(cell: Any) -> str:
     return "" if missing(cell) or (word := str(cell).strip().lower().replace(" ", "_")) in ABSENT else word
 
 
-# The names of an item's fields, and the columns that look like one that is missing.
+# The names of an item's fields.
 
-SYNONYMS: dict[str, tuple[str, ...]] = {
-    "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
-    "output": ("answer", "response", "reply", "completion", "generation", "prediction", "summary", "text"),
-    "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars", "labels"),
-    "better": ("preference", "preferred", "chosen", "label", "winner", "human", "human_choice", "human_preference"),
-    "system": ("model", "writer", "generator"),
-    "output_1": ("output_a", "answer_a", "response_a", "reply_a", "completion_a", "answer_1", "response_1", "reply_1"),
-    "output_2": ("output_b", "answer_b", "response_b", "reply_b", "completion_b", "answer_2", "response_2", "reply_2"),
-}
-"""Names that other data sets give to our fields, the likelier first."""
-
-FIELDS = (*SYNONYMS, "outputs", "scores", "ratings", "systems", "system_1", "system_2", "input_id")
-"""Our fields, apart from those that are numbered or named by criterion."""
-
-EXPECTED = (
-    "Expected are items such as\n"
-    '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
-    '  {"source": "Name a prime.", "output": "It is 9.", "score": 1}\n'
-    "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
-    '"outputs": ["4", "5"], in tables as output_1 and output_2.'
+FIELDS = (
+    *("source", "output", "score", "better", "system", "output_1", "output_2"),
+    *("outputs", "scores", "ratings", "systems", "system_1", "system_2", "input_id"),
 )
-
-
-def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable[str] = ()) -> DataError:
-    """Return the error that a column is missing: the columns there are, the likely ones, and an example.
-
-    Fields ``beside`` it are looked for too, so that one message gives the whole ``--map``.
-    """
-    likely = suggestions(columns, [wanted, *beside])
-    hint = f" Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})."
-    if likely:
-        alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
-        option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())
-        hint = f" {alike}: --map {shlex.quote(option)} (in Python, mapping={likely})."
-    return DataError(f"{place} has no column {wanted!r}; it has {listed(columns)}.{hint}\n{EXPECTED}")
-
-
-def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = True) -> dict[str, str]:
-    """Return field -> column that looks like it, for the wanted fields that are no columns; no column twice.
-
-    Names that are spelled like a field's count if ``alike``, besides its synonyms.
-
-    Examples:
-        >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
-        {'source': 'Question', 'output': 'reply', 'score': 'rating'}
-    """
-    column_of: dict[str, str] = {}
-    for ours in (name for name in wanted if name not in columns):
-        free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in column_of.values()}
-        near = [name for name in (ours, *SYNONYMS.get(ours, ())) if name in free]
-        near += difflib.get_close_matches(ours, free, 1, cutoff=0.75) if alike else []
-        if near:
-            column_of[ours] = free[near[0]]
-    return column_of
-
-
-_PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*")
-
-
-def like_ratings(examples: Iterable[Any], judge: str) -> str:
-    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
-    names = dict.fromkeys(name for item in examples for name, _ in item.items())
-    likely = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
-    option = ",".join(f"rating_{k}={name}" for k, name in enumerate(likely, start=1))
-    return f"{', '.join(map(repr, likely))} may be people's ratings: --map {shlex.quote(option)}" if likely else ""
+"""Our fields, apart from those that are numbered or named by criterion."""
 
 
 def listed(columns: Sequence[str]) -> str:

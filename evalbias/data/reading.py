@@ -16,6 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items
+from evalbias.data.columns import lacking, recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.items import (
     ABSENT,
@@ -23,10 +24,8 @@ from evalbias.data.items import (
     FIELDS,
     DataError,
     item_name,
-    lacking,
     listed,
     number,
-    suggestions,
     word,
 )
 from evalbias.data.sets import SETS
@@ -288,16 +287,12 @@ def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
     """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
     columns, place, said = table.columns, str(table.path), sorted(wanted.judged(table.columns))
     chosen = [name for name in wanted.choices if name != "better"]
-    either = ["output", "output_1", "output_2"]
-    if columns and not _hold_outputs(columns) and (texts or suggestions(columns, either, alike=False)):
+    if columns and not _hold_outputs(columns) and (texts or _hold_outputs(recognised_columns(table).fields)):
         absent = next((name for name in (*chosen, *said) if name not in (*columns, *table.mapping.values())), None)
         if absent and (close := difflib.get_close_matches(absent, columns, 1)):
             raise DataError(f"{place} has no column {absent!r}. Did you mean {close[0]!r}? It has {listed(columns)}.")
         place += f" has no column {absent!r}. It" if absent else ""
-        if chosen or {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
-            raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
-        rated = {"scores", "ratings", "rating_1"} & set(columns)
-        raise lacking(place, columns, "output", beside=("source",) if rated else ("source", "score"))
+        raise lacking(place, table, "output_1" if chosen else "output")
     if "score" in said and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
         raise DataError(
             f"{place}: the column 'score' holds people's scores, and it is asked for as the judge's too. If it is the "
@@ -319,8 +314,7 @@ def check_field(examples: Sequence[Any], field: str, place: str) -> None:
             f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
         )
     if without is not None:
-        columns = dict.fromkeys(name for e in examples for name in e.keys())  # noqa: SIM118 (an Example is no Mapping)
-        raise lacking(place, list(columns), field)
+        raise lacking(place, files.memory_table(examples), field)
 
 
 # Cells: the numbers of a table whose cells are texts, and words for pass and fail.

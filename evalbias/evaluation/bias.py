@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 import scipy
 
-from evalbias.data.items import like_ratings, rated_criteria
+from evalbias.data.columns import like_ratings
+from evalbias.data.items import rated_criteria
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, median_coverage, signed

@@ -135,7 +135,7 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
         ("--scores-field mine --data bare.jsonl", "Nobody rated the items of bare.jsonl: give ratings, or a saved"),
         (
             "--scores-field mine --data human.jsonl",
-            "'human', 'annotator_1' may be people's ratings: --map rating_1=human,",
+            "'annotator_1', 'human' may be people's ratings: --map rating_1=annotator_1,rating_2=human",
         ),
         ("--scores-field mine --feature mine", "--feature names 'mine', the judge's own answers"),
         ("--scores-field mine --feature tone --feature tone", "A field of --feature is called 'tone'"),
