@@ -176,17 +176,16 @@ def learned_row(name: str, found: LearnedJury) -> Sequence[object]:
 def row_of(name: str, found: JuryWorth) -> Sequence[object]:
     """Return the row of a real panel."""
     votes, best = found.votes, found.subsets[-1]
-    members = ", ".join(found.judges[place] for place in best.members)
     return (
         name,
         len(found.judges),
         votes.n,
         f"{votes.value:.1f} ({votes.low:.1f} to {votes.high:.1f})",
         f"{found.error_correlation.value:+.2f} / {found.seeming:+.2f}",
-        f"{found.best} {found.validities[found.best].text()}",
-        found.validities[MEAN].text(),
+        f"{found.best} {found.validities[found.best].value:+.2f}",
+        f"{found.validities[MEAN].value:+.2f}",
         f"{found.gain.value:+.2f} ({found.gain.low:+.2f} to {found.gain.high:+.2f})",
-        f"{members} {best.validity:+.2f}",
+        f"{', '.join(best.judges)} {best.validity:+.2f}",
     )
 
 

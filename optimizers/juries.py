@@ -8,25 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.evaluation.agreement import agreement_of_scores
-from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.juries import Shared, shared_biases
-from evalbias.evaluation.words import joined, percent, signed
+from evalbias.evaluation.words import count, joined, p_equals, percent, signed
 from evalbias.measures.agreement import estimate_pearson
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.families import higher_than_first
 from evalbias.measures.juries import JuryRule, fit_rules
 from evalbias.measures.resample import Draws
-from evalbias.optimizers.likelihood_rules import (
-    LOSS,
-    agreement_errors,
-    folds_of,
-)
-from evalbias.optimizers.selection import GIVEN, Candidate, Cost, Rule, choose
+from evalbias.optimizers.likelihood_rules import LOSS, agreement_errors, folds_of
+from evalbias.optimizers.selection import CHOICE_LEVEL
 
-PEARSON = "pearson"  # name of the agreement that decides
-COST = "cost"  # key of ``provenance``: cost of an answer of a jury
 ALLOWED = 0.02  # fall in agreement (Pearson's r) that the items must rule out where fewer members are asked
 TOLERANCES = (0.0, 0.25, 0.5, 1.0, 1.5)  # differences of standardized scores up to which members agree
 PASSES, WINS = (0.0, 1.0), (-1.0, 1.0)  # values of verdicts: fail and pass, second and first
@@ -60,29 +52,6 @@ class LearnedJury:
         return "\n".join(self.sentences)
 
 
-class AgreementAlone(Rule):
-    """A jury is better if it agrees with people significantly better (Pearson); of those as good, the cheaper is."""
-
-    aim = "better agreement with people"
-    unshown = "does not agree significantly better"
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        return {PEARSON: _pearson(judged).estimate(judged.clusters, seed=self.seed)}
-
-    def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        return [float(p) for p in higher_than_first(*agreement_errors([given, *judged], seed=self.seed))]
-
-    def costs(self, judged: Judged) -> tuple[float, ...]:
-        return -_pearson(judged).value(judged.clusters), judged.provenance[COST]
-
-
-def _pearson(judged: Judged) -> Number:
-    return next(one for one in agreement_of_scores(judged) if one.name == PEARSON)
-
-
 def learn_jury(
     judged: Sequence[Judged],
     *,
@@ -105,47 +74,51 @@ def learn_jury(
     table, verdicts = _table(judged)
     known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}
     people = {RATINGS: first.ratings, HUMAN_SCORES: mean_of_raters(first.ratings)}
-    bare = replace(first, answers=np.empty(0), covariates=people, writers=(), ties=False, content_free=None)
-
-    def answered(scores: FloatArray, cost: float) -> Judged:
-        return replace(bare, answers=scores, provenance={**bare.provenance, COST: cost})
-
-    # 1 each way to combine them, on inputs that took no part in the fit, beside the judge that agrees best
+    bare = replace(first, covariates=people, scale=None, writers=(), ties=False, content_free=None)
+    # 1 each judge alone, and each way to combine them, on inputs that took no part in its fit
     folds, crossed = folds_of(first, seed), dict[str, FloatArray]()
     for fold in np.unique(folds):
         inside = folds == fold
         for name, rule in fit_rules(table[~inside], first.ratings[~inside], verdicts=verdicts, **known).items():
             crossed.setdefault(name, np.full(len(table), np.nan))[inside] = rule(table[inside])
-    rules, whole = fit_rules(table, first.ratings, verdicts=verdicts, **known), defined(table)
-    alone = [answered(np.where(whole, column, np.nan), price) for column, price in zip(table.T, prices, strict=True)]
-    best = int(np.argmax(agreement_errors(alone, seed=seed)[0]))
-    only = tuple(np.eye(len(names))[best].tolist())
-    single = replace(next(iter(rules.values())), kind="mean", weights=only, offset=0.0)
-    chosen = choose(
-        Candidate(GIVEN, single, answers=alone[best]),
-        [Candidate(n, r, answers=answered(crossed[n], prices[list(r.members)].sum())) for n, r in rules.items()],
-        [AgreementAlone(seed)],
-        test=lambda _: alone[best],
-        spent=Cost,
-        inputs=len(set(first.inputs or first.ids)),
-    )
-    rule, answers = chosen.chosen.program, chosen.answers
-    assert answers is not None
-    said = str(chosen.fields["decision"]).replace("The given program", f"The best judge alone, {names[best]},")
-    members = joined([f"{names[k]} ({rule.weights[k]:.2f})" for k in rule.members])
-    sentences = [said, f"Members and weights: {members}."] if len(rule.members) > 1 else [said]
-    # 2 members that are asked first, and the biases that are left
-    rule, more = _asking_first(rule, answers, table, prices, names, seed)
+    rules, columns = fit_rules(table, first.ratings, verdicts=verdicts, **known), [*table.T, *crossed.values()]
+    values, errors = agreement_errors([replace(bare, answers=one) for one in columns], seed=seed)
+    # 2 one that agrees significantly better than the judge that agrees best, or that judge
+    k = len(names)
+    best = int(np.argmax(values[:k]))
+    tested = [best, *range(k, len(columns))]
+    p_values = dict(zip(tested[1:], higher_than_first(values[tested], errors[:, tested]), strict=True))
+    better = [place for place, p in p_values.items() if p < CHOICE_LEVEL]
+    place = max(better or [*p_values], key=lambda one: float(values[one]))
+    name, inputs = [*rules][place - k], count(len(set(first.inputs or first.ids)), "input")
+    adjusted = f"adjusted {p_equals(float(p_values[place]))}"
+    shown = f"Pearson {values[best]:.2f} -> {values[place]:.2f}; {adjusted}, {inputs}"
+    if better:
+        rule, answers = rules[name], crossed[name]
+        members = joined([f"{names[one]} ({rule.weights[one]:.2f})" for one in rule.members])
+        sentences = [
+            f'Combined by "{name}", the judges agree better with people than the best one alone, {names[best]} '
+            f"({shown}). The best of several looks better on these items than it is: measure it on others.",
+            f"Members and weights: {members}.",
+        ]
+    else:
+        only = tuple(np.eye(k)[best].tolist())
+        rule, answers = replace(next(iter(rules.values())), kind="mean", weights=only, offset=0.0), table[:, best]
+        sentences = [
+            f"The best judge alone, {names[best]}, is kept: none of {len(rules)} ways to combine the judges agrees "
+            f'significantly better with people. The nearest is "{name}" ({shown}).'
+        ]
+        name, place = names[best], best
+    # 3 members that are asked first, and the biases that are left
+    jury = replace(bare, answers=answers, judge="chosen jury")
+    rule, more = _asking_first(rule, jury, table, prices, names, seed)
     shared = list[Shared]()
     if not first.pairwise:
-        whose = replace(first, answers=answers.answers, scale=None, judge="chosen jury")
-        shared = shared_biases(judged, whose, reliability)
+        shared = shared_biases(judged, replace(jury, covariates=first.covariates, writers=first.writers), reliability)
     sentences += [more, *filter(None, (one.sentence() for one in shared))]
-    spent = float(prices[list(rule.members)].sum()), rule.cost(table[whole], prices)
-    agreement = _pearson(alone[best]).value(), _pearson(answers).value()
-    name = names[best] if chosen.chosen.name == GIVEN else chosen.chosen.name
-    told = tuple(filter(None, sentences))
-    return LearnedJury(names, rule, told, answers.answers, name, agreement, spent, tuple(shared))
+    spent = float(prices[list(rule.members)].sum()), rule.cost(table[defined(table)], prices)
+    told, agreement = tuple(filter(None, sentences)), (float(values[best]), float(values[place]))
+    return LearnedJury(names, rule, told, answers, name, agreement, spent, tuple(shared))
 
 
 def _table(judged: Sequence[Judged]) -> tuple[FloatArray, tuple[float, float] | None]:

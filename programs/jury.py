@@ -12,7 +12,6 @@ from typing import Any, get_args
 import dspy
 import numpy as np
 
-from evalbias.data.items import number
 from evalbias.measures.juries import JuryRule
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge
@@ -25,15 +24,7 @@ Member = PointwiseJudge | PairwiseJudge
 
 def rule_of(saved: Mapping[str, Any]) -> JuryRule:
     """Read a rule from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
-    weights, centers, spreads, first = (
-        tuple(number(one, f"{name!r}", required=True) for one in saved[name])
-        for name in ("weights", "centers", "spreads", "first")
-    )
-    offset, tolerance = (number(saved[name], f"{name!r}", required=True) for name in ("offset", "tolerance"))
-    places = tuple(map(int, first))
-    if len(saved) > 7 or places != first:
-        raise ValueError("it holds other names, or places that are no whole numbers")
-    return JuryRule(saved["kind"], weights, centers, spreads, offset, places, tolerance)
+    return JuryRule(**{name: tuple(one) if isinstance(one, list) else one for name, one in saved.items()})
 
 
 def save_rule(rule: JuryRule, path: str | os.PathLike[str]) -> None:

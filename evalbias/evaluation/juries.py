@@ -16,12 +16,13 @@ from evalbias import data
 from evalbias.data.reading import table_of
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot
-from evalbias.evaluation.biases import BIASES, title_of
+from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
 from evalbias.evaluation.estimates import LEVEL, Estimate
-from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.words import Table, ends, joined, signed, unsigned
+from evalbias.evaluation.judged import Judged, written_by
+from evalbias.evaluation.words import Table, ends, joined, short, signed, unsigned
 from evalbias.measures import juries
 from evalbias.measures.arrays import FloatArray, defined, standardized
+from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel
 from evalbias.measures.resample import SHARE, Interval
@@ -118,6 +119,9 @@ class JuryWorth:
         worth: Judge -> correlation of the mean of all less that of the mean of the others.
         subsets: Best members at each cost, cheapest first.
         shared: Biases of the members and of their mean.
+        writers: Judge -> writer -> what its outputs get from this judge more than those of others, at equal quality.
+        own: Judge that wrote outputs -> what it gives these more than the other judges give them, at equal quality, in
+            standard deviations of a score.
         families: Pattern of names -> mean correlation of errors within that family less that of all other pairs.
         noise: Share of the mean rating's variance that is noise.
     """
@@ -125,7 +129,7 @@ class JuryWorth:
     criterion: str
     judges: tuple[str, ...]
     costs: tuple[float, ...]
-    validities: Mapping[str, Estimate]
+    validities: Mapping[str, Interval]
     gain: Interval
     votes: Interval
     error_correlation: Interval
@@ -134,6 +138,8 @@ class JuryWorth:
     worth: Mapping[str, Interval]
     subsets: tuple[juries.Subset, ...]
     shared: tuple[Shared, ...]
+    writers: Mapping[str, Mapping[str, Estimate]]
+    own: Mapping[str, Estimate]
     families: Mapping[str, Interval]
     noise: float
 
@@ -154,21 +160,28 @@ class JuryWorth:
         v, rho, k, mean = self.votes, self.error_correlation, len(self.judges), self.validities[MEAN]
         several = f"{k} judges" if k > 2 else "two judges"
         high = f"to {v.high:.1f}" if math.isfinite(v.high) else "or more"
-        said = f"{v.value:.1f} independent votes (95 % interval {v.low:.1f} {high})" if v.value == v.value else v.reason
-        worth = f"These {several} are worth {said}: at equal quality their errors correlate at {_text(rho)} on average"
-        naive = f"; against people's ratings as they are, they seem to correlate at {signed(self.seeming)}"
-        paragraphs = [f"{worth}{naive if self.noise > 0 else ''}."]
+        said = f"These {several} are worth {v.value:.1f} independent votes (95 % interval {v.low:.1f} {high})"
+        if math.isnan(v.value):
+            said = f"How many independent votes these {several} are worth cannot be told: {v.reason}"
+        if math.isnan(rho.value):
+            paragraphs = [f"{said}. How their errors correlate is unknown, because one of them shows none."]
+        else:
+            alike = f"at equal quality their errors correlate at {_text(rho)} on average"
+            naive = f"; against people's ratings as they are, they seem to correlate at {signed(self.seeming)}"
+            paragraphs = [f"{said}: {alike}{naive if self.noise > 0 else ''}."]
         shown = "better" if self.gain.low > 0 else "worse" if self.gain.high < 0 else "not shown to be better or worse"
         paragraphs.append(
             f"Their mean correlates with quality at {_text(mean)}, the best judge alone, {self.best}, at "
             f"{_text(self.validities[self.best])}. The mean is {shown}: {_text(self.gain)}."
         )
+        if not any(self.validities[one].low > 0 for one in self.judges):
+            paragraphs.append("No judge is shown to follow quality at all.")
         top = max(one.validity for one in self.subsets)
         enough = next(one for one in self.subsets if one.validity >= top - NEAR)
-        names = joined([self.judges[place] for place in enough.members])
         paragraphs.append(
-            f"The cheapest set within {NEAR:g} of the best of all {2**k - 1} is {names} (cost {enough.cost:g} of "
-            f"{sum(self.costs):g}): {unsigned(enough.validity)}. The best of many looks better than it is."
+            f"The cheapest set within {NEAR:g} of the best of all {2**k - 1} is {joined(enough.judges)} "
+            f"(cost {enough.cost:g} of {sum(self.costs):g}): {unsigned(enough.validity)}. "
+            "The best of many looks better than it is."
         )
         less = {one: e for one, e in self.worth.items() if e.high < 0}
         if less:
@@ -179,7 +192,24 @@ class JuryWorth:
             paragraphs.append(
                 f"Judges {name} err {differ} than others: error correlation {_text(e)} beside other pairs."
             )
+        if self.own:
+            paragraphs.append(self._own_sentence())
         return (*paragraphs, *filter(None, (one.sentence() for one in self.shared)))
+
+    def _own_sentence(self) -> str:
+        """Say which judges give what they wrote more than the other judges give it."""
+        adjusted = holm([e.p_value for e in self.own.values()])
+        more = [
+            f"{one} ({signed(e.value)})"
+            for (one, e), p in zip(self.own.items(), adjusted, strict=True)
+            if p < LEVEL and e.value > 0
+        ]
+        if not more:
+            return f"No judge of the {len(self.own)} that wrote outputs is shown to give its own more than others do."
+        return (
+            f"What they wrote themselves gets more at equal quality from {joined(more)} than from the other judges, in "
+            f"standard deviations of a score (adjusted for {len(self.own)} judges that wrote outputs)."
+        )
 
     def tables(self) -> list[Table]:
         """Return the members, the sets at each cost, and the correlations of the errors."""
@@ -193,9 +223,7 @@ class JuryWorth:
         names = ["judge", "cost", "with quality", "adds to the others", *(title_of(one.bias) for one in self.shared)]
         items = f"{self.votes.n} items, {self.votes.undefined} undefined"
         note = f"correlations with quality, without the raters' noise; in brackets: 95 % intervals; {items}"
-        sets = [
-            (f"{s.cost:g}", joined([self.judges[k] for k in s.members]), unsigned(s.validity)) for s in self.subsets
-        ]
+        sets = [(f"{s.cost:g}", joined(s.judges), unsigned(s.validity)) for s in self.subsets]
         errors = [(one, *map(signed, row)) for one, row in zip(self.judges, self.correlations, strict=True)]
         return [
             Table(names, rows, f"What each judge is worth, on {self.criterion}", note),
@@ -203,18 +231,29 @@ class JuryWorth:
             Table(("", *self.judges), errors, "Correlations of errors at equal quality"),
         ]
 
+    def writers_table(self) -> Table:
+        """Return what each writer (column) gets from each judge (row), where the items name two writers or more."""
+        rows = []
+        for judge, excess in self.writers.items():
+            cells = [signed(e.value) + "*" * (e.low > 0 or e.high < 0) for e in excess.values()]
+            own = [f"[{cell}]" if writer == judge else cell for writer, cell in zip(excess, cells, strict=True)]
+            rows.append((judge, *map(short, own)))
+        excess = next(iter(self.writers.values()))
+        caption = (
+            f"{next(iter(excess.values())).unit} more than an output of the other writers gets, at equal quality; in "
+            f"brackets: the judge's own; *: the 95 % interval leaves out 0, by chance in {LEVEL:.0%} of the cells"
+        )
+        return Table(("judge", *excess), rows, "What each writer gets from each judge", caption)
+
     def plot(self) -> Plot:
         """Return the correlations with quality of the members and their mean."""
-        rows = {one: [e] for one, e in self.validities.items()}
+        rows = {one: [Estimate(name=one, label=one, **vars(e))] for one, e in self.validities.items()}
         caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
         return Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data; NaN and infinity become None."""
         content = {one.name: getattr(self, one.name) for one in fields(self)} | {"paragraphs": self.paragraphs}
-        names = [[self.judges[place] for place in one.members] for one in self.subsets]
-        costs = [(one.cost, one.validity) for one in self.subsets]
-        content["subsets"] = [{"judges": n, "cost": c, "validity": v} for n, (c, v) in zip(names, costs, strict=True)]
         content["shared"] = {one.bias: {**one.members, MEAN: one.mean} for one in self.shared}
         return dict(to_json(content))
 
@@ -260,17 +299,17 @@ def jury_worth(
     panel = panel_of_answers(judged, reliability=reliability)
     # 1 each judge, the mean, and what each adds to it
     alone = np.eye(k)
-    everyone, others = np.ones(k), 1 - alone
+    everyone = np.ones(k)
     validities = {
         n: panel.estimate(partial(juries.validity, weights=w))
         for n, w in zip((*names, MEAN), (*alone, everyone), strict=True)
     }
     best = alone[int(np.argmax(panel.validities))]
-    gain = panel.estimate(partial(juries.gain_of_subset, more=everyone, less=best))
-    worth = {
-        name: panel.estimate(partial(juries.gain_of_subset, more=everyone, less=rest))
-        for name, rest in zip(names, others, strict=True)
-    }
+
+    def gain_over(rest: FloatArray) -> Interval:
+        both = np.stack([rest, everyone])
+        return panel.estimate(lambda *moments: np.diff(juries.validity(*moments, weights=both), axis=1)[:, 0])
+
     # 2 what their errors share
     noisy = panel.validities * math.sqrt(max(1 - panel.noise, 0.0))
     whole = panel.correlations[None]
@@ -278,15 +317,17 @@ def jury_worth(
         criterion=judged[0].criterion,
         judges=names,
         costs=prices,
-        validities={name: named(name, e) for name, e in validities.items()},
-        gain=gain,
+        validities=validities,
+        gain=gain_over(best),
         votes=panel.votes(),
         error_correlation=panel.estimate(juries.error_correlation),
         seeming=float(juries.error_correlation(whole, noisy[None])[0]),
         correlations=juries.error_correlations(whole, panel.validities[None])[0],
-        worth=worth,
+        worth={name: gain_over(rest) for name, rest in zip(names, 1 - alone, strict=True)},
         subsets=tuple(juries.best_subsets(panel, prices)),
         shared=tuple(shared_biases(judged, mean_of(judged), reliability)),
+        writers=by_writer(judged, reliability),
+        own=own_bonus(judged, reliability),
         families={pattern: _family(panel, names, pattern) for pattern in families},
         noise=panel.noise,
     )
@@ -307,11 +348,6 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
     return panel
 
 
-def named(name: str, found: Interval) -> Estimate:
-    """Return a correlation with quality as an estimate with a name."""
-    return Estimate(name=name, label=name, **vars(found))
-
-
 def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | None) -> list[Shared]:
     """Measure the biases that each member can have, and those of their jury."""
     found = list[Shared]()
@@ -329,16 +365,46 @@ def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | N
 
 def _family(panel: Panel, names: Sequence[str], pattern: str) -> Interval:
     """Estimate how much more the errors of judges whose names match a pattern correlate than those of other pairs."""
-    pairs = list(combinations(range(len(names)), 2))
-    within = [pair for pair in pairs if all(fnmatchcase(names[place], pattern) for place in pair)]
-    if not 0 < len(within) < len(pairs):
-        raise ValueError(
-            f"`families` {pattern!r:.80} is matched by {'all' if within else 'no two'} judges: write gpt-*."
-        )
-    rest = [pair for pair in pairs if pair not in within]
+    inside = np.array([fnmatchcase(a, pattern) and fnmatchcase(b, pattern) for a, b in combinations(names, 2)])
+    if inside.all() or not inside.any():
+        matched = "all" if inside.all() else "no two"
+        raise ValueError(f"`families` {pattern!r:.80} is matched by {matched} judges: write gpt-*.")
+    weights = inside / inside.sum() - ~inside / (~inside).sum()
+    return panel.estimate(partial(juries.error_correlation, weights=weights))
 
-    def statistic(correlations: FloatArray, validities: FloatArray) -> FloatArray:
-        of = partial(juries.error_correlation, correlations, validities)
-        return of(among=within) - of(among=rest)
 
-    return panel.estimate(statistic)
+# Who gets more from whom, where the items name their writers.
+
+
+def by_writer(judged: Sequence[Judged], reliability: float | None) -> dict[str, dict[str, Estimate]]:
+    """Estimate what each judge gives each writer more than the others at equal quality; empty without two writers."""
+    bias = SelfPreference(reliability)
+    found = {}
+    for one in judged:
+        if len(one.writer_names) <= len(one.ids) / 2 and (numbers := bias.numbers(one)):
+            unit = "verdicts (1 wins, -1 loses)" if one.verdicts else "log-odds" if one.pairwise else "points"
+            found[one.judge] = {n.label: _unscaled(n.estimate(one.clusters, seed=0), unit) for n in numbers}
+    return found
+
+
+def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, Estimate]:
+    """Estimate what each judge that is a writer, too, gives what it wrote more than the other judges give it.
+
+    That is the effect of "written by itself" at equal quality on its standardized scores less the mean of the others'.
+    So a style that all judges like is none of its own.
+    """
+    first, bias = judged[0], SelfPreference(reliability)
+    writers = [k for k, one in enumerate(judged) if one.judge in first.writer_names and bias.numbers(first)]
+    table = np.column_stack([one.strength for one in judged])
+    z = table / table[defined(table)].std(axis=0)  # the constant, or the order of a pair, takes care of the means
+    found = {}
+    for k in writers:
+        number = bias.effect(first, written_by(first, [judged[k].judge]), name=judged[k].judge, label=judged[k].judge)
+        beyond = replace(number, values=z[:, k] - np.delete(z, k, axis=1).mean(axis=1))
+        found[judged[k].judge] = _unscaled(beyond.estimate(first.clusters, seed=0), SCORE_SD)
+    return found
+
+
+def _unscaled(e: Estimate, unit: str) -> Estimate:
+    """Return an effect in the unit of the numbers that it was estimated from."""
+    return replace(e, value=e.value * e.points, low=e.low * e.points, high=e.high * e.points, unit=unit)

@@ -17,7 +17,7 @@ from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.words import Table, conclude, count, joined
+from evalbias.evaluation.words import UNDEFINED, Table, conclude, count, joined
 from evalbias.measures import kendall, pairwise_accuracy, spearman
 from evalbias.measures.arrays import FloatArray, IntArray, mean_of_defined
 from evalbias.measures.pairs import Strengths, cyclic_triples, fit_strengths
@@ -153,10 +153,12 @@ class SystemRanking:
         said = f"{best} wins {wins} of 100 against the average system and {shown} better than {second}"
         if "position" in self.held:
             said += f"; between equal systems, the first place has log-odds of {_log_odds(self.held['position'])}"
-        if self.people:
-            human = [self.people[one].value for one in self.systems]
-            rho, first = spearman([*range(len(human), 0, -1)], human).value, self.systems[int(np.nanargmax(human))]
+        human = [self.people[one].value for one in self.systems if one in self.people]
+        if not np.isnan(human).any() and human:
+            rho, first = spearman([*range(len(human), 0, -1)], human).value, self.systems[int(np.argmax(human))]
             said += f"; people's choices put {first} first (Spearman {rho:+.2f})"
+        elif human:
+            said += "; people's choices are too few to rank the systems by them"
         circles = f"; {_of_100(self.cyclic)} of 100 triples of systems go in a circle (random choices: 25)"
         return f"{said}{circles if self.cyclic.n else ''}."
 
@@ -173,7 +175,7 @@ class SystemRanking:
 
 
 def _of_100(e: Interval) -> str:
-    return f"{100 * e.value:.0f} ({100 * e.low:.0f} to {100 * e.high:.0f})"
+    return UNDEFINED if math.isnan(e.value) else f"{100 * e.value:.0f} ({100 * e.low:.0f} to {100 * e.high:.0f})"
 
 
 def _log_odds(e: Interval) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -42,7 +41,7 @@ class Panel:
     Args:
         scores: (n, K) scores on any scales; an item that a judge left out is left out.
         ratings: (n, r) on any scale, NaN where a rater gave none. Items need two, or one with a ``reliability``.
-        names: (K,) names of the judges, for messages.
+        names: (K,) names of the judges; by default their numbers.
         clusters: (n,) input of each item. By default every item is its own.
         systems: (n,) system that wrote each item. Of five or more, intervals also allow for errors that a system's
             outputs share: two-way clusters (Cameron, Gelbach and Miller 2011).
@@ -56,8 +55,7 @@ class Panel:
         n: Items that count; ``undefined`` are left out.
 
     Raises:
-        ValueError: Too few items, a judge that gives all the same score, ratings that do not tell quality, or numbers
-            that do not fit together.
+        ValueError: Too few items, a judge that gives all the same score, or ratings that do not tell quality.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -85,11 +83,13 @@ class Panel:
         scored = ~np.isnan(table).any(axis=1)
         if reliability is not None and (counts[scored] > 1).any():
             raise ValueError(SEVERAL)
-        kept = scored & (counts > (reliability is None))
-        self.n, self.undefined, self.judges = int(kept.sum()), int((~kept).sum()), table.shape[1]
-        if self.n < FEWEST_ITEMS or not 2 <= self.judges <= MOST_JUDGES:
+        kept, k = scored & (counts > (reliability is None)), table.shape[1]
+        self.n, self.undefined, self.names = int(kept.sum()), int((~kept).sum()), tuple(names or map(str, range(k)))
+        if self.n < FEWEST_ITEMS or not 2 <= k <= MOST_JUDGES:
+            given = (~np.isnan(table)).sum(axis=0)
+            least = f" ({self.names[given.argmin()]!r} scored {given.min()})" if scored.sum() < FEWEST_ITEMS else ""
             raise ValueError(
-                f"{self.n} items have a score of each of {self.judges} judges and "
+                f"{self.n} items have a score of each of {k} judges{least} and "
                 f"{'two ratings' if reliability is None else 'a rating'}: give at least {FEWEST_ITEMS}, of 2 to "
                 f"{MOST_JUDGES} judges, or state the `reliability` of one rating (1 for objective labels)."
             )
@@ -111,8 +111,8 @@ class Panel:
         self.correlations, self.validities = (part[0] for part in self._ways[0])
         for place, spreads in enumerate(np.diagonal(self._ways[0][0], axis1=1, axis2=2).T):
             if np.isnan(spreads).any():
-                name = repr(names[place]) if names else str(place)
-                raise ValueError(f"The judge {name} gives all the same score, but for one input at most: leave it out.")
+                of = f"The judge {self.names[place]!r}"
+                raise ValueError(f"{of} gives all the same score, but for one input at most: leave it out.")
         if np.isnan(self.validities).any():
             raise ValueError(NO_QUALITY)
         self.noise = 1 - rated.reliability
@@ -142,12 +142,11 @@ class Panel:
         The interval is that of 1 / n, turned over; its upper end is infinite where that may be 0. More than K votes
         have errors that go against each other.
         """
-        found = self.estimate(error_left)
-        value, low, high = (1 / end if end > 0 else math.inf for end in (found.value, found.high, found.low))
-        reason = "" if math.isfinite(value) else "the mean of the judges has no error that these items show"
-        return replace(
-            found, value=value if not reason else math.nan, low=low, high=high, p_value=math.nan, reason=reason
-        )
+        found = replace(self.estimate(error_left), p_value=math.nan)
+        low, high = (math.inf if end <= 0 else 1 / end for end in (found.high, found.low))
+        if found.value > 0:
+            return replace(found, value=1 / found.value, low=low, high=high)
+        return replace(found, value=math.nan, low=low, high=high, reason="their mean shows no error on these items")
 
 
 def _correlations(z: FloatArray, rated: Rated, codes: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -188,39 +187,36 @@ def error_correlations(correlations: FloatArray, validities: FloatArray) -> Floa
 
 
 def error_correlation(
-    correlations: FloatArray, validities: FloatArray, *, among: Sequence[tuple[int, int]] | None = None
+    correlations: FloatArray, validities: FloatArray, *, weights: FloatArray | None = None
 ) -> FloatArray:
-    """Compute the mean correlation (g,) of the errors of two judges, of all pairs or of those ``among``."""
-    first, second = np.triu_indices(validities.shape[1], 1) if among is None else np.array(among).T
-    return np.asarray(error_correlations(correlations, validities)[:, first, second].mean(axis=1))
+    """Compute the mean correlation (g,) of the errors of two judges, or its sum with ``weights`` of the pairs."""
+    first, second = np.triu_indices(validities.shape[1], 1)
+    found = error_correlations(correlations, validities)[:, first, second]
+    return np.asarray(found.mean(axis=1) if weights is None else found @ weights)
 
 
 def error_left(correlations: FloatArray, validities: FloatArray) -> FloatArray:
     """Compute the share (g,) of the judges' mean error variance that their mean still has: one over ``Panel.votes``."""
     covariances = error_covariances(correlations, validities)
     whole = validities.shape[1] * np.trace(covariances, axis1=1, axis2=2)
-    return np.asarray(covariances.sum(axis=(1, 2)) / whole)
+    return np.asarray(covariances.sum(axis=(1, 2)) / np.where(whole > SINGULAR, whole, np.nan))
 
 
 def validity(correlations: FloatArray, validities: FloatArray, *, weights: FloatArray) -> FloatArray:
-    """Compute the correlation with quality (g, ...) of sums of standardized scores with weights (..., K)."""
+    """Compute the correlation with quality (g, ...) of sums of standardized scores with weights (..., K).
+
+    Undefined for a sum that is the same for all items, as of two judges who contradict each other in all of them.
+    """
     variances = np.einsum("...j,gjk,...k->g...", weights, correlations, weights)
-    return np.asarray(np.einsum("...j,gj->g...", weights, validities) / np.sqrt(variances))
-
-
-def gain_of_subset(
-    correlations: FloatArray, validities: FloatArray, *, more: FloatArray, less: FloatArray
-) -> FloatArray:
-    """Compute by how much (g,) a sum with weights ``more`` follows quality better than one with weights ``less``."""
-    of = partial(validity, correlations, validities)
-    return np.asarray(of(weights=more) - of(weights=less))
+    spreads = np.sqrt(np.where(variances > SINGULAR, variances, np.nan))
+    return np.asarray(np.einsum("...j,gj->g...", weights, validities) / spreads)
 
 
 @dataclass(frozen=True)
 class Subset:
     """Judges whose mean follows quality better than that of all cheaper ones."""
 
-    members: tuple[int, ...]  # places of the judges
+    judges: tuple[str, ...]
     cost: float
     validity: float  # correlation of the mean of their standardized scores with quality
 
@@ -230,15 +226,14 @@ def best_subsets(panel: Panel, costs: Sequence[float]) -> list[Subset]:
 
     All of the 2^K - 1 sets are compared by ``validity``. The best of many looks better than it is.
     """
-    masks = (np.arange(1, 2**panel.judges)[:, None] >> np.arange(panel.judges)) & 1  # (sets, K)
+    masks = (np.arange(1, 2 ** len(panel.names))[:, None] >> np.arange(len(panel.names))) & 1  # (sets, K)
     sums = masks @ np.asarray(costs, dtype=np.float64)
-    variances = ((masks @ panel.correlations) * masks).sum(axis=1)
-    heights = (masks @ panel.validities) / np.sqrt(variances)
+    heights = validity(panel.correlations[None], panel.validities[None], weights=masks)[0]
     front, best = list[Subset](), -math.inf
     for place in np.lexsort([-heights, sums]):
         if heights[place] > best:
             best = float(heights[place])
-            front.append(Subset(tuple(np.flatnonzero(masks[place]).tolist()), float(sums[place]), best))
+            front.append(Subset(tuple(panel.names[k] for k in np.flatnonzero(masks[place])), float(sums[place]), best))
     return front
 
 
@@ -270,13 +265,14 @@ class JuryRule:
     tolerance: float = 0.0  # largest difference of their z that leaves the others unasked
 
     def __post_init__(self) -> None:
-        lengths = {len(self.weights), len(self.centers), len(self.spreads)}
-        given = [*self.weights, *self.centers, *self.spreads, self.offset, self.tolerance]
-        if self.kind not in get_args(Kind) or len(lengths) > 1 or not np.isfinite(given).all():
+        of_members = self.weights, self.centers, self.spreads
+        k, given = len(self.weights), [*sum(of_members, ()), self.offset, self.tolerance]
+        if self.kind not in get_args(Kind) or {*map(len, of_members)} != {k} or not np.isfinite(given).all():
             raise ValueError(f"kind={self.kind!r:.20}: give one of {get_args(Kind)}, and finite numbers by member.")
         if not (sum(self.weights) > 0 and min(self.weights) >= 0 and min(self.spreads) > 0):
             raise ValueError("Give weights of 0 or more, one above 0, and spreads above 0.")
-        if not set(self.first) <= set(range(len(self.weights))) or len(self.first) == 1 or self.tolerance < 0:
+        places = [one for one in set(self.first) if type(one) is int and 0 <= one < k]
+        if len(places) < len(self.first) or len(places) == 1 or self.tolerance < 0:
             raise ValueError(f"first={self.first}: give places of two members or more, and a tolerance of 0 or more.")
 
     @classmethod
@@ -336,10 +332,10 @@ def fit_rules(
     if verdicts is not None:
         centers, spreads = np.full(k, np.mean(verdicts)), np.full(k, np.ptp(verdicts) / 2)
     scale = tuple(centers.tolist()), tuple(spreads.tolist())
-    best = max(best_subsets(panel, [1.0] * k), key=lambda one: one.validity).members
+    best = best_subsets(panel, [1.0] * k)[-1].judges
     weights = {
         "equal": np.full(k, 1 / k),
-        "best set": np.isin(np.arange(k), best) / len(best),
+        "best set": np.isin(panel.names, best) / len(best),
         "weighted": inverse_error_weights(panel),
     }
     what = "mean" if verdicts is None else "majority"
@@ -361,7 +357,7 @@ def inverse_error_weights(panel: Panel) -> FloatArray:
     that is error (Schaefer and Strimmer 2005). The same weights are the inverse of the error covariance times the
     validities, up to a factor.
     """
-    k, (matrices, vectors) = panel.judges, panel._ways[0]
+    k, (matrices, vectors) = len(panel.names), panel._ways[0]
     upper = np.triu_indices(k, 1)
     every = np.column_stack([matrices[:, upper[0], upper[1]], vectors])
     parts, flat = every[0], every[1:]

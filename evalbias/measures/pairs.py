@@ -386,7 +386,7 @@ def _logistic(
 # it is the model of Bradley and Terry (1952). A document's pairs are dependent: errors are clustered by documents.
 
 NEWTON = 50  # most steps of a fit
-NOT_CONNECTED = "no finite strengths fit: some systems won every comparison, lost every one, or were never compared"
+NOT_CONNECTED = "no finite strengths fit: some systems won, lost or tied every comparison, or were never compared"
 
 
 @dataclass(frozen=True)
@@ -440,26 +440,27 @@ def fit_strengths(
     """
     columns = {"systems": systems, "outcomes": outcomes, "covariates": covariates}
     pairs, shares, more = checked(columns, clusters, axes=(2,))
-    kept = defined(shares, more)
+    kept, count = defined(shares, more), int(pairs.max()) + 1
     codes = arrays.cluster_codes(clusters, kept)
     pairs, shares, more = pairs[kept].astype(np.int64), shares[kept], more[kept]
-    count, units = int(pairs.max()) + 1, int(codes.max(initial=-1)) + 1
+    units, ties = int(codes.max(initial=-1)) + 1, bool(shares[:, 2].any())
+    # 1 a class's logit is its row of the design (m, 3, p) times the parameters: the strengths but the first, which is
+    # 0, the covariates in units of their size, and log nu
+    size = np.sqrt((more**2).mean(axis=0)) if len(more) else np.ones(more.shape[1])
+    size = np.where(size > 0, size, 1.0)
     shown = np.eye(count)
-    x = np.column_stack([(shown[pairs[:, 0]] - shown[pairs[:, 1]])[:, 1:], more])  # (m, p): the first system is 0
-    ties = bool(shares[:, 2].any())
-    theta = np.zeros(x.shape[1] + ties)
+    x = np.column_stack([(shown[pairs[:, 0]] - shown[pairs[:, 1]])[:, 1:], more / size])
+    last = np.broadcast_to([[0.0], [0.0], [1.0]], (len(x), 3, 1))
+    design = np.concatenate([np.stack([x / 2, -x / 2, 0 * x], axis=1), *([last] * ties)], axis=2)
+    possible = np.array([0.0, 0.0, 0.0 if ties else -np.inf])
+    # 2 Newton's method: what was observed less what is expected, and the variance of that
+    theta = np.zeros(design.shape[2])
     for _ in range(NEWTON):
-        # 1 the statistics of a comparison are A x, with A of 1/2 and -1/2, and B for a tie: their means and variances
-        d, t = x @ theta[: x.shape[1]], theta[-1] if ties else -np.inf
-        p = scipy.special.softmax(np.stack([d / 2, -d / 2, np.full(len(d), t)], axis=1), axis=1)
-        a, b = (p[:, 0] - p[:, 1]) / 2, p[:, 2]
-        rest = np.column_stack([((shares[:, 0] - shares[:, 1]) / 2 - a)[:, None] * x, *([shares[:, 2] - b] * ties)])
-        information = (x * ((p[:, 0] + p[:, 1]) / 4 - a**2)[:, None]).T @ x
-        if ties:
-            cross = -(a * b) @ x
-            information = np.block([[information, cross[:, None]], [cross[None], np.array([[(b * (1 - b)).sum()]])]])
-        # 2 Newton's step
-        gradient = rest.sum(axis=0)
+        p = scipy.special.softmax(design @ theta + possible, axis=1)
+        rest = ((shares - p)[:, :, None] * design).sum(axis=1)
+        spread = np.sqrt(p)[:, :, None] * (design - (p[:, :, None] * design).sum(axis=1, keepdims=True))
+        flat = spread.reshape(-1, len(theta))
+        information, gradient = flat.T @ flat, rest.sum(axis=0)
         inverse = np.linalg.pinv(information, hermitian=True)
         theta = theta + np.clip(inverse @ gradient, -2, 2)
         if np.abs(theta).max(initial=0) > INFINITE or np.linalg.matrix_rank(information, hermitian=True) < len(theta):
@@ -470,11 +471,11 @@ def fit_strengths(
     # 3 errors over clusters, and strengths less their mean
     influence = arrays.sums_by_cluster(rest, codes) @ inverse
     covariance = influence.T @ influence * units / max(units - 1, 1)
-    centered = np.eye(count + more.shape[1])
-    centered[:count, :count] -= 1 / count
-    contrast = centered[:, 1:]  # of the parameters without the first strength, which is 0
-    size, tie = x.shape[1], float(theta[-1]) if ties else -math.inf
-    return Strengths(contrast @ theta[:size], contrast @ covariance[:size, :size] @ contrast.T, tie, units)
+    contrast = np.eye(count + more.shape[1])
+    contrast[:count, :count] -= 1 / count
+    contrast = contrast[:, 1:] / np.concatenate([np.ones(count - 1), size])
+    q, tie = x.shape[1], float(theta[-1]) if ties else -math.inf
+    return Strengths(contrast @ theta[:q], contrast @ covariance[:q, :q] @ contrast.T, tie, units)
 
 
 def cyclic_triples(systems: ArrayLike, wins: ArrayLike, groups: Sequence[object]) -> tuple[FloatArray, list[object]]:

@@ -1,16 +1,18 @@
 """evalbias jury, from Python and as a command: what a panel is worth, in words, tables and JSON."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias, refused
 
-from benchmarks.juries import drawn
+from benchmarks.juries import drawn, members_of
 from evalbias import jury
-from evalbias.evaluation.juries import MEAN, Shared, named
-from evalbias.measures.resample import Interval
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import RATINGS
+from evalbias.evaluation.juries import MEAN, Shared, jury_worth
 
 PANEL = Path(__file__).parents[2] / "docs/data/panel.csv"
 MAP = {"source": "facts", "output": "reply"}
@@ -82,11 +84,76 @@ def test_pairs_and_verdicts_in_words(tmp_path):
 
 def test_what_members_share_stays_and_what_differs_cancels():
     def estimate(name, value, half):
-        return named(name, Interval(value, value - half, value + half, p_value=0.001, unit="standard deviations"))
+        known = {"p_value": 0.001, "unit": "standard deviations"}
+        return Estimate(value=value, low=value - half, high=value + half, name=name, label=name, **known)
 
     members = {"a": estimate("a", 0.3, 0.05), "b": estimate("b", -0.3, 0.05)}
     for mean, half, said in ((0.3, 0.05, "does not remove it"), (0.0, 0.05, "cancels it"), (0.0, 0.4, "too few items")):
         assert said in Shared("verbosity", members, estimate(MEAN, mean, half)).sentence()
+
+
+def written(n=400, *, own=1.0):
+    """In points, and against instruments worked by hand; a judge's own is what the others do not give it."""
+    rng = np.random.default_rng(3)
+    quality, writers = rng.normal(size=n), np.array(["a", "b", "other"])[np.arange(n) % 3]
+    scores = 2 * quality[:, None] + (writers == "a")[:, None] + rng.normal(size=(n, 3))
+    scores[:, 1] += own * (writers == "b")
+    judged = members_of(scores, quality[:, None] + rng.normal(size=(n, 2)))
+    names = ["a", "b", "c"]
+    inputs = tuple(str(i // 4) for i in range(n))
+    return [
+        replace(one, writers=writers.tolist(), inputs=inputs, judge=name)
+        for one, name in zip(judged, names, strict=True)
+    ]
+
+
+def test_what_each_writer_gets_from_each_judge():
+    """In points, and against instruments worked by hand; a judge's own is what the other judges do not give it."""
+    found = jury_worth(judged := written())
+    assert [*found.writers] == ["a", "b", "c"]
+    assert {*found.writers["c"]} == {"a", "b", "other"}
+    assert found.writers["c"]["a"].value == pytest.approx(1, abs=0.35)
+    assert found.writers["c"]["a"].unit == "points"
+    assert found.writers["a"]["a"].low > 0  # as all judges give it: no preference for itself
+    assert {*found.own} == {"a", "b"}
+    assert found.own["a"].low < 0 < found.own["b"].low
+    table = np.column_stack([one.answers for one in judged])
+    z = table / table.std(axis=0)
+    y, x = z[:, 1] - (z[:, 0] + z[:, 2]) / 2, np.column_stack([np.ones(400), np.array(judged[0].writers) == "b"])
+    first, second = judged[0].covariates[RATINGS].T
+    sides = [
+        (np.column_stack([x, one]), np.column_stack([x, other])) for one, other in ((first, second), (second, first))
+    ]
+    by_hand = np.linalg.solve(sum(z.T @ w for w, z in sides), sum(z.T @ y for _, z in sides))[1]
+    assert found.own["b"].value == pytest.approx(by_hand, rel=1e-6)
+    said = f"gets more at equal quality from b (+{by_hand:.2f}) than from the other judges"
+    assert any(said in one for one in found.paragraphs)
+    table = found.writers_table()
+    assert table.headings == ("judge", "a", "b", "other")
+    assert [[cell[0] for cell in row[1:]] for row in table.rows] == [["[", "-", "-"], ["+", "[", "-"], ["+", "-", "-"]]
+    assert table.rows[2][1] == f"{found.writers['c']['a'].value:+.2f}*"
+    assert "points more" in table.caption
+    assert "No judge of the 2 that wrote outputs is shown to give its own more" in str(jury_worth(written(own=0.0)))
+
+
+def test_who_wrote_what_is_told_where_it_is_known(worth):
+    assert worth.writers == worth.own == {}
+    each_by_its_own = [replace(one, writers=[*one.ids]) for one in written()]
+    assert jury_worth(each_by_its_own).writers == {}
+
+
+def test_what_is_undefined_is_said():
+    quality, noise = np.random.default_rng(4).normal(size=(2, 200))
+    ratings = np.column_stack([quality, quality])
+    opposite = jury_worth(members_of(np.column_stack([quality + noise, -quality - noise]), ratings))
+    assert opposite.paragraphs[0].startswith(
+        "How many independent votes these two judges are worth cannot be told: their"
+    )
+    perfect = jury_worth(members_of(np.column_stack([quality, 2 * quality]), ratings))
+    assert perfect.paragraphs[0].endswith("How their errors correlate is unknown, because one of them shows none.")
+    assert np.isnan(perfect.votes.value)
+    against = jury_worth(members_of(np.column_stack([noise - quality, -quality]), ratings))
+    assert "No judge is shown to follow quality at all." in against.paragraphs
 
 
 def test_what_a_user_can_correct(tmp_path):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from commands import answered, as_jsonl
+from scipy.optimize import minimize
 
 from benchmarks.juries import compared, strengths_covered
 from evalbias.evaluation import rank_systems, recorded_verdicts
@@ -38,11 +39,32 @@ def test_the_position_is_held_fixed():
 def test_what_never_lost_has_no_strength():
     fit = fit_strengths([[0, 1]] * 10, [[1, 0, 0]] * 10, NONE)
     assert np.isnan(fit.value).all()
-    assert "won every comparison" in fit.reason
+    assert "won, lost or tied every comparison" in fit.reason
     apart = fit_strengths(
         [[0, 1], [2, 3]] * 5, [[1, 0, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]] * 2 + [[1, 0, 0]] * 2, NONE
     )
     assert np.isnan(apart.value).all()  # 0 and 1 never met 2 and 3
+    assert np.isnan(fit_strengths([[0, 1]] * 10, [[np.nan] * 3] * 10, NONE).value).all()
+
+
+def test_strengths_are_those_of_greatest_likelihood():
+    """Against a general optimizer, with ties, the position, and a feature whose unit is far from 1."""
+    rng = np.random.default_rng(2)
+    systems = rng.permuted(np.tile(np.arange(4), (400, 1)), axis=1)[:, :2]
+    x = np.column_stack([np.ones(400), 1e-4 * rng.normal(size=400)])
+    truth = np.array([0.0, 0.5, -0.4, 1.0])
+    logits = rng.gumbel(size=(400, 3)) + (truth[systems] @ [1, -1] + x @ [0.4, 5e3])[:, None] * [0.5, -0.5, 0]
+    outcomes = np.eye(3)[logits.argmax(axis=1)]
+
+    def loss(p):
+        d = np.append(0, p[:3])[systems] @ [1, -1] + x @ (p[3:5] * [1, 1e4])
+        each = np.stack([d / 2, -d / 2, np.full(400, p[5])], axis=1)
+        return (np.logaddexp.reduce(each, axis=1) - (outcomes * each).sum(axis=1)).sum()
+
+    best, fit = minimize(loss, np.zeros(6), tol=1e-10).x, fit_strengths(systems, outcomes, x)
+    strengths = np.append(0, best[:3])
+    assert fit.value == pytest.approx([*(strengths - strengths.mean()), best[3], 1e4 * best[4]], rel=1e-3)
+    assert fit.tie == pytest.approx(best[5], rel=1e-3)
 
 
 def test_circles():
@@ -80,6 +102,10 @@ def test_systems_in_words_and_beside_people():
     assert "is better than s2" in said
     assert "people's choices put s3 first (Spearman +1.00)" in said
     assert [row[0] for row in found.table().rows] == [*found.systems]
+    unrated = [{k: v for k, v in row.items() if k != "better" or "s3" not in row["systems"]} for row in pairs_of(200)]
+    found = rank_systems(recorded_verdicts(unrated, "w"))
+    assert "people's choices are too few to rank the systems by them" in found.sentence()
+    assert {row[-1] for row in found.table().rows} == {"undefined"}
     one_order = rank_systems(recorded_verdicts(pairs_of(400), "w"))
     assert abs(one_order.held["position"].value) < 0.4
 

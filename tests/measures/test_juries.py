@@ -90,7 +90,7 @@ def test_the_best_sets_are_those_of_all():
     assert [one.cost for one in front] == sorted(one.cost for one in front)
     for one in front:
         assert one.validity == pytest.approx(max(values[m] for m in every if price[m] <= one.cost))
-        assert values[one.members] == pytest.approx(one.validity)
+        assert values[tuple(map(int, one.judges))] == pytest.approx(one.validity)
     assert front[-1].validity == pytest.approx(max(values.values()))
 
 
@@ -100,6 +100,8 @@ def test_what_cannot_be_told_is_refused():
         Panel(scores, ratings[:, :1])
     with pytest.raises(ValueError, match="60 items have a score of each of 1 judges"):
         Panel(scores[:, :1], ratings)
+    with pytest.raises(ValueError, match=r"of each of 2 judges \('b' scored 9\) and two ratings"):
+        Panel(np.column_stack([scores[:, 0], [*scores[:9, 1], *[np.nan] * 51]]), ratings, names="ab")
     with pytest.raises(ValueError, match="of 3 inputs"):
         Panel(scores, ratings, clusters=[i % 3 for i in range(60)])
     with pytest.raises(ValueError, match="do not tell quality"):

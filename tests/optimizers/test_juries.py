@@ -38,8 +38,9 @@ def test_a_jury_of_equal_judges_is_chosen_and_asks_few_first():
     quality = rng.normal(size=500)
     scores = quality[:, None] + rng.normal(size=(500, 4))
     found = learn_jury(members_of(scores, quality[:, None] + 0.5 * rng.normal(size=(500, 3))))
-    assert found.sentences[0].startswith('"')
-    assert "was chosen" in found.sentences[0]
+    assert found.sentences[0].startswith('Combined by "')
+    assert "the judges agree better with people than the best one alone" in found.sentences[0]
+    assert found.agreement[1] == pytest.approx(np.corrcoef(found.answers, quality)[0, 1], abs=0.1)
     assert len(found.rule.members) == 4
     new = rng.normal(size=5000)
     judged = new[:, None] + rng.normal(size=(5000, 4))
@@ -54,7 +55,7 @@ def test_the_best_judge_stands_where_the_others_add_nothing():
     scores = quality[:, None] * [1, 0, 0] + rng.normal(size=(300, 3)) * [0.3, 1, 1]
     ratings = quality[:, None] + 0.5 * rng.normal(size=(300, 2))
     found = learn_jury(members_of(scores, ratings))
-    assert found.sentences[0].startswith("The best judge alone, judge 0, was kept: none of 4 candidates")
+    assert found.sentences[0].startswith("The best judge alone, judge 0, is kept: none of 4 ways to combine")
     assert found.rule.members == (0,)
     assert found.rule(scores) == pytest.approx(scores[:, 0])
 
@@ -77,7 +78,7 @@ def test_every_item_is_scored_by_a_fit_on_other_inputs():
     """Ratings that are noise: fitted weights would agree with them on their own items, and held-back ones do not."""
     rng = np.random.default_rng(5)
     found = learn_jury(members_of(rng.normal(size=(200, 6)), np.repeat(rng.normal(size=(200, 1)), 2, axis=1)))
-    assert "was kept" in found.sentences[0]
+    assert "is kept" in found.sentences[0]
 
 
 def test_rules_of_scores_and_of_verdicts():

@@ -11,7 +11,7 @@ from fakes import Comparer, FormulaLM, pair
 from evalbias import Jury, audit, judge_metric, load_rule
 from evalbias.measures.juries import JuryRule
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
-from evalbias.programs.jury import rule_of, save_rule
+from evalbias.programs.jury import save_rule
 
 C = Criterion("quality", "is it good?")
 ITEMS = [dspy.Example(source="s", output=f"q={q} z={z}") for q, z in ((3, 0), (3, 1), (2, -1), (4, 0.2))]
@@ -104,13 +104,27 @@ def test_a_rule_is_a_file(tmp_path):
     rule = JuryRule("verdict", (0.5, 0.5), (0.5, 0.5), (0.5, 0.5), offset=-0.1, first=(0, 1))
     save_rule(rule, file := tmp_path / "jury.json")
     assert load_rule(file) == rule
-    for name, value in {"kind": "mode", "weights": [1], "first": [0, 5], "spreads": [0, 1], "offset": "x"}.items():
+    damaged = {
+        "kind": ["mode"],
+        "weights": [[1], 0.5, [], ["x", 1], [float("inf"), 1]],
+        "spreads": [[0, 1]],
+        "more": [1],
+    }
+    damaged |= {
+        "first": [[0, 5], [0, 0], [0, 1.0], [False, True], [0]],
+        "offset": ["x", [1], None],
+        "tolerance": [-1],
+        "more": [1],
+    }
+    for name, value in [(name, value) for name, values in damaged.items() for value in values]:
         file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
         with pytest.raises(ValueError, match="is no saved rule of a jury"):
             load_rule(file)
         save_rule(rule, file)
-    with pytest.raises(ValueError, match="other names"):
-        rule_of(json.loads(file.read_text()) | {"more": 1})
+    for text in ('{"kind": "mean"}', "[]", "{"):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"jury\.json"):
+            load_rule(file)
 
 
 def test_what_is_no_jury_is_refused():
