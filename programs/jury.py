@@ -24,7 +24,8 @@ Member = PointwiseJudge | PairwiseJudge
 
 def rule_of(saved: Mapping[str, Any]) -> JuryRule:
     """Read a rule from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
-    return JuryRule(**{name: tuple(one) if isinstance(one, list) else one for name, one in saved.items()})
+    given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in saved.items()}
+    return JuryRule(**given)
 
 
 def save_rule(rule: JuryRule, path: str | os.PathLike[str]) -> None:
