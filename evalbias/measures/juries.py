@@ -228,7 +228,7 @@ def best_subsets(panel: Panel, costs: Sequence[float]) -> list[Subset]:
     """
     masks = (np.arange(1, 2 ** len(panel.names))[:, None] >> np.arange(len(panel.names))) & 1  # (sets, K)
     sums = masks @ np.asarray(costs, dtype=np.float64)
-    heights = validity(panel.correlations[None], panel.validities[None], weights=masks * 1.0)[0]
+    heights = validity(panel.correlations[None], panel.validities[None], weights=masks.astype(np.float64))[0]
     front, best = list[Subset](), -math.inf
     for place in np.lexsort([-heights, sums]):
         if heights[place] > best:
