@@ -220,10 +220,12 @@ def with_edits(
     injections ask for.
 
     Raises:
-        ValueError: An item has no text (it is named), two have the same id, or a kind is unknown.
+        ValueError: There is no item, one has no text (it is named), two have the same id, or a kind is unknown.
     """
     rows, named = list[dspy.Example](), named_kinds(kinds)
     names = [item_name(e, i) for i, e in enumerate(examples)]
+    if not names:
+        raise ValueError("There are no items to edit: give one or more.")
     if twice := [name for name, n in Counter(names).items() if n > 1]:
         raise ValueError(f"Two items have the id {twice[0]!r:.80}: give each item its own.")
     for name, example in zip(names, examples, strict=True):

@@ -28,7 +28,18 @@ from evalbias.evaluation.judged import (
     written_by,
 )
 from evalbias.evaluation.probes import with_features
-from evalbias.evaluation.words import Table, amount, conclude, count, ends, interval_words, joined, percent, signed
+from evalbias.evaluation.words import (
+    Table,
+    amount,
+    conclude,
+    count,
+    ends,
+    interval_words,
+    joined,
+    percent,
+    signed,
+    unsigned,
+)
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change
@@ -121,7 +132,7 @@ class Drift(ByName[Estimate]):
         """Return the new judge's score for scores of the old one, nine at most."""
         places = np.unique(np.linspace(0, len(self.split.levels) - 1, MOST_LEVELS).round().astype(int))
         rows = [
-            (f"{self.split.levels[k]:.4g}", f"{value:.2f}", ends(f"{low:.2f}", f"{high:.2f}"))
+            (f"{self.split.levels[k]:.4g}", unsigned(value), ends(unsigned(low), unsigned(high)))
             for k, (value, low, high) in zip(places, self.split.mapped[places], strict=True)
         ]
         return Table(("old judge", "new judge", "95 % interval"), rows, "The same texts by both judges")
@@ -182,7 +193,7 @@ def drift(asked: DriftOptions) -> Drift:
     alone = not any(len(one.ids) for one in periods)
     said = [
         *_split_words(estimates, judge_alone=alone),
-        _drift_words(estimates["drift"], margin, enough),
+        _drift_words(estimates["drift"], margin, enough, moved=split.spread != 0),
         *_level_words(split),
     ]
     said += [versions.paragraphs[-1]] * bool(versions.headlines) + _bias_words(comparisons)
@@ -210,20 +221,22 @@ def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> lis
     return [f"{said}: {parts}.", conclude(system.low, system.high, **shown, neither=neither, undefined=unknown)]
 
 
-def _drift_words(e: Estimate, margin: float, enough: int | None) -> str:
+def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool) -> str:
     """Say whether the judge changed, and if that is open, how many anchors would be enough."""
     if math.isnan(e.low):
         return "Whether the judge changed cannot be told: the anchors, or a period, are of fewer than six inputs."
-    if e.low == e.high == 0:
+    if e.low == e.high == 0 and not moved:
         most = percent(1 - LEVEL ** (1 / e.units))
         return f"The judge gave all {e.n:,} anchors the same score again: at most {most} of texts have another one now."
-    moved = f"{amount(e.value, e.low, e.high)} points ({interval_words(e.value, e.low, e.high)})"
+    change = f"{amount(e.value, e.low, e.high)} points ({interval_words(e.value, e.low, e.high)})"
     if e.p_value < LEVEL:
-        return f"The judge changed: it would have given the old outputs {moved}."
+        return f"The judge changed: it would have given the old outputs {change}."
+    if not margin > 0:
+        return f"No change of the judge is shown ({change}); the old scores are all the same: name a `margin`."
     if max(-e.low, e.high) < margin:
         return f"No change of the judge is shown, and one of {margin:.2g} points or more is ruled out."
-    said = f"Whether the judge changed is open: too few anchors to rule out {margin:.2g} points ({moved})"
-    return f"{said}{'' if enough is None else f'; about {max(enough, e.n):,} would be enough'}."
+    said = f"Whether the judge changed is open: too few anchors to rule out {margin:.2g} points ({change})"
+    return f"{said}{f'; about {enough:,} would be enough' if enough is not None and enough > e.n else ''}."
 
 
 def _level_words(split: SplitChange) -> list[str]:
@@ -254,7 +267,12 @@ def _bias_words(comparisons: Mapping[str, Comparison]) -> list[str]:
 
 def _cautions(split: SplitChange, margin: float) -> list[str]:
     said = []
-    if split.unsure > margin / 2:
+    if math.isinf(split.unsure):
+        said.append(
+            "The scores of the two judges do not rise together on the anchors, so that no map tells what the new judge "
+            "would have given: draw anchors from the old outputs."
+        )
+    elif split.unsure > margin / 2:
         said.append(
             f"The old outputs had {amount(split.apart, 0, 0)} points than the anchors from the old judge, so the parts "
             "lean on the map between the judges, which takes both for equally noisy. If all noise is one judge's, the "
@@ -269,6 +287,8 @@ def _cautions(split: SplitChange, margin: float) -> list[str]:
 
 FEATURES = {"length": "length", "likelihood": "likelihood", "own_system": "own writing"}
 """Feature -> its name in words; further ones are fields of the items."""
+SIDES = ("the first version", "the second version", "the further items")
+"""Names of being an output of each file, in the model of the rated items."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -330,6 +350,8 @@ def gain(asked: GainOptions) -> Gain:
     # 1. the features that all sides have, and the model of what they are worth at equal quality
     columns = [_features(side, asked) for side in sides]
     names = [name for name in columns[0] if all(name in one for one in columns)]
+    if asked.own_system and not any(one["own_system"].any() for one in columns):
+        raise ValueError(f"No output is by `own_system` {asked.own_system!r:.80}: name a system of the data.")
     places = [k for k, side in enumerate(sides) if side.rated]
     inputs, model = [one for k in places for one in sides[k].inputs], None
     if places and names:
@@ -337,9 +359,10 @@ def gain(asked: GainOptions) -> Gain:
         scores = np.concatenate([sides[k].answers for k in places])
         features = {name: np.concatenate([columns[k][name] for k in places]) for name in names}
         whose = np.repeat(places, [len(sides[k].ids) for k in places])
-        features |= {f"side {k}": (whose == k).astype(np.float64) for k in places[1:]}
-        how: dict[str, Any] = {"clusters": inputs, "unscaled": [*features], "reliability": asked.reliability}
-        model = EqualQuality(scores, ratings, features, **how)
+        how: dict[str, Any] = {"clusters": inputs, "reliability": asked.reliability}
+        counted = np.unique(whose[EqualQuality(scores, ratings, features, **how).kept])
+        features |= {SIDES[k]: (whose == k).astype(np.float64) for k in counted[1:]}
+        model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
     # 2. the parts
     first, second = (
         {GAIN: side.answers, **{name: one[name] for name in names}}
@@ -361,7 +384,11 @@ def _features(judged: Judged, asked: GainOptions) -> dict[str, FloatArray]:
     known = judged.covariates
     found = {"length": length_feature(known[LENGTHS])} if LENGTHS in known else {}
     found |= {"likelihood": known[LIKELIHOODS]} if LIKELIHOODS in known else {}
-    if asked.own_system and len(judged.writers):
+    if asked.own_system:
+        if not len(judged.writers):
+            raise ValueError(
+                f"`own_system` {asked.own_system!r:.80}: a file does not name its systems. Add the column."
+            )
         found["own_system"] = written_by(judged, writers_of(judged, asked.own_system))
     return found | {name: known[name] for name in asked.features}
 
@@ -371,9 +398,9 @@ def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:
     whole, rest = estimates[GAIN], estimates[REST]
     parts = [e for name, e in estimates.items() if name not in (GAIN, REST, PEOPLE)]
     total, rated = f"{whole.text()} points (95 % interval {whole.interval})", QUALITY in estimates
-    if not parts or math.isnan(rest.value):
-        what = joined([e.label for e in parts]) or "length or likelihood"
-        why = rest.why_undefined if parts else "no feature of the outputs is known in all files"
+    if len(parts) == rated or math.isnan(rest.value):
+        what = "length or likelihood" if len(parts) == rated else joined([e.label for e in parts])
+        why = "no feature of the outputs is known in all files" if len(parts) == rated else rest.why_undefined
         yield f"The mean score changes by {total}. How much of that is {what} cannot be said: {why}."
     else:
         shares = joined([f"{e.text()} ({e.interval}) is {e.label}" for e in parts])

@@ -172,6 +172,7 @@ def _taken_sentence(effect: ProbeEffect, pairwise: bool) -> str:
         return f"Every output {every} as it is, so that an order to the judge can change none."
     share = f"{percent(e.value)} of {e.n}"
     most = f"(at most {percent(e.high)}, the end of the 95 % interval)"
+    most = "(of too few inputs for an interval)" if math.isnan(e.high) else most
     if effect.kind == "null":
         nonsense = f"nonsense does in {percent(other.value)}"
         return f"A non-answer gets more than the output in {share} items {most}; {nonsense}."

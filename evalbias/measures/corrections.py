@@ -299,6 +299,12 @@ def split_gain(
     places = {one: place for place, one in enumerate(dict.fromkeys([*common, *rated]))}
     kept = [rows & np.isin(np.asarray(c), common) for c, rows in zip(clusters[:2], whole, strict=True)]
     units, n = len(common), int(sum(rows.sum() for rows in kept))
+    if PEOPLE in names:  # the ratings of one version are compared with those of the other to the same inputs
+        both = set.intersection(
+            *({*np.asarray(c)[~np.isnan(t[:, -1])]} for c, t in zip(clusters, tables, strict=False))
+        )
+        for table, c in zip(tables, clusters, strict=False):
+            table[~np.isin(np.asarray(c), [*both]), -1] = np.nan
     # 2. what changes between the versions, (k,), and the influence of each input on that, (U, k)
     moves, influence = np.zeros(len(names)), np.zeros((len(places), len(names)))
     for sign, table, rows, given in zip((-1, 1), tables, kept, clusters[:2], strict=True):

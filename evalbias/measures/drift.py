@@ -227,7 +227,9 @@ def anchors_needed(change: float, spread: float, *, power: float = 0.8) -> int:
 #
 # the empirical Bernstein confidence sequence of Waudby-Smith and Ramdas (2024, theorem 2). The same anchors come back
 # every day, and so does the noise in their baseline, which a test of the differences alone would find some day: the
-# baseline's own interval, at the other half of the level, widens the sequence by a constant.
+# baseline's own interval, at the other half of the level, widens the sequence by a constant. That is Student's t, with
+# the variance of two more anchors whose scores differ as much as they can: a baseline in which a judge that changes one
+# answer of a hundred happens to change none has no noise, and its rare answers would be called a drift.
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ class Watch:
         high: (t,) upper ends.
         alarm: First day, from 0, whose interval leaves out 0; None before there is one.
         n: Number of anchors that count.
-        undefined: Number of anchors left out because a score is missing in the baseline or on a day.
+        undefined: Number of anchors left out because a score is missing in the baseline.
     """
 
     change: FloatArray
@@ -256,7 +258,8 @@ def watch(baseline: ArrayLike, days: ArrayLike, *, scale: tuple[float, float], a
 
     Args:
         baseline: (n, s) scores of the anchors by the judge as it was, two or more of each, which tell its noise.
-        days: (t, n) scores of the anchors on each day so far, all in the order of the days.
+        days: (t, n) scores of the anchors on each day so far, all in the order of the days; NaN where there is none,
+            which counts for nothing.
         scale: Lowest and highest possible score.
         alpha: Probability of a false alarm.
 
@@ -264,26 +267,31 @@ def watch(baseline: ArrayLike, days: ArrayLike, *, scale: tuple[float, float], a
         ValueError: A score lies outside of the scale, fewer than two anchors or baseline scores, or different lengths.
     """
     first, daily = checked({"baseline": baseline, "days": np.asarray(days, dtype=np.float64).T}, axes=(2,))
-    given = np.column_stack([first, daily])
-    kept, (low, high) = ~np.isnan(given).any(axis=1), scale
-    u, s = (given[kept] - low) / (high - low), first.shape[1]
+    kept, (low, high) = ~np.isnan(first).any(axis=1), scale
+    u, s = (np.column_stack([first, daily])[kept] - low) / (high - low), first.shape[1]  # (n, s + t)
     if s < 2 or len(u) < 2:
-        raise ValueError(f"{len(u)} anchors have {s} baseline scores and one of each day: give two or more of each.")
-    if not (low < high and 0 < alpha < 1 and u.min() >= 0 and u.max() <= 1):
+        raise ValueError(f"{len(u)} anchors have {s} baseline scores: give two or more of each.")
+    if not (low < high and 0 < alpha < 1 and np.nanmin(u) >= 0 and np.nanmax(u) <= 1):
         raise ValueError(f"scale={scale}, alpha={alpha}: give the ends of the scale of all scores, and a share.")
-    n, t = len(u), np.arange(1, u.shape[1] - s + 1)
-    guesses = np.cumsum(u, axis=1)[:, s - 1 : -1] / (t + s - 1)
-    noise = u[:, :s].var(axis=1, ddof=1).sum()
-    squares = ((u[:, s:] - guesses) ** 2).sum(axis=0)  # (t,)
-    expected = (noise + np.append(0.0, np.cumsum(squares)[:-1])) / t
-    bound = math.log(4 / alpha)
+    # 1. each score less its guess, the mean of the anchor's earlier scores
+    seen, t = ~np.isnan(u[:, s:]), np.arange(1, u.shape[1] - s + 1)
+    guesses = (np.cumsum(np.nan_to_num(u), axis=1) / np.cumsum(~np.isnan(u), axis=1))[:, s - 1 : -1]
+    squares = (np.where(seen, u[:, s:] - guesses, 0.0) ** 2).sum(axis=0)  # (t,)
+    # 2. weights of the days, from earlier days alone
+    noise, bound = u[:, :s].var(axis=1, ddof=1), math.log(4 / alpha)  # (n,)
+    expected = (noise.sum() + np.append(0.0, np.cumsum(squares)[:-1])) / t
     weights = np.minimum(0.5, np.sqrt(2 * bound / np.maximum(expected * t * np.log(t + 1), 1e-12)))
-    total = n * np.cumsum(weights)
-    change = np.cumsum(weights * (u[:, s:] - u[:, :s].mean(axis=1, keepdims=True)).sum(axis=0)) / total
-    radius = (bound + np.cumsum((-np.log1p(-weights) - weights) * squares)) / total
-    radius += scipy.stats.t.ppf(1 - alpha / 4, n * (s - 1)) * math.sqrt(noise / s) / n
-    points = (high - low) * np.stack([change, change - radius, change + radius])
-    out = np.flatnonzero(np.abs(change) > radius)
-    return Watch(
-        points[0], points[1], points[2], alarm=int(out[0]) if len(out) else None, n=n, undefined=int((~kept).sum())
+    # 3. the change, and what the days and the baseline add to its error
+    with np.errstate(invalid="ignore", divide="ignore"):  # days before the first score
+        total = np.cumsum(weights * seen.sum(axis=0))
+        moved = np.where(seen, u[:, s:] - u[:, :s].mean(axis=1, keepdims=True), 0.0)
+        change = np.cumsum(weights * moved.sum(axis=0)) / total
+        radius = (bound + np.cumsum((-np.log1p(-weights) - weights) * squares)) / total
+        parts = np.cumsum(weights * seen, axis=1) / total  # (n, t) of each anchor in the change
+    variance = (noise @ parts**2 + parts.max(axis=0) ** 2) / s
+    radius += scipy.stats.t.ppf(1 - alpha / 4, len(u) * (s - 1)) * np.sqrt(variance)
+    points, out = (
+        (high - low) * np.stack([change, change - radius, change + radius]),
+        np.flatnonzero(abs(change) > radius),
     )
+    return Watch(*points, alarm=int(out[0]) if len(out) else None, n=len(u), undefined=int((~kept).sum()))

@@ -221,12 +221,13 @@ class EqualQuality:
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) <= arrays.SLACK:
             return "both judges score alike" if self.change else "all items have the same score"
-        if np.ptp(self.x[:, self.names.index(feature)]) == 0:
-            return f"all items have the same {words}"
+        for name in (feature, *self.names[1:]):
+            if np.ptp(self.x[:, self.names.index(name)]) == 0:
+                return f"all items have the same {name.replace('_', ' ')}" + ": leave it out" * (name != feature)
         if np.ptp(settled(np.nanmean(self.ratings, axis=1))) == 0:
             return "all items have the same rating"
         if np.linalg.matrix_rank(self.x) < self.x.shape[1]:
-            return f"{', '.join(self.names[1:])} are constant or determine each other: leave a covariate out"
+            return f"{', '.join(self.names[1:])} determine each other: leave a covariate out"
         return ""
 
     def _fitted(self, name: str, rated: Rated, bare: Effect) -> Effect:

@@ -10,7 +10,6 @@ from benchmarks.changes import (
     drift_table,
     gain_table,
     gained,
-    monitor_table,
     planned,
     recorded_table,
     split,
@@ -40,11 +39,15 @@ def test_the_parts_of_planted_changes_are_covered(small):
 
 @pytest.mark.slow
 def test_a_watch_is_quiet_until_the_judge_changes():
-    quiet, loud = watched(0.0, days=60, sets=20, seed=0), watched(0.4, days=20, sets=20, seed=0)
-    assert (quiet["alarms"], quiet["median"]) == (0, None)
-    assert loud["alarms"] == 1
-    assert loud["median"] < 6
-    assert "| 0.0 | 60 | 0.0 % |  |" in monitor_table([quiet, loud], 20)
+    share, median = watched(0.0, 0, 60, 0, sets=20, seed=0)
+    assert share == 0
+    assert np.isnan(median)
+    share, median = watched(0.4, 0, 20, 0, sets=20, seed=0)
+    assert share == 1
+    assert median < 6
+    (once, late), (again, soon) = (watched(0.4, 30, 60, every, sets=10, seed=0) for every in (0, 30))
+    assert again == 1 >= once
+    assert 30 <= soon < 36 < late
 
 
 def test_a_recorded_change_is_compared_with_what_the_new_judge_gave():

@@ -79,6 +79,8 @@ def test_one_candidate_of_a_pair_is_edited_each_as_often():
 def test_items_that_cannot_be_edited_are_named():
     with pytest.raises(ValueError, match="The item 'b' has no output to edit: add its text"):
         with_edits([dspy.Example(ONE), dspy.Example(id="b", source="s", output=" ")])
+    with pytest.raises(ValueError, match="There are no items to edit: give one or more"):
+        with_edits([])
     with pytest.raises(ValueError, match="Two items have the id 'a': give each item its own"):
         with_edits([dspy.Example(ONE)] * 2)
 

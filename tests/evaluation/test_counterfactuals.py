@@ -132,6 +132,11 @@ def test_a_judge_of_noise_is_not_flagged_and_the_placebo_shows_what_any_change_d
     assert report["label"].status == "no sign"  # all differ by 0, and up to 5 % of others may not
 
 
+def test_a_share_of_one_item_has_no_bound():
+    report = probe(planted(None, 1.0), items(1), kinds=["null"], scale=(1, 5))
+    assert "of 1 items (of too few inputs for an interval); nonsense does" in report.paragraphs[1]
+
+
 def test_scores_come_back_in_any_order_and_what_is_missing_is_named_and_left_out():
     rows = with_edits([dspy.Example(one) for one in items(40)], ["label", "bold"])
     judge = planted("label", 1.0)

@@ -198,3 +198,32 @@ def test_the_command_leaves_a_run_and_fails_a_build(stricter, tmp_path):
     )
     as_jsonl(after, stricter[1][:-2])
     assert "sides_sha256" in refused(*call, "--out", "run", cwd=tmp_path)  # another file of the same name
+
+
+def test_scores_that_changed_places_within_inputs_are_not_called_the_same():
+    first = [{"input_id": f"q{k // 2}", "output": f"text {k}", "judged": 2.0 + 2 * (k % 2)} for k in range(40)]
+    found = drift(first, [row | {"judged": 6 - row["judged"]} for row in first], scores_field="judged")
+    assert found["drift"].low == found["drift"].high == 0
+    assert not any("the same score again" in text for text in found.paragraphs)
+
+
+def test_judges_that_do_not_agree_have_no_map_and_equal_scores_no_margin():
+    before, after = sides()
+    against = [row | {"judged": 6 - row["judged"]} for row in after]
+    found = drift(before, against, scores_field="judged")
+    assert found.paragraphs[-1].startswith("The scores of the two judges do not rise together on the anchors")
+    equal = [row | {"judged": 3} for row in before]
+    varied = [row | {"judged": 2 + k % 3} for k, row in enumerate(after)]
+    found = drift(equal, varied, scores_field="judged")
+    assert found.paragraphs[2].endswith("; the old scores are all the same: name a `margin`.")
+    assert drift(equal[-1:], after, scores_field="judged").map_table().rows[0][2] == "undefined"
+
+
+def test_no_number_of_anchors_is_advised_that_is_there_already():
+    before, after = sides(0.05)
+    e = drift(before, after, scores_field="judged")["drift"]
+    found = drift(before, after, scores_field="judged", margin=0.98 * e.high)
+    assert e.p_value > 0.05
+    assert found.enough <= 120
+    assert "too few anchors to rule out " in found.paragraphs[2]
+    assert "would be enough" not in found.paragraphs[2]

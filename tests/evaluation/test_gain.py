@@ -105,3 +105,27 @@ def test_the_command_its_run_and_its_conditions(tmp_path):
     assert of_folders.paragraphs == expected.paragraphs
     with pytest.raises(ValueError, match="which a run folder lacks: give the data"):
         gain(str(tmp_path / "first"), versions[1], features=["digits"], **OPTIONS)
+
+
+def test_where_one_version_counts_its_place_is_no_covariate_and_a_constant_one_is_named():
+    once = [{key: value for key, value in row.items() if key != "rating_2"} for row in outputs(100)]
+    found = gain(once, outputs(100, seed=3, longer=2, name="w"), **OPTIONS)
+    assert found["length"].value == pytest.approx(0.35, abs=0.15)  # of the second version alone
+    with_none = gain(outputs(60), outputs(60, seed=3, name="w"), features=["hedges"], **OPTIONS)
+    assert with_none.paragraphs[0].endswith("cannot be said: all items have the same hedges: leave it out.")
+
+
+def test_without_a_feature_in_all_files_it_says_so():
+    bare = [{key: value for key, value in row.items() if key != "output"} for row in outputs(40)]
+    found = gain(bare, outputs(40, seed=1, name="w"), **OPTIONS)
+    assert found.paragraphs[0].endswith(
+        "How much of that is length or likelihood cannot be said: no feature of the outputs is known in all files."
+    )
+
+
+def test_an_own_system_that_no_file_has_is_refused():
+    with pytest.raises(ValueError, match="`own_system` 'ours': a file does not name its systems"):
+        gain(outputs(20), outputs(20, seed=1), own_system="ours", **OPTIONS)
+    named = [row | {"system": "x"} for row in outputs(20)]
+    with pytest.raises(ValueError, match="No output is by `own_system` 'ours'"):
+        gain(named, named, own_system="ours", **OPTIONS)

@@ -100,3 +100,12 @@ def test_inputs_that_one_version_lacks_or_has_without_a_number_are_left_out():
     assert (found.n, found.units, found.undefined) == (18, 9, 6)
     few = split_gain({"gain": [1.0, 2.0]}, {"gain": [2.0, 3.0]}, None, clusters=(["a", "b"], ["a", "b"], []))["gain"]
     assert (few.value, np.isnan(few.low)) == (1, True)
+
+
+def test_ratings_are_compared_on_the_inputs_that_have_them_in_both_versions():
+    inputs, ratings = [f"{k}" for k in range(12)], np.arange(12.0)
+    second = np.where(ratings > 5, ratings + 0.5, np.nan)  # the better half was rated
+    sides = {"gain": ratings, "people": ratings}, {"gain": ratings, "people": second}
+    found = split_gain(*sides, None, clusters=(inputs, inputs, []))
+    assert found["people"].value == pytest.approx(0.5)
+    assert found["people"].high == pytest.approx(0.5)
