@@ -290,8 +290,6 @@ def watch(baseline: ArrayLike, days: ArrayLike, *, scale: tuple[float, float], a
         parts = np.cumsum(weights * seen, axis=1) / total  # (n, t) of each anchor in the change
     variance = (noise @ parts**2 + parts.max(axis=0) ** 2) / s
     radius += scipy.stats.t.ppf(1 - alpha / 4, len(u) * (s - 1)) * np.sqrt(variance)
-    points, out = (
-        (high - low) * np.stack([change, change - radius, change + radius]),
-        np.flatnonzero(abs(change) > radius),
-    )
-    return Watch(*points, alarm=int(out[0]) if len(out) else None, n=len(u), undefined=int((~kept).sum()))
+    ends, out, step = (change - radius, change + radius), np.flatnonzero(np.abs(change) > radius), high - low
+    alarm, undefined = int(out[0]) if len(out) else None, int((~kept).sum())
+    return Watch(step * change, step * ends[0], step * ends[1], alarm, n=len(u), undefined=undefined)
