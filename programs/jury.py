@@ -51,7 +51,8 @@ class Jury(Instrument):
             'evalbias jury' learn one from recorded answers.
 
     Raises:
-        ValueError: Fewer than two judges, judges of both kinds, or a rule of another number of members.
+        ValueError: Fewer than two judges, judges of both kinds, of different scales, or a rule of another number of
+            members.
     """
 
     kind = "jury"
@@ -70,10 +71,13 @@ class Jury(Instrument):
     def _check(self) -> None:
         if len(self.rule.weights) != len(self.judges):
             raise ValueError(f"The rule is of {len(self.rule.weights)} members, and the jury has {len(self.judges)}.")
+        scales = {one.criterion.scale for one in self.judges}
+        if len(scales) > 1 and not self.pairwise:
+            raise ValueError(f"The judges score on the scales {sorted(scales)}: give judges of one scale.")
 
     @property
     def criterion(self) -> Criterion:
-        """Criterion of the first judge, on whose scale a metric reads the scores."""
+        """Criterion of the first judge; its scale is that of all."""
         return self.judges[0].criterion
 
     @property

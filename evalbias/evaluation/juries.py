@@ -192,23 +192,23 @@ class JuryWorth:
             paragraphs.append(
                 f"Judges {name} err {differ} than others: error correlation {_text(e)} beside other pairs."
             )
-        if self.own:
-            paragraphs.append(self._own_sentence())
-        return (*paragraphs, *filter(None, (one.sentence() for one in self.shared)))
+        return (*paragraphs, *filter(None, (self._own_sentence(), *(one.sentence() for one in self.shared))))
 
     def _own_sentence(self) -> str:
-        """Say which judges give what they wrote more than the other judges give it."""
-        adjusted = holm([e.p_value for e in self.own.values()])
+        """Say which judges give what they wrote more than the other judges give it; empty where that is unknown."""
+        known = {one: e for one, e in self.own.items() if not math.isnan(e.value)}
+        adjusted = holm([e.p_value for e in known.values()])
         more = [
             f"{one} ({signed(e.value)})"
-            for (one, e), p in zip(self.own.items(), adjusted, strict=True)
+            for (one, e), p in zip(known.items(), adjusted, strict=True)
             if p < LEVEL and e.value > 0
         ]
         if not more:
-            return f"No judge of the {len(self.own)} that wrote outputs is shown to give its own more than others do."
+            told = f"No judge of the {len(known)} that wrote outputs is shown to give its own more than others do."
+            return told if known else ""
         return (
             f"What they wrote themselves gets more at equal quality from {joined(more)} than from the other judges, in "
-            f"standard deviations of a score (adjusted for {len(self.own)} judges that wrote outputs)."
+            f"standard deviations of a score (adjusted for {len(known)} judges that wrote outputs)."
         )
 
     def tables(self) -> list[Table]:
@@ -240,8 +240,8 @@ class JuryWorth:
             rows.append((judge, *map(short, own)))
         excess = next(iter(self.writers.values()))
         caption = (
-            f"{next(iter(excess.values())).unit} more than an output of the other writers gets, at equal quality; in "
-            f"brackets: the judge's own; *: the 95 % interval leaves out 0, by chance in {LEVEL:.0%} of the cells"
+            f"in {next(iter(excess.values())).unit}: what outputs of a writer get more than those of the others, at "
+            "equal quality; in brackets: the judge's own; *: the 95 % interval leaves out 0, by chance in 5 of 100 cells"
         )
         return Table(("judge", *excess), rows, "What each writer gets from each judge", caption)
 
@@ -382,7 +382,7 @@ def by_writer(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
     found = {}
     for one in judged:
         if len(one.writer_names) <= len(one.ids) / 2 and (numbers := bias.numbers(one)):
-            unit = "verdicts (1 wins, -1 loses)" if one.verdicts else "log-odds" if one.pairwise else "points"
+            unit = "verdicts from -1 (loses) to 1 (wins)" if one.verdicts else "log-odds" if one.pairwise else "points"
             found[one.judge] = {n.label: _unscaled(n.estimate(one.clusters, seed=0), unit) for n in numbers}
     return found
 
@@ -407,4 +407,5 @@ def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
 
 def _unscaled(e: Estimate, unit: str) -> Estimate:
     """Return an effect in the unit of the numbers that it was estimated from."""
-    return replace(e, value=e.value * e.points, low=e.low * e.points, high=e.high * e.points, unit=unit)
+    value, low, high = (end * e.points for end in (e.value, e.low, e.high))
+    return replace(e, value=value, low=low, high=high, points=math.nan, unit=unit)

@@ -132,7 +132,7 @@ def test_what_each_writer_gets_from_each_judge():
     assert table.headings == ("judge", "a", "b", "other")
     assert [[cell[0] for cell in row[1:]] for row in table.rows] == [["[", "-", "-"], ["+", "[", "-"], ["+", "-", "-"]]
     assert table.rows[2][1] == f"{found.writers['c']['a'].value:+.2f}*"
-    assert "points more" in table.caption
+    assert "in points: what outputs of a writer get more" in table.caption
     assert "No judge of the 2 that wrote outputs is shown to give its own more" in str(jury_worth(written(own=0.0)))
 
 

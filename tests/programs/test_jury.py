@@ -132,5 +132,7 @@ def test_what_is_no_jury_is_refused():
         Jury([PointwiseJudge(C)])
     with pytest.raises(ValueError, match=r"\[PointwiseJudge, PairwiseJudge\]: give"):
         Jury([PointwiseJudge(C), PairwiseJudge(C)])
+    with pytest.raises(ValueError, match=r"on the scales \[\(1, 5\), \(1, 100\)\]: give judges of one scale"):
+        Jury([PointwiseJudge(C), PointwiseJudge(Criterion("quality", "is it good?", scale=(1, 100)))])
     with pytest.raises(ValueError, match="The rule is of 3 members, and the jury has 2"):
         jury(0, 1, rule=JuryRule.plain(3))
