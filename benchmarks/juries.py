@@ -8,6 +8,7 @@ outputs of one input share a part of quality and errors. Real panels are those o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ import numpy as np
 from benchmarks.harness import argument_parser, finish, lines, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
 from evalbias.evaluation.juries import MEAN, JuryWorth, jury_worth, panel_of
+from evalbias.evaluation.words import p_text
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
+from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel
 from evalbias.measures.pairs import fit_strengths
 from evalbias.optimizers.juries import LearnedJury, learn_jury
@@ -173,6 +176,14 @@ def learned_row(name: str, found: LearnedJury) -> Sequence[object]:
     return name, found.chosen, pearson, first, costs if first else ""
 
 
+def own_rows(name: str, found: JuryWorth) -> Iterator[Sequence[object]]:
+    """Yield a row for each judge that wrote outputs: what it gives its own more than the other judges give them."""
+    adjusted = holm([e.p_value for e in found.own.values()])
+    for (judge, e), p in zip(found.own.items(), adjusted, strict=True):
+        if not math.isnan(p):
+            yield name, judge, f"{e.value:+.2f} ({e.low:+.2f} to {e.high:+.2f})", p_text(p)
+
+
 def row_of(name: str, found: JuryWorth) -> Sequence[object]:
     """Return the row of a real panel."""
     votes, best = found.votes, found.subsets[-1]
@@ -237,6 +248,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     luck = "Five systems, all pairs in both orders with ties, a lean to the first place, and luck on a document."
     parts += ["## Strengths of systems in pairs", luck, systems]
     parts += ["## Recorded panels", told, worth, "## Juries learned from them", crossed, juries]
+    own = [row for name, found, _ in panels for row in own_rows(name, found)]
+    beside = "What judges give their own outputs more than the other judges give these, at equal quality, in standard "
+    beside += "deviations of a score."
+    parts += ["## Judges that wrote outputs", beside, markdown(("panel", "judge", "own (95 %)", "p by Holm"), own)]
     finish(args, "juries", "\n\n".join(parts))
 
 

@@ -241,7 +241,7 @@ class JuryWorth:
         excess = next(iter(self.writers.values()))
         caption = (
             f"in {next(iter(excess.values())).unit}: what outputs of a writer get more than those of the others, at "
-            "equal quality; in brackets: the judge's own; *: the 95 % interval leaves out 0, by chance in 5 of 100 cells"
+            "equal quality; in brackets: the judge's own; *: the 95 % interval leaves out 0 (by chance in 5 of 100)"
         )
         return Table(("judge", *excess), rows, "What each writer gets from each judge", caption)
 
