@@ -106,7 +106,7 @@ def compare_command(
     agreement with people and of each bias.
     """
     from evalbias.evaluation.words import Table
-    from evalbias.report.runs import biases_of, comparison_page, run_differences, versions_of
+    from evalbias.report.runs import comparison_page, run_differences
     from evalbias.runs import compare_runs, read_run
 
     records = read_run(first), read_run(second)
@@ -119,9 +119,8 @@ def compare_command(
     if html is not None:
         comparison_page(differences).write(html)
     if as_json:
-        versions = versions_of(*records, pass_mark)
-        compared = {} if isinstance(versions, str) else {"biases": biases_of(*records)}
-        print_json(compare_runs(*records) | to_json(({"versions": versions} if versions else {}) | compared))
+        told = {"versions": differences.versions, "biases": differences.biases}
+        print_json(compare_runs(*records) | to_json({name: one for name, one in told.items() if one}))
         return
     for record in records:
         if record.status != "finished":

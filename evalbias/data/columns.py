@@ -142,9 +142,8 @@ def lacking(place: str, table: Source, wanted: str) -> DataError:
     if wanted not in likely and "output_1" in likely:
         wanted = "output_1"
     alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
-    hint = f"{alike}: --map {_mapped(likely)} (in Python, mapping={likely})"
-    if not likely:
-        hint = f"Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})"
+    mapping = likely if wanted in likely else {**likely, wanted: "COLUMN"}
+    hint = f"{alike or 'Say which column it is'}: --map {_mapped(mapping)} (in Python, mapping={mapping})"
     return DataError(f"{place} has no column {wanted!r}; it has {listed(table.columns)}. {hint}.\n{EXPECTED}")
 
 
@@ -353,6 +352,10 @@ class _Table:
         self.fields[field] = column.name
         self.why[column.name] = f"{why}; {column.says()}"
 
+    def _take_pair(self, pair: Sequence[_Column], field: str, why: str) -> None:
+        for k, one in enumerate(pair, start=1):
+            self._take(one, f"{field}_{k}" if len(pair) > 1 else f"{field}s", why)
+
     def _choose(self, field: str, candidates: Sequence[_Column]) -> None:
         candidates = [one for one in candidates if one.name == field] or candidates
         if len(candidates) == 1:
@@ -369,25 +372,22 @@ class _Table:
         beside = TEXT | _set("model modell modele generated bot assistant llm ai actual final")
         outputs = [c for c in self.all.values() if c.called(OUTPUTS, beside) and c.kind in (TEXTS, PAIRS)]
         outputs += [c for c in self.all.values() if c.called(OUTPUTS | CHATS, beside) and c.kind == TALKS]
-        pairs, lists = _pairs([c for c in outputs if c.kind != PAIRS]), [[c] for c in outputs if c.kind == PAIRS]
+        two = _pairs(outputs)
         preferred = [
             c for name in PREFERRED for c in self.all.values() if c.words == (name,) and c.kind in (TEXTS, TALKS)
         ]
         if len(preferred) == 2:
-            pairs.append(preferred)
+            two.append(preferred)
             why = f"people prefer {preferred[0].name!r}: for agreement with them, add a column 'better' that is A"
             self._ask("better", why, [{}])
-        paired = {c.name for one in (*pairs, *lists) for c in one}
+        paired = {c.name for one in two for c in one}
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
-        if paired and (single or len(pairs) + len(lists) > 1):
-            self._ask(
-                "outputs",
-                f"{_named(dict.fromkeys([*outputs, *preferred]))} may be outputs: name one, or two that are compared",
-            )
+        if paired and (single or len(two) > 1):
+            names = _named(dict.fromkeys([*outputs, *preferred]))
+            self._ask("outputs", f"{names} may be outputs: name one, or two that are compared")
         elif paired:
-            for k, one in enumerate((*pairs, *lists)[0], start=1):
-                self._take(one, f"output_{k}" if pairs else "outputs", "named like one of two outputs")
+            self._take_pair(two[0], "output", "named like one of two outputs")
         else:
             ended = [c.words for c in single if c.end]
             self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
@@ -412,12 +412,11 @@ class _Table:
     # 2. Who wrote the outputs, and which of them answer one input.
 
     def _read_writers(self) -> None:
-        writers = [c for c in self.all.values() if c.called(WRITERS, _set("name names"))]
+        writers = [c for c in self.all.values() if c.called(WRITERS, _set("name names")) and c.kind in (TEXTS, PAIRS)]
         if self.pairwise:
-            pairs, lists = _pairs([c for c in writers if c.kind == TEXTS]), [[c] for c in writers if c.kind == PAIRS]
-            pairs = [two for two in pairs if replace(two[0], cells=[*two[0].cells, *two[1].cells]).is_names]
-            for k, one in enumerate((*pairs, *lists)[0] if len(pairs) + len(lists) == 1 else (), start=1):
-                self._take(one, f"system_{k}" if pairs else "systems", "named like the writers of two outputs")
+            twos = [two for two in _pairs(writers) if len(two) == 1 or _joined(two).is_names]
+            if len(twos) == 1:
+                self._take_pair(twos[0], "system", "named like the writers of two outputs")
         else:
             self._choose("system", [c for c in writers if c.is_names and not c.end and not self._repeats()])
 
@@ -648,14 +647,17 @@ def _named(columns: Iterable[_Column]) -> str:
     return ", ".join(f"{one.name!r:.80}" for one in columns)
 
 
+def _joined(two: Sequence[_Column]) -> _Column:
+    return replace(two[0], cells=[cell for one in two for cell in one.cells])
+
+
 def _pairs(columns: Sequence[_Column]) -> list[list[_Column]]:
-    """Return the columns of two outputs, or their writers: alike in name, but for how it ends, and no third beside."""
+    """Return the columns of two outputs, or their writers: lists, or names alike but for their ends, and no third."""
     groups: dict[tuple[str, ...], list[_Column]] = {}
-    for one in columns:
+    for one in (c for c in columns if c.kind != PAIRS):
         groups.setdefault(one.words, []).append(one)
-    twos = (sorted(group, key=lambda c: c.end not in FIRSTS or FIRSTS[c.end] == "b") for group in groups.values())
-    return [[a, b] if FIRSTS.get(a.end) == b.end else [b, a] for a, b in (g for g in twos if len(g) == 2)
-            if b.end in (FIRSTS.get(a.end),) or a.end in (FIRSTS.get(b.end),)]  # fmt: skip
+    orders = [order for group in groups.values() if len(group) == 2 for order in (group, group[::-1])]
+    return [*([a, b] for a, b in orders if FIRSTS.get(a.end) == b.end), *([c] for c in columns if c.kind == PAIRS)]
 
 
 def _holds(prompt: _Column, output: _Column) -> bool:

@@ -39,6 +39,8 @@ class RunDifferences:
     settings: list[Row]
     measured: list[tuple[str, list[Pair]]]  # bias and criterion, with all estimates
     results: list[Row]
+    versions: Versions | str  # of the judge, if both are audits; or why they are not compared
+    biases: Mapping[str, Comparison]  # of two audits, on the items that both judged
     paragraphs: Sequence[str]  # what the second judge of two audits does otherwise; empty where no run is an audit
     title: str  # what the runs judged
 
@@ -114,7 +116,7 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
         figures = f"{change.before.text()} and {change.after.text()}; difference {_difference(change)}"
         paragraphs = [*paragraphs, f"{tested.bias.title.capitalize()} {shown}: {change.label} {figures}."]
     title = " against ".join(dict.fromkeys(title_of_run(run.settings) for run in (first, second)))
-    return RunDifferences(names, rows("settings."), measured, rows("result."), paragraphs, title)
+    return RunDifferences(names, rows("settings."), measured, rows("result."), versions, compared, paragraphs, title)
 
 
 def biases_of(first: RunRecord, second: RunRecord) -> dict[str, Comparison]:

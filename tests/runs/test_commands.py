@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.report.page import title_of_run
-from evalbias.report.runs import comparison_page
+from evalbias.report.runs import comparison_page, run_differences
 from evalbias.runs import RunFolder, RunRecord, flatten
 
 ESTIMATE = {"name": "effect", "label": "effect", "value": 0.5, "low": None, "high": "Infinity", "null": 0, "n": 4}
@@ -135,6 +135,6 @@ def test_results_that_no_run_wrote_are_shown_or_refused(data):
         records.append(RunRecord(Path(name), content["settings"], content["result"], now, None))
         assert isinstance(flatten(content), dict)
     try:
-        assert "evalbias runs compare" in comparison_page(*records).html()
+        assert "evalbias runs compare" in comparison_page(run_differences(*records)).html()
     except ValueError as error:
         assert "holds a measurement of another form" in str(error)  # noqa: PT017
