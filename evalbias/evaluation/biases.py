@@ -400,8 +400,9 @@ class SelfPreference(EffectBias):
 class FamilyPreference(EffectBias):
     """A judge overrates what systems of its family wrote: of one maker, or made from it (Spiliopoulou et al. 2025).
 
-    Number: ``family_excess``, what an output of the systems ``family`` gets more than one of another, at equal quality.
-    The judge's ``own`` system is none of them: the joint model tells what it gets for itself and what for its family.
+    Number: ``family_excess``, what an output of the systems ``family`` gets more than one of a stranger, at equal
+    quality. The judge's ``own`` system is neither: the joint model tells what it gets for itself and what for its
+    family.
     """
 
     own: str | None = None
@@ -438,6 +439,12 @@ class FamilyPreference(EffectBias):
         """Return 1 for outputs of the judge's relatives, 0 for others; None where it is not known."""
         relatives = self._relatives(judged)
         return written_by(judged, relatives) if relatives and self._strangers(judged) > 1 else None
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Leave out what the judge itself wrote: what it gives itself is taken from no relative."""
+        own = written_by(judged, writers_of(judged, self.own)).reshape(len(judged.ids), -1).any(axis=1)
+        told = [(number, np.where(own, np.nan, number.values)) for number in super().numbers(judged)]
+        return [replace(number, values=values, excluded=int(own.sum())) for number, values in told]
 
 
 def _failures(judged: Judged) -> Judged:

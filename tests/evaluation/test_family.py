@@ -52,6 +52,14 @@ def test_a_bonus_for_the_family_is_found_beside_that_for_itself():
     assert "an output of the judge's family gets 0." in found["family_preference"].sentence
 
 
+def test_what_a_judge_gives_itself_is_taken_from_no_relative():
+    one = judged(1, n=2000, own=0.8)
+    found = audit_answers(one, **NAMED).measurements["family_preference"]["family_excess"]
+    assert found.low < 0 < found.high
+    assert found.excluded == sum(writer == "gpt-4" for writer in one.writers)
+    assert found.n == 2000 - found.excluded
+
+
 @pytest.mark.slow
 def test_relatives_without_a_bonus_are_called_favored_in_at_most_5_of_100():
     bias = BIASES["family_preference"].configured(own="gpt-4", family="gpt-*")
