@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,47 +86,62 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
     return judged, texts
 
 
-# Did the judge change, or the system?
-
-
 @dataclass(frozen=True, repr=False)
-class Drift(ByName[Estimate]):
-    """Change of a mean score between two periods; ``drift["drift"]`` is the judge's part, in points.
+class Parts(ByName[Estimate]):
+    """Parts of the change of a mean score, in points.
 
     Attributes:
-        estimates: ``"change"`` of the mean, ``"drift"``, the judge's part of it, and ``"system"``, the system's.
-        split: What the parts were computed from: the map between both judges' scores among others.
-        versions: Both judges on the anchors: scores, decisions and agreement with people.
-        comparisons: Bias -> its change on the anchors, where people rated them.
-        margin: Smallest change of the judge that is worth finding, in points.
-        enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
         paragraphs: Findings in words.
+        estimates: Name of each part -> its estimate.
     """
 
-    estimates: Mapping[str, Estimate]
-    split: SplitChange
-    versions: Versions
-    comparisons: Mapping[str, Comparison]
-    margin: float
-    enough: int | None
     paragraphs: Sequence[str]
+    estimates: Mapping[str, Estimate]
 
     def __repr__(self) -> str:
-        return f"Drift({' '.join(self.paragraphs)})"
+        return f"{type(self).__name__}({' '.join(self.paragraphs)})"
 
     def _parts(self) -> Mapping[str, Estimate]:
         return self.estimates
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data, in which undefined numbers are None."""
-        names = ("paragraphs", "estimates", "margin", "enough", "split", "versions", "comparisons")
-        return dict(to_json({name: getattr(self, name) for name in names}))
+        return dict(to_json({one.name: getattr(self, one.name) for one in fields(self)}))
 
     def table(self) -> Table:
-        """Return the parts of the change."""
-        rows = [(LABELS[name], e.text(), e.interval) for name, e in self.estimates.items()]
-        n = self.estimates["drift"].n
-        return Table(("", "points", "95 % interval"), rows, caption=f"{count(n, 'anchor')}; intervals over inputs")
+        """Return the parts."""
+        rows = [(e.words, e.text(), e.interval) for e in self.estimates.values()]
+        return Table(("", "points", "95 % interval"), rows, caption=self._counts())
+
+    def _counts(self) -> str:
+        raise NotImplementedError
+
+
+# Did the judge change, or the system?
+
+
+@dataclass(frozen=True, repr=False)
+class Drift(Parts):
+    """Change of a mean score between two periods, ``"change"``: ``drift["drift"]`` is the judge's part of it.
+
+    ``drift["system"]`` is the system's.
+
+    Attributes:
+        split: What the parts were computed from: the map between both judges' scores among others.
+        versions: Both judges on the anchors: scores, decisions and agreement with people.
+        comparisons: Bias -> its change on the anchors, where people rated them.
+        margin: Smallest change of the judge that is worth finding, in points.
+        enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
+    """
+
+    margin: float
+    enough: int | None
+    split: SplitChange
+    versions: Versions
+    comparisons: Mapping[str, Comparison]
+
+    def _counts(self) -> str:
+        return f"{count(self['drift'].n, 'anchor')}; intervals over inputs"
 
     def map_table(self) -> Table:
         """Return the new judge's score for scores of the old one, nine at most."""
@@ -198,7 +213,7 @@ def drift(asked: DriftOptions) -> Drift:
     ]
     said += [versions.paragraphs[-1]] * bool(versions.headlines) + _bias_words(comparisons)
     said += _cautions(split, margin)
-    return Drift(estimates, split, versions, comparisons, margin, enough, tuple(said))
+    return Drift(tuple(said), estimates, margin, enough, split, versions, comparisons)
 
 
 def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
@@ -292,33 +307,15 @@ SIDES = ("the first version", "the second version", "the further items")
 
 
 @dataclass(frozen=True, repr=False)
-class Gain(ByName[Estimate]):
-    """The gain in a judge's mean score between two versions; ``gain["length"]`` is the part of length, in points.
+class Gain(Parts):
+    """The gain in a judge's mean score between two versions, ``"gain"``; ``gain["length"]`` is the part of length.
 
-    Attributes:
-        estimates: ``"gain"``, the part of each feature, ``"rest"``, and ``"people"``, the gain in people's ratings.
-        paragraphs: Findings in words.
+    ``"rest"`` is what no feature explains, and ``"people"`` the gain in people's ratings.
     """
 
-    estimates: Mapping[str, Estimate]
-    paragraphs: Sequence[str]
-
-    def __repr__(self) -> str:
-        return f"Gain({' '.join(self.paragraphs)})"
-
-    def _parts(self) -> Mapping[str, Estimate]:
-        return self.estimates
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON data, in which undefined numbers are None."""
-        return dict(to_json({"paragraphs": self.paragraphs, "estimates": self.estimates}))
-
-    def table(self) -> Table:
-        """Return the gain and its parts."""
-        rows = [(e.words, e.text(), e.interval) for e in self.estimates.values()]
-        e = self.estimates[GAIN]
-        caption = f"{count(e.n, 'output')} to {count(e.units, 'input')} of both versions, {e.undefined} left out"
-        return Table(("", "points", "95 % interval"), rows, caption=caption)
+    def _counts(self) -> str:
+        e = self[GAIN]
+        return f"{count(e.n, 'output')} to {count(e.units, 'input')} of both versions, {e.undefined} left out"
 
     def plot(self) -> Plot:
         """Return the parts side by side."""
@@ -376,7 +373,7 @@ def gain(asked: GainOptions) -> Gain:
         name: Estimate(**vars(e), name=name, label=words.get(name) or FEATURES.get(name, name.replace("_", " ")))
         for name, e in found.items()
     }
-    return Gain(estimates, tuple(_gain_words(estimates)))
+    return Gain(tuple(_gain_words(estimates)), estimates)
 
 
 def _features(judged: Judged, asked: GainOptions) -> dict[str, FloatArray]:

@@ -367,7 +367,12 @@ def probe_answers(asked: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
     of_judge = [name for name, (kind, _) in named.items() if kind in PROBES]
     edits, alone = [name for name in named if name not in of_judge], replace(asked, probes=of_judge or None)
     scale = judge.criterion.scale if isinstance(judge, PointwiseJudge) else asked.scale
-    judged = answers_to(asked, with_edits(asked.questions, edits, seed=asked.seed, scale=scale))
+    rows = with_edits(asked.questions, edits, seed=asked.seed, scale=scale)
+    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+        judged = judge_examples(judge, rows, lm=asked.lm, progress=asked.progress)
+    else:
+        names = ("criterion", "scale", "num_threads", "progress")
+        judged = function_scores(rows, judge, **{name: getattr(asked, name) for name in names})
     if of_judge and judged.pairwise:
         raise ValueError(f"`kinds` {of_judge[0]}: it is of a judge that scores, and this one compares. Leave it out.")
     report = read_probes(judged, seed=asked.seed)
@@ -378,14 +383,6 @@ def probe_answers(asked: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
         }
         report = replace(report, measurements=measured, not_measured=again.unmeasurable)
     return report
-
-
-def answers_to(asked: PreparedAudit, rows: Sequence[Any]) -> Judged:
-    """Return the answers of an audit's judge to other items, without their likelihoods."""
-    if isinstance(asked.judge, PointwiseJudge | PairwiseJudge):
-        return judge_examples(asked.judge, rows, lm=asked.lm, progress=asked.progress)
-    names = ("criterion", "scale", "num_threads", "progress")
-    return function_scores(rows, asked.judge, **{name: getattr(asked, name) for name in names})
 
 
 # --- the observational counterpart: the effect at equal quality of a feature that a user names ------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, Clusters, FloatArray, checked, cluster_codes
+from evalbias.measures.arrays import SLACK, Clusters, FloatArray, IntArray, checked, cluster_codes
 from evalbias.measures.repeats import sample_moments
 from evalbias.measures.resample import DRAWS, FEWEST_UNITS, Draws, Interval, bootstrapped, quantiles
 
@@ -105,23 +106,27 @@ def split_change(
     old, new = (means[0][kept[0]] if len(kept[0]) else x), (means[1][kept[1]] if len(kept[1]) else y)
     noise = [noises[2][kept[2]], noises[3][kept[2]], noises[0][kept[0]] if len(kept[0]) else noises[2][kept[2]]]
     known = not any(np.isnan(one).any() for one in noise)
-    curve = _Curve(x, y, old, noise if known else [np.zeros(len(one)) for one in noise])
+    noise = noise if known else [np.zeros(len(one)) for one in noise]
+    columns = [(*np.unique(one, return_inverse=True), e) for one, e in zip((x, y, old), noise, strict=True)]
+    levels = columns[0][0]
 
-    # 2. the parts and the map (k, 3 + L), in the data and in resamples of whole inputs
+    # 2. the parts and the map (3 + L,), in the data and in resamples of whole inputs
     def statistics(counts: FloatArray) -> FloatArray:
-        ours, theirs, both = (counts[:, where] for where in (*anchored, places[2]))
-        first, second = ours @ old / ours.sum(axis=1), theirs @ new / theirs.sum(axis=1)
-        mean, mapped = curve(both, ours)
-        return np.column_stack([second - first, mean - first, second - mean, mapped])
+        ours, theirs, both = (counts[where] for where in (*anchored, places[2]))
+        if not all(one.any() for one in (ours, theirs, both)):  # no output of a group is drawn
+            return np.full(3 + len(levels), np.nan)
+        first, second = np.average(old, weights=ours), np.average(new, weights=theirs)
+        mean, mapped = _mapped(columns, (both, both, ours))
+        return np.array([second - first, mean - first, second - mean, *mapped])
 
-    values, ends = statistics(np.ones((1, len(codes))))[0], np.full((2, 3 + len(curve.levels)), np.nan)
+    values, ends = statistics(np.ones(len(codes))), np.full((2, 3 + len(levels)), np.nan)
     units = min(len(set(codes[where])) for where in (*anchored, places[2]))
     if draws.resamples and units >= FEWEST_UNITS:
-        with np.errstate(invalid="ignore"):  # no output of a group is drawn
-            drawn = np.concatenate([statistics(one) for one in bootstrapped(codes, draws.resamples, draws.seed)])
-        levels = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
-        ends = np.nanquantile(drawn, levels, axis=0)
-        ends[:, :3] = values[:3] + np.nanstd(drawn[:, :3], axis=0) * quantiles(levels, units)[:, None]
+        some = bootstrapped(codes, draws.resamples, draws.seed)
+        drawn = np.array([statistics(counts) for chunk in some for counts in chunk])
+        tails = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
+        ends = np.nanquantile(drawn, tails, axis=0)
+        ends[:, :3] = values[:3] + np.nanstd(drawn[:, :3], axis=0) * quantiles(tails, units)[:, None]
     tiny = SLACK * max(float(np.abs(one).max()) for one in (old, new, x, y))
     values, ends = (np.where(np.abs(one) <= tiny, 0.0, one) for one in (values, ends))  # rounding errors of 0
     bare = Interval(
@@ -135,7 +140,7 @@ def split_change(
     unsure = abs(apart) * (y.var(ddof=1) / together - steep) if together > 0 else math.inf
     return SplitChange(
         parts=parts,
-        levels=curve.levels,
+        levels=levels,
         mapped=np.column_stack([values[3:], *ends[:, 3:]]),
         spread=float((y - x).std(ddof=1)) if len(x) > 1 else math.nan,
         apart=apart,
@@ -157,49 +162,32 @@ def _means(scores: ArrayLike, name: str) -> tuple[FloatArray, FloatArray]:
         return np.nansum(x, axis=1) / np.where(counts > 0, counts, np.nan), within / counts
 
 
-class _Curve:
-    """The map of the old judge's scores to the new one's, for counts of the anchors and of the old period."""
+def _mapped(
+    columns: Sequence[tuple[FloatArray, IntArray, FloatArray]], counts: Sequence[FloatArray]
+) -> tuple[float, FloatArray]:
+    """Return the mean of the mapped scores of the old period, and what each of L levels is mapped to.
 
-    def __init__(self, x: FloatArray, y: FloatArray, old: FloatArray, noise: list[FloatArray]) -> None:
-        self._columns = list(zip((x, y, old), noise, strict=True))
-        self._orders = [np.argsort(column, kind="stable") for column in (x, y, old)]
-        firsts = [
-            np.unique(column[order], return_index=True) for column, order in zip((x, y, old), self._orders, strict=True)
-        ]
-        self._values, self._starts = [values for values, _ in firsts], [starts for _, starts in firsts]
-        self.levels = self._values[0]
-
-    def __call__(self, both: FloatArray, ours: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return (k,) means of the mapped scores of the old period, and (k, L) what each level is mapped to."""
-        # 1. shares of the scores (k, L) of each group, and the scores without their noise
-        weights = (both, both, ours)
-        parts = zip(weights, self._orders, self._starts, self._values, self._columns, strict=True)
-        shares, steady = [], []
-        for w, order, starts, values, column in parts:
-            shares.append(np.add.reduceat(w[:, order], starts, axis=1) / w.sum(axis=1, keepdims=True))
-            steady.append(_steady(values, *column, w))
-        # 2. the quantiles of the new judge at the places of each of the old one's scores
-        means, mapped = np.full(len(both), np.nan), np.full((len(both), len(self.levels)), np.nan)
-        for k in range(len(both)):
-            (share, share_y, share_old), (levels, y, old) = [one[k] for one in shares], [one[k] for one in steady]
-            drawn = share > 0
-            if not drawn.any():
-                continue
-            places, below = (np.append(0.0, np.cumsum(one)) for one in (share, share_y))
-            x, g = levels[drawn], np.diff(np.interp(places, below, np.append(0.0, np.cumsum(share_y * y))))[drawn]
-            x, g = (x[:1], g.sum(keepdims=True)) if x[0] == x[-1] else (x, g / share[drawn])  # all of it is noise
-            at = [np.interp(one, x, g) + one - np.clip(one, x[0], x[-1]) for one in (old, levels)]
-            means[k], mapped[k] = share_old @ at[0], at[1]
-        return means, mapped
-
-
-def _steady(values: FloatArray, x: FloatArray, noise: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return (k, L) values moved to the mean of (n,) scores until these vary as they would without their noise."""
-    total = weights.sum(axis=1)
-    mean = weights @ x / total
-    variance, error = weights @ (x - x.mean()) ** 2 / total - (mean - x.mean()) ** 2, weights @ noise / total
-    part = np.sqrt(np.clip(1 - np.divide(error, variance, out=np.zeros_like(error), where=variance > 0), 0.0, 1.0))
-    return np.asarray(mean[:, None] + part[:, None] * (values - mean[:, None]))
+    The columns, x and y of the anchors and the old period's, are levels, the place of each score among them, and the
+    variance of its noise. ``counts`` say how often a resample holds each score.
+    """
+    # 1. shares of the levels, and these moved to the mean until they vary as they would without their noise
+    shares, steady = [], []
+    for (values, at, noise), weights in zip(columns, counts, strict=True):
+        share = np.bincount(at, weights, len(values)) / weights.sum()
+        mean = share @ values
+        variance, error = share @ (values - mean) ** 2, weights @ noise / weights.sum()
+        part = math.sqrt(max(1 - error / variance, 0.0)) if variance > 0 else 1.0
+        shares.append(share)
+        steady.append(mean + part * (values - mean))
+    # 2. the quantiles of the new judge at the places of each of the old one's scores
+    (share, share_y, share_old), (x, y, old) = shares, steady
+    drawn, places, below = share > 0, *(np.append(0.0, np.cumsum(one)) for one in (share, share_y))
+    g = np.diff(np.interp(places, below, np.append(0.0, np.cumsum(share_y * y))))[drawn]
+    known, g = x[drawn], g / share[drawn]
+    if known[0] == known[-1]:  # one score, or all of it is noise
+        known, g = known[:1], np.array([share_y @ y])
+    of_old, of_levels = (np.interp(one, known, g) + one - np.clip(one, known[0], known[-1]) for one in (old, x))
+    return float(share_old @ of_old), of_levels
 
 
 def anchors_needed(change: float, spread: float, *, power: float = 0.8) -> int:
