@@ -80,12 +80,10 @@ def command_line(spec: str, settings: Mapping[str, Any]) -> str:
             raise DataError(
                 f"{spec}: --map cannot name {joined([*map(repr, mapping.values())])}: rename these columns."
             )
+    if scale := given.pop("scale", None):
+        given["scale"] = "-".join(f"{end:g}" for end in scale)
     for name, value in given.items():
-        between = "-" if name == "scale" else ","
-        words += [
-            spelled(name),
-            value if isinstance(value, str) else between.join(f"{one:g}" if name == "scale" else one for one in value),
-        ]
+        words += [spelled(name), value if isinstance(value, str) else ",".join(value)]
     asked = [] if any(name.endswith("_field") for name in given) else ASKED[: 2 if "criterion" in given else None]
     return shlex.join([*words, *asked])
 
@@ -117,35 +115,28 @@ def _answered(found: Columns, name: str, table: Source) -> Iterator[dict[str, An
 
 def _opened(spec: str) -> tuple[str, Source]:
     """Return a file as ``--data`` names it, and its rows; a known data set is recognised by its columns."""
-    path = Path(spec)
-    if path.exists() and (tool := importers.recognised(path)) is not None:
-        spec = f"{tool}:{spec}"
-    elif path.is_dir():
-        name = known_set(path)
-        if name is None:
-            files = [file.name for file in folder_files(path)]
-            kinds = {reading.parse_spec(file)[0] for file in files}
-            if len(kinds) != 1:
-                held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
-                raise DataError(f"{spec} is no known data set; it {held}.")
-            return (spec := f"{kinds.pop()}:{spec}"), reading.table_of(spec)
-        spec = f"{name}:{spec}"
-    elif reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS):
+    path, table = Path(spec), None
+    name = importers.recognised(path) if path.exists() else None
+    if name is None and path.is_dir() and (name := known_set(path)) is None:
+        files = [file.name for file in folder_files(path)]
+        kinds = {reading.parse_spec(file)[0] for file in files}
+        if len(kinds) != 1:
+            held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
+            raise DataError(f"{spec} is no known data set; it {held}.")
+        return (spec := f"{kinds.pop()}:{spec}"), reading.table_of(spec)
+    if name is None and reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS):
         table = reading.table_of(spec)
         if not table.rows:
             raise DataError(f"{spec} holds no rows: give a file with one row for each output.")
         if (name := known_set(path, table.columns)) is None:
             return spec, table
-        spec = f"{name}:{spec}"
-        try:
-            return spec, _of_items(spec)
-        except (ValueError, OSError):
-            return str(path), table
-    return spec, _of_items(spec)
-
-
-def _of_items(spec: str) -> Source:
-    return memory_table(reading.read(spec))
+    named = f"{name}:{spec}" if name else spec
+    try:
+        return named, memory_table(reading.read(named))
+    except (ValueError, OSError):
+        if table is None:
+            raise
+        return spec, table  # it only looks like that set
 
 
 def _measurable(judged: Judged) -> str:

@@ -18,16 +18,7 @@ import numpy as np
 from evalbias.data import files, items
 from evalbias.data.columns import lacking, recognised_columns
 from evalbias.data.files import Chunk, Source
-from evalbias.data.items import (
-    ABSENT,
-    CRITERION,
-    FIELDS,
-    DataError,
-    item_name,
-    listed,
-    number,
-    word,
-)
+from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, item_name, listed, number, word
 from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined
 

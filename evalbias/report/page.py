@@ -626,13 +626,7 @@ def _prose(table: Table) -> list[bool]:
 TITLES = {"measure self": "Self-bias of recorded loops"}  # by command, where no criterion or task is named
 
 
-def write_report(
-    folder: Path,
-    result: Any,
-    *,
-    verdict: str = "",
-    more: Sequence[Section | None] = (),
-) -> Path:
+def write_report(folder: Path, result: Any, *, verdict: str = "", more: Sequence[Section | None] = ()) -> Path:
     """Write report.html into a run folder, and the plots that have a file beside it; return the page's path.
 
     An empty ``verdict`` leaves the first sentence to the sections' findings; ``more`` are sections that follow those
