@@ -202,7 +202,8 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
 
 def comparison_page(differing: RunDifferences) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
-    sections = [Section("Two judges on the same items", differing.paragraphs)] if differing.paragraphs else []
+    heading = "The two judges" if isinstance(differing.versions, str) else "Two judges on the same items"
+    sections = [Section(heading, differing.paragraphs)] if differing.paragraphs else []
     for title, pairs in differing.measured:  # one section each; estimates that are defined in both runs are drawn
         drawn = [(name, one, other) for name, one, other, _ in pairs if one and other and one.null is not None]
         defined = [part for part in drawn if not math.isnan(part[1].value + part[2].value)]

@@ -176,7 +176,9 @@ def test_judges_in_one_order_and_in_both_are_no_versions_and_an_outcome_is_no_pe
         records.append(read_run(tmp_path / name))
     differing = run_differences(*records[:2])
     assert "The two differ in both orders (False and True)" in differing.paragraphs[0]
+    assert "on the same items" not in comparison_page(differing).html()
     same = run_differences(records[0], records[2])
+    assert "on the same items" in comparison_page(same).html()
     assert "agrees with the outcome more or less" in " ".join(same.paragraphs)
     assert "Agreement with the outcome: quality" in [title for title, _ in same.measured]
 
