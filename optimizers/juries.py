@@ -36,7 +36,7 @@ class LearnedJury:
         chosen: The way to combine the members, or the name of the best judge.
         agreement: Pearson's correlation with people of the best judge, and of the jury.
         costs: Cost of an item where all members are asked, and where some are asked first.
-        shared: Biases of the members and of the chosen jury, of judges that score.
+        shared: Biases of the members and of the chosen jury, of judges that score; none where one judge is kept.
     """
 
     judges: tuple[str, ...]
@@ -113,7 +113,7 @@ def learn_jury(
     jury = replace(bare, answers=answers, judge="chosen jury")
     rule, more = _asking_first(rule, jury, table, prices, names, seed)
     shared = list[Shared]()
-    if not first.pairwise:
+    if better and not first.pairwise:
         shared = shared_biases(judged, replace(jury, covariates=first.covariates, writers=first.writers), reliability)
     sentences += [more, *filter(None, (one.sentence() for one in shared))]
     spent = float(prices[list(rule.members)].sum()), rule.cost(table[defined(table)], prices)

@@ -481,19 +481,22 @@ def fit_strengths(
 def cyclic_triples(systems: ArrayLike, wins: ArrayLike, groups: Sequence[object]) -> tuple[FloatArray, list[object]]:
     """Mark each triple of systems whose pairs one group compared: 1 if A beats B, B beats C and C beats A, else 0.
 
-    Takes (n, 2) codes of the systems and (n,) the first one's share of wins; a pair at .5 decides nothing, and its
-    triples are left out. Returns (t,) marks and the group of each triple. Random choices make a quarter of them cyclic.
+    Takes (n, 2) codes of the systems and (n,) the first one's share of wins. All comparisons of two systems in a group
+    count together; where they decide nothing, as at .5, triples are left out. Returns (t,) marks and the group of each
+    triple. Random choices make a quarter of them cyclic.
 
     Examples:
         >>> cyclic_triples([[0, 1], [1, 2], [0, 2]], [1, 1, 0], ["d"] * 3)
         (array([1.]), ['d'])
     """
-    beats: dict[object, dict[tuple[int, int], bool]] = {}
+    leads: dict[object, dict[tuple[int, int], float]] = {}  # group -> pair in order -> wins of its first, less half
     for (a, b), win, group in zip(np.asarray(systems).tolist(), numbers(wins, "wins").tolist(), groups, strict=True):
-        if win != 0.5 and not math.isnan(win) and a != b:
-            beats.setdefault(group, {}).update({(a, b): win > 0.5, (b, a): win < 0.5})
+        if a != b and not math.isnan(win):
+            lead, pair = leads.setdefault(group, {}), (min(a, b), max(a, b))
+            lead[pair] = lead.get(pair, 0.0) + (win - 0.5) * (1 if a < b else -1)
     marks, where = list[float](), list[object]()
-    for group, won in beats.items():
+    for group, lead in leads.items():
+        won = {pair: value > 0 for pair, value in lead.items() if abs(value) > arrays.SLACK}
         for a, b, c in itertools.combinations(sorted({one for pair in won for one in pair}), 3):
             if {(a, b), (b, c), (a, c)} <= won.keys():
                 marks.append(float(won[a, b] == won[b, c] != won[a, c]))

@@ -71,6 +71,9 @@ def test_circles():
     systems, groups = [[0, 1], [1, 2], [0, 2]] * 3, ["a"] * 3 + ["b"] * 3 + ["c"] * 3
     marks, where = cyclic_triples(systems, [1, 1, 0, 1, 1, 1, 1, 0.5, 1], groups)
     assert (marks.tolist(), where) == ([1, 0], ["a", "b"])
+    again = [[0, 1], [1, 2], [0, 2], [2, 0], [2, 0]]  # 0 and 2 meet three times, and 2 wins twice
+    assert cyclic_triples(again, [1, 1, 1, 1, 1], ["a"] * 5)[0].tolist() == [1]
+    assert cyclic_triples(again, [1, 1, 1, 0.9, 0.6], ["a"] * 5)[0].tolist() == []
     rng = np.random.default_rng(0)
     every = [(a, b) for a, b in itertools.combinations(range(8), 2)]
     random, _ = cyclic_triples(every * 40, rng.integers(0, 2, 40 * 28), np.repeat(np.arange(40), 28).tolist())

@@ -1,11 +1,13 @@
 """Juries that are learned from recorded answers: better than the best judge where shown, never by chance."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from benchmarks.juries import drawn, kept, members_of
+from evalbias.evaluation.judged import LENGTHS
 from evalbias.measures import juries
 from evalbias.measures.juries import JuryRule, Panel, dawid_skene, fit_rules, inverse_error_weights
 from evalbias.optimizers.juries import learn_jury
@@ -57,6 +59,9 @@ def test_the_best_judge_stands_where_the_others_add_nothing():
     found = learn_jury(members_of(scores, ratings))
     assert found.sentences[0].startswith("The best judge alone, judge 0, is kept: none of 4 ways to combine")
     assert found.rule.members == (0,)
+    lengths = {LENGTHS: np.exp(scores[:, 0])}
+    long = [replace(one, covariates={**one.covariates, **lengths}) for one in members_of(scores, ratings)]
+    assert learn_jury(long).shared == ()  # nothing is averaged that could cancel a bias
     assert found.rule(scores) == pytest.approx(scores[:, 0])
 
 
