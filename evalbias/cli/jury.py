@@ -34,6 +34,8 @@ def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> Non
             Section("The jury", [*learned.sentences], learned.sentences[0]),
             Section("What the errors share", [errors]),
         ]
+        if worth.writers:
+            sections.append(Section("What each writer gets from each judge", [worth.writers_table()]))
         shown = ["\n".join(worth.paragraphs), members, sets, f"{learned}\njury: {file}"]
         if judged[0].pairwise and len(judged[0].writer_names) > 1:
             ranking = rank_systems(mean_of(judged))
