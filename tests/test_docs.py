@@ -35,6 +35,7 @@ LONG = (
     "drift.md",
     "gain.md",
     "notebook.md",
+    "plan.md",
     "likelihood.md",
     "scale-use.md",
     "position.md",

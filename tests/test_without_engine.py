@@ -24,6 +24,7 @@ sys.meta_path.insert(0, Absent())
 COMMAND = BLOCKED + "from evalbias.cli.app import main; sys.argv[0] = 'evalbias'; main()"
 SCORES = ["--data", DATA / "replies.csv", "--map", "source=facts,output=reply", "--scores-field", "my_score"]
 ROUND = {"source": "a", "output": "b", "self_score": 2, "human_score": 1}
+ROUNDS = "input_id=id,system=iteration,rating_1=human_score"
 
 
 def without_engine(*arguments, cwd):
@@ -41,11 +42,12 @@ def without_engine(*arguments, cwd):
         ["jury", "--data", DATA / "panel.csv", *SCORES[2:4], "--judges", "large,other"],
         ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
         ["gain", "--before", *SCORES[1:], "--after", SCORES[1]],
+        ["plan", "--data", "loops.jsonl", "--map", ROUNDS, "--scores-field", "self_score"],
         ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
         ["compile", "threshold", *SCORES, "--pass", "3", "--precision", ".6"],
         ["measure", "self", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
     ],
-    ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "probes", "threshold", "loops"],
+    ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "plan", "probes", "threshold", "loops"],
 )
 def test_recorded_judges(arguments, tmp_path):
     rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]

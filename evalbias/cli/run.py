@@ -19,7 +19,7 @@ import typer
 
 from evalbias import data
 from evalbias.cli.models import hosted_name, open_lm
-from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, plan, print_json, progress
+from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, print_json, progress, tell_plan
 from evalbias.evaluation.estimates import Comparison, worsened
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM, measuring, model_identity
@@ -230,7 +230,7 @@ class Run(AbstractContextManager["Run"]):
             self._planned = True
             hosted = None if self._given.api_base is not None else hosted_name(self._name)
             with self._shown.paused():
-                plan(questions, self._left, self._name, hosted=hosted, yes=self._given.yes)
+                tell_plan(questions, self._left, self._name, hosted=hosted, yes=self._given.yes)
         self._watch.check_again()
 
     def _advance(self, count: int) -> None:

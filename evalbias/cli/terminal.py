@@ -222,7 +222,7 @@ SAMPLE = 50  # prompts whose length is looked at
 CHARACTERS = 4.0  # characters of a token, about, in English
 
 
-def plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
+def tell_plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
     """Say what a long run will ask, and at a terminal whether it shall; short runs are not planned.
 
     ``questions`` are the first to the model, ``left`` counts the answers that are still to be asked for, ``hosted`` is

@@ -14,16 +14,20 @@ import numpy as np
 
 from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, pairs
 from evalbias.evaluation.agreement import PeopleAgreement
+from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.words import UNDEFINED, Table, conclude, count, joined
+from evalbias.evaluation.words import UNDEFINED, Table, conclude, count, joined, unsigned
 from evalbias.measures import kendall, pairwise_accuracy, spearman
 from evalbias.measures.arrays import FloatArray, IntArray, mean_of_defined
 from evalbias.measures.pairs import Strengths, cyclic_triples, fit_strengths
 from evalbias.measures.resample import SHARE, Interval, estimate_mean_coefficient, estimate_share
+from evalbias.measures.resolution import Resolution, system_resolution
+from evalbias.options import AuditOptions, PlanOptions
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
+from evalbias.values import keywords, to_json
 
 MEASURES = {
     "spearman": (spearman, estimate_mean_coefficient, "Spearman"),
@@ -239,6 +243,126 @@ def _share(fit: Strengths, place: int) -> Interval:
 def _wins(judged: Judged, shown: IntArray, place: int) -> float:
     wins = np.concatenate([judged.win_shares[shown[:, 0] == place], 1 - judged.win_shares[shown[:, 1] == place]])
     return mean_of_defined(wins)
+
+
+# How small a difference between systems their mean scores can show.
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """What a judge's mean scores over so many inputs can show of two systems; see ``measures.resolution``.
+
+    Attributes:
+        criterion: Name of the judged criterion.
+        inputs: Number of inputs of the comparison.
+        smallest: Difference in points of the judge that is shown in 80 of 100 cases; NaN for fewer than five systems.
+        floor: The same with infinitely many inputs.
+        found: What both were computed from.
+    """
+
+    criterion: str
+    inputs: int
+    smallest: float
+    floor: float
+    found: Resolution
+
+    def __repr__(self) -> str:
+        return f"Plan({' '.join(self.paragraphs)})"
+
+    @property
+    def sentence(self) -> str:
+        """The answer: the first of the paragraphs."""
+        return self.paragraphs[0]
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """What follows from the numbers, the answer first."""
+        found, error, said = self.found, self.found.error, list[str]()
+        pairs, told = f"{len(found.differences)} pairs of these systems", not math.isnan(self.smallest)
+        if math.isnan(found.slope):
+            said.append("This judge cannot rank these systems: its scores are not shown to rise with quality.")
+        least = self.smallest if told else found.smallest(self.inputs, 0.0)
+        unless = f" if it errs alike in all; how much it does not, cannot be told: {error.reason} ({error.units} here)"
+        said.append(
+            f"With {count(self.inputs, 'input')}, this judge shows a difference of {self._points(least)} between two "
+            f"systems in 80 of 100 cases{'' if told else unless}."
+        )
+        if self.floor > 0:
+            said.append(
+                f"No number of inputs shows less than {self._points(self.floor)}: at equal quality, the judge errs by "
+                f"{error.value:.2f} points a system (95 % interval over {error.units} systems {error.low:.2f} to "
+                f"{error.high:.2f}). A test that knows the noise of inputs alone calls "
+                f"{100 * found.false_alarms(self.inputs):.0f} of 100 pairs of equal systems different."
+            )
+        elif told:
+            most = found.smallest(math.inf, error.high)
+            said.append(
+                f"That it errs by system at equal quality is not shown, but {error.high:.2f} points a system are not "
+                f"ruled out, with which no number of inputs shows less than {self._points(most)}."
+            )
+        if told and not math.isnan(found.slope):
+            more, people = self._more(self.smallest)
+            none = f"None of the {pairs} differs by more, so this judge cannot rank these systems"
+            shown = f"Of the {pairs}, {more} differ by more" if more else none
+            said.append(f"{shown}; by people's mean ratings, {people} do.")
+        if found.slope_of == "outputs" and not math.isnan(found.slope):
+            said.append(
+                "People's ratings tell too little of how these systems differ, so what a point of quality is worth "
+                "comes from single outputs."
+            )
+        if found.unpaired:
+            every = found.unpaired == len(found.differences)
+            left = "inputs count by system" if every else "the noise is that of the others"
+            said.append(f"{found.unpaired} of the {pairs} have fewer than two inputs in common: {left}.")
+        return tuple(said)
+
+    def table(self) -> Table:
+        """Return what these inputs show, four times as many, and any number."""
+        rows = []
+        for inputs in (self.inputs, 4 * self.inputs, math.inf):
+            least = self.found.smallest(inputs)
+            counted = map(str, self._more(least)) if least == least else ("", "")
+            words = f"{inputs:,}" if math.isfinite(inputs) else "any number"
+            rows.append((words, unsigned(least), unsigned(least / self.found.slope), *counted))
+        headings = ("inputs", "points shown", "points of quality", "pairs that differ by more", "by people's ratings")
+        one, n, undefined = self.found.spread, self.found.error.n, self.found.error.undefined
+        worth = f"a point of quality is worth {unsigned(self.found.slope)}"
+        caption = f"{n} outputs, {undefined} left out; two systems differ by {one:.2f} (SD) on one input; {worth}"
+        return Table(headings, rows, f"Differences of two systems that the judge shows, on {self.criterion}", caption)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON data, in which undefined numbers are None."""
+        return dict(to_json({"paragraphs": self.paragraphs, **vars(self)}))
+
+    def _points(self, points: float) -> str:
+        slope = self.found.slope
+        return f"{points:.2f} points" + ("" if math.isnan(slope) else f" ({points / slope:.2f} of quality)")
+
+    def _more(self, least: float) -> tuple[int, int]:
+        """Return how many pairs of systems differ by more by the judge, and how many by people's mean ratings."""
+        sides = (self.found.differences, least), (self.found.rated_differences, least / self.found.slope)
+        judge, people = (int((np.abs(values) > end).sum()) for values, end in sides)
+        return judge, people
+
+
+@keywords(PlanOptions)
+def plan(options: PlanOptions) -> Plan:
+    """Say how small a difference between two systems a judge's mean scores can show.
+
+    Args:
+        options: The options, each as a keyword; see ``evalbias.options.PlanOptions``.
+
+    Raises:
+        ValueError: Items without a named system or ratings, fewer than two systems, or a judge that compares.
+    """
+    given = {name: value for name, value in vars(options).items() if name != "inputs"}
+    judged = answers_of(prepared(AuditOptions(**given)))
+    if judged.pairwise or judged.systems is None or not judged.rated:
+        system = "the system that wrote each output (field system; name yours in mapping, or by --map system=COLUMN)"
+        raise ValueError(f"A plan takes scores of single outputs, people's ratings (rating_1, ...), and {system}.")
+    found = system_resolution(judged.answers, judged.ratings, judged.systems, inputs=judged.inputs)
+    inputs = found.inputs if options.inputs is None else options.inputs
+    return Plan(judged.criterion, inputs, found.smallest(inputs), found.smallest(math.inf), found)
 
 
 # A compiled judge beside the one it was compiled from, and permutation debiasing of both: it alone mends much of what a

@@ -43,7 +43,7 @@ def test_a_line_of_progress_every_thirty_seconds():
 
 def test_the_plan_of_a_long_run(monkeypatch, capsys):
     def told(prompts, count=20_000, hosted=None):
-        terminal.plan(prompts, count, "m", hosted=hosted, yes=False)
+        terminal.tell_plan(prompts, count, "m", hosted=hosted, yes=False)
         return capsys.readouterr().err
 
     messages = [{"role": "user", "content": "x" * 400}, {"role": "assistant", "content": "y" * 80}]
@@ -75,7 +75,7 @@ def test_a_user_at_a_terminal_is_asked(monkeypatch, answer, yes, goes_on):
     asked = []
     monkeypatch.setattr(terminal.typer, "confirm", lambda text, **_: asked.append(text) or answer == "y")
     with nullcontext() if goes_on else pytest.raises(terminal.typer.Exit):
-        terminal.plan([Text("prompt")], 5000, "m", hosted=None, yes=yes)
+        terminal.tell_plan([Text("prompt")], 5000, "m", hosted=None, yes=yes)
     assert asked == ([] if yes else ["Go on?"])
 
 

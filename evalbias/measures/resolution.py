@@ -1,0 +1,192 @@
+"""The smallest difference between two systems that a judge can show: what shrinks with more inputs, what does not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import Clusters, FloatArray, IntArray, checked, cluster_codes, ratio
+from evalbias.measures.equal_quality import MIN_CLUSTERS, EqualQuality
+from evalbias.measures.ratings import deviations
+from evalbias.measures.resample import Interval
+
+TESTED, SHOWN = scipy.special.ndtri([0.975, 0.8])
+"""Standard errors from which a test at 5 %, two-sided, rejects, and from there to 80 % power."""
+
+TOLD = 4.0  # F of people's mean ratings over systems from which the slope between systems is used
+
+# A judge gives system s on input i the score y_is = a_i + b Q_s + u_s + e_is. More inputs average e_is out, but not the
+# judge's error u_s, which is the same on all inputs: at equal quality Q, two systems' means over n inputs differ by
+#
+#     N(0, d^2 / n + 2 tau^2),   d^2 = var(e_is - e_it) over inputs i,   tau^2 = var(u_s) over systems s.
+#
+# Covariances between systems of the scores and of each rater's ratings come from products over *different* inputs (and
+# different raters), in which the noise of an output or a rating never meets itself:
+#
+#     U_st(v, w) = mean over i != i' of v_is w_i't,   B(v, w) = mean over s of U_ss - mean over s != t of U_st
+#     b = B(y, h) / B(h, h'),   tau^2 = B(y, y) - 2 b B(y, h) + b^2 B(h, h'), for S - 2 degrees of freedom
+#
+# The slope b is that between systems: a judge may tell systems apart better, or worse, than one's good and bad outputs,
+# and what follows quality between systems is no error at equal quality. Errors that raters share count as quality.
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What limits a judge that compares the mean scores of systems, in points of the judge.
+
+    Attributes:
+        inputs: Number of inputs that a system answered, the median over systems.
+        spread: Standard deviation over inputs of the difference of two systems' scores on one input.
+        error: Standard deviation over systems of the judge's error at equal quality, with a 95 % interval over systems;
+            ``units`` are the systems. NaN for fewer than five.
+        slope: Points of the judge that one point of quality between systems is worth. NaN where the scores of single
+            outputs are not shown to rise with quality.
+        slope_of: ``"systems"``, or ``"outputs"`` where people's ratings hardly tell the systems apart: then it is the
+            slope of single outputs.
+        differences: (P,) mean score of a system less that of another, on the inputs of both where there are any.
+        rated_differences: (P,) the same of people's mean ratings.
+        unpaired: Number of these pairs that share fewer than two inputs, and do not count in ``spread`` unless all are.
+    """
+
+    inputs: int
+    spread: float
+    error: Interval
+    slope: float
+    slope_of: Literal["systems", "outputs"]
+    differences: FloatArray
+    rated_differences: FloatArray
+    unpaired: int
+
+    def smallest(self, inputs: float, error: float | None = None) -> float:
+        """Return the difference in points that n inputs show in 80 % of cases, by a test at 5 % that allows for both.
+
+        ``error`` is that of systems at equal quality, by default as estimated; infinitely many inputs leave it alone.
+        """
+        error = self.error.value if error is None else error
+        return float(TESTED + SHOWN) * math.sqrt(self.spread**2 / inputs + 2 * error**2)
+
+    def false_alarms(self, inputs: int) -> float:
+        """Return the share of pairs of equal quality that a paired test over n inputs, which knows of no error, finds.
+
+        5 % if the judge does not err by system.
+        """
+        noise = self.spread**2 / inputs
+        return 2 * float(scipy.special.ndtr(-TESTED * math.sqrt(noise / (noise + 2 * self.error.value**2))))
+
+
+def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, *, inputs: Clusters) -> Resolution:
+    """Estimate what limits the comparison of systems by a judge's mean scores.
+
+    Args:
+        scores: (n,) scores on any scale.
+        ratings: (n, r) on any scale, NaN where a rater gave none. Items without a score or any rating are left out.
+        systems: (n,) system that wrote each output.
+        inputs: (n,) input that it was written to; several outputs of a system to one input count as their mean.
+
+    Raises:
+        ValueError: Fewer than two systems, or than two inputs of each.
+    """
+    y, rated = checked({"scores": scores, "ratings": ratings})
+    kept = ~np.isnan(y) & ~np.isnan(rated).all(axis=1)
+    who, where = cluster_codes(systems, kept, "systems"), cluster_codes(inputs, kept, "inputs")
+    few = sorted({str(np.asarray(systems)[kept][who == s][0]) for s in set(who) if len(set(where[who == s])) < 2})
+    if few or len(set(who)) < 2:
+        which = f"{', '.join(few):.200} answered one" if few else f"{len(set(who))} has such"
+        raise ValueError(f"Two systems or more need two rated inputs each, and {which}: add items, or leave some out.")
+    # 1 the mean of each system on each input: (G, S, 1 + r) of the score and of each rater
+    y, rated = y[kept] - y[kept].mean(), rated[kept]
+    columns = np.column_stack([y, deviations(rated)])
+    shape = (where.max() + 1, who.max() + 1, columns.shape[1])
+    sums, counts = np.zeros(shape), np.zeros(shape)
+    np.add.at(sums, (where, who), np.nan_to_num(columns))
+    np.add.at(counts, (where, who), ~np.isnan(columns))
+    present = (counts > 0).astype(np.float64)
+    cells, many = sums / np.maximum(counts, 1), shape[1]
+    # 2 the spread of a difference over inputs, pooled over pairs of systems
+    pairs = np.triu_indices(many, 1)
+    differences, variances, shared = _differences(cells[..., 0], present[..., 0])
+    n, apart = shared[pairs], shared[pairs] < 2
+    if apart.all():
+        within = [cells[present[:, s, 0] > 0, s, 0] for s in range(many)]
+        spread = math.sqrt(2 * sum(((x - x.mean()) ** 2).sum() for x in within) / sum(len(x) - 1 for x in within))
+    else:
+        spread = math.sqrt(np.average(variances[pairs][~apart], weights=n[~apart] - 1))
+    given = present[..., 1:].any(axis=2).astype(np.float64)
+    mean_rating = np.asarray(cells[..., 1:].sum(axis=2) / np.maximum(present[..., 1:].sum(axis=2), 1))
+    people = _differences(mean_rating, given)[0]
+    # 3 covariances between systems, and what people's ratings say of them
+    of_score, both, of_raters = np.zeros((3, shape[2], shape[2]))  # the products of columns that count
+    of_score[0, 0], both[0, 1:] = 1.0, 1.0
+    of_raters[1:, 1:] = 1 - np.eye(shape[2] - 1) * (shape[2] > 2)
+    yy, yh, hh = (_between(cells, present, which) for which in (of_score, both, of_raters))
+    means = [x.sum(axis=0) / m.sum(axis=0) for x, m in ((cells[..., 0], present[..., 0]), (mean_rating, given))]
+    seen = float(np.var(means[1], ddof=1))
+    told = many >= MIN_CLUSTERS and hh > 0 and seen >= TOLD * (seen - hh)
+    outputs, several = _slope_of_outputs(y, rated, where)
+    slope = yh / hh if told else outputs if several else math.nan
+    # 4 the judge's error at equal quality: its variance less the noise of the means, which follows a chi-square
+    df = many - 2 if told else many - 1
+    whole = float(np.var(means[0] - slope * means[1], ddof=1))
+    noise = whole - (yy - 2 * slope * yh + slope**2 * hh)
+    whole *= (many - 1) / max(df, 1)
+    high, low = df * whole / scipy.stats.chi2.ppf([0.025, 0.975], df)
+    value, low, high = (math.sqrt(max(x - noise, 0.0)) for x in (whole, low, high))
+    error = Interval(value, low, high, n=len(y), undefined=int((~kept).sum()), units=many)
+    if many < MIN_CLUSTERS or math.isnan(value):
+        reason = "people's ratings tell too little of quality" if many >= MIN_CLUSTERS else "five systems are needed"
+        error = replace(error, value=math.nan, low=math.nan, high=math.nan, reason=reason)
+    return Resolution(
+        int(np.median(present[..., 0].sum(axis=0))),
+        spread,
+        error,
+        slope if slope > 0 and outputs > 0 else math.nan,
+        "systems" if told else "outputs",
+        differences[pairs],
+        people[pairs],
+        int(apart.sum()),
+    )
+
+
+def _differences(cells: FloatArray, present: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return (S, S) differences of systems' means on common inputs, their variances over inputs, and common inputs.
+
+    Of systems without common inputs, it is the difference of their means over all inputs.
+    """
+    x, shared = cells * present, present.T @ present
+    means = x.sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+    total = x.T @ present - present.T @ x  # sums over common inputs of the first less the second
+    squares = (x**2).T @ present + present.T @ x**2 - 2 * x.T @ x
+    average = ratio(total, shared)
+    variances = ratio(np.maximum(squares - total * np.nan_to_num(average), 0.0), shared - 1)
+    return np.where(shared > 0, average, means[:, None] - means), variances, shared
+
+
+def _between(cells: FloatArray, present: FloatArray, which: FloatArray) -> float:
+    """Return B of the cells (G, S, c): of the products of columns (c, c) that are marked in ``which``."""
+
+    def over_inputs(x: FloatArray) -> FloatArray:  # (S, S) sums of products over different inputs
+        totals = np.einsum("sj,tk,jk->st", x.sum(axis=0), x.sum(axis=0), which)
+        return np.asarray(totals - np.einsum("isj,itk,jk->st", x, x, which, optimize=True))
+
+    products = ratio(over_inputs(cells * present), over_inputs(present))
+    many, same = len(products), float(np.trace(products))
+    return same / many - (float(products.sum()) - same) / (many * (many - 1))
+
+
+def _slope_of_outputs(scores: FloatArray, ratings: FloatArray, where: IntArray) -> tuple[float, bool]:
+    """Return points of the score for a point of quality among single outputs, and whether several ratings tell it.
+
+    With one rating, what it says of quality is taken for all of it. NaN where the slope is not shown to be above 0.
+    """
+    model = EqualQuality(scores, ratings, {}, clusters=where.tolist())
+    if model.groups < MIN_CLUSTERS or np.isnan(model.scores).any():
+        return math.nan, model.several
+    slope, left_out = (found[..., -1] for found in model.slopes())
+    error = math.sqrt((model.groups - 1) * float(np.var(left_out)))
+    above = slope > float(scipy.stats.t.ppf(0.975, model.groups - 1)) * error
+    return float(slope) if above else math.nan, model.several

@@ -1,0 +1,176 @@
+"""How small a difference between systems a judge can show: planted panels, words, and the command."""
+
+import math
+
+import numpy as np
+import pytest
+from commands import answered, as_jsonl, evalbias, refused
+from scipy.special import ndtr
+
+from evalbias import plan
+from evalbias.measures.resolution import SHOWN, TESTED, _between, _differences, system_resolution
+
+ERROR, SLOPE = 0.12, 0.6
+SPREAD = math.sqrt(2 * (0.4**2 * 0.6**2 + 0.7**2))  # of the difference of two systems' scores on one input
+
+
+def panel(rng, *, systems=12, inputs=100, raters=3, error=ERROR, quality=0.4, share=1.0, rater_error=0.0):
+    """Scores, ratings, systems and inputs of outputs, of which a share is there.
+
+    Between systems, a point of quality is worth ``SLOPE``, and among the outputs of one .4; raters prefer some systems.
+    """
+    between, errors = quality * rng.normal(size=systems), error * rng.normal(size=systems)
+    within = 0.5 * rng.normal(size=(inputs, 1)) + 0.6 * rng.normal(size=(inputs, systems))
+    noise = 0.3 * rng.normal(size=(inputs, 1)) + 0.7 * rng.normal(size=(inputs, systems))
+    scores = 3 + SLOPE * between + 0.4 * within + errors + noise
+    levels = 0.3 * rng.normal(size=raters) + rater_error * rng.normal(size=(systems, raters))
+    ratings = (between + within)[..., None] + levels + 0.8 * rng.normal(size=(inputs, systems, raters))
+    kept = rng.random((inputs, systems)) < share
+    where, who = np.nonzero(kept)
+    return scores[kept], ratings[kept], who, where
+
+
+def resolved(rng, **planted):
+    scores, ratings, who, where = panel(rng, **planted)
+    return system_resolution(scores, ratings, who, inputs=where)
+
+
+def rows(rng, **planted):
+    scores, ratings, who, where = panel(rng, **planted)
+    return [
+        {"input_id": f"i{i}", "system": f"s{s}", "output": f"{i} {s}", "judged": y}
+        | {f"rating_{r}": float(h) for r, h in enumerate(one, 1)}
+        for y, one, s, i in zip(scores.tolist(), ratings, who, where, strict=True)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {},
+        {"rater_error": 0.2},
+        {"share": 0.5},
+        {"error": 0.3, "quality": 0.8},
+        {"systems": 20, "inputs": 40},
+        {"raters": 1},
+    ],
+)
+def test_planted_noise_and_errors_are_recovered_and_the_power_is_as_promised(planted):
+    rng, n, error = np.random.default_rng(1), 100, planted.get("error", ERROR)
+    found = [resolved(rng, **planted) for _ in range(200)]
+    assert np.mean([one.spread for one in found]) == pytest.approx(SPREAD, rel=0.02)
+    assert np.isnan([one.slope for one in found]).mean() < 0.05
+    assert np.nanmedian([one.slope for one in found]) == pytest.approx(SLOPE, rel=0.1)
+    assert np.sqrt(np.nanmean([one.error.value**2 for one in found])) == pytest.approx(error, rel=0.1)
+    assert 0.9 <= np.mean([one.error.low <= error <= one.error.high for one in found]) <= 0.98
+    # two new systems, by as much quality apart as is shown in 80 of 100 cases
+    least = np.array([one.smallest(n) for one in found])
+    differ = SLOPE * least / [one.slope for one in found]
+    noise, critical = math.sqrt(SPREAD**2 / n + 2 * error**2), least * TESTED / (TESTED + SHOWN)
+    assert 0.75 <= np.nanmean(ndtr((differ - critical) / noise)) <= 0.85
+    assert 0.75 <= np.nanmean(ndtr((least - critical) / noise)) <= 0.85
+
+
+def test_the_formulas_are_sums_over_pairs_of_inputs():
+    rng = np.random.default_rng(2)
+    present = (rng.random((6, 3, 2)) < 0.8).astype(float)
+    cells, which = rng.normal(size=(6, 3, 2)) * present, np.array([[0.0, 1.0], [0.0, 0.0]])
+
+    def over_inputs(s, t):
+        places = [(i, k) for i in range(6) for k in range(6) if i != k and present[i, s, 0] and present[k, t, 1]]
+        return np.mean([cells[i, s, 0] * cells[k, t, 1] for i, k in places])
+
+    same = np.mean([over_inputs(s, s) for s in range(3)])
+    others = np.mean([over_inputs(s, t) for s in range(3) for t in range(3) if s != t])
+    assert _between(cells, present, which) == pytest.approx(same - others)
+    x, known = cells[..., 0], present[..., 0]
+    differences, variances, shared = _differences(x, known)
+    common = known[:, 0] * known[:, 1] > 0
+    apart = (x[:, 0] - x[:, 1])[common]
+    assert (differences[0, 1], variances[0, 1]) == (pytest.approx(apart.mean()), pytest.approx(apart.var(ddof=1)))
+    assert shared[0, 1] == len(apart)
+
+
+def test_the_sentence_says_what_inputs_change_and_what_they_do_not():
+    found = plan(rows(np.random.default_rng(0), error=0.3), scores_field="judged", inputs=50)
+    first, floor, pairs = found.paragraphs
+    assert found.sentence == first
+    error = found.found.error.value
+    assert found.smallest == pytest.approx(
+        (1.959964 + 0.841621) * math.hypot(found.found.spread / 50**0.5, 2**0.5 * error)
+    )
+    worth = f"{found.smallest:.2f} points ({found.smallest / found.found.slope:.2f} of quality)"
+    assert first == f"With 50 inputs, this judge shows a difference of {worth} between two systems in 80 of 100 cases."
+    assert floor.startswith(f"No number of inputs shows less than {found.floor:.2f} points (")
+    assert f"errs by {found.found.error.value:.2f} points a system (95 % interval over 12 systems" in floor
+    assert pairs.endswith("do.")
+    counted = [int(row[3]) for row in found.table().rows]
+    assert counted == sorted(counted)
+    assert plan(rows(np.random.default_rng(0), error=0.3), scores_field="judged").inputs == 100
+    erring = plan(rows(np.random.default_rng(0), error=2.0), scores_field="judged")
+    assert erring.paragraphs[2].startswith(
+        "None of the 66 pairs of these systems differs by more, so this judge cannot "
+    )
+
+
+def test_a_judge_without_errors_of_systems_may_be_that():
+    found = resolved(np.random.default_rng(3), error=0.0)
+    assert found.error.low == 0
+    assert found.error.value < 0.05
+    assert found.false_alarms(100) < 0.1
+    said = plan(rows(np.random.default_rng(5), error=0.0), scores_field="judged")
+    assert (said.floor == 0) == ("is not shown" in said.paragraphs[1])
+
+
+def test_what_cannot_be_told_is_said():
+    few = plan(rows(np.random.default_rng(0), systems=4), scores_field="judged")
+    assert math.isnan(few.smallest)
+    assert math.isnan(few.found.error.value)
+    assert few.sentence.endswith("cannot be told: five systems are needed (4 here).")
+    assert len(few.paragraphs) == 2  # and what a point of quality is worth comes from single outputs
+    alike = plan(rows(np.random.default_rng(0), quality=0.02), scores_field="judged")
+    assert alike.found.slope == pytest.approx(0.4, abs=0.05)
+    assert alike.paragraphs[-1].endswith("comes from single outputs.")
+    blind = rows(np.random.default_rng(0))
+    for row in blind:
+        row["judged"] = float(sum(map(ord, row["output"])) % 7)
+    assert plan(blind, scores_field="judged").sentence.startswith("This judge cannot rank these systems: its scores")
+
+
+def test_systems_without_common_inputs_are_compared_over_inputs_of_each():
+    given = rows(np.random.default_rng(0))
+    for row in given:
+        row["input_id"] += row["system"]
+    found = plan(given, scores_field="judged")
+    assert found.inputs == 100
+    assert found.found.spread == pytest.approx(math.sqrt(SPREAD**2 + 2 * (0.3**2 + 0.2**2)), rel=0.1)
+    assert "66 of the 66 pairs of these systems have fewer than two inputs in common" in found.paragraphs[-1]
+
+
+def test_the_command_says_what_python_says(tmp_path):
+    given = rows(np.random.default_rng(0), inputs=40)
+    as_jsonl(tmp_path / "items.jsonl", given)
+    command = ["plan", "--data", "items.jsonl", "--scores-field", "judged", "--inputs", "200"]
+    result, found = answered(*command, cwd=tmp_path), plan(given, scores_field="judged", inputs=200)
+    assert result["schema"] == "evalbias.plan/1"
+    assert result["paragraphs"] == [*found.paragraphs]
+    assert result["smallest"] == pytest.approx(found.smallest)
+    assert result["found"]["error"]["units"] == 12
+    (report,) = tmp_path.glob("runs/*/report.html")
+    assert "this judge shows a difference of" in report.read_text()
+    assert "any number" in evalbias(*command, cwd=tmp_path).stdout
+
+
+def test_bad_input_is_named(tmp_path):
+    given = rows(np.random.default_rng(0), inputs=5)
+    with pytest.raises(ValueError, match="`inputs` is 0: give one or more"):
+        plan(given, scores_field="judged", inputs=0)
+    with pytest.raises(ValueError, match="need two rated inputs each, and s0 answered one: add items"):
+        plan([row for row in given if row["system"] != "s0" or row["input_id"] == "i1"], scores_field="judged")
+    with pytest.raises(ValueError, match="need two rated inputs each, and 1 has such"):
+        plan([row for row in given if row["system"] == "s0"], scores_field="judged")
+    without = [{k: v for k, v in row.items() if k != "system"} for row in given]
+    as_jsonl(tmp_path / "items.jsonl", without)
+    said = refused("plan", "--data", "items.jsonl", "--scores-field", "judged", cwd=tmp_path)
+    assert "the system that wrote each output (field system;" in said
