@@ -424,7 +424,7 @@ class GainOptions(Reliable, TwoSides):
 
 
 class PlanOptions(Options):
-    """Say how small a difference between two systems this judge can show.
+    """Say how small a difference of systems a judge shows.
 
     From the scores of one judge on rated outputs of several systems: the difference that a comparison of their means
     shows in 80 of 100 cases, what more inputs change about that, and what they do not.

@@ -116,8 +116,8 @@ def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, 
         spread = math.sqrt(2 * sum(((x - x.mean()) ** 2).sum() for x in within) / sum(len(x) - 1 for x in within))
     else:
         spread = math.sqrt(np.average(variances[pairs][~apart], weights=n[~apart] - 1))
-    given = present[..., 1:].any(axis=2).astype(np.float64)
-    mean_rating = np.asarray(cells[..., 1:].sum(axis=2) / np.maximum(present[..., 1:].sum(axis=2), 1))
+    given = np.asarray(present[..., 1:].any(axis=2), dtype=np.float64)
+    mean_rating = cells[..., 1:].sum(axis=2) / np.maximum(present[..., 1:].sum(axis=2), 1)
     people = _differences(mean_rating, given)[0]
     # 3 covariances between systems, and what people's ratings say of them
     of_score, both, of_raters = np.zeros((3, shape[2], shape[2]))  # the products of columns that count
