@@ -9,6 +9,7 @@ from evalbias.cli.audit import decide_numbers, parse_conditions
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
 from evalbias.measures.corrections import GAIN, PEOPLE, REST
+from evalbias.measures.equal_quality import QUALITY
 from evalbias.options import DriftOptions, GainOptions, GateOut
 from evalbias.runs import RESULT
 from evalbias.values import file_digest
@@ -26,7 +27,7 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
 
 
 def gain_command(options: GainOptions, out: GateOut) -> None:
-    names = [GAIN, REST, PEOPLE, *FEATURES, *options.features]
+    names = [GAIN, REST, PEOPLE, QUALITY, *FEATURES, *options.features]
     conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
     found = gain(**vars(options))
     with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:

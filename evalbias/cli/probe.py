@@ -34,13 +34,15 @@ EVERY = ("all",)  # kinds, where none is named
 
 
 def probe_emit_command(options: ProbeEmitOptions) -> None:
+    if options.out.suffix != ".jsonl":
+        raise DataError(f"{options.out}: name a .jsonl file as `out`.")
     if options.out.exists():
         raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
     items = data.read(options.data, mapping=options.mapping)
     if items.left_out:
         say(items.summary())
     rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)
-    pairs = "candidates" in rows[0] if rows else False
+    pairs = "candidates" in rows[0]
     write_jsonl(options.out, [{("outputs" if k == "candidates" else k): v for k, v in row.items()} for row in rows])
     field = "--winner-field CHOICE --swapped-field SWAPPED" if pairs else "--scores-field SCORE"
     typer.echo(

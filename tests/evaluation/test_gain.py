@@ -99,6 +99,7 @@ def test_the_command_its_run_and_its_conditions(tmp_path):
     assert done.returncode == 1
     assert "failed: length>0.1: length is 0.3" in done.stderr
     assert "failed: likelihood>0.1: likelihood was not measured" in done.stderr
+    assert evalbias(*call, "--fail-on", "quality>2", cwd=tmp_path).returncode == 0
     assert "'tone' is unknown, choose one of gain, rest, people" in refused(*call, "--fail-on", "tone>1", cwd=tmp_path)
     evalbias("audit", "--data", before, "--scores-field", "judged", "--out", "first", cwd=tmp_path)
     of_folders = gain(str(tmp_path / "first"), audit(versions[1], **OPTIONS))
