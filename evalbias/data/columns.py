@@ -557,7 +557,8 @@ class _Table:
             whose = " or ".join(name for name, some in zip((told, "the judge's"), left, strict=True) if some)
             names = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
             names = "a rating without an error" if whose == "an outcome" else names
-            self._ask(f"{whose} ratings", f"{_named(open_)} may be {whose}, {names}", self._answers(*left))
+            about = "outcome" if whose == "an outcome" else f"{whose} ratings"
+            self._ask(about, f"{_named(open_)} may be {whose}, {names}", self._answers(*left))
         (self._check_codes if self.pairwise else self._check_scales)(sure)
 
     def _peoples(self, group: Sequence[_Column]) -> dict[str, str]:
@@ -582,7 +583,8 @@ class _Table:
             parted = [(one, same or others) for same, (one, others) in zip(alike, parted, strict=True)]
             both = [self._peoples(others) | self._judges([one]) for one, others in parted if others]
             return [*both] or [self._peoples(people), self._judges(judges)]
-        several = ([people] if len(people) > 1 else []) + [[one] for one in people]
+        outcomes = all(OUTCOMES & {*c.words} for c in people)  # of which one is the only rating
+        several = ([people] if len(people) > 1 and not outcomes else []) + [[one] for one in people]
         return [*map(self._peoples, several), *(self._judges([one]) for one in judges)]
 
     def _is_like(self, one: _Column, sure: Sequence[_Column]) -> bool:

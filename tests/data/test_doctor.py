@@ -561,9 +561,10 @@ def test_the_actual_output_is_judged_and_a_second_one_is_asked_about(tmp_path):
 def test_a_column_named_like_an_outcome_is_asked_about_on_any_scale(tmp_path, column):
     found, asked = questions(rows_of(f"task|q|; kind|same|; trace|a|; {column}|bool|; judge|100|"), tmp_path)
     assert found.fields["source"] == "task"
-    (one,) = [asked[about] for about in asked if "outcome" in about]
-    assert one.answers == [{"outcome": column}]
-    assert one.why == f"'{column}' may be an outcome, a rating without an error"
+    assert asked["outcome"].answers == [{"outcome": column}]
+    assert asked["outcome"].why == f"'{column}' may be an outcome, a rating without an error"
+    _, asked = questions(rows_of(f"task|q|; trace|a|; {column}|bool|; solved|bool|; judge|100|"), tmp_path)
+    assert [*map(set, asked["outcome"].answers)] == [{"outcome"}] * 2  # none is a second rater of the other
 
 
 def runs(n=200):
