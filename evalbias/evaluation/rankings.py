@@ -279,10 +279,10 @@ class Plan:
         """What follows from the numbers, the answer first."""
         found, error, said = self.found, self.found.error, list[str]()
         pairs, told = f"{len(found.differences)} pairs of these systems", not math.isnan(self.smallest)
-        if math.isnan(found.slope):
-            said.append("This judge cannot rank these systems: its scores are not shown to rise with quality.")
+        if not found.rises:
+            return ("This judge cannot rank these systems: its scores are not shown to rise with quality.",)
         least = self.smallest if told else found.smallest(self.inputs, 0.0)
-        unless = f" if it errs alike in all; how much it does not, cannot be told: {error.reason} ({error.units} here)"
+        unless = f" if it errs alike in all systems. Whether it does cannot be told: {error.reason}"
         said.append(
             f"With {count(self.inputs, 'input')}, this judge shows a difference of {self._points(least)} between two "
             f"systems in 80 of 100 cases{'' if told else unless}."
@@ -294,13 +294,13 @@ class Plan:
                 f"{error.high:.2f}). A test that knows the noise of inputs alone calls "
                 f"{100 * found.false_alarms(self.inputs):.0f} of 100 pairs of equal systems different."
             )
-        elif told:
+        elif told and error.high > 0:
             most = found.smallest(math.inf, error.high)
             said.append(
                 f"That it errs by system at equal quality is not shown, but {error.high:.2f} points a system are not "
                 f"ruled out, with which no number of inputs shows less than {self._points(most)}."
             )
-        if told and not math.isnan(found.slope):
+        if told:
             more, people = self._more(self.smallest)
             none = f"None of the {pairs} differs by more, so this judge cannot rank these systems"
             shown = f"Of the {pairs}, {more} differ by more" if more else none
@@ -321,7 +321,7 @@ class Plan:
         rows = []
         for inputs in (self.inputs, 4 * self.inputs, math.inf):
             least = self.found.smallest(inputs)
-            counted = map(str, self._more(least)) if least == least else ("", "")
+            counted = ("", "") if math.isnan(least / self.found.slope) else map(str, self._more(least))
             words = f"{inputs:,}" if math.isfinite(inputs) else "any number"
             rows.append((words, unsigned(least), unsigned(least / self.found.slope), *counted))
         headings = ("inputs", "points shown", "points of quality", "pairs that differ by more", "by people's ratings")

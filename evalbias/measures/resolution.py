@@ -44,8 +44,8 @@ class Resolution:
         spread: Standard deviation over inputs of the difference of two systems' scores on one input.
         error: Standard deviation over systems of the judge's error at equal quality, with a 95 % interval over systems;
             ``units`` are the systems. NaN for fewer than five.
-        slope: Points of the judge that one point of quality between systems is worth. NaN where the scores of single
-            outputs are not shown to rise with quality.
+        slope: Points of the judge that one point of quality between systems is worth. NaN where it is not told.
+        rises: Whether the scores of single outputs are shown to rise with quality, and those of systems do.
         slope_of: ``"systems"``, or ``"outputs"`` where people's ratings hardly tell the systems apart: then it is the
             slope of single outputs.
         differences: (P,) mean score of a system less that of another, on the inputs of both where there are any.
@@ -57,6 +57,7 @@ class Resolution:
     spread: float
     error: Interval
     slope: float
+    rises: bool
     slope_of: Literal["systems", "outputs"]
     differences: FloatArray
     rated_differences: FloatArray
@@ -138,13 +139,15 @@ def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, 
     value, low, high = (math.sqrt(max(x - noise, 0.0)) for x in (whole, low, high))
     error = Interval(value, low, high, n=len(y), undefined=int((~kept).sum()), units=many)
     if many < MIN_CLUSTERS or math.isnan(value):
-        reason = "people's ratings tell too little of quality" if many >= MIN_CLUSTERS else "five systems are needed"
+        few = f"five systems are needed ({many} here)"
+        reason = few if many < MIN_CLUSTERS else "people's ratings tell too little of quality"
         error = replace(error, value=math.nan, low=math.nan, high=math.nan, reason=reason)
     return Resolution(
         int(np.median(present[..., 0].sum(axis=0))),
         spread,
         error,
-        slope if slope > 0 and outputs > 0 else math.nan,
+        slope if outputs > 0 and slope > 0 else math.nan,
+        bool(outputs > 0 and not slope <= 0),
         "systems" if told else "outputs",
         differences[pairs],
         people[pairs],

@@ -1,5 +1,7 @@
 """How small a difference between systems a judge can show: planted panels, words, and the command."""
 
+import gzip
+import json
 import math
 
 import numpy as np
@@ -11,6 +13,7 @@ from evalbias import plan
 from evalbias.measures.resolution import SHOWN, TESTED, _between, _differences, system_resolution
 
 ERROR, SLOPE = 0.12, 0.6
+CANNOT = "This judge cannot rank these systems: its scores are not shown to rise with quality."
 SPREAD = math.sqrt(2 * (0.4**2 * 0.6**2 + 0.7**2))  # of the difference of two systems' scores on one input
 
 
@@ -124,6 +127,7 @@ def test_a_judge_without_errors_of_systems_may_be_that():
 
 
 def test_what_cannot_be_told_is_said():
+    rng = np.random.default_rng(4)
     few = plan(rows(np.random.default_rng(0), systems=4), scores_field="judged")
     assert math.isnan(few.smallest)
     assert math.isnan(few.found.error.value)
@@ -135,7 +139,10 @@ def test_what_cannot_be_told_is_said():
     blind = rows(np.random.default_rng(0))
     for row in blind:
         row["judged"] = float(sum(map(ord, row["output"])) % 7)
-    assert plan(blind, scores_field="judged").sentence.startswith("This judge cannot rank these systems: its scores")
+    assert plan(blind, scores_field="judged").paragraphs == (CANNOT,)
+    assert plan([row | {"judged": 3.0} for row in blind], scores_field="judged").paragraphs == (CANNOT,)
+    once = [{k: v for k, v in row.items() if k not in ("rating_2", "rating_3")} for row in rows(rng, quality=0.02)]
+    assert plan(once, scores_field="judged").sentence.endswith("people's ratings tell too little of quality.")
 
 
 def test_systems_without_common_inputs_are_compared_over_inputs_of_each():
@@ -174,3 +181,20 @@ def test_bad_input_is_named(tmp_path):
     as_jsonl(tmp_path / "items.jsonl", without)
     said = refused("plan", "--data", "items.jsonl", "--scores-field", "judged", cwd=tmp_path)
     assert "the system that wrote each output (field system;" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("criterion", "shown", "differ"), [("fluency", 0.18, 39), ("coherence", 3.83, 0)])
+def test_gpt_4_ranks_summarizers_by_fluency_and_not_by_coherence(criterion, shown, differ, data_dir):
+    with gzip.open(data_dir / "judges/summeval_scores.jsonl.gz", "rt") as lines:
+        given = [json.loads(line) for line in lines]
+    items = [
+        {name: row[name] for name in ("id", "input_id", "system", "output", "ratings")}
+        | {"judged": row["judges"]["gpt-4-0314"][criterion]}
+        for row in given
+    ]
+    found = plan(items, scores_field="judged", criterion=criterion)
+    assert found.smallest / found.found.slope == pytest.approx(shown, abs=0.01)
+    wide = np.abs(found.found.differences) > found.smallest
+    assert wide.sum() == differ
+    assert (found.found.differences * found.found.rated_differences)[wide].min(initial=1.0) > 0  # as people see them
