@@ -302,9 +302,11 @@ class Plan:
             )
         if told:
             more, people = self._more(self.smallest)
-            none = f"None of the {pairs} differs by more, so this judge cannot rank these systems"
-            shown = f"Of the {pairs}, {more} differ by more" if more else none
-            said.append(f"{shown}; by people's mean ratings, {people} do.")
+            if more:
+                said.append(f"Of the {pairs}, {more} differ by more; by people's mean ratings, {people} do.")
+            else:
+                why = f"none of the {pairs} differs by as much as it can show; by people's mean ratings, {people} do"
+                said.insert(0, f"This judge cannot rank these systems: {why}.")
         if found.slope_of == "outputs" and not math.isnan(found.slope):
             said.append(
                 "People's ratings tell too little of how these systems differ, so what a point of quality is worth "

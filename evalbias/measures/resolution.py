@@ -139,8 +139,8 @@ def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, 
     value, low, high = (math.sqrt(max(x - noise, 0.0)) for x in (whole, low, high))
     error = Interval(value, low, high, n=len(y), undefined=int((~kept).sum()), units=many)
     if many < MIN_CLUSTERS or math.isnan(value):
-        few = f"five systems are needed ({many} here)"
-        reason = few if many < MIN_CLUSTERS else "people's ratings tell too little of quality"
+        needed = f"five systems are needed ({many} here)"
+        reason = needed if many < MIN_CLUSTERS else "people's ratings tell too little of quality"
         error = replace(error, value=math.nan, low=math.nan, high=math.nan, reason=reason)
     return Resolution(
         int(np.median(present[..., 0].sum(axis=0))),

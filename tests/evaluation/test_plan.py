@@ -112,9 +112,10 @@ def test_the_sentence_says_what_inputs_change_and_what_they_do_not():
     assert counted == sorted(counted)
     assert plan(rows(np.random.default_rng(0), error=0.3), scores_field="judged").inputs == 100
     erring = plan(rows(np.random.default_rng(0), error=2.0), scores_field="judged")
-    assert erring.paragraphs[2].startswith(
-        "None of the 66 pairs of these systems differs by more, so this judge cannot "
+    assert erring.sentence.startswith(
+        "This judge cannot rank these systems: none of the 66 pairs of these systems differs"
     )
+    assert erring.paragraphs[1].startswith("With 100 inputs, this judge shows a difference of ")
 
 
 def test_a_judge_without_errors_of_systems_may_be_that():
