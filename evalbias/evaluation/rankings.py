@@ -305,7 +305,7 @@ class Plan:
             if more:
                 said.append(f"Of the {pairs}, {more} differ by more; by people's mean ratings, {people} do.")
             else:
-                why = f"none of the {pairs} differs by as much as it can show; by people's mean ratings, {people} do"
+                why = f"none of the {len(found.differences)} pairs differs by as much as it shows; by people's mean ratings, {people} do"
                 said.insert(0, f"This judge cannot rank these systems: {why}.")
         if found.slope_of == "outputs" and not math.isnan(found.slope):
             said.append(

@@ -96,7 +96,7 @@ def test_the_formulas_are_sums_over_pairs_of_inputs():
 
 
 def test_the_sentence_says_what_inputs_change_and_what_they_do_not():
-    found = plan(rows(np.random.default_rng(0), error=0.3), scores_field="judged", inputs=50)
+    found = plan(rows(np.random.default_rng(0), error=0.3, quality=1.0), scores_field="judged", inputs=50)
     first, floor, pairs = found.paragraphs
     assert found.sentence == first
     error = found.found.error.value
@@ -107,7 +107,9 @@ def test_the_sentence_says_what_inputs_change_and_what_they_do_not():
     assert first == f"With 50 inputs, this judge shows a difference of {worth} between two systems in 80 of 100 cases."
     assert floor.startswith(f"No number of inputs shows less than {found.floor:.2f} points (")
     assert f"errs by {found.found.error.value:.2f} points a system (95 % interval over 12 systems" in floor
-    assert pairs.endswith("do.")
+    assert pairs.startswith(
+        f"Of the 66 pairs of these systems, {found.table().rows[0][3]} differ by more; by people's "
+    )
     counted = [int(row[3]) for row in found.table().rows]
     assert counted == sorted(counted)
     assert plan(rows(np.random.default_rng(0), error=0.3), scores_field="judged").inputs == 100
