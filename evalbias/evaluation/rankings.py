@@ -305,8 +305,8 @@ class Plan:
             if more:
                 said.append(f"Of the {pairs}, {more} differ by more; by people's mean ratings, {people} do.")
             else:
-                why = f"none of the {len(found.differences)} pairs differs by as much as it shows; by people's mean ratings, {people} do"
-                said.insert(0, f"This judge cannot rank these systems: {why}.")
+                why = f"none of the {len(found.differences)} pairs differs by as much as it shows"
+                said.insert(0, f"This judge cannot rank these systems: {why}; by people's mean ratings, {people} do.")
         if found.slope_of == "outputs" and not math.isnan(found.slope):
             said.append(
                 "People's ratings tell too little of how these systems differ, so what a point of quality is worth "

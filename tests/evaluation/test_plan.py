@@ -115,7 +115,7 @@ def test_the_sentence_says_what_inputs_change_and_what_they_do_not():
     assert plan(rows(np.random.default_rng(0), error=0.3), scores_field="judged").inputs == 100
     erring = plan(rows(np.random.default_rng(0), error=2.0), scores_field="judged")
     assert erring.sentence.startswith(
-        "This judge cannot rank these systems: none of the 66 pairs of these systems differs"
+        "This judge cannot rank these systems: none of the 66 pairs differs by as much as it shows;"
     )
     assert erring.paragraphs[1].startswith("With 100 inputs, this judge shows a difference of ")
 
