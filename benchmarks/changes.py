@@ -54,7 +54,7 @@ class World:
     anchors: int = 200
     lower: float = 0.0  # standard deviations by which the anchors' quality lies below the old period's
     repeats: int = 0  # scores of each text; 0 is one, of unknown noise
-    verdicts: bool = False  # whether the judge says pass, for 4 points or more, or fail
+    passing: int = 0  # points from which the judge says pass, and else fail; 0 for one that scores
 
     def scores(self, rng: np.random.Generator, judge: Judge, q: FloatArray, noise: float) -> FloatArray:
         """Draw scores (n,) or (n, repeats)."""
@@ -65,7 +65,7 @@ class World:
     def said(self, opinion: FloatArray) -> FloatArray:
         """Return what is said of an opinion in points."""
         points = likert(opinion)
-        return (points >= 4).astype(np.float64) if self.verdicts else points
+        return (points >= self.passing).astype(np.float64) if self.passing else points
 
     def truth(self, rng: np.random.Generator, n: int = 400_000) -> tuple[float, float]:
         """Return the judge's part and the system's in the population."""
@@ -86,8 +86,11 @@ WORLDS: Mapping[str, World] = {
     "stricter with good texts, anchors .3 sd lower": World(stricter, lower=0.3),
     "the same, new judge without noise": World(stricter, noise=0.0, lower=0.3),
     "the same, three scores of a text": World(stricter, noise=0.0, lower=0.3, repeats=3),
-    "stricter, pass or fail": World(stricter, verdicts=True),
-    "stricter, pass or fail, anchors .3 sd lower": World(stricter, lower=0.3, verdicts=True),
+    "stricter, pass from 4 points": World(stricter, passing=4),
+    "stricter, pass from 4 points, anchors .3 sd lower": World(stricter, lower=0.3, passing=4),
+    "half a point lower, pass from 3 points, anchors .3 sd lower": World(
+        partial(shifted, by=-0.5), lower=0.3, passing=3
+    ),
 }
 
 
