@@ -108,6 +108,8 @@ class ProbeReport(ByName[ProbeEffect]):
         said = [
             f"The judge is moved by what does not change the quality: {'; '.join(e.sentence for e in moved)}."
             if moved
+            else "Whether an edit moves the judge cannot be told."
+            if {*by_status} == {"not measured"}
             else "No edit is shown to move the judge more than its placebo."
         ]
         if clear:

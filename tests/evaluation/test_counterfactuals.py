@@ -132,7 +132,9 @@ def test_a_judge_of_noise_is_not_flagged_and_the_placebo_shows_what_any_change_d
     assert report["label"].status == "no sign"  # all differ by 0, and up to 5 % of others may not
 
 
-def test_a_share_of_one_item_has_no_bound():
+def test_of_one_item_nothing_can_be_told_and_a_share_has_no_bound():
+    alone = probe(planted("label", 1.0), items(1), kinds=["label"], scale=(1, 5))
+    assert alone.paragraphs[0] == "Whether an edit moves the judge cannot be told."
     report = probe(planted(None, 1.0), items(1), kinds=["null"], scale=(1, 5))
     assert "of 1 items (of too few inputs for an interval); nonsense does" in report.paragraphs[1]
 
