@@ -276,7 +276,7 @@ SETTINGS, RESULT = "run.json", "result.json"
 UNANSWERED = {SETTINGS, "sample.json"}  # files of a run that has no answer yet
 LOCKS = (LOCK, KERNEL)
 WRITTEN = re.compile(  # what runs write into their folders and into those below
-    r"((run|result|sample|program|loop|search|correction|judge(-.+)?)\.json|report\.html"
+    r"((run|result|sample|program|loop|search|correction|jury|judge(-.+)?)\.json|report\.html"
     r"|(judgments|likelihoods|answers|chunks|scores|rankings|outputs|steps|quality|fluency|understandability"
     r"|proposals|instructions|corrected)\.jsonl"
     r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"

@@ -136,6 +136,9 @@ EXPECTED = (
 ENOUGH = 1000  # rows by which an error tells what columns may be
 
 
+WIDEST, MOST_NAMED = 200, 8  # most columns of a table of which any are guessed, and most that an error names
+
+
 def lacking(place: str, table: Source, wanted: str) -> DataError:
     """Return the error that a field is missing: the columns there are, what these may be, and an example."""
     likely = _likely(table)
@@ -156,10 +159,16 @@ def like_ratings(examples: Sequence[Any], judge: str) -> str:
 
 
 def _likely(table: Source) -> dict[str, str]:
-    """Return our fields -> the columns of other names that may be them, with the likeliest answers to what is open."""
+    """Return our fields -> the columns of other names that may be them, with the likeliest answers to what is open.
+
+    Of a table with more than ``WIDEST`` columns nothing is guessed, nor are names that fill a message by themselves.
+    """
+    if len(table.columns) > WIDEST:
+        return {}
     found = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
     mapping = found.options(*(one.answers[0] for one in found.questions if one.answers)).get("mapping", {})
-    return {ours: theirs for ours, theirs in mapping.items() if not ours.startswith("judge_")}
+    short = ((ours, theirs) for ours, theirs in mapping.items() if not ours.startswith("judge_") and len(theirs) <= 80)
+    return dict(itertools.islice(short, MOST_NAMED))
 
 
 def _mapped(mapping: Mapping[str, str]) -> str:

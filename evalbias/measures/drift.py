@@ -91,7 +91,7 @@ def split_change(
     # 1. rows: outputs of the periods and anchors that have scores, and their inputs
     scores = {"before": before, "after": after, "anchors_before": anchors_before, "anchors_after": anchors_after}
     means, noises = zip(*(_means(values, name) for name, values in scores.items()), strict=True)
-    checked(dict(zip(scores, means[2:], strict=False)))
+    checked({name: scores[name] for name in ("anchors_before", "anchors_after")})
     kept = [~np.isnan(means[0]), ~np.isnan(means[1]), ~np.isnan(means[2] + means[3])]
     names = [
         [(group, place) for place in range(len(one))] if given is None else [("", str(name)) for name in given]
