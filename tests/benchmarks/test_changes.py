@@ -70,6 +70,7 @@ def test_the_plan_is_of_the_noise():
     assert 130 < planned(np.random.default_rng(0)) < 150
 
 
+@pytest.mark.slow
 def test_the_parts_of_planted_gains_are_covered():
     rows = {name: gained(*gains, sets=40, seed=0) for name, gains in GAINS.items()}
     for name, parts in rows.items():

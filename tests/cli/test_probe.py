@@ -60,6 +60,7 @@ def test_pairs_are_emitted_and_read_in_both_orders(tmp_path):
     assert found["kinds"]["label"]["estimate"]["value"] == 0.5
 
 
+@pytest.mark.slow
 def test_a_judge_is_asked(tmp_path):
     rows = [dict(one) for one in world.examples(12, seed=1)]
     as_jsonl(tmp_path / "items.jsonl", rows)

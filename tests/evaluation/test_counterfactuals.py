@@ -201,6 +201,7 @@ class Grader(dspy.Module):
         return dspy.Prediction(score=3 + output.count("**") / 6)
 
 
+@pytest.mark.slow
 def test_a_dspy_module_a_judge_of_ours_and_a_file_can_be_probed(tmp_path):
     rows = items(20)
     assert probe(Grader(), rows, kinds=["bold"], scale=(1, 5))["bold"].estimate.value == pytest.approx(1)

@@ -106,6 +106,7 @@ def test_the_same_judge_at_temperature_0_did_not_change():
     assert again.paragraphs[0].endswith("; all texts are anchors, so this is the judge's part.")
 
 
+@pytest.mark.slow
 def test_anchors_are_the_same_texts_whatever_their_rows_and_repeats_count_as_often_as_both_have_them():
     before, after = sides()
     found = drift(before, after[::-1], scores_field="judged")
@@ -140,6 +141,7 @@ def test_anchors_of_another_level_are_told_and_repeated_scores_need_no_caution()
     assert not any(text.startswith("The old outputs had") for text in found.paragraphs)
 
 
+@pytest.mark.slow
 def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
     before, after = (
         as_jsonl(tmp_path / name, rows) for name, rows in zip(("old.jsonl", "new.jsonl"), stricter, strict=True)
@@ -170,6 +172,7 @@ def test_a_judge_that_compares_and_odd_margins_are_refused(stricter):
         drift(audit(stricter[0], scores_field="judged", scale=(-2, 8)), stricter[1], scores_field="judged")
 
 
+@pytest.mark.slow
 def test_the_command_leaves_a_run_and_fails_a_build(stricter, tmp_path):
     before, after = (
         as_jsonl(tmp_path / name, rows) for name, rows in zip(("old.jsonl", "new.jsonl"), stricter, strict=True)

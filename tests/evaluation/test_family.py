@@ -35,6 +35,7 @@ def bonuses(seed, **planted):
     return {name: (e.points * e.low, e.points * e.high) for name, e in chosen.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [{"own": 0.8}, {"family": 0.6}, {"own": 0.8, "family": 0.4}, {"likelihood": 0.4}])
 def test_self_family_and_style_are_told_apart(planted):
     for name, (low, high) in bonuses(5, n=2000, **planted).items():
@@ -52,6 +53,7 @@ def test_a_bonus_for_the_family_is_found_beside_that_for_itself():
     assert "an output of the judge's family gets 0." in found["family_preference"].sentence
 
 
+@pytest.mark.slow
 def test_what_a_judge_gives_itself_is_taken_from_no_relative():
     one = judged(1, n=2000, own=0.8)
     found = audit_answers(one, **NAMED).measurements["family_preference"]["family_excess"]

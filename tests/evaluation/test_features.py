@@ -89,6 +89,7 @@ def test_what_is_no_feature_is_refused():
         audit(rows, scores_field="mine", features=["tone"], only="verbosity")
 
 
+@pytest.mark.slow
 def test_a_build_fails_on_a_feature_and_correct_subtracts_a_count(tmp_path):
     as_jsonl(tmp_path / "rated.jsonl", rated(headings=0.8))
     words = ("--data", "rated.jsonl", "--scores-field", "mine", "--feature", "headings")

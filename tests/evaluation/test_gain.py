@@ -84,6 +84,7 @@ def test_the_own_system_is_a_feature():
     assert "is own writing" in found.paragraphs[0]
 
 
+@pytest.mark.slow
 def test_the_command_its_run_and_its_conditions(tmp_path):
     versions = outputs(120), outputs(120, seed=1, longer=2, name="w")
     before, after = (as_jsonl(tmp_path / f"{name}.jsonl", rows) for name, rows in zip("ab", versions, strict=True))

@@ -107,6 +107,7 @@ def written(n=400, *, own=1.0):
     ]
 
 
+@pytest.mark.slow
 def test_what_each_writer_gets_from_each_judge():
     """In points, and against instruments worked by hand; a judge's own is what the other judges do not give it."""
     found = jury_worth(judged := written())
@@ -136,6 +137,7 @@ def test_what_each_writer_gets_from_each_judge():
     assert "No judge of the 2 that wrote outputs is shown to give its own more" in str(jury_worth(written(own=0.0)))
 
 
+@pytest.mark.slow
 def test_the_page_shows_who_prefers_whom(tmp_path):
     rows, judged = [], written(120)
     for k in range(120):
