@@ -34,6 +34,7 @@ UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions",
 
 PROBES = ORDER, UNREAD, INSTRUCTION, NEGATION = ("order", "unread", "instruction", "negation")
 """What is changed when a judge is asked about its items again."""
+Tested = Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
 
 
 def option(text: str, default: Any = None) -> Any:
@@ -274,10 +275,7 @@ class AuditOptions(RecordedAnswers):
         "bullets, bold, digits, citations, hedges or sentences. Repeatable.",
         (),
     )
-    only: (
-        Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
-        | None
-    ) = option("Test this bias, such as verbosity, by itself, without a correction for testing several, and no other.")
+    only: Tested | None = option("Test this bias, such as verbosity, by itself, uncorrected for several, and no other.")
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
     num_threads: int = option("Calls of a function at the same time.", 1)
     progress: Any = option("Called with the number of judgments done; False shows no bar in a terminal or notebook.")
@@ -295,6 +293,11 @@ class AuditOptions(RecordedAnswers):
             raise ValueError("`probes`: recorded answers cannot be asked for again. Leave them out.")
         if self.outcome is not None and self.reliability not in (None, 1):
             raise ValueError("`reliability`: an outcome has no error. Leave it out, or map the column as a `score`.")
+
+    @classmethod
+    def of(cls, options: Any, **changed: Any) -> AuditOptions:
+        """Return the options of an audit that another command's options have too, and those that are changed."""
+        return cls(**{f.name: getattr(options, f.name) for f in fields(cls) if hasattr(options, f.name)} | changed)
 
     @property
     def several(self) -> bool:
@@ -359,9 +362,9 @@ class JuryOptions(Seeded, Reliable, Likely, Long, Items):
 SIDE = "The {} outputs with their scores (for drift, those of the {} judge): data as for an audit, or its run folder."
 
 
-def _again(name: str) -> Any:
-    """Declare an option as an audit does."""
-    one = AuditOptions.__dataclass_fields__[name]
+def _again(name: str, group: type[Options] = AuditOptions) -> Any:
+    """Declare an option as an audit does, or another group."""
+    one = group.__dataclass_fields__[name]
     return field(default=one.default, metadata=one.metadata)
 
 
@@ -515,9 +518,7 @@ class ScoringOptions(Seeded, Likely, Judging, Items):
 
     beside = (MeasuringModels, Out)
     criteria: Sequence[str] = option("A preset's name, or 'name: definition'. Repeatable.", ())
-    scale: tuple[float, float] | None = option(
-        "Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given."
-    )
+    scale: tuple[float, float] | None = _again("scale", JudgeOptions)
     k: int = option("Number of random demonstrations; 0 for none, as models with an adapter expect.", 8)
     candidates: Path | None = option("File of ids, one per line: only these training items may become demonstrations.")
     split_by: Literal["instance", "input"] = option(

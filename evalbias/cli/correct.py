@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.equal_quality import MIN_CLUSTERS
 from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
-from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, RecordedAnswers
+from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
@@ -97,7 +97,7 @@ def _prepared(options: CorrectOptions) -> PreparedAudit:
         raise ValueError(
             f"`features` names {named[0]!r:.80}, the judge's own answers, which owe nothing to themselves."
         )
-    return prepared(AuditOptions(**{field.name: getattr(options, field.name) for field in fields(RecordedAnswers)}))
+    return prepared(AuditOptions.of(options))
 
 
 def _check_applies(correction: ScoreCorrection, ready: PreparedAudit) -> None:

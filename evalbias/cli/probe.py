@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,7 @@ def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Ou
 
 
 def _probe_items(options: Any) -> PreparedAudit:
-    known = {one.name for one in fields(AuditOptions)}
-    ready = prepared(AuditOptions(**{f.name: getattr(options, f.name) for f in fields(options) if f.name in known}))
+    ready = prepared(AuditOptions.of(options))
     if ready.dataset.left_out:
         say(ready.dataset.summary())
     return ready

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from evalbias.cli.run import Run, RunOutcome, Split, keep
@@ -27,9 +27,8 @@ from evalbias.report.tables import candidates_table, threshold_table
 
 def _halved(options: Any) -> tuple[PreparedAudit, Split]:
     """Load the judge and the items, half of the inputs on each side; refuse a judge that compares."""
-    names = [f.name for f in fields(AuditOptions) if hasattr(options, f.name)]
-    asked = AuditOptions(**{name: getattr(options, name) for name in names})
-    ready = prepared(replace(asked, pass_mark=None))  # which is of a threshold, not of probabilities
+    asked = replace(AuditOptions.of(options), pass_mark=None)  # which is of a threshold, not of probabilities
+    ready = prepared(asked)
     if isinstance(ready.judge, PairwiseJudge):
         raise ValueError(f"{options.judge} compares outputs: give a judge that scores.")
     train, test = halves(ready.questions, seed=options.seed)

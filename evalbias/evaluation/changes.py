@@ -75,9 +75,7 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
         if isinstance(given, Audits):
             given = given[options.criterion]
         if not isinstance(given, Judged | Audit):
-            names = ("mapping", "scores_field", "samples_field", "criterion", "scale")
-            known = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-            given = answers_of(prepared(AuditOptions(given, **known)))
+            given = answers_of(prepared(AuditOptions.of(options, data=given)))
         judged = given if isinstance(given, Judged) else given.judged
         content = by_item(judged)
         judged, texts = replace(judged, inputs=content["inputs"] or content["ids"]), content["outputs"]

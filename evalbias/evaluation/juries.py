@@ -46,14 +46,13 @@ def panel_of(options: JuryOptions) -> list[Judged]:
     wanted: dict[str, Any] = {"numbers": options.judges}
     if pairwise:
         wanted = {"choices": dict.fromkeys([*fields_of, *filter(None, fields_of.values())], ())}
-    shared = {one.name for one in fields(AuditOptions)} & {one.name for one in fields(options)} - {"swapped_field"}
-    given = {name: getattr(options, name) for name in shared}
-    given |= {"data": data.read(options.data, mapping=options.mapping, **wanted), "mapping": None}
+    items = data.read(options.data, mapping=options.mapping, **wanted)
+    given = AuditOptions.of(options, data=items, mapping=None, swapped_field=None)
     first, judged = None, list[Judged]()
     for name, other in fields_of.items():
         named = {"winner_field": name, "swapped_field": other} if pairwise else {"scores_field": name}
         if first is None:
-            first = prepared(AuditOptions(**{**given, **named}))
+            first = prepared(replace(given, **named))
             judged.append(replace(answers_of(first).counted_in(options.length), judge=name))
         else:  # what is known about the items is known
             answers = answers_of(replace(first, **named, likelihood_lm=None, lm=None))

@@ -357,8 +357,7 @@ def plan(options: PlanOptions) -> Plan:
     Raises:
         ValueError: Items without a named system or ratings, fewer than two systems, or a judge that compares.
     """
-    given = {name: value for name, value in vars(options).items() if name != "inputs"}
-    judged = answers_of(prepared(AuditOptions(**given)))
+    judged = answers_of(prepared(AuditOptions.of(options)))
     if judged.pairwise or judged.systems is None or not judged.rated:
         system = "the system that wrote each output (field system; name yours in mapping, or by --map system=COLUMN)"
         raise ValueError(f"A plan takes scores of single outputs, people's ratings (rating_1, ...), and {system}.")

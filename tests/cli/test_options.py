@@ -88,6 +88,14 @@ def test_single_outputs_are_drawn_as_many_pairs_by_both_doors():
     assert prepared(ready := prepared(asked)) is ready
 
 
+def test_options_of_another_command_become_those_of_an_audit():
+    jury = options.JuryOptions("a.csv", judges=["x"], swapped_field="{judge}_2", reliability=0.5, seed=3)
+    asked = AuditOptions.of(jury, swapped_field=None, scores_field="x")
+    assert asked == AuditOptions("a.csv", reliability=0.5, seed=3, scores_field="x")
+    with pytest.raises(ValueError, match="`swapped_field` goes with `winner_field`"):
+        AuditOptions.of(jury)
+
+
 def test_every_option_has_help_and_one_spelling():
     for _, asked in COMMANDS.values():
         for group in (asked, *asked.beside):
