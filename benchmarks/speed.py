@@ -13,6 +13,7 @@ a prompt with the one before it, which the order of the prompts allows.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
@@ -20,8 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +33,7 @@ import torch
 
 from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
-from benchmarks.servers import SERVERS, Server, llama_cpp_python, llama_file, post, requantized, vllm
+from benchmarks.servers import SERVERS, Server, llama_file, post, requantized, vllm
 from benchmarks.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM, ServerLM
 from evalbias.lm.files import unpacked
@@ -46,6 +47,8 @@ HALF = "bfloat16"
 TOLERANCE = 2e-3
 """Largest difference in nats between methods that compute in 32 bits."""
 CONTEXT = 4096
+COMMON = ["pointwise", "population", "llmbar"]
+"""Workloads that are measured if none is named."""
 ROWS = {"cpu": 1024, "cuda": 16_384}
 """Device -> rows of the timed matrix product: about as many as a batch has tokens."""
 OURS, PUBLISHED, HARNESS, GENERATE = "evalbias", "published", "harness", "generate"
@@ -58,7 +61,7 @@ TITLES = {
     OURS: "evalbias",
     VLLM: "vLLM server, prefix cache",
     LLAMA: "llama.cpp server, prompt cache",
-    LLAMA_PYTHON: "llama-cpp-python server, prompt cache",
+    LLAMA_PYTHON: "llama.cpp by llama-cpp-python, prompt cache",
 }
 """Method -> its name in the table."""
 
@@ -180,17 +183,32 @@ class LlamaMethod(ServerMethod):
         post(f"{self._address}/slots/0?action=erase")
 
 
-class EchoMethod(ServerMethod):
-    """A real llama-cpp-python server: one text at a time, of which it keeps the beginning for the next."""
+class LlamaTexts:
+    """llama.cpp through llama-cpp-python, which keeps the beginning that a text shares with the one before it."""
 
-    def _forget(self) -> None:
-        """Do nothing: a workload's last text shares no more than its first line with the first."""
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.group = process.pid
+        self._read()  # the model is loaded
+
+    def __call__(self, lm: LocalLM, work: Workload) -> Answers:
+        """Run from a cold start: the cache is emptied first."""
+        asked: list[dict[str, Any]] = [{}, *({"ids": s.ids, "start": s.start} for (s,) in sequences(lm, work))]
+        return [[answer] for answer in [self._ask(one) for one in asked][1:]]
+
+    def _ask(self, one: dict[str, Any]) -> Any:
+        print(json.dumps(one), file=self._process.stdin, flush=True)
+        return self._read()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
 
 
 def applies(method: str, work: Workload) -> bool:
     """Return whether a method can answer a workload.
 
-    Generation and llama.cpp's own server measure no given texts, for which there is llama-cpp-python's.
+    Generation and llama.cpp's own server measure no given texts, for which there is llama.cpp's library.
     """
     texts = len(work.choices[0]) == 1
     return method not in ((GENERATE, LLAMA) if texts else (LLAMA_PYTHON,))
@@ -220,7 +238,11 @@ def _processes(method: Any) -> list[int]:
     group = getattr(method, "group", None)
     if group is None:
         return [os.getpid()]
-    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and os.getpgid(int(p.name)) == group]
+    found = []
+    for one in Path("/proc").iterdir():
+        with suppress(ProcessLookupError):  # another process that ends meanwhile
+            found += [int(one.name)] if one.name.isdigit() and os.getpgid(int(one.name)) == group else []
+    return found
 
 
 @dataclass(frozen=True)
@@ -358,12 +380,16 @@ def contenders_of(
         return lm, contenders, missing
     if (SERVERS / "llama/bin/llama-quantize").exists():
         for kind, path in _precisions(file, place).items():
-            for name, start, method in ((LLAMA, _llama, LlamaMethod), (LLAMA_PYTHON, _llama_python, EchoMethod)):
-                if name in wanted:
-                    run = method(*until_done.enter_context(start(path, place)), tokenizer=folder)
-                    contenders[f"{name} {kind}"] = Contender(TITLES[name], kind, run, False, size)
+            run: dict[str, Method] = {}
+            if LLAMA in wanted:
+                run[LLAMA] = LlamaMethod(*until_done.enter_context(_llama(path, place)), tokenizer=folder)
+            if LLAMA_PYTHON in wanted:
+                run[LLAMA_PYTHON] = until_done.enter_context(_llama_texts(path))
+            contenders |= {
+                f"{name} {kind}": Contender(TITLES[name], kind, how, False, size) for name, how in run.items()
+            }
     elif {LLAMA, LLAMA_PYTHON} & {*wanted}:
-        missing.append("llama.cpp's servers (make test-servers)")
+        missing.append("llama.cpp (make test-servers)")
     return lm, contenders, missing
 
 
@@ -382,9 +408,17 @@ def _llama(file: Path, place: Path) -> AbstractContextManager[Server]:
     return llama_file(file, [*options, "--cache-ram", 0, "--slot-save-path", f"{slots}/"])
 
 
-def _llama_python(file: Path, _: Path) -> AbstractContextManager[Server]:
-    threads = torch.get_num_threads()
-    return llama_cpp_python(file, ["--n_ctx", CONTEXT, "--n_threads", threads, "--n_threads_batch", threads])
+@contextmanager
+def _llama_texts(file: Path) -> Iterator[LlamaTexts]:
+    """Start llama.cpp's library in the environment of the servers."""
+    command: list[Any] = [SERVERS / "llama/bin/python", Path(__file__).with_name("llama_texts.py"), file, CONTEXT]
+    command.append(torch.get_num_threads())
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(
+        [*map(str, command), str(torch.get_num_threads())], start_new_session=True, **pipes
+    ) as process:
+        yield LlamaTexts(process)
+        process.terminate()
 
 
 def compared(
@@ -406,7 +440,7 @@ def main() -> None:
     """Parse the command line and run the benchmark."""
     parser = argument_parser(__doc__)
     parser.add_argument("--models", nargs="+", choices=[*MODELS, RANDOM], default=[*MODELS])
-    parser.add_argument("--workloads", nargs="+", choices=[*WORKLOADS], default=["pointwise", "population", "llmbar"])
+    parser.add_argument("--workloads", nargs="+", choices=[*WORKLOADS], default=COMMON)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--slow-size", type=int, default=16, help="prompts for methods that share no prefix")
     parser.add_argument("--repeats", type=int, default=3)
@@ -441,7 +475,8 @@ def main() -> None:
             if missing:
                 text += f" Missing: {', '.join(missing)}."
             title = f"Throughput on {'a CPU' if device == 'cpu' else where}: {name}"
-            finish(args, "speed", f"## {title}\n\n{text}\n\n{markdown(HEADINGS, body)}", section=name)
+            section = name if args.workloads == COMMON else " ".join([name, *args.workloads])
+            finish(args, "speed", f"## {title}\n\n{text}\n\n{markdown(HEADINGS, body)}", section=section)
 
 
 if __name__ == "__main__":

@@ -316,13 +316,14 @@ def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> N
 
 
 async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[Dialect]] = DIALECTS) -> Dialect:
-    """Return the first dialect that the server speaks, tried on one short text; the listed one is tried first.
+    """Return the first dialect that the server speaks, tried on one short text; of a listed kind, no other is tried.
 
     Without a tokenizer only dialects that need none are tried. Raises NoProbabilities if the server speaks none,
     ValueError if no model is served, the server contradicts itself, or has another tokenizer, and RequestError.
     """
     errors: dict[str, Exception] = {}
-    for kind in sorted(kinds, key=lambda kind: kind is not served.owner):
+    known = served.owner if served.owner in kinds and endpoint.tokenizer is not None else None
+    for kind in (known,) if known else kinds:
         if kind.needs_tokenizer is (endpoint.tokenizer is None):
             continue
         try:
