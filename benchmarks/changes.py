@@ -19,12 +19,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.audit.judges import likert
-from benchmarks.harness import argument_parser, data_folder, finish, lines, markdown
+from benchmarks.harness import argument_parser, data_folder, finish, lines, markdown, percents, simulated
 from evalbias import drift, gain
 from evalbias.measures import Draws, anchors_needed, split_change, watch
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import GAIN, PEOPLE, split_gain
 from evalbias.measures.equal_quality import EqualQuality
+from evalbias.measures.resample import Interval
 
 Judge = Callable[[FloatArray], FloatArray]
 INPUTS, BETTER, NOISE, SCALE = 75, 0.3, 0.5, (1.0, 5.0)
@@ -101,13 +102,13 @@ def planned(rng: np.random.Generator) -> int:
     return anchors_needed(0.19, float((first - second).std()))
 
 
-def split(world: World, *, sets: int, seed: int, resamples: int = 200) -> dict[str, Any]:
-    """Return how often both parts are covered, and the judge's is called one."""
+def split(world: World, *, sets: int, seed: int, resamples: int = 200) -> dict[str, dict[str, float]]:
+    """Return what becomes of both parts, the judge's and the system's, by name."""
     rng = np.random.default_rng(seed)
-    truth, n = world.truth(rng), world.anchors or planned(rng)
-    covered, found, values = np.zeros(2), 0, []
-    for index in range(sets):
-        rng = np.random.default_rng([seed, index])
+    truth, n = dict(zip(PERIODS, world.truth(rng), strict=True)), world.anchors or planned(rng)
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        rng = np.random.default_rng([seed, number])
         sizes, means = (INPUTS, INPUTS, n // 2), (0.0, BETTER, -world.lower)
         q = [
             m + (np.sqrt([[0.4]]) * rng.normal(size=(k, 1)) + np.sqrt(0.6) * rng.normal(size=(k, 2))).ravel()
@@ -118,14 +119,14 @@ def split(world: World, *, sets: int, seed: int, resamples: int = 200) -> dict[s
             partial(world.scores, rng, steady, noise=NOISE),
             partial(world.scores, rng, world.after, noise=world.noise),
         )
-        draws = Draws(seed=index, resamples=resamples)
+        draws = Draws(seed=number, resamples=resamples)
         parts = split_change(old(q[0]), new(q[1]), old(q[2]), new(q[2]), clusters=inputs, draws=draws).parts
-        ends = [(parts[name].low, parts[name].high) for name in ("judge", "system")]
-        covered += [low <= value <= high for (low, high), value in zip(ends, truth, strict=True)]
-        found += not ends[0][0] <= 0 <= ends[0][1]
-        values.append(parts["judge"].value)
-    shares = {"judge": covered[0] / sets, "system": covered[1] / sets, "found": found / sets}
-    return {"anchors": n, "truth": truth[0], "mean": float(np.mean(values)), **shares}
+        return {name: (parts[name], truth[name]) for name in PERIODS}
+
+    return {name: {**row, "anchors": n} for name, row in simulated(once, sets).items()}
+
+
+PERIODS = ("judge", "system")
 
 
 WATCHES = [(0.0, 0, 365, 0), (0.1, 0, 90, 0), (0.2, 0, 30, 0), (0.4, 0, 30, 0)]
@@ -237,15 +238,15 @@ PARTS_OF_GAIN = ("length", "quality", "rest")
 
 def gained(
     quality: float, length: float, lean: float, both: bool, *, sets: int, seed: int, n: int = 120
-) -> dict[str, Any]:
-    """Return how often each part of a planted gain is covered, and the means of the estimates.
+) -> dict[str, dict[str, float]]:
+    """Return what becomes of each part of a planted gain, by name.
 
     The judge gives .3 points for one standard deviation of length, and .8 for one of quality; two raters, n inputs.
     """
     truth = {"length": 0.3 * length, "quality": 0.8 * quality, "rest": lean if both else 0.8 * quality + lean}
-    covered, values = dict.fromkeys(PARTS_OF_GAIN, 0), []
-    for index in range(sets):
-        rng = np.random.default_rng([seed, index])
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        rng = np.random.default_rng([seed, number])
         base = 0.6 * rng.normal(size=n)
         sides = [_version(rng, base, *gains) for gains in ((0.0, 0.0, 0.0), (quality, length, lean))]
         rated = sides if both else [_version(rng, 0.6 * rng.normal(size=n), 0.0, 0.0, 0.0)]
@@ -256,12 +257,9 @@ def gained(
         model = EqualQuality(scores, ratings, features, clusters=theirs, unscaled=[*features])
         given = [{k: side[k] for k in (GAIN, "length", *[PEOPLE] * both)} for side in sides]
         found = split_gain(given[0], given[1], model, clusters=(inputs, inputs, theirs))
-        for name in PARTS_OF_GAIN:
-            if name in found:
-                covered[name] += found[name].low <= truth[name] <= found[name].high
-        values.append([found[name].value if name in found else np.nan for name in PARTS_OF_GAIN])
-    means = dict(zip(PARTS_OF_GAIN, np.mean(values, axis=0), strict=True))
-    return {name: (truth[name], float(means[name]), covered[name] / sets) for name in PARTS_OF_GAIN}
+        return {name: (found[name], truth[name]) for name in truth if name in found}
+
+    return simulated(once, sets)
 
 
 def _version(rng: np.random.Generator, base: FloatArray, quality: float, length: float, lean: float) -> dict[str, Any]:
@@ -272,13 +270,15 @@ def _version(rng: np.random.Generator, base: FloatArray, quality: float, length:
     return {GAIN: scores, "length": x, "ratings": ratings, PEOPLE: ratings.mean(axis=1)}
 
 
-def gain_table(rows: Mapping[str, Mapping[str, tuple[float, float, float]]], sets: int) -> str:
+def gain_table(rows: Mapping[str, Mapping[str, Mapping[str, float]]], sets: int) -> str:
     """Return the section of the planted gains."""
 
-    def cell(truth: float, mean: float, share: float) -> str:
-        return "in the rest" if np.isnan(mean) else f"{truth:+.2f}, {mean:+.2f}, {100 * share:.1f} %"
+    def cell(row: Mapping[str, float] | None) -> str:
+        if row is None:
+            return "in the rest"
+        return f"{row['truth']:+.2f}, {row['mean']:+.2f}, {percents(row['covered'])[0]}"
 
-    body = [[name, *(cell(*parts[one]) for one in PARTS_OF_GAIN)] for name, parts in rows.items()]
+    body = [[name, *(cell(parts.get(one)) for one in PARTS_OF_GAIN)] for name, parts in rows.items()]
     text = f"Truth, mean estimate, and how often the 95 % interval holds the truth; {sets} data sets of 120 inputs."
     return f"## Gain: planted versions\n\n{text}\n\n{markdown(['the second version', *PARTS_OF_GAIN], body)}"
 
@@ -314,12 +314,12 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=["drift", "monitor", "recorded", "gain", "loops"])
     args = parser.parse_args()
     if "drift" in args.parts:
-        rows = [(name, split(world, sets=args.sets, seed=args.seed)) for name, world in WORLDS.items()]
+        rows = {name: split(world, sets=args.sets, seed=args.seed) for name, world in WORLDS.items()}
         finish(args, "changes", drift_table(rows, args.sets), section="drift")
     if "monitor" in args.parts:
         found = [watched(*one, sets=args.sets // 2, seed=args.seed) for one in WATCHES]
         body = [
-            [f"{change:.1f}", day, days, every or "no", f"{100 * share:.1f} %", "" if np.isnan(median) else median]
+            [f"{change:.1f}", day, days, every or "no", *percents(share), "" if np.isnan(median) else median]
             for (change, day, days, every), (share, median) in zip(WATCHES, found, strict=True)
         ]
         head = ["change in points", "on day", "days", "another watch every", "alarms", "median day of the alarm"]
@@ -340,18 +340,16 @@ def main() -> None:
         finish(args, "changes", f"## Gain: recorded loops\n\n{text}\n\n{markdown(head, loops())}", section="loops")
 
 
-def drift_table(rows: Sequence[tuple[str, Mapping[str, Any]]], sets: int) -> str:
+def drift_table(rows: Mapping[str, Mapping[str, Mapping[str, float]]], sets: int) -> str:
     """Return the section of the planted judges."""
-    body = [
-        [name, r["anchors"], f"{r['truth']:+.2f}", f"{r['mean']:+.2f}", *(f"{100 * r[k]:.1f} %" for k in KINDS)]
-        for name, r in rows
-    ]
+    body = []
+    for name, parts in rows.items():
+        judge, system = (parts[one] for one in PERIODS)
+        shares = percents(judge["covered"], system["covered"], judge["found"])
+        body.append([name, judge["anchors"], f"{judge['truth']:+.2f}", f"{judge['mean']:+.2f}", *shares])
     head = ["the new judge", "anchors", "its part", "mean estimate", "judge covered", "system covered", "judge found"]
     text = f"{sets} data sets; 200 resamples an interval, over inputs."
     return f"## Drift: planted judges\n\n{text}\n\n{markdown(head, body)}"
-
-
-KINDS = ("judge", "system", "found")
 
 
 def recorded_table(rows: Sequence[Mapping[str, Any]]) -> str:

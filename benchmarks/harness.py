@@ -14,12 +14,17 @@ import math
 import os
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import evalbias.runs
+from evalbias.measures import Interval
+from evalbias.measures.arrays import FloatArray
 
 if TYPE_CHECKING:
     from evalbias.lm.cache import CachedLM
@@ -57,6 +62,47 @@ def lines(name: str) -> list[dict[str, Any]]:
         return [dict(json.loads(line)) for line in file]
 
 
+SHARED = 0.4
+"""Part of a variance that the outputs of one document share."""
+
+
+def normal(rng: np.random.Generator, n: int, outputs: int, *shape: int) -> FloatArray:
+    """Draw standard normal numbers (..., n), of which the outputs of a document share a part."""
+    own = rng.normal(size=(*shape, n))
+    if outputs == 1:
+        return own
+    shared = rng.normal(size=(*shape, -(-n // outputs))).repeat(outputs, axis=-1)[..., :n]
+    return np.asarray(np.sqrt(SHARED) * shared + np.sqrt(1 - SHARED) * own)
+
+
+Simulation = Callable[[int], Mapping[str, tuple[Interval, float]]]
+"""Takes the number of a data set; returns by name an estimate from it, and what is true."""
+
+
+def simulated(once: Simulation, sets: int) -> dict[str, dict[str, float]]:
+    """Count what becomes of estimates in data sets 0 to ``sets`` - 1, by name.
+
+    ``covered`` is the share of the defined intervals that hold the ``truth``, ``found`` that of the data sets in which
+    one excludes 0, and ``undefined`` that of those without one; ``mean`` and ``median`` are of the estimates.
+    """
+    drawn = defaultdict[str, list[tuple[float, ...]]](list)
+    for number in range(sets):
+        for name, (e, truth) in once(number).items():
+            drawn[name].append((truth, e.value, e.low, e.high))
+    rows = {}
+    for name, many in drawn.items():
+        truth, value, low, high = np.array(many).T
+        known = ~np.isnan(low)
+        covered = ((low - SLACK <= truth) & (truth <= high + SLACK))[known].mean() if known.any() else math.nan
+        found = {"covered": covered, "found": ((low > 0) | (high < 0)).mean(), "undefined": 1 - known.mean()}
+        found |= {"truth": truth.mean(), "mean": np.nanmean(value), "median": np.nanmedian(value)}
+        rows[name] = {key: float(one) for key, one in found.items()}
+    return rows
+
+
+SLACK = 1e-9  # rounding error of an end
+
+
 def keeping_answers(lm: Any, file: Path) -> CachedLM:
     """Return the model with a file of its answers, which hold for the same weights, precision and packages only."""
     from evalbias.lm.cache import CachedLM  # it loads torch
@@ -68,6 +114,11 @@ def markdown(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> st
     """Return a Markdown table."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def percents(*shares: float) -> list[str]:
+    """Return shares as percentages of one decimal; empty for NaN."""
+    return ["" if math.isnan(share) else f"{100 * share:.1f} %" for share in shares]
 
 
 def shown(value: float | None, form: str = ".2f") -> str:

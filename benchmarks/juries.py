@@ -1,6 +1,6 @@
 """What are juries of judges worth? Panels of known independence, and recorded panels of real judges.
 
-usage: python -m benchmarks.juries [--sets 2000] [--seed 0] [--write]
+usage: python -m benchmarks.juries [--sets 2000] [--parts PART ...] [--seed 0] [--write]
 
 Simulated judges follow quality at correlations of .4 to .8, and share the part ``rho`` of the variance of their errors;
 outputs of one input share a part of quality and errors. Real panels are those of ``EVALBIAS_DATA/judges``.
@@ -8,26 +8,30 @@ outputs of one input share a part of quality and errors. Real panels are those o
 
 from __future__ import annotations
 
+import argparse
+import functools
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import argument_parser, finish, lines, markdown
+from benchmarks.harness import argument_parser, finish, lines, markdown, normal, percents, simulated
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
 from evalbias.evaluation.juries import MEAN, JuryWorth, jury_worth, panel_of
 from evalbias.evaluation.words import p_text
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.measures.families import holm
-from evalbias.measures.juries import Panel
+from evalbias.measures.juries import Panel, inverse_error_weights, validity
 from evalbias.measures.pairs import fit_strengths
+from evalbias.measures.resample import Interval
 from evalbias.optimizers.juries import LearnedJury, learn_jury
 from evalbias.options import JuryOptions
 
 DEAR = 30.0  # cost of an answer of GPT-4, where another costs 1
-SHARED = 0.4  # part of a variance that the outputs of an input share
 PANELS = [
+    (40, 3, 0.3, 1),
     (120, 3, 0.5, 1),
     (200, 5, 0.0, 1),
     (200, 5, 0.3, 4),
@@ -36,7 +40,7 @@ PANELS = [
     (1000, 16, 0.3, 10),
 ]
 """Items, judges, correlation of errors, and outputs of an input."""
-BUILT = [(120, 5, 0.3, 1), (400, 5, 0.3, 1), (400, 5, 0.0, 1), (1000, 5, 0.3, 1)]
+BUILT = [(120, 5, 0.3, 1), (400, 5, 0.3, 1), (400, 5, 0.3, 8), (400, 5, 0.0, 1), (400, 5, 0.0, 8), (1000, 5, 0.3, 4)]
 SUMMEVAL = {
     "gpt-4-0314": "GPT-4",
     "gpt-3.5-turbo-0301": "GPT-3.5",
@@ -53,13 +57,7 @@ def drawn(
     rng: np.random.Generator, n: int, judges: int, rho: float, *, raters: int = 2, outputs: int = 1
 ) -> tuple[FloatArray, FloatArray, float]:
     """Draw scores (n, judges) and ratings (n, raters); also the number of independent votes."""
-
-    def normal(*shape: int) -> FloatArray:
-        inputs = rng.normal(size=(*shape, -(-n // outputs))).repeat(outputs, axis=-1)[..., :n]
-        share = SHARED if outputs > 1 else 0.0
-        return np.asarray(np.sqrt(share) * inputs + np.sqrt(1 - share) * rng.normal(size=(*shape, n)))
-
-    quality, shared, own = normal(), normal(), normal(judges)
+    quality, shared, own = (normal(rng, n, outputs, *shape) for shape in ((), (), (judges,)))
     validities = np.linspace(0.4, 0.8, judges)[:, None]
     spreads = np.sqrt(1 - validities**2)
     scores = validities * quality + spreads * (np.sqrt(rho) * shared + np.sqrt(1 - rho) * own)
@@ -67,40 +65,47 @@ def drawn(
     return scores.T, quality[:, None] + 0.9 * rng.normal(size=(n, raters)), judges * float((spreads**2).sum()) / left
 
 
-def covered(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, seed: int) -> dict[str, float]:
-    """Return the true votes, the median estimate, and how often its interval covers."""
-    rng, values, covers, truth = np.random.default_rng(seed), list[float](), 0, 0.0
-    for _ in range(sets):
-        scores, ratings, truth = drawn(rng, n, judges, rho, outputs=outputs)
-        votes = Panel(scores, ratings, clusters=(np.arange(n) // outputs).tolist()).votes()
-        values.append(votes.value)
-        covers += votes.low <= truth <= votes.high
-    return {"truth": truth, "median": float(np.nanmedian(values)), "covered": covers / sets}
+def covered(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
+    """Return what becomes of the number of votes, and of the best judge's correlation with quality, .8."""
+    inputs = (np.arange(n) // outputs).tolist()
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        scores, ratings, truth = drawn(np.random.default_rng([seed, number]), n, judges, rho, outputs=outputs)
+        panel, best = Panel(scores, ratings, clusters=inputs), partial(validity, weights=np.eye(judges)[-1])
+        return {"votes": (panel.votes(), truth), "validity": (panel.estimate(best), 0.8)}
+
+    return simulated(once, sets)
 
 
-def members_of(scores: FloatArray, ratings: FloatArray) -> list[Judged]:
+def members_of(scores: FloatArray, ratings: FloatArray, outputs: int = 1) -> list[Judged]:
     """Return simulated judges of the same items, rated (n, r), each with its name."""
     ids, people = tuple(map(str, range(len(scores)))), {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
-    return [Judged(ids, "quality", column, people, judge=f"judge {k}") for k, column in enumerate(scores.T)]
+    inputs = tuple(str(k // outputs) for k in range(len(scores)))
+    named = ((f"judge {k}", column) for k, column in enumerate(scores.T))
+    return [Judged(ids, "quality", column, people, inputs=inputs, judge=name) for name, column in named]
 
 
-def kept(n: int, judges: int, rho: float, *, sets: int, seed: int) -> dict[str, float]:
+def kept(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, seed: int) -> dict[str, float]:
     """Return how often a jury is learned from n items, by how much it is better on new ones, and how often it is worse.
 
     It and the judge that agrees best with people on the n items are compared by their correlation with people on 20,000
-    new items; worse is one that is lower.
+    new items; worse is one that is lower. ``lost`` is what the fitted weights lack to the best ones there.
     """
-    gains, chosen = list[float](), 0
+    gains, losses, chosen = list[float](), list[float](), 0
     for number in range(sets):
-        scores, ratings, _ = drawn(np.random.default_rng([seed, number]), n, judges, rho)
+        scores, ratings, _ = drawn(np.random.default_rng([seed, number]), n, judges, rho, outputs=outputs)
         best = int(np.argmax(np.corrcoef(scores.T, ratings.mean(axis=1))[-1, :-1]))
-        rule = learn_jury(members_of(scores, ratings)).rule
+        rule = learn_jury(members_of(scores, ratings, outputs)).rule
         chosen += len(rule.members) > 1
+        weights = inverse_error_weights(Panel(scores, ratings, clusters=(np.arange(n) // outputs).tolist()))
         scores, ratings, _ = drawn(np.random.default_rng([seed, number, 1]), 20_000, judges, rho, raters=8)
-        jury_of, alone = np.corrcoef([rule(scores), scores[:, best]], ratings.mean(axis=1))[-1, :-1]
+        ideal = inverse_error_weights(Panel(scores, ratings))
+        columns = [rule(scores), scores[:, best], scores @ weights, scores @ ideal]
+        jury_of, alone, fitted, most = np.corrcoef(columns, ratings.mean(axis=1))[-1, :-1]
         gains.append(float(jury_of - alone))
+        losses.append(float(most - fitted))
     worse = float((np.array(gains) < -SLACK).mean())
-    return {"chosen": chosen / sets, "gain": float(np.mean(gains)), "worse": worse}
+    return {"chosen": chosen / sets, "gain": float(np.mean(gains)), "worse": worse, "lost": float(np.mean(losses))}
 
 
 SYSTEMS = np.linspace(-0.8, 0.8, 5)  # log-odds of five systems that are compared
@@ -121,18 +126,19 @@ def compared(rng: np.random.Generator, documents: int) -> tuple[IntArray, FloatA
     return systems, np.eye(3)[drawn_class], where.tolist()
 
 
-def strengths_covered(documents: int, *, sets: int, seed: int) -> dict[str, float]:
-    """Return how often the interval of the best less the worst strength covers, by documents and by single pairs."""
+def strengths_covered(documents: int, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
+    """Return what becomes of the best less the worst strength, with intervals by documents and by single pairs."""
     many = compared(np.random.default_rng([seed, 0]), 20_000)
     contrast = np.array([-1.0, 0, 0, 0, 1.0, 0])
     truth = fit_strengths(*many[:2], np.ones((len(many[0]), 1))).interval(contrast).value  # nearer to 0
-    covers = {"covered": 0, "by pairs": 0}
-    for number in range(1, sets + 1):
-        systems, outcomes, where = compared(np.random.default_rng([seed, number]), documents)
-        for name, clusters in (("covered", where), ("by pairs", None)):
-            found = fit_strengths(systems, outcomes, np.ones((len(systems), 1)), clusters=clusters).interval(contrast)
-            covers[name] += found.low <= truth <= found.high
-    return {name: count / sets for name, count in covers.items()}
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        systems, outcomes, where = compared(np.random.default_rng([seed, number + 1]), documents)
+        ones, ways = np.ones((len(systems), 1)), {"by documents": where, "by pairs": None}
+        fits = {name: fit_strengths(systems, outcomes, ones, clusters=way) for name, way in ways.items()}
+        return {name: (fit.interval(contrast), truth) for name, fit in fits.items()}
+
+    return simulated(once, sets)
 
 
 def both(rows: list[dict[str, Any]], **options: Any) -> tuple[JuryWorth, LearnedJury]:
@@ -169,21 +175,6 @@ def real() -> Iterator[tuple[str, JuryWorth, LearnedJury]]:
     yield "TriviaQA", *both(answers, judges=TRIVIAQA.split(), reliability=1.0, costs={"GPT-4": DEAR})
 
 
-def learned_row(name: str, found: LearnedJury) -> Sequence[object]:
-    """Return the row of a jury that is learned."""
-    first = ", ".join(found.judges[place] for place in found.rule.first)
-    pearson, costs = (f"{before:.2f} -> {after:.2f}" for before, after in (found.agreement, found.costs))
-    return name, found.chosen, pearson, first, costs if first else ""
-
-
-def own_rows(name: str, found: JuryWorth) -> Iterator[Sequence[object]]:
-    """Yield a row for each judge that wrote outputs: what it gives its own more than the other judges give them."""
-    adjusted = holm([e.p_value for e in found.own.values()])
-    for (judge, e), p in zip(found.own.items(), adjusted, strict=True):
-        if not math.isnan(p):
-            yield name, judge, f"{e.value:+.2f} ({e.low:+.2f} to {e.high:+.2f})", p_text(p)
-
-
 def row_of(name: str, found: JuryWorth) -> Sequence[object]:
     """Return the row of a real panel."""
     votes, best = found.votes, found.subsets[-1]
@@ -200,59 +191,87 @@ def row_of(name: str, found: JuryWorth) -> Sequence[object]:
     )
 
 
+def votes_table(args: argparse.Namespace) -> str:
+    """Return what becomes of the votes of simulated panels, and of the best judge's correlation with quality."""
+    rows = []
+    for n, judges, rho, outputs in PANELS:
+        votes, best = covered(n, judges, rho, outputs, sets=args.sets, seed=args.seed).values()
+        figures = f"{votes['truth']:.2f}", f"{votes['median']:.2f}", *percents(votes["covered"], best["covered"])
+        rows.append((n, n // outputs, judges, f"{rho:g}", args.sets, *figures))
+    names = ("items", "inputs", "judges", "rho", "sets", "votes", "median", "covered", "best judge's validity covered")
+    return markdown(names, rows)
+
+
+def built_table(args: argparse.Namespace) -> str:
+    """Return how learned juries do on new items."""
+    rows = []
+    for n, judges, rho, outputs in BUILT:
+        found = kept(n, judges, rho, outputs, sets=args.sets // 20, seed=args.seed)
+        figures = *percents(found["chosen"], found["worse"]), f"{found['gain']:+.3f}", f"{found['lost']:.3f}"
+        rows.append((n, n // outputs, judges, f"{rho:g}", args.sets // 20, *figures))
+    names = ("items", "inputs", "judges", "rho", "sets", "a jury is chosen", "worse than the best", "mean gain")
+    return markdown((*names, "weights lose"), rows)
+
+
+def strengths_table(args: argparse.Namespace) -> str:
+    """Return how often the intervals of strengths cover."""
+    found = {n: strengths_covered(n, sets=args.sets // 4, seed=args.seed).values() for n in (30, 100)}
+    names = ("documents", "interval over documents covers", "over single pairs")
+    return markdown(names, [(n, *percents(*(one["covered"] for one in ways))) for n, ways in found.items()])
+
+
+@functools.cache
+def recorded() -> list[tuple[str, JuryWorth, LearnedJury]]:
+    """Return the recorded panels."""
+    return [*real()]
+
+
+def worth_table(args: argparse.Namespace) -> str:
+    """Return what recorded panels are worth."""
+    names = ("panel", "judges", "items", "votes", "errors / seem", "best judge", "mean", "mean less best", "best set")
+    return markdown(names, [row_of(name, found) for name, found, _ in recorded()])
+
+
+def learned_table(args: argparse.Namespace) -> str:
+    """Return the juries that are learned from them."""
+    rows = []
+    for name, _, found in recorded():
+        first = ", ".join(found.judges[place] for place in found.rule.first)
+        pearson, costs = (f"{before:.2f} -> {after:.2f}" for before, after in (found.agreement, found.costs))
+        rows.append((name, found.chosen, pearson, first, costs if first else ""))
+    return markdown(("panel", "jury", "Pearson, best alone -> jury", "asked first", "cost of an item"), rows)
+
+
+def own_table(args: argparse.Namespace) -> str:
+    """Return what each judge that wrote outputs gives its own more than the other judges give them."""
+    rows = []
+    for name, found, _ in recorded():
+        adjusted = holm([e.p_value for e in found.own.values()])
+        for (judge, e), p in zip(found.own.items(), adjusted, strict=True):
+            if not math.isnan(p):
+                rows.append((name, judge, f"{e.value:+.2f} ({e.low:+.2f} to {e.high:+.2f})", p_text(p)))
+    return markdown(("panel", "judge", "own (95 %)", "p by Holm"), rows)
+
+
+PARTS = {
+    "panels": votes_table,
+    "built": built_table,
+    "strengths": strengths_table,
+    "recorded": worth_table,
+    "learned": learned_table,
+    "own": own_table,
+}
+"""Section of the page -> what makes its table."""
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark and print its tables."""
     parser = argument_parser(__doc__)
     parser.add_argument("--sets", type=int, default=2000, help="data sets of each simulated panel")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
     args = parser.parse_args(argv)
-    rows = []
-    for n, judges, rho, outputs in PANELS:
-        found = covered(n, judges, rho, outputs, sets=args.sets, seed=args.seed)
-        figures = f"{found['truth']:.2f}", f"{found['median']:.2f}", f"{100 * found['covered']:.1f} %"
-        rows.append((n, n // outputs, judges, f"{rho:g}", *figures))
-    simulated = markdown(("items", "inputs", "judges", "rho", "votes", "median estimate", "interval covers"), rows)
-    built = []
-    for n, judges, rho, _ in BUILT:
-        found = kept(n, judges, rho, sets=args.sets // 20, seed=args.seed)
-        figures = f"{100 * found['chosen']:.0f} %", f"{found['gain']:+.3f}", f"{100 * found['worse']:.0f} %"
-        built.append((n, judges, f"{rho:g}", args.sets // 20, *figures))
-    learned = markdown(
-        ("items", "judges", "rho", "sets", "a jury is chosen", "mean gain", "worse than the best"), built
-    )
-    ranked = []
-    for n in (30, 100):
-        covers = strengths_covered(n, sets=args.sets // 4, seed=args.seed)
-        ranked.append((n, *(f"{100 * share:.1f} %" for share in covers.values())))
-    systems = markdown(("documents", "interval over documents covers", "over single pairs"), ranked)
-    panels = [*real()]
-    names = ("panel", "judges", "items", "votes", "errors / seem", "best judge", "mean", "mean less best", "best set")
-    worth = markdown(names, [row_of(name, found) for name, found, _ in panels])
-    juries = markdown(
-        ("panel", "jury", "Pearson, best alone -> jury", "asked first", "cost of an item"),
-        [learned_row(name, found) for name, _, found in panels],
-    )
-    said = (
-        f"{args.sets} data sets a row, two raters who correlate at .55. Goal: a median within .1 of the truth for 600 "
-        "items and more, coverage of 94 to 96 %."
-    )
-    told = (
-        "Correlations are with quality, free of raters' noise. Errors: mean correlation of two members' errors at "
-        "equal quality, and as they seem against the mean rating. The best set is that of all sets, on the same items."
-    )
-    how = (
-        "Gain and loss are those in the correlation with people on 20,000 new items, beside the judge that agreed best "
-        "on the items of the fit. A jury is chosen where it agrees significantly better than that judge."
-    )
-    crossed = f"Each item is scored by a fit on other inputs. An answer of GPT-4 costs {DEAR:g}, any other 1."
-    parts = ["## Simulated panels", said, simulated, "## Learned juries on new items", how, learned]
-    luck = "Five systems, all pairs in both orders with ties, a lean to the first place, and luck on a document."
-    parts += ["## Strengths of systems in pairs", luck, systems]
-    parts += ["## Recorded panels", told, worth, "## Juries learned from them", crossed, juries]
-    own = [row for name, found, _ in panels for row in own_rows(name, found)]
-    beside = "What judges give their own outputs more than the other judges give these, at equal quality, in standard "
-    beside += "deviations of a score."
-    parts += ["## Judges that wrote outputs", beside, markdown(("panel", "judge", "own (95 %)", "p by Holm"), own)]
-    finish(args, "juries", "\n\n".join(parts))
+    for part in args.parts:
+        finish(args, "juries", PARTS[part](args), section=part)
 
 
 if __name__ == "__main__":

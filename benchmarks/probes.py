@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.audit.judges import likert
-from benchmarks.harness import argument_parser, finish, markdown
+from benchmarks.harness import argument_parser, finish, markdown, simulated
 from evalbias.evaluation.probes import estimate_probe
-from evalbias.measures import Draws
+from evalbias.measures import Draws, Interval
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.families import holm
 from evalbias.values import read_json
 
 KINDS, ITEMS, OUTPUTS = 12, 120, 4
+TRUTH = 2_000  # data sets from which a true effect is computed, as scores are rounded and end
 Judge = Callable[[np.random.Generator, FloatArray], FloatArray]  # of (kinds, 2, items): what is planted, in points
 
 
@@ -50,26 +51,52 @@ def steady(rng: np.random.Generator, planted: FloatArray) -> FloatArray:
     return np.clip(likert(3 + rng.normal(size=ITEMS)) + moved + planted, 1, 5)
 
 
-ALIKE: dict[str, tuple[Judge, bool]] = {  # judge, and whether four outputs share an input
-    "noise of half a point": (noisy(0.5), False),
-    "noise of half a point, near the highest score": (noisy(0.5, level=4.7), False),
-    "noise that the outputs of an input share": (noisy(0.7, shared=True), True),
-    "says the same again in 97 %": (steady, False),
-    "answers at random": (guessing, False),
+JUDGES: dict[str, tuple[Judge, bool, float, float]] = {
+    "noise of half a point": (noisy(0.5), False, 0.0, 0.0),
+    "noise of half a point, near the highest score": (noisy(0.5, level=4.7), False, 0.0, 0.0),
+    "noise that the outputs of an input share": (noisy(0.7, shared=True), True, 0.0, 0.0),
+    "says the same again in 97 %": (steady, False, 0.0, 0.0),
+    "answers at random": (guessing, False, 0.0, 0.0),
+    "0.3 points, noise of half a point": (noisy(0.5), False, 0.3, 1.0),
+    "0.4 points, noise of half a point, near the highest score": (noisy(0.5, level=4.2), False, 0.4, 1.0),
+    "an injection that raises one of 5 items by 4 points": (noisy(0.5), False, 4.0, 1 / 5),
+    "a point in every fifth item, else the same in 97 %": (steady, False, 1.0, 0.2),
 }
-PLANTED: dict[str, tuple[Judge, float, float]] = {  # judge, points, share of items
-    "0.3 points, noise of half a point": (noisy(0.5), 0.3, 1.0),
-    "0.4 points, noise of half a point, near the highest score": (noisy(0.5, level=4.2), 0.4, 1.0),
-    "an injection that raises one of 5 items by 4 points": (noisy(0.5), 4.0, 1 / 5),
-    "a point in every fifth item, else the same in 97 %": (steady, 1.0, 0.2),
-}
+"""Name -> judge, whether four outputs share an input, and the points that the first kind brings in a share of items."""
 
 
-def found(judge: Judge, planted: FloatArray, rng: np.random.Generator, *, clustered: bool) -> Sequence[float]:
+def found(judge: Judge, bonus: FloatArray, rng: np.random.Generator, *, clustered: bool) -> Sequence[float]:
     """Return the adjusted p of each kind."""
-    scores, clusters = judge(rng, planted), np.arange(ITEMS) // OUTPUTS if clustered else None
+    scores, clusters = judge(rng, bonus), np.arange(ITEMS) // OUTPUTS if clustered else None
     draws = Draws(seed=int(rng.integers(2**31)), resamples=0)
     return holm([estimate_probe(e - c, unseen=4.0, draws=draws, clusters=clusters).p_value for e, c in scores])
+
+
+def planted(rng: np.random.Generator, points: float, share: float, *, kinds: int = KINDS) -> FloatArray:
+    """Return (kinds, 2, items) what edits and placebos bring, of which the first edit brings points in some items."""
+    bonus = np.zeros((kinds, 2, ITEMS))
+    if points:
+        bonus[0, 0] = points * (rng.random(ITEMS) < share)
+    return bonus
+
+
+def covered(name: str, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
+    """Return what becomes of the effect of the first kind, whose truth is the mean over other data sets."""
+    judge, clustered, *bonus = JUDGES[name]
+    clusters = np.arange(ITEMS) // OUTPUTS if clustered else None
+
+    def difference(*numbers: int) -> FloatArray:
+        rng = np.random.default_rng([seed, *numbers])
+        edit, placebo = judge(rng, planted(rng, *bonus, kinds=1))[0]
+        return np.asarray(edit - placebo)
+
+    truth = float(np.mean([difference(number, 1) for number in range(TRUTH)]))
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        draws = Draws(seed=number)
+        return {"effect": (estimate_probe(difference(number), unseen=4.0, draws=draws, clusters=clusters), truth)}
+
+    return simulated(once, sets)
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -79,19 +106,16 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--runs", type=Path, nargs="*", default=[], help="folders of evalbias probe run")
     args = parser.parse_args(argv)
     shares: dict[str, float] = {}
-    for name, (judge, clustered) in ALIKE.items():
-        rng, nothing = np.random.default_rng(args.seed), np.zeros((KINDS, 2, ITEMS))
-        hits = [min(found(judge, nothing, rng, clustered=clustered)) < 0.05 for _ in range(args.sets)]
-        shares[name] = float(np.sum(hits)) / max(args.sets, 1)
-    for name, (judge, points, share) in PLANTED.items():
-        rng, hits = np.random.default_rng(args.seed), []
+    for name, (judge, clustered, *bonus) in JUDGES.items():
+        rng, hits = np.random.default_rng(args.seed), list[bool]()
         for _ in range(args.sets):
-            planted = np.zeros((KINDS, 2, ITEMS))
-            planted[0, 0] = points * (rng.random(ITEMS) < share)
-            hits.append(found(judge, planted, rng, clustered=False)[0] < 0.05)
+            p_values = found(judge, planted(rng, *bonus), rng, clustered=clustered)
+            hits.append((p_values[0] if any(bonus) else min(p_values)) < 0.05)
         shares[name] = float(np.sum(hits)) / max(args.sets, 1)
     if args.sets:
-        rows = [(name, "none" if name in ALIKE else "one kind", f"{share:.1%}") for name, share in shares.items()]
+        rows = [
+            (name, "one kind" if any(JUDGES[name][2:]) else "none", f"{share:.1%}") for name, share in shares.items()
+        ]
         text = markdown(("judge", "planted", "data sets with a finding"), rows)
         about = f"{ITEMS} items, {KINDS} kinds, {args.sets} data sets a row, seed {args.seed}."
         finish(args, "probes", f"## Judges with and without a planted bias\n\n{about}\n\n{text}", section="simulated")

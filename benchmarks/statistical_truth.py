@@ -26,23 +26,23 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from benchmarks import changes, juries, probes
 from benchmarks.audit.judges import likert
-from benchmarks.harness import argument_parser, finish, lines, markdown
+from benchmarks.harness import SLACK, argument_parser, finish, lines, markdown, normal, percents, simulated
 from evalbias import measures
 from evalbias.evaluation import BIASES, Judged, measure
 from evalbias.evaluation.audit import findings_of
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import Interval, bias_score, estimate_effect, unfairness_scores
 from evalbias.measures.agreement import counted_spearman
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.loops import counted_skewness
 from evalbias.measures.pairs import counted_fairness
 from evalbias.measures.resample import Statistic, estimate_mean_coefficient, interval, mean
+from evalbias.measures.resolution import system_resolution
 
-SHARED = 0.4
-"""Part of a variance that the outputs of one document share."""
 RANKED = 5
 """Outputs that a ranker orders in each document."""
 Draw = Callable[[np.random.Generator, int, int], dict[str, "Judges"]]
@@ -57,15 +57,6 @@ class Judges:
     first: FloatArray  # (n,) or (n, d) of the first judge
     second: FloatArray  # the same of the second
     given: tuple[FloatArray, ...] = ()  # further columns of the items
-
-
-def normal(rng: np.random.Generator, n: int, outputs: int, *shape: int) -> FloatArray:
-    """Draw standard normal numbers (..., n), of which the outputs of a document share a part."""
-    own = rng.normal(size=(*shape, n))
-    if outputs == 1:
-        return own
-    shared = rng.normal(size=(*shape, -(-n // outputs))).repeat(outputs, axis=-1)[..., :n]
-    return np.asarray(np.sqrt(SHARED) * shared + np.sqrt(1 - SHARED) * own)
 
 
 def scoring(effect: float, other: float | None = None) -> Draw:
@@ -190,7 +181,6 @@ OWN_EXPECTATION = ("BiasScore",)
 """Statistics that change with n: their intervals are checked against their mean over the data sets."""
 BOUNDARY = {("fair", "fairness"): 0.0, ("fair", "fairness, with ties"): 0.0, ("symmetric", "Dskew"): 0.0}
 """Values at the end of their range, which no finite population has exactly."""
-SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -312,25 +302,16 @@ def truth(effect: float, *, seed: int, n: int = 400_000) -> float:
 def check_effect(effect: float, *, n: int, outputs: int, sets: int, seed: int) -> dict[str, Any]:
     """Return what becomes of one planted effect over many data sets of n items."""
     clusters = None if outputs == 1 else (np.arange(n) // outputs).tolist()
-    planted, values, covered, found, changed, undefined = truth(effect, seed=seed), [], 0, 0, 0, 0
-    for index in range(sets):
-        _, ls, scores, ratings = drawn(np.random.default_rng([seed, index]), effect, n, outputs)
-        how: dict[str, Any] = {"names": ("likelihood",), "clusters": clusters}
+    how: dict[str, Any] = {"names": ("likelihood",), "clusters": clusters}
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        _, ls, scores, ratings = drawn(np.random.default_rng([seed, number]), effect, n, outputs)
         one = estimate_effect(scores[0], ratings, ls, **how)
         change = estimate_effect(scores[1], ratings, ls, before=scores[0], **how)
-        values.append(one.value)
-        covered += one.low <= planted <= one.high
-        found += one.p_value <= 0.05
-        changed += change.p_value <= 0.05
-        undefined += bool(np.isnan(one.low))
-    shares = {
-        "covered": covered / max(sets - undefined, 1),
-        "found": found / sets,
-        "changed": changed / sets,
-        "undefined": undefined,
-    }
-    return {"effect": effect, "n": n, "outputs": outputs, "sets": sets, "truth": planted,
-            "mean": float(np.nanmean(values)), **shares}  # fmt: skip
+        return {"one": (one, truth(effect, seed=seed)), "change": (change, 0.0)}
+
+    one, change = simulated(once, sets).values()
+    return {"effect": effect, "n": n, "outputs": outputs, "sets": sets, **one, "changed": change["found"]}
 
 
 def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -344,7 +325,7 @@ def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
         figures = [f"{row['effect']:+.1f}", f"{row['truth']:+.3f}", row["n"], _documents(row["n"], row["outputs"])]
         found = _share(row["found"], *((0.0, 1.0) if row["effect"] else REJECTED))
         shares = [_share(row["covered"], *COVERED), found, _share(row["changed"], *REJECTED)]
-        body.append([*figures, row["sets"], mean, f"{100 * row['undefined'] / row['sets']:.1f} %", *shares])
+        body.append([*figures, row["sets"], mean, *percents(row["undefined"]), *shares])
     power = {row["effect"]: row["found"] for row in rows if (row["n"], row["outputs"]) == (120, 1)}
     said = ", ".join(f"of {effect:+.1f} in {100 * power[effect]:.0f} %" for effect in sorted(power) if effect)
     text = (
@@ -379,14 +360,13 @@ def rated_on_scales(
 
 def check_scales(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
     """Return how often the judge is called biased with n items, by panel."""
-    rows = []
-    for scales in PANELS:
-        drawn_sets = (rated_on_scales(np.random.default_rng([seed, i]), scales, n) for i in range(sets))
-        effects = [estimate_effect(scores, ratings, ls, names=("likelihood",)) for ls, scores, ratings in drawn_sets]
-        values, p_values = np.array([(one.value, one.p_value) for one in effects]).T
-        shares = {"found": float((p_values <= 0.05).mean()), "undefined": int(np.isnan(p_values).sum())}
-        rows.append({"scales": list(scales), "n": n, "sets": sets, "mean": float(np.nanmean(values)), **shares})
-    return rows
+
+    def once(scales: Sequence[float], number: int) -> dict[str, tuple[Interval, float]]:
+        ls, scores, ratings = rated_on_scales(np.random.default_rng([seed, number]), scales, n)
+        return {"effect": (estimate_effect(scores, ratings, ls, names=("likelihood",)), 0.0)}
+
+    found = {scales: simulated(partial(once, scales), sets)["effect"] for scales in PANELS}
+    return [{"scales": list(scales), "n": n, "sets": sets, **row} for scales, row in found.items()]
 
 
 def scales_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -394,8 +374,8 @@ def scales_table(rows: Sequence[Mapping[str, Any]]) -> str:
     head = ["points for one of quality", "n", "sets", "mean effect", "undefined", "p <= .05"]
     body = []
     for row in sorted(rows, key=lambda r: (-len(r["scales"]), PANELS.index(tuple(r["scales"])), r["n"])):
-        scales, undefined = ", ".join(f"{scale:g}" for scale in row["scales"]), row["undefined"] / row["sets"]
-        figures = [row["n"], row["sets"], f"{row['mean']:+.3f}", f"{100 * undefined:.1f} %"]
+        scales = ", ".join(f"{scale:g}" for scale in row["scales"])
+        figures = [row["n"], row["sets"], f"{row['mean']:+.3f}", *percents(row["undefined"])]
         body.append([scales, *figures, _share(row["found"], 0.0, 0.06)])
     text = (
         "The judge has no effect, scores the quality nearly without error, and LS is correlated .6 with quality, which "
@@ -527,6 +507,122 @@ def audited_table(rows: Sequence[Mapping[str, Any]]) -> str:
     )
     table = markdown(["judge and items", "biased", *(f"n = {n}" for n in sizes)], body)
     return f"## Audits of simulated judges\n\n{text}\n\n{table}"
+
+
+def summarized(
+    rng: np.random.Generator,
+    *,
+    systems: int = 12,
+    inputs: int = 100,
+    raters: int = 3,
+    error: float = 0.12,
+    quality: float = 0.4,
+    share: float = 1.0,
+    rater_error: float = 0.0,
+) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    """Draw scores, ratings, systems and inputs of outputs, of which a share is there.
+
+    Between systems, a point of quality is worth ``SLOPE``, and among the outputs of one .4; raters prefer some systems.
+    """
+    between, errors = quality * rng.normal(size=systems), error * rng.normal(size=systems)
+    within = 0.5 * rng.normal(size=(inputs, 1)) + 0.6 * rng.normal(size=(inputs, systems))
+    noise = 0.3 * rng.normal(size=(inputs, 1)) + 0.7 * rng.normal(size=(inputs, systems))
+    scores = 3 + SLOPE * between + 0.4 * within + errors + noise
+    levels = 0.3 * rng.normal(size=raters) + rater_error * rng.normal(size=(systems, raters))
+    ratings = (between + within)[..., None] + levels + 0.8 * rng.normal(size=(inputs, systems, raters))
+    kept = rng.random((inputs, systems)) < share
+    where, who = np.nonzero(kept)
+    return scores[kept], ratings[kept], who, where
+
+
+SLOPE, SPREAD = 0.6, math.sqrt(2 * (0.4**2 * 0.6**2 + 0.7**2))
+"""Points of the judge for one of quality between systems, and the deviation of the difference of two on one input."""
+
+
+def resolved(systems: int, inputs: int, *, sets: int, seed: int, error: float = 0.12) -> dict[str, float]:
+    """Return how often new systems are called different after so many systems and inputs, on average over panels.
+
+    ``level`` is that of equal ones, ``known`` the same if the estimated error by system is taken for the true one, and
+    ``power`` that of systems as far apart as is promised to be found in 80 %.
+    """
+    noise, rows = math.sqrt(SPREAD**2 / inputs + 2 * error**2), []
+    for number in range(sets):
+        panel = summarized(np.random.default_rng([seed, number]), systems=systems, inputs=inputs, error=error)
+        found = system_resolution(panel[0], panel[1], panel[2].tolist(), inputs=panel[3].tolist())
+        limit, taken = found.difference(0.975, inputs), math.sqrt(found.spread**2 / inputs + 2 * found.error.value**2)
+        power = float(ndtr((found.smallest(inputs) - limit) / noise))
+        rows.append([2 * ndtr(-limit / noise), 2 * ndtr(-1.96 * taken / noise), power])
+    return dict(zip(("level", "known", "power"), np.nanmean(rows, axis=0).tolist(), strict=True))
+
+
+WRITERS = ("gpt-4", "gpt-4-turbo", "gpt-3.5", "llama", "mistral", "claude")
+
+
+def judged_relatives(
+    rng: np.random.Generator, n: int, *, own: float = 0.0, family: float = 0.0, likelihood: float = 0.0
+) -> Judged:
+    """Judge gpt-4, which gives itself, its family gpt-*, or likely text a bonus; the family writes likely text."""
+    by = rng.integers(len(WRITERS), size=n)
+    quality, relative = np.array([1.0, 1.2, 0.3, -0.8, 0.0, 0.9])[by] + rng.normal(size=n), by < 3
+    ls = 0.4 * quality + relative + rng.normal(size=n)
+    scores = quality + own * (by == 0) + family * (relative & (by > 0)) + likelihood * ls + 0.5 * rng.normal(size=n)
+    people = quality[:, None] + 0.8 * rng.normal(size=(n, 3))
+    covariates = {RATINGS: people, LIKELIHOODS: ls, LENGTHS: np.exp(5 + 0.2 * rng.normal(size=n))}
+    return Judged(IDS[:n], "quality", scores, covariates, writers=[WRITERS[k] for k in by], scale=(-5, 5))
+
+
+def preferred(family: float, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
+    """Return what becomes of the points that a judge gives its family beyond strangers, in 300 outputs."""
+    bias = BIASES["family_preference"].configured(own="gpt-4", family="gpt-*")
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        judged = judged_relatives(np.random.default_rng([seed, number]), 300, own=0.8, family=family)
+        e = measure(bias, judged, seed=0)["family_excess"]
+        return {"family": (Interval(e.value * e.points, e.low * e.points, e.high * e.points), family)}
+
+    return simulated(once, sets)
+
+
+ANSWERS: Mapping[str, Callable[..., dict[str, dict[str, float]]]] = {
+    **{
+        f"drift: {name}": partial(changes.split, changes.WORLDS[name])
+        for name in ("the same judge, anchors .3 sd lower", "stricter with good texts, anchors .3 sd lower")
+    },
+    **{
+        f"gain: {name}": partial(changes.gained, *changes.GAINS[name]) for name in ("length only", "quality and length")
+    },
+    "jury: three judges of 40 outputs": partial(juries.covered, 40, 3, 0.3),
+    "jury: five judges of 200 outputs to 50 inputs": partial(juries.covered, 200, 5, 0.3, 4),
+    "systems: pairs on 60 documents": partial(juries.strengths_covered, 60),
+    **{
+        f"probe: {name}": partial(probes.covered, name)
+        for name in ("noise that the outputs of an input share", "a point in every fifth item, else the same in 97 %")
+    },
+    **{f"family: {bonus:g} points, and .8 for itself": partial(preferred, bonus) for bonus in (0.0, 0.4)},
+}
+"""What is planted -> what becomes of the estimates in many data sets, by name."""
+PANEL_SIZES = [(systems, inputs) for systems in (3, 5, 8, 15) for inputs in (20, 50, 200)]
+
+
+def answers(*, sets: int, seed: int) -> str:
+    """Return the section of estimators that have benchmarks of their own, in their shortest form."""
+    body = []
+    for name, run in ANSWERS.items():
+        for part, row in run(sets=sets, seed=seed).items():
+            figures = (f"{row[key]:+.2f}" for key in ("truth", "mean", "median"))
+            body.append([name, part, *figures, *percents(row["covered"], row["found"], row["undefined"])])
+    head = ["planted", "estimate", "truth", "mean", "median", "interval covers", "excludes 0", "undefined"]
+    text = f"{sets} data sets a row. More of each: [changes](changes.md), [juries](juries.md), [probes](probes.md)."
+    told = (
+        "What tells a judge's resolution is a panel of systems; then new systems are compared over as many inputs. The "
+        "level is that of a test at 5 % of equal ones, also if the estimated error by system is taken for the true one."
+    )
+    panels = [(*one, *percents(*resolved(*one, sets=sets, seed=seed).values())) for one in PANEL_SIZES]
+    table = markdown(
+        ["systems", "inputs", "level", "error taken for known", "found of what is promised in 80 %"], panels
+    )
+    parts = ["## What changed, what a jury is worth, what fools a judge", text, markdown(head, body)]
+    return "\n\n".join([*parts, "### The smallest difference of two systems that a judge shows", told, table])
 
 
 SETS = 1000
@@ -681,10 +777,13 @@ def main() -> None:
     parser = argument_parser(__doc__, out="statistical-truth")
     parser.add_argument("--sets", type=int, default=2000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 120, 568])
-    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS, *OTHERS, "audited"])
+    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS, *OTHERS, "audited", "answers"])
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    for world in args.worlds or [*WORLDS, *OTHERS, "audited"]:
+    worlds = args.worlds or [*WORLDS, *OTHERS, "audited", "answers"]
+    if "answers" in worlds:
+        finish(args, "statistical_truth", answers(sets=args.sets // 5, seed=args.seed), section="answers")
+    for world in (one for one in worlds if one != "answers"):
         for n in {"effect": [*args.sizes, LARGE], "drift": [LARGE]}.get(world, args.sizes):
             for outputs in (1,) if world in ("scales", "power", "drift", "rankers", "audited") else OUTPUTS:
                 path = args.out / f"{world.replace(' ', '-')}-{n}-{outputs}.json"

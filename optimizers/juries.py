@@ -12,7 +12,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, mean_of_ra
 from evalbias.evaluation.juries import Shared, shared_biases
 from evalbias.evaluation.words import count, joined, p_equals, percent, signed
 from evalbias.measures.agreement import estimate_pearson
-from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.families import higher_than_first
 from evalbias.measures.juries import JuryRule, fit_rules
 from evalbias.measures.resample import Draws
@@ -72,16 +72,22 @@ def learn_jury(
     names, first = tuple(one.judge for one in judged), judged[0]
     prices = np.array([(costs or {}).get(name, 1.0) for name in names])
     table, verdicts = _table(judged)
-    known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}
+    keys = np.array(first.inputs or first.ids)
+
+    def fitted(rows: BoolArray) -> dict[str, JuryRule]:
+        known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}
+        known |= {"clusters": keys[rows].tolist(), "verdicts": verdicts}
+        return fit_rules(table[rows], first.ratings[rows], **known)
+
     people = {RATINGS: first.ratings, HUMAN_SCORES: mean_of_raters(first.ratings)}
     bare = replace(first, covariates=people, scale=None, writers=(), ties=False, content_free=None)
     # 1 each judge alone, and each way to combine them, on inputs that took no part in its fit
     folds, crossed = folds_of(first, seed), dict[str, FloatArray]()
     for fold in np.unique(folds):
         inside = folds == fold
-        for name, rule in fit_rules(table[~inside], first.ratings[~inside], verdicts=verdicts, **known).items():
+        for name, rule in fitted(~inside).items():
             crossed.setdefault(name, np.full(len(table), np.nan))[inside] = rule(table[inside])
-    rules, columns = fit_rules(table, first.ratings, verdicts=verdicts, **known), [*table.T, *crossed.values()]
+    rules, columns = fitted(np.ones(len(table), dtype=bool)), [*table.T, *crossed.values()]
     values, errors = agreement_errors([replace(bare, answers=one) for one in columns], seed=seed)
     # 2 one that agrees significantly better than the judge that agrees best, or that judge
     k = len(names)
@@ -90,7 +96,7 @@ def learn_jury(
     p_values = dict(zip(tested[1:], higher_than_first(values[tested], errors[:, tested]), strict=True))
     better = [place for place, p in p_values.items() if p < CHOICE_LEVEL]
     place = max(better or [*p_values], key=lambda one: float(values[one]))
-    name, inputs = [*rules][place - k], count(len(set(first.inputs or first.ids)), "input")
+    name, inputs = [*rules][place - k], count(len(set(keys)), "input")
     adjusted = f"adjusted {p_equals(float(p_values[place]))}"
     shown = f"Pearson {values[best]:.2f} -> {values[place]:.2f}; {adjusted}, {inputs}"
     if better:

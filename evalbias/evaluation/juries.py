@@ -19,10 +19,10 @@ from evalbias.evaluation.bias import MARGINS, Intervals, Plot
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
 from evalbias.evaluation.estimates import LEVEL, Estimate
 from evalbias.evaluation.judged import Judged, written_by
-from evalbias.evaluation.words import Table, ends, joined, short, signed, unsigned
+from evalbias.evaluation.words import Table, count, ends, joined, short, signed, unsigned
 from evalbias.measures import juries
 from evalbias.measures.arrays import FloatArray, defined, standardized
-from evalbias.measures.equal_quality import SCORE_SD
+from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel
 from evalbias.measures.resample import SHARE, Interval
@@ -307,7 +307,7 @@ def jury_worth(
 
     def gain_over(rest: FloatArray) -> Interval:
         both = np.stack([rest, everyone])
-        return panel.estimate(lambda *moments: np.diff(juries.validity(*moments, weights=both), axis=1)[:, 0])
+        return panel.estimate(lambda *moments: np.diff(juries.validity(*moments, weights=both), axis=1)[:, 0], most=2.0)
 
     # 2 what their errors share
     noisy = panel.validities * math.sqrt(max(1 - panel.noise, 0.0))
@@ -321,7 +321,7 @@ def jury_worth(
         votes=panel.votes(),
         error_correlation=panel.estimate(juries.error_correlation),
         seeming=float(juries.error_correlation(whole, noisy[None])[0]),
-        correlations=juries.error_correlations(whole, panel.validities[None])[0],
+        correlations=np.clip(juries.error_correlations(whole, panel.validities[None])[0], -1, 1),
         worth={name: gain_over(rest) for name, rest in zip(names, 1 - alone, strict=True)},
         subsets=tuple(juries.best_subsets(panel, prices)),
         shared=tuple(shared_biases(judged, mean_of(judged), reliability)),
@@ -342,8 +342,9 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
     scores = np.column_stack([one.strength for one in judged])
     how: dict[str, Any] = {"clusters": first.clusters, "systems": first.systems, "reliability": reliability}
     panel = Panel(scores, first.ratings, **how, names=[one.judge for one in judged], mirrored=first.both_orders)
-    if panel.n < FEWEST:
-        raise ValueError(f"{panel.n} items are scored by all judges and rated: give {FEWEST} or more.")
+    if panel.n < FEWEST or panel.units < MIN_CLUSTERS:
+        given = f"{panel.n} items of {count(panel.units, 'input')} are scored by all judges and rated"
+        raise ValueError(f"{given}: give {FEWEST} or more, of {MIN_CLUSTERS} inputs or more.")
     return panel
 
 
@@ -369,7 +370,7 @@ def _family(panel: Panel, names: Sequence[str], pattern: str) -> Interval:
         matched = "all" if inside.all() else "no two"
         raise ValueError(f"`families` {pattern!r:.80} is matched by {matched} judges: write gpt-*.")
     weights = inside / inside.sum() - ~inside / (~inside).sum()
-    return panel.estimate(partial(juries.error_correlation, weights=weights))
+    return panel.estimate(partial(juries.error_correlation, weights=weights), most=2.0)
 
 
 # Who gets more from whom, where the items name their writers.

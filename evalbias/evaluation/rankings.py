@@ -255,7 +255,7 @@ class Plan:
     Attributes:
         criterion: Name of the judged criterion.
         inputs: Number of inputs of the comparison.
-        smallest: Difference in points of the judge that is shown in 80 of 100 cases; NaN for fewer than five systems.
+        smallest: Difference in points of the judge that is shown in 80 of 100 cases; NaN for fewer than three systems.
         floor: The same with infinitely many inputs.
         found: What both were computed from.
     """
@@ -277,36 +277,28 @@ class Plan:
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """What follows from the numbers, the answer first."""
-        found, error, said = self.found, self.found.error, list[str]()
-        pairs, told = f"{len(found.differences)} pairs of these systems", not math.isnan(self.smallest)
+        found, error, pairs = self.found, self.found.error, f"{len(self.found.differences)} pairs"
         if not found.rises:
             return ("This judge cannot rank these systems: its scores are not shown to rise with quality.",)
-        least = self.smallest if told else found.smallest(self.inputs, 0.0)
+        told = not math.isnan(self.smallest)
+        least = self._points(self.smallest if told else found.smallest(self.inputs, erring=False))
         unless = f" if it errs alike in all systems. Whether it does cannot be told: {error.reason}"
-        said.append(
-            f"With {count(self.inputs, 'input')}, this judge shows a difference of {self._points(least)} between two "
-            f"systems in 80 of 100 cases{'' if told else unless}."
-        )
-        if self.floor > 0:
+        shown = f"this judge shows a difference of {least} between two systems in 80 of 100 cases"
+        said = [f"With {count(self.inputs, 'input')}, {shown}{'' if told else unless}."]
+        if told:
             said.append(
                 f"No number of inputs shows less than {self._points(self.floor)}: at equal quality, the judge errs by "
                 f"{error.value:.2f} points a system (95 % interval over {error.units} systems {error.low:.2f} to "
                 f"{error.high:.2f}). A test that knows the noise of inputs alone calls "
                 f"{100 * found.false_alarms(self.inputs):.0f} of 100 pairs of equal systems different."
             )
-        elif told and error.high > 0:
-            most = found.smallest(math.inf, error.high)
-            said.append(
-                f"That it errs by system at equal quality is not shown, but {error.high:.2f} points a system are not "
-                f"ruled out, with which no number of inputs shows less than {self._points(most)}."
-            )
-        if told:
-            more, people = self._more(self.smallest)
-            if more:
-                said.append(f"Of the {pairs}, {more} differ by more; by people's mean ratings, {people} do.")
+            more, people = (f"{n} {'differs' if n == 1 else 'differ'}" for n in self._more(self.smallest))
+            by_people = f"by people's mean ratings, {people}"
+            if more.startswith("0"):
+                why = f"none of the {pairs} differs by as much as it shows"
+                said.insert(0, f"This judge cannot rank these systems: {why}; {by_people}.")
             else:
-                why = f"none of the {len(found.differences)} pairs differs by as much as it shows"
-                said.insert(0, f"This judge cannot rank these systems: {why}; by people's mean ratings, {people} do.")
+                said.append(f"Of the {pairs} of these systems, {more} by more; {by_people}.")
         if found.slope_of == "outputs" and not math.isnan(found.slope):
             said.append(
                 "People's ratings tell too little of how these systems differ, so what a point of quality is worth "
@@ -315,7 +307,9 @@ class Plan:
         if found.unpaired:
             every = found.unpaired == len(found.differences)
             left = "inputs count by system" if every else "the noise is that of the others"
-            said.append(f"{found.unpaired} of the {pairs} have fewer than two inputs in common: {left}.")
+            said.append(
+                f"{found.unpaired} of the {pairs} of these systems have fewer than two inputs in common: {left}."
+            )
         return tuple(said)
 
     def table(self) -> Table:

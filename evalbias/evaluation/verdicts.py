@@ -15,7 +15,6 @@ from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, 
 from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged, mean_of_raters, passed_by_people
 from evalbias.evaluation.words import p_equals
 from evalbias.measures import estimate, forecasts
-from evalbias.measures.agreement import counted_calibration_error
 from evalbias.measures.arrays import FloatArray, ratio
 from evalbias.measures.resample import Interval
 from evalbias.measures.verdicts import Rate, corrected_rate, estimate_dependence, estimate_rate
@@ -181,7 +180,7 @@ class Forecasts(Bias):
         if passed is not None and p is not None:
             shares = mean_of_raters(passed)
             skill = partial(estimate, forecasts.counted_brier_skill)
-            error = partial(estimate, counted_calibration_error)
+            error = partial(estimate, forecasts.counted_calibration_error)
             reliability, resolution = (partial(forecasts.estimate_brier_part, part=one) for one in forecasts.PARTS)
             rows: dict[str, tuple[str, Callable[..., Interval], str]] = {
                 "brier_skill": ("Brier skill", skill, "Skill against the base rate (Brier)"),

@@ -1,7 +1,5 @@
 """Measures of a judge's bias and agreement: functions on arrays."""
 
-from evalbias.measures.agreement import brier_scores as brier_scores
-from evalbias.measures.agreement import estimate_calibration_error as estimate_calibration_error
 from evalbias.measures.agreement import estimate_spearman as estimate_spearman
 from evalbias.measures.agreement import kendall as kendall
 from evalbias.measures.agreement import pairwise_accuracy as pairwise_accuracy
@@ -13,6 +11,8 @@ from evalbias.measures.drift import split_change as split_change
 from evalbias.measures.drift import watch as watch
 from evalbias.measures.equal_quality import EqualQuality as EqualQuality
 from evalbias.measures.equal_quality import estimate_effect as estimate_effect
+from evalbias.measures.forecasts import brier_scores as brier_scores
+from evalbias.measures.forecasts import estimate_calibration_error as estimate_calibration_error
 from evalbias.measures.likelihood import bias_score as bias_score
 from evalbias.measures.likelihood import estimate_bias_score as estimate_bias_score
 from evalbias.measures.likelihood import rs_scores as rs_scores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,55 +60,23 @@ def counted_spearman(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatA
 
 def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Compute Kendall's tau-b in resamples, one after the other."""
-    return _taus(_counted_orders(counts, x, y) / 2)
+    taus = [scipy.stats.kendalltau(*one).statistic for one in _samples(counts, x, y)]
+    return np.array(taus, dtype=np.float64)
 
 
 def _ordered_alike(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    concordant, _, untied = _counted_orders(counts, x, y).T
-    return (1 + ratio(concordant, untied)) / 2
+    """Compute the share of the pairs untied in y that x orders alike, from tau-b and the ties; ties in x count half."""
+    untied = [[len(v) ** 2 - (np.unique(v, return_counts=True)[1] ** 2).sum() for v in one]
+              for one in _samples(counts, x, y)]  # fmt: skip
+    of_x, of_y = np.array(untied, dtype=np.float64).T  # twice the numbers of pairs
+    more = np.round(np.nan_to_num(counted_kendall(counts, x, y)) * np.sqrt(of_x * of_y))  # pairs alike less the others
+    return (1 + ratio(more, of_y)) / 2
 
 
-def _taus(pairs: FloatArray) -> FloatArray:
-    """Return tau-b of (m, 3) numbers of pairs: concordant less discordant ones, those untied in x, and in y."""
-    return ratio(pairs[:, 0], np.sqrt(pairs[:, 1] * pairs[:, 2]))
-
-
-def _counted_orders(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return (k, 3) sums of ``_orders`` over the items of each resample."""
-    items = [np.repeat(np.arange(len(x)), row.astype(np.int64)) for row in counts]
-    return np.stack([_orders(x[i], y[i]).sum(axis=0) for i in items])
-
-
-def _orders(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compare each item with all n: (n, 3) concordant less discordant others, and others untied in x and in y.
-
-    All numbers follow from counts of items with a smaller x and a smaller y, or equal ones, in O(n log n).
-    """
-    n, (a, b) = len(x), (np.unique(v, return_inverse=True)[1].ravel() for v in (x, y))
-    ends = [np.searchsorted(np.sort(v), np.stack([v, v + 1])) for v in (a, b)]  # (2, n) each: below, and up to
-    below = _counted_below(a, b, ends[0], np.stack([b, b + 1]))  # (2, 2, n)
-    both, upto = below[0, 0] + (n - ends[0][1] - ends[1][1] + below[1, 1]), below[0, 1] + below[1, 0]
-    discordant = ends[0][0] + ends[1][0] - upto
-    untied = [n - (high - low) for low, high in ends]
-    return np.stack([both - discordant, *untied], axis=1).astype(np.float64)
-
-
-def _counted_below(x: IntArray, y: IntArray, places: IntArray, values: IntArray) -> IntArray:
-    """Count (a, b, n) items of which x is among the smallest ``places`` (a, n) and y is below ``values`` (b, n).
-
-    x and y (n,) are numbers of distinct values, from 0. The items are sorted by x, then by each bit of y from the
-    highest, those with a 0 bit first (a wavelet matrix). So the items whose higher bits are those of a value stay
-    neighbors, and a value whose bit is 1 counts those with a 0.
-    """
-    rows, found = y[np.argsort(x, kind="stable")], np.zeros((len(places), len(values), len(x)), dtype=np.int64)
-    starts, ends = np.zeros_like(values), np.broadcast_to(places[:, None], found.shape)  # of the neighbors
-    for bit in reversed(range(int(values.max(initial=0)).bit_length())):
-        ones, high = (rows >> bit) & 1, (values >> bit) & 1
-        zeros = np.concatenate([[0], np.cumsum(1 - ones)])  # (n + 1,) in each prefix
-        found += np.where(high, zeros[ends] - zeros[starts], 0)
-        starts, ends = (np.where(high, zeros[-1] + at - zeros[at], zeros[at]) for at in (starts, ends))
-        rows = np.concatenate([rows[ones == 0], rows[ones == 1]])
-    return found
+def _samples(counts: FloatArray, *columns: FloatArray) -> Iterator[list[FloatArray]]:
+    """Yield the columns of each resample."""
+    for row in counts:
+        yield [np.repeat(column, row.astype(np.int64)) for column in columns]
 
 
 # Agreement of two sets of scores: rank and linear correlation, pooled or averaged over groups.
@@ -324,105 +292,9 @@ def _right(x: FloatArray, y: FloatArray, pairs: IntArray) -> FloatArray:
     return np.asarray(np.where(sizes <= thresholds[np.argmax(gained)], tied, ordered), dtype=np.float64)
 
 
-def estimate_kendall(
-    scores: ArrayLike, reference: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
-) -> Interval:
-    """Estimate Kendall's tau-b; arguments as ``estimate_spearman``. The jackknife leaves out every cluster at once."""
-    if before is not None:
-        options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": replace(draws, swaps=0)}
-        return estimate_coefficient(counted_kendall, scores, reference, **options)
-    found = estimate_coefficient(counted_kendall, scores, reference, clusters=clusters, draws=ALONE)
-    if found.units < FEWEST_UNITS or np.isnan(found.value) or not draws.resamples:
-        return found
-    (x, y), codes = complete(*vectors(scores=scores, reference=reference), clusters=clusters)
-    # (G, 3) pairs with any item of a cluster, in which those within it count twice, and twice those within it
-    touched = arrays.sums_by_cluster(_orders(x, y), codes)
-    members = arrays.members_of(codes)
-    within = np.stack([_orders(x[i], y[i]).sum(axis=0) if len(i) > 1 else np.zeros(3) for i in members])
-    left_out = _taus((touched.sum(axis=0) + within) / 2 - touched)
-    return resample.with_variance(found, resample.jackknife_variance(left_out), confidence=draws.confidence)
-
-
-# Measures of a judge's probabilities as forecasts of people's choices.
-
-
-BINS = 10  # bins of equal width of a calibration error
-
-
-def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
-    """Compute (n,) squared errors of probabilities (n,) of outcomes 1 or 0, whose mean is the Brier score (Brier 1950).
-
-    NaN where undefined; ValueError for a probability outside [0, 1], or an outcome that is not 0, 1 or NaN.
-
-    Examples:
-        >>> brier_scores([0.9, 0.5], [1, 0]).round(2).tolist()
-        [0.01, 0.25]
-    """
-    p, y = _checked(probabilities, outcomes)
-    return np.asarray((p - y) ** 2)
-
-
-def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute the expected calibration error, in [0, 1], of probabilities p of outcomes y (n,) in resamples (k, n).
-
-    Forecasts are put in ten bins; the error is the mean over the forecasts of the distance between the mean
-    probability and the frequency of outcome 1 in their bin (Naeini et al. 2015).
-
-    Examples:
-        >>> p, y = np.array([0.85, 0.85, 0.35, 0.35]), np.array([1, 1, 1, 0])
-        >>> counted_calibration_error(np.ones((1, 4)), p, y).round(2).tolist()  # (.15 + .15 + .15 + .15) / 4
-        [0.15]
-    """
-    gaps = (p - y)[:, None] * _members(p)  # (n, bins)
-    return np.asarray(np.abs(counts @ gaps).sum(axis=1) / counts.sum(axis=1))
-
-
-def _members(p: FloatArray) -> FloatArray:
-    """Return (n, bins) 1 where a probability is in a bin, else 0."""
-    places = np.minimum((p * BINS).astype(np.int64), BINS - 1)  # the last bin holds 1 too
-    return np.asarray(places[:, None] == np.arange(BINS), dtype=np.float64)
-
-
-def estimate_calibration_error(
-    probabilities: ArrayLike,
-    outcomes: ArrayLike,
-    *,
-    before: Before = None,
-    clusters: Clusters = None,
-    draws: Draws = DRAWS,
-) -> Interval:
-    """Estimate the calibration error: the BCa interval, with the lower end 0 unless the error is larger than chance's.
-
-    Chance alone makes the error positive, and resamples once more. Arguments and errors as in ``brier_scores``.
-    """
-    p, y = _checked(probabilities, outcomes)
-    options: dict[str, Any] = {"before": before, "clusters": clusters, "limits": (0.0, 1.0), "draws": draws}
-    found = resample.estimate(counted_calibration_error, p, y, **options)
-    if before is not None or np.isnan(found.low):
-        return found
-    chance = calibration_errors_by_chance(p[arrays.defined(p, y)], draws=draws.resamples, seed=draws.seed)
-    return replace(found, low=0.0) if found.value <= np.quantile(chance, draws.confidence) else found
-
-
-def calibration_errors_by_chance(probabilities: FloatArray, *, draws: int, seed: int) -> FloatArray:
-    """Draw (draws,) calibration errors of (n,) probabilities that are right: outcomes are drawn as they say."""
-    members, rng = _members(probabilities), np.random.default_rng(seed)  # (n, bins)
-    errors = [
-        np.abs((probabilities - (rng.random((k, len(probabilities))) < probabilities)) @ members)
-        for k in map(len, resample.chunks(draws, len(probabilities)))
-    ]
-    return np.asarray(np.concatenate(errors).sum(axis=1) / len(probabilities))
-
-
-def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    p, y = vectors(probabilities=probabilities, outcomes=outcomes)
-    outside = p[(p < 0) | (p > 1)]
-    if len(outside):
-        raise ValueError(f"A probability is {outside[0]:g}: it lies in [0, 1].")
-    wrong = y[~np.isnan(y) & ~np.isin(y, (0.0, 1.0))]
-    if len(wrong):
-        raise ValueError(f"An outcome is {wrong[0]:g}: give 1, 0, or NaN where it is undefined.")
-    return p, y
+def estimate_kendall(scores: ArrayLike, reference: ArrayLike, *, draws: Draws = DRAWS, **options: Any) -> Interval:
+    """Estimate Kendall's tau-b; arguments as ``estimate_spearman``. A change has no test: swaps would take long."""
+    return estimate_coefficient(counted_kendall, scores, reference, draws=replace(draws, swaps=0), **options)
 
 
 # Agreement in the values themselves, not only in their order: Krippendorff's alpha and Cohen's kappa.

@@ -15,14 +15,36 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.agreement import counted_calibration_error
-from evalbias.measures.arrays import Before, Clusters, FloatArray, ratio
+from evalbias.measures.arrays import Before, Clusters, FloatArray, defined, ratio, vectors
 from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, mean
 
 
 def squared_errors(p: FloatArray, shares: FloatArray) -> FloatArray:
     """Compute the mean over an item's people of (p - y)^2, whose mean is the Brier score (Brier 1950), in [0, 1]."""
     return np.asarray(p * p - 2 * p * shares + shares)
+
+
+def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
+    """Compute (n,) squared errors of probabilities (n,) of outcomes 1 or 0; NaN where undefined.
+
+    ValueError for a probability outside [0, 1], or an outcome that is not 0, 1 or NaN.
+
+    Examples:
+        >>> brier_scores([0.9, 0.5], [1, 0]).round(2).tolist()
+        [0.01, 0.25]
+    """
+    return squared_errors(*_checked(probabilities, outcomes))
+
+
+def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    p, y = vectors(probabilities=probabilities, outcomes=outcomes)
+    outside = p[(p < 0) | (p > 1)]
+    if len(outside):
+        raise ValueError(f"A probability is {outside[0]:g}: it lies in [0, 1].")
+    wrong = y[~np.isnan(y) & ~np.isin(y, (0.0, 1.0))]
+    if len(wrong):
+        raise ValueError(f"An outcome is {wrong[0]:g}: give 1, 0, or NaN where it is undefined.")
+    return p, y
 
 
 def counted_brier_skill(counts: FloatArray, p: FloatArray, shares: FloatArray) -> FloatArray:
@@ -153,8 +175,52 @@ def flawless(p: FloatArray, outcomes: FloatArray, *, draws: int, seed: int) -> F
     return np.asarray(ratio(rng.binomial(asked, rates).astype(np.float64), np.full(shape, asked, dtype=np.float64)))
 
 
+# The calibration error, which chance alone makes positive.
+
+BINS = 10  # bins of equal width of a calibration error
+FEWER = 400  # draws of flawless forecasts, and resamples of a part, each of which is a regression
+
+
+def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray) -> FloatArray:
+    """Compute the expected calibration error, in [0, 1], of probabilities p of outcomes y (n,) in resamples (k, n).
+
+    Forecasts are put in ten bins; the error is the mean over the forecasts of the distance between the mean
+    probability and the frequency of outcome 1 in their bin (Naeini et al. 2015).
+
+    Examples:
+        >>> p, y = np.array([0.85, 0.85, 0.35, 0.35]), np.array([1, 1, 1, 0])
+        >>> counted_calibration_error(np.ones((1, 4)), p, y).round(2).tolist()  # (.15 + .15 + .15 + .15) / 4
+        [0.15]
+    """
+    bins = np.minimum((p * BINS).astype(np.int64), BINS - 1)  # the last one holds 1 too
+    gaps = (p - y)[:, None] * (bins[:, None] == np.arange(BINS))  # (n, bins)
+    return np.asarray(np.abs(counts @ gaps).sum(axis=1) / counts.sum(axis=1))
+
+
+def flawless_errors(p: FloatArray, outcomes: FloatArray, *, seed: int) -> FloatArray:
+    """Draw (FEWER,) calibration errors of ``flawless`` forecasts."""
+    one = np.ones((1, len(p)))
+    drawn = flawless(p, outcomes, draws=FEWER, seed=seed)
+    return np.array([counted_calibration_error(one, p, shares)[0] for shares in drawn])
+
+
+def estimate_calibration_error(
+    probabilities: ArrayLike, outcomes: ArrayLike, *, before: Before = None, draws: Draws = DRAWS, **options: Any
+) -> Interval:
+    """Estimate the calibration error: the BCa interval, with the lower end 0 unless the error is larger than chance's.
+
+    Chance alone makes the error positive, and resamples once more. Arguments and errors as in ``brier_scores``.
+    """
+    p, y = _checked(probabilities, outcomes)
+    found = estimate(counted_calibration_error, p, y, before=before, limits=(0.0, 1.0), draws=draws, **options)
+    if before is not None or np.isnan(found.low):
+        return found
+    known = defined(p, y)
+    chance = flawless_errors(p[known], y[known, None], seed=draws.seed)
+    return replace(found, low=0.0) if found.value <= np.quantile(chance, draws.confidence) else found
+
+
 PARTS = ("reliability", "resolution")
-FEWER = 400  # resamples of a part, each of which is a regression
 
 
 def estimate_brier_part(
@@ -174,7 +240,6 @@ def estimate_flawless_error(
     n = int(known.sum())
     if n == 0 or before is not None:
         return Interval(math.nan, n=n, undefined=len(known) - n, reason="no item has a forecast and an outcome")
-    drawn = flawless(forecasts[known], given[known], draws=FEWER, seed=draws.seed)
-    errors = [counted_calibration_error(np.ones((1, n)), forecasts[known], shares)[0] for shares in drawn]
+    errors = flawless_errors(forecasts[known], given[known], seed=draws.seed)
     middle, bound = map(float, np.quantile(errors, (0.5, draws.confidence)))
     return Interval(middle, 0.0, bound, n=n, undefined=len(known) - n, units=n)

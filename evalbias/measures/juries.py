@@ -104,8 +104,8 @@ class Panel:
             by = np.tile(written, len(signs))
             ways += [by, np.unique(np.stack([codes, by]), axis=1, return_inverse=True)[1].ravel()]
             self.systems = len(set(written))
-        if self.units < MIN_CLUSTERS:
-            raise ValueError(f"The items are of {self.units} inputs: give items of {MIN_CLUSTERS} or more.")
+        if self.units < 2:
+            raise ValueError("The items are of one input: give items of several.")
         spreads = np.maximum(table.std(axis=0), TINY)
         self._ways = [_correlations((table - table.mean(axis=0)) / spreads, rated, way) for way in ways]
         self.correlations, self.validities = (part[0] for part in self._ways[0])
@@ -117,8 +117,12 @@ class Panel:
             raise ValueError(NO_QUALITY)
         self.noise = 1 - rated.reliability
 
-    def estimate(self, statistic: Statistic) -> Interval:
-        """Estimate a number with its 95 % interval and its p against 0, from the jackknife over inputs and systems."""
+    def estimate(self, statistic: Statistic, *, most: float = 1.0) -> Interval:
+        """Estimate a number with its 95 % interval and its p against 0, from the jackknife over inputs and systems.
+
+        Few or noisy ratings may tell too little of quality, and correlations with it beyond 1. A number larger than any
+        true one (``most``), or an end of its interval, is that; the error and p are those of the number as it was.
+        """
         every = [statistic(*way) for way in self._ways]
         value, errors = float(every[0][0]), [float((influences(rest[1:]) ** 2).sum()) for rest in every]
         error, df = math.sqrt(errors[0]), min(self.units, GROUPS) - 1
@@ -128,8 +132,8 @@ class Panel:
             error, df = (both, self.systems - 1) if wider else (error, df)
         half = float(scipy.stats.t.ppf(0.975, df)) * error
         p_value = float(2 * scipy.stats.t.sf(abs(value) / error, df)) if error > 0 else math.nan
-        ends, counts = (value - half, value + half), (self.n, self.undefined, df + 1)
-        return Interval(value, *ends, *counts, p_value=p_value)
+        value, low, high = np.clip([value, value - half, value + half], -most, most).tolist()
+        return Interval(value, low, high, self.n, self.undefined, df + 1, p_value=p_value)
 
     def votes(self) -> Interval:
         """Estimate how many judges with independent errors would average out as much error as these do.
@@ -142,7 +146,7 @@ class Panel:
         The interval is that of 1 / n, turned over; its upper end is infinite where that may be 0. More than K votes
         have errors that go against each other.
         """
-        found = replace(self.estimate(error_left), p_value=math.nan)
+        found = replace(self.estimate(error_left, most=math.inf), p_value=math.nan)
         low, high = (math.inf if end <= 0 else 1 / end for end in (found.high, found.low))
         if found.value > 0:
             return replace(found, value=1 / found.value, low=low, high=high)
@@ -233,7 +237,8 @@ def best_subsets(panel: Panel, costs: Sequence[float]) -> list[Subset]:
     for place in np.lexsort([-heights, sums]):
         if heights[place] > best:
             best = float(heights[place])
-            front.append(Subset(tuple(panel.names[k] for k in np.flatnonzero(masks[place])), float(sums[place]), best))
+            members = tuple(panel.names[k] for k in np.flatnonzero(masks[place]))
+            front.append(Subset(members, float(sums[place]), min(best, 1.0)))
     return front
 
 

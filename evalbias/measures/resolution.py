@@ -15,10 +15,12 @@ from evalbias.measures.equal_quality import MIN_CLUSTERS, EqualQuality
 from evalbias.measures.ratings import deviations
 from evalbias.measures.resample import Interval
 
-TESTED, SHOWN = scipy.special.ndtri([0.975, 0.8])
-"""Standard errors from which a test at 5 %, two-sided, rejects, and from there to 80 % power."""
+TESTED, SHOWN = 0.975, 0.8
+"""Levels of a quantile: beyond that of the first, a two-sided test at 5 % rejects, and by the second more in 80 %."""
 
+FEWEST = 3  # fewest systems that tell how a judge errs
 TOLD = 4.0  # F of people's mean ratings over systems from which the slope between systems is used
+EVEN = (np.arange(500) + 0.5) / 500  # levels of the quantiles that stand for a distribution
 
 # A judge gives system s on input i the score y_is = a_i + b Q_s + u_s + e_is. More inputs average e_is out, but not the
 # judge's error u_s, which is the same on all inputs: at equal quality Q, two systems' means over n inputs differ by
@@ -33,6 +35,10 @@ TOLD = 4.0  # F of people's mean ratings over systems from which the slope betwe
 #
 # The slope b is that between systems: a judge may tell systems apart better, or worse, than one's good and bad outputs,
 # and what follows quality between systems is no error at equal quality. Errors that raters share count as quality.
+#
+# Few systems tell tau^2 badly. With the variance R of the means after quality, and the part N of it that is the noise
+# of inputs and raters, tau^2 = R - N is distributed as k R / chi^2_k - N for k degrees of freedom, at least 0, and so
+# is the difference of two systems: a mixture of normals (Weerahandi 1993), which is Student's t without noise.
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,9 @@ class Resolution:
         inputs: Number of inputs that a system answered, the median over systems.
         spread: Standard deviation over inputs of the difference of two systems' scores on one input.
         error: Standard deviation over systems of the judge's error at equal quality, with a 95 % interval over systems;
-            ``units`` are the systems. NaN for fewer than five.
+            ``units`` are the systems. NaN for fewer than three.
+        residual: Variance over systems of their mean scores after quality, of ``df`` degrees of freedom.
+        noise: Part of it that inputs and raters explain.
         slope: Points of the judge that one point of quality between systems is worth. NaN where it is not told.
         rises: Whether the scores of single outputs are shown to rise with quality, and those of systems do.
         slope_of: ``"systems"``, or ``"outputs"`` where people's ratings hardly tell the systems apart: then it is the
@@ -56,6 +64,9 @@ class Resolution:
     inputs: int
     spread: float
     error: Interval
+    residual: float
+    noise: float
+    df: int
     slope: float
     rises: bool
     slope_of: Literal["systems", "outputs"]
@@ -63,21 +74,37 @@ class Resolution:
     rated_differences: FloatArray
     unpaired: int
 
-    def smallest(self, inputs: float, error: float | None = None) -> float:
+    def errors(self, levels: ArrayLike) -> FloatArray:
+        """Return the standard deviation of the judge's error by system that is exceeded with these probabilities."""
+        whole = self.df * self.residual / scipy.stats.chi2.ppf(np.asarray(levels), self.df)
+        return np.asarray(np.sqrt(np.maximum(whole - self.noise, 0.0)))
+
+    def difference(self, level: float, inputs: float, *, erring: bool = True) -> float:
+        """Return a quantile of the difference of two systems of equal quality over n inputs, in points.
+
+        Infinitely many inputs leave the judge's error by system alone. A judge that is not ``erring`` has none.
+        """
+        tau = self.errors(EVEN) if erring else np.zeros(1)
+        deviations = np.sqrt(self.spread**2 / inputs + 2 * tau**2)
+        return float(np.quantile(np.outer(deviations, scipy.special.ndtri(EVEN)), level))
+
+    def smallest(self, inputs: float, *, erring: bool = True) -> float:
         """Return the difference in points that n inputs show in 80 % of cases, by a test at 5 % that allows for both.
 
-        ``error`` is that of systems at equal quality, by default as estimated; infinitely many inputs leave it alone.
+        NaN where ``error`` is, unless the judge is not ``erring``.
         """
-        error = self.error.value if error is None else error
-        return float(TESTED + SHOWN) * math.sqrt(self.spread**2 / inputs + 2 * error**2)
+        if erring and math.isnan(self.error.value):
+            return math.nan
+        return sum(self.difference(level, inputs, erring=erring) for level in (TESTED, SHOWN))
 
-    def false_alarms(self, inputs: int) -> float:
+    def false_alarms(self, inputs: float) -> float:
         """Return the share of pairs of equal quality that a paired test over n inputs, which knows of no error, finds.
 
         5 % if the judge does not err by system.
         """
         noise = self.spread**2 / inputs
-        return 2 * float(scipy.special.ndtr(-TESTED * math.sqrt(noise / (noise + 2 * self.error.value**2))))
+        beyond = scipy.special.ndtri(TESTED) * np.sqrt(noise / (noise + 2 * self.errors(EVEN) ** 2))
+        return 2 * float(scipy.special.ndtr(-beyond).mean())
 
 
 def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, *, inputs: Clusters) -> Resolution:
@@ -134,25 +161,27 @@ def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, 
     df = many - 2 if told else many - 1
     whole = float(np.var(means[0] - slope * means[1], ddof=1))
     noise = whole - (yy - 2 * slope * yh + slope**2 * hh)
-    whole *= (many - 1) / max(df, 1)
-    high, low = df * whole / scipy.stats.chi2.ppf([0.025, 0.975], df)
-    value, low, high = (math.sqrt(max(x - noise, 0.0)) for x in (whole, low, high))
-    error = Interval(value, low, high, n=len(y), undefined=int((~kept).sum()), units=many)
-    if many < MIN_CLUSTERS or math.isnan(value):
-        needed = f"five systems are needed ({many} here)"
-        reason = needed if many < MIN_CLUSTERS else "people's ratings tell too little of quality"
-        error = replace(error, value=math.nan, low=math.nan, high=math.nan, reason=reason)
-    return Resolution(
-        int(np.median(present[..., 0].sum(axis=0))),
-        spread,
-        error,
-        slope if outputs > 0 and slope > 0 else math.nan,
-        bool(outputs > 0 and not slope <= 0),
-        "systems" if told else "outputs",
-        differences[pairs],
-        people[pairs],
-        int(apart.sum()),
+    reason = "people's ratings tell too little of quality" if math.isnan(slope) else ""
+    reason = f"three systems are needed ({many} here)" if many < FEWEST else reason
+    found = Resolution(
+        inputs=int(np.median(present[..., 0].sum(axis=0))),
+        spread=spread,
+        error=Interval(math.nan, n=len(y), undefined=int((~kept).sum()), units=many, reason=reason),
+        residual=whole * (many - 1) / max(df, 1),
+        noise=noise,
+        df=df,
+        slope=slope if outputs > 0 and slope > 0 else math.nan,
+        rises=bool(outputs > 0 and not slope <= 0),
+        slope_of="systems" if told else "outputs",
+        differences=differences[pairs],
+        rated_differences=people[pairs],
+        unpaired=int(apart.sum()),
     )
+    if reason:
+        return found
+    low, high = found.errors([0.975, 0.025])
+    value = math.sqrt(max(found.residual - noise, 0.0))
+    return replace(found, error=replace(found.error, value=value, low=float(low), high=float(high)))
 
 
 def _differences(cells: FloatArray, present: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -25,14 +25,14 @@ def small():
 
 @pytest.mark.slow
 def test_the_parts_of_planted_changes_are_covered(small):
-    for name, found in small.items():
-        assert found["judge"] >= 0.88, name  # a share of 95 % of 60 sets has a standard error of 2.8 %
-        assert found["system"] >= 0.88, name
-        assert found["mean"] == pytest.approx(found["truth"], abs=0.03)
-    same, stricter, _ = small.values()
+    for name, parts in small.items():
+        for part in parts.values():
+            assert part["covered"] >= 0.88, name  # a share of 95 % of 60 sets has a standard error of 2.8 %
+            assert part["mean"] == pytest.approx(part["truth"], abs=0.03)
+    same, stricter, _ = (parts["judge"] for parts in small.values())
     assert same["found"] <= 0.12
     assert stricter["found"] >= 0.9
-    table = drift_table([*small.items()], 60)
+    table = drift_table(small, 60)
     assert table.count("\n|") == 5
     assert "| stricter with good texts | 200 | -0.2" in table
 
@@ -74,10 +74,9 @@ def test_the_plan_is_of_the_noise():
 def test_the_parts_of_planted_gains_are_covered():
     rows = {name: gained(*gains, sets=40, seed=0) for name, gains in GAINS.items()}
     for name, parts in rows.items():
-        for truth, mean, share in parts.values():
-            if not np.isnan(mean):
-                assert share >= 0.85, name  # a share of 95 % of 40 sets has a standard error of 3.4 %
-                assert mean == pytest.approx(truth, abs=0.05), name
+        for part in parts.values():
+            assert part["covered"] >= 0.85, name  # a share of 95 % of 40 sets has a standard error of 3.4 %
+            assert part["mean"] == pytest.approx(part["truth"], abs=0.05), name
     table = gain_table(rows, 40)
     assert "| quality and length, other items rated | +0.15, +0." in table
     assert "| in the rest |" in table

@@ -4,28 +4,18 @@ import json
 
 import numpy as np
 import pytest
-from planted import ids
 
+from benchmarks.statistical_truth import judged_relatives
 from evalbias import BIASES
-from evalbias.evaluation import Judged, measure
+from evalbias.evaluation import measure
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, RATINGS, writers_of
+from evalbias.evaluation.judged import writers_of
 
-WRITERS = ("gpt-4", "gpt-4-turbo", "gpt-3.5", "llama", "mistral", "claude")
-QUALITY = np.array([1.0, 1.2, 0.3, -0.8, 0.0, 0.9])
 NAMED = {"own_system": "gpt-4", "own_family": "gpt-*"}
 
 
-def judged(seed, *, n=300, own=0.0, family=0.0, likelihood=0.0):
-    """Scores in which the own system, its family, or likely text have a bonus; the family writes likely text."""
-    rng = np.random.default_rng(seed)
-    by = rng.integers(len(WRITERS), size=n)
-    quality, relative = QUALITY[by] + rng.normal(size=n), by < 3
-    ls = 0.4 * quality + relative + rng.normal(size=n)
-    scores = quality + own * (by == 0) + family * (relative & (by > 0)) + likelihood * ls + 0.5 * rng.normal(size=n)
-    people = quality[:, None] + 0.8 * rng.normal(size=(n, 3))
-    covariates = {RATINGS: people, LIKELIHOODS: ls, LENGTHS: np.exp(5 + 0.2 * rng.normal(size=n))}
-    return Judged(ids(n), "quality", scores, covariates, writers=[WRITERS[k] for k in by], scale=(-5, 5))
+def judged(seed, *, n=300, **planted):
+    return judged_relatives(np.random.default_rng(seed), n, **planted)
 
 
 def bonuses(seed, **planted):

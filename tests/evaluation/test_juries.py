@@ -192,7 +192,7 @@ def test_what_a_user_can_correct(tmp_path):
     assert "is matched by all judges" in refused(*ask, "a,b", "--reliability", "1", "--family", "*", cwd=tmp_path)
     few = as_jsonl(tmp_path / "few.jsonl", rows[:29])
     said = refused("jury", "--data", few, "--judges", "a,b", "--reliability", "1", cwd=tmp_path)
-    assert "29 items are scored by all judges and rated: give 30 or more" in said
+    assert "29 items of 29 inputs are scored by all judges and rated: give 30 or more, of 5 inputs or more" in said
     for row in rows:
         del row["rating_1"]
     file = as_jsonl(tmp_path / "unrated.jsonl", rows)

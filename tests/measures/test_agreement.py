@@ -13,6 +13,7 @@ from scipy import stats
 from evalbias.measures import (
     Draws,
     brier_scores,
+    estimate_calibration_error,
     estimate_coefficient,
     estimate_share,
     estimate_spearman,
@@ -28,7 +29,6 @@ from evalbias.measures.agreement import (
     counted_kappa,
     counted_kendall,
     counted_pearson,
-    estimate_calibration_error,
     estimate_kendall,
     estimate_pearson,
     estimate_tied_accuracy,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evalbias.measures import estimate, forecasts
-from evalbias.measures.agreement import counted_calibration_error
+from evalbias.measures.forecasts import counted_calibration_error
 from evalbias.measures.resample import Draws
 
 ONE = np.ones((1, 4))

@@ -102,8 +102,8 @@ def test_what_cannot_be_told_is_refused():
         Panel(scores[:, :1], ratings)
     with pytest.raises(ValueError, match=r"of each of 2 judges \('b' scored 9\) and two ratings"):
         Panel(np.column_stack([scores[:, 0], [*scores[:9, 1], *[np.nan] * 51]]), ratings, names="ab")
-    with pytest.raises(ValueError, match="of 3 inputs"):
-        Panel(scores, ratings, clusters=[i % 3 for i in range(60)])
+    with pytest.raises(ValueError, match="The items are of one input: give items of several"):
+        Panel(scores, ratings, clusters=["a"] * 60)
     with pytest.raises(ValueError, match="do not tell quality"):
         Panel(scores, np.column_stack([ratings[:, 0], -ratings[:, 0]]))
     scores[1:, 2] = 4.0
@@ -122,6 +122,21 @@ def test_what_is_undefined_is_left_out_and_counted():
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "judges", "rho"), [(200, 5, 0.3), (600, 9, 0.2)])
 def test_intervals_of_votes_cover(n, judges, rho):
-    row = covered(n, judges, rho, sets=400, seed=1)
-    assert abs(row["median"] - row["truth"]) < 0.1
-    assert 0.92 <= row["covered"] <= 0.98
+    votes, validity = covered(n, judges, rho, sets=400, seed=1).values()
+    assert abs(votes["median"] - votes["truth"]) < 0.1
+    assert 0.92 <= votes["covered"] <= 0.98
+    assert 0.92 <= validity["covered"] <= 0.98
+
+
+def test_no_correlation_is_beyond_1_however_little_the_ratings_tell():
+    """The estimate that lies beyond is 1, as are the ends; the p is that of what was estimated."""
+    scores, ratings, _ = drawn(np.random.default_rng(0), 40, 3, 0.3)
+    found = Panel(scores + ratings.mean(axis=1, keepdims=True), ratings)
+    assert found.validities.max() > 1
+    weights = np.eye(3)[found.validities.argmax()]
+    e = found.estimate(partial(juries.validity, weights=weights))
+    raw = found.estimate(partial(juries.validity, weights=weights), most=np.inf)
+    assert (e.value, e.high, e.p_value) == (1, 1, raw.p_value)
+    assert e.low == min(raw.low, 1)
+    assert raw.high > 1
+    assert max(one.validity for one in juries.best_subsets(found, [1.0] * 3)) == 1

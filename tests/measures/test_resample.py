@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalbias.measures import agreement, likelihood, loops, pairs, resample, scale_use
+from evalbias.measures import agreement, forecasts, likelihood, loops, pairs, resample, scale_use
 from evalbias.measures.arrays import checked, vectors
 from evalbias.measures.corrections import corrected_mean
 from evalbias.measures.equal_quality import estimate_effect
@@ -56,7 +56,7 @@ RESAMPLED = {
     "odds at zero": (partial(estimate, partial(pairs.counted_odds, at_zero=True)), SHARES[:, 0], (QUALITY,)),
     "entropy": (partial(scale_use.estimate_entropy, levels=8), SCORES, ()),
     "spread": (partial(estimate, scale_use.counted_spread), SCORES, (QUALITY,)),
-    "calibration": (agreement.estimate_calibration_error, SHARES[:, 0], (CHOICE,)),
+    "calibration": (forecasts.estimate_calibration_error, SHARES[:, 0], (CHOICE,)),
 }
 """Name -> estimator, values and further columns, whose interval is read from resamples."""
 FIRST_WINS = np.stack([CHOICE, 1 - CHOICE], axis=1)
@@ -232,7 +232,7 @@ def counted(n, rng, values=4):
         (agreement.counted_pearson, (scores, human), partial(if_varied, stats.pearsonr)),
         (agreement.counted_alpha, (scores, human), partial(alpha, level="interval")),
         (partial(agreement.counted_alpha, ordinal=True), (scores, human), partial(alpha, level="ordinal")),
-        (agreement.counted_calibration_error, (shares[:, 0], group), calibration_error),
+        (forecasts.counted_calibration_error, (shares[:, 0], group), calibration_error),
     ]
 
 
