@@ -14,7 +14,7 @@ import typer
 from evalbias.cli.app import parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
-from evalbias.data.columns import Columns, judges_of, recognised_columns
+from evalbias.data.columns import NO_FIELD, WIDEST, Columns, judges_of, looked_at, recognised_columns
 from evalbias.data.files import EXPORTS, Source, folder_files, memory_table
 from evalbias.data.items import DataError
 from evalbias.data.sets import SETS, known_set
@@ -33,13 +33,22 @@ MOST = 6  # commands that are printed
 def doctor_command(file: str) -> None:
     """Print what a file holds, and the audits that it allows."""
     # 1. What it is, and what its columns hold.
-    spec, table = _opened(file)
-    name, found = reading.parse_spec(spec)[0], recognised_columns(table)
+    spec, source = _opened(file)
+    name, columns = reading.parse_spec(spec)[0], source.columns
     kind = "a data set" if name in SETS else "an export of" if name in EXPORTS else "a plain table:"
-    _print(f"{file}: {kind} {name} with {count(len(table.rows), 'row')}.")
+    _print(f"{file}: {kind} {name} with {count(len(source.rows), 'row')}.")
+    if len(seen := looked_at(columns)) < len(columns):
+        most = f"those whose names tell a field, then the first, up to {seen[-1]!r:.80}"
+        _print(f"Of its {count(len(columns), 'column')}, {len(seen)} are looked at: {most}. --map can name any other.")
+        source.rows = [(where, {name: row[name] for name in seen if name in row}) for where, row in source.rows]
+    for reason, places in source.left_out.items():
+        _print(f"Left out, {reason}: {', '.join(places[:3])}{', ...' if len(places) > 3 else ''}.")
+    table = reading.table_of(source)
+    found = recognised_columns(table)
     fields = {column: ours for ours, column in found.fields.items()}
-    cells = {one: " | ".join(_shown(row.get(one)) for _, row in table.rows[:3]) for one in found.why}
-    rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in found.why.items()]
+    told = {one: why for one, why in found.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
+    cells = {one: " | ".join(_shown(row.get(one)) for _, row in table.rows[:3]) for one in told}
+    rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in told.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
     for question in found.questions:
         _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
@@ -47,12 +56,12 @@ def doctor_command(file: str) -> None:
     commands, judged = [], list[Judged]()
     n_answers = math.prod(len(one.answers) for one in found.questions if one.answers)
     for settings in _answered(found, name, table):
-        command = command_line(spec, settings)
+        command, given = command_line(spec, settings), spec if name in (*SETS, *EXPORTS) else source
         try:
             if any(name in settings for name in ("scores_field", "samples_field", "winner_field")):
-                judged.append(answers_of(prepared(AuditOptions(spec, **settings))))
+                judged.append(answers_of(prepared(AuditOptions(given, **settings))))
             else:
-                reading.read(spec, mapping=settings.get("mapping"))
+                reading.read(given, mapping=settings.get("mapping"))
         except ValueError as error:
             _print(f"This command cannot read it yet: {command}\n{error}")
         else:
@@ -115,7 +124,7 @@ def _answered(found: Columns, name: str, table: Source) -> Iterator[dict[str, An
 
 def _opened(spec: str) -> tuple[str, Source]:
     """Return a file as ``--data`` names it, and its rows; a known data set is recognised by its columns."""
-    path, table = Path(spec), None
+    path, source = Path(spec), None
     name = importers.recognised(path) if path.exists() else None
     if name is None and path.is_dir() and (name := known_set(path)) is None:
         files = [file.name for file in folder_files(path)]
@@ -123,20 +132,20 @@ def _opened(spec: str) -> tuple[str, Source]:
         if len(kinds) != 1:
             held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
             raise DataError(f"{spec} is no known data set; it {held}.")
-        return (spec := f"{kinds.pop()}:{spec}"), reading.table_of(spec)
+        return (spec := f"{kinds.pop()}:{spec}"), reading.opened(spec)
     if name is None and reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS):
-        table = reading.table_of(spec)
-        if not table.rows:
+        source = reading.opened(spec)
+        if not source.rows:
             raise DataError(f"{spec} holds no rows: give a file with one row for each output.")
-        if (name := known_set(path, table.columns)) is None:
-            return spec, table
+        if (name := known_set(path, source.columns)) is None:
+            return spec, source
     named = f"{name}:{spec}" if name else spec
     try:
         return named, memory_table(reading.read(named))
     except (ValueError, OSError):
-        if table is None:
+        if source is None:
             raise
-        return spec, table  # it only looks like that set
+        return spec, source  # it only looks like that set
 
 
 def _measurable(judged: Judged) -> str:

@@ -11,7 +11,9 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,61 +22,31 @@ from evalbias.data import files, items
 from evalbias.data.files import Source
 from evalbias.data.items import FIELDS, DataError, listed, word
 from evalbias.measures.arrays import missing
+from evalbias.values import read_json
 
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-VALUES = _set(
-    "score scores rating ratings label labels grade grades verdict verdicts mark marks points stars quality vote votes "
-    "preference preferences preferred choice chosen winner better decision decisions judgment judgement result eval "
-    "mean average avg overall passed note notes bewertung bewertungen punkte punktzahl urteil wertung avis jugement"
-)
-PEOPLE = _set(
-    "human humans people rater raters annotator annotators annotation annotations expert experts gold mos mensch "
-    "menschen menschlich menschliche experte experten humain humaine humains annotateur annotateurs ground truth"
-)
-VOTERS = PEOPLE | _set("author authors user users crowd arena")  # names of a person who voted
-JUDGES = _set("judge judges llm ai auto automatic richter juge automatisch automatique samples")
-OUTCOMES = _set("outcome outcomes test tests resolved solved")  # of what was done, without an error
-MODELS = _set(
-    "gpt claude gemini llama mistral o qwen deepseek gemma phi grok prometheus mini nano turbo pro flash large small "
-    "instruct chat opus sonnet haiku b"
-)  # a judge's, beside a word for its answer
-PERSONS = _set("judge judges richter juge rater raters annotator annotators annotateur expert experts experte")
-"""Names of a rating, or of a number that says who rated."""
-LABELS = _set("label labels rating ratings")  # people's, beside what its name says to be a judge's
+WORDS = {
+    name: frozenset(words.split())
+    for name, words in read_json(Path(__file__).with_name("columns.json"), "install evalbias again").items()
+}
+"""What columns are called, as words in lower case without accents, in English, German and French."""
+VALUES, PEOPLE, JUDGES = WORDS["values"], WORDS["people"], WORDS["judges"]
+VOTERS = PEOPLE | WORDS["voters"]  # names of a person who voted
+OUTCOMES, MODELS = WORDS["outcomes"], WORDS["models"]  # without an error; a judge's, beside a word for its answer
+PERSONS = WORDS["persons"]  # of a rating, or of a number that says who rated
+LABELS, VERDICTS = WORDS["labels"], WORDS["verdicts"]  # people's beside a judge's, and a judge's beside people's
+CHOICES, COUNTS = WORDS["choices"], WORDS["counts"]  # between two outputs; of numbers that are no ratings
+INPUTS, OUTPUTS, CHATS, WRITERS = WORDS["inputs"], WORDS["outputs"], WORDS["chats"], WORDS["writers"]
+RESPONSES = {"responses"}  # people's, beside a word for them, as Argilla writes
 PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
-VERDICTS = _set("verdict verdicts score scores winner urteil")  # a judge's, beside people's
-SWAPPED = _set("swapped swap reversed reverse flipped vertauscht getauscht inverse")
-CHOICES = _set("winner better preferred preference preferences chosen choice")  # between two outputs
-COUNTS = _set(
-    "id index n num number nr count length size tokens turn turns seconds latency time cost year page position rank"
-)
-ORDERS = SWAPPED | _set("order position is was")
-INPUTS = _set(
-    "source question prompt task input instruction query document article context frage eingabe anfrage aufgabe "
-    "anweisung quelle dokument requete entree consigne"
-)
-ASKED = _set("question query frage")  # before a context or a document that stands beside it
-OUTPUTS = _set(
-    "output outputs answer answers response responses reply replies completion completions generation prediction "
-    "summary candidate candidates translation trace trajectory antwort antworten ausgabe ausgaben zusammenfassung "
-    "reponse reponses"
-)
-CHATS = _set("messages conversation conversations dialog dialogue chat transcript thread")
-WRITERS = _set("system systems model models writer generator modell modele")
-TEXT = _set("text texte")  # words that the name of a text may hold besides
 FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second"}  # end of a pair's names
-ENDS = _set("a b c d e left right first second")
+ENDS = {*"abcde", "left", "right", "first", "second"}
 LETTERS = {"a", "b", "model_a", "model_b", *items.TIES}  # choices that mean the same whatever the labels are
-TIES = _set("tie draw both equal same neither unentschieden egalite")
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
 PAIRS, TEXTS = "pairs of texts", "texts"
 TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
 OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
 """What the cells of a column may be."""
+NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 
 
@@ -136,7 +108,14 @@ EXPECTED = (
 ENOUGH = 1000  # rows by which an error tells what columns may be
 
 
-WIDEST, MOST_NAMED = 200, 8  # most columns of a table of which any are guessed, and most that an error names
+WIDEST, MOST_NAMED = 200, 8  # most columns that are looked at, and most that an error names
+
+
+def looked_at(names: Sequence[str]) -> list[str]:
+    """Return the columns that are taken for fields, if their cells fit: those whose names tell one, and the first."""
+    telling = VALUES | VOTERS | JUDGES | OUTCOMES | PERSONS | INPUTS | OUTPUTS | CHATS | WRITERS | {*PREFERRED}
+    first = sorted(names, key=lambda name: telling.isdisjoint(_words(name))) if len(names) > WIDEST else names
+    return [*dict.fromkeys(first[:WIDEST])]
 
 
 def lacking(place: str, table: Source, wanted: str) -> DataError:
@@ -161,10 +140,8 @@ def like_ratings(examples: Sequence[Any], judge: str) -> str:
 def _likely(table: Source) -> dict[str, str]:
     """Return our fields -> the columns of other names that may be them, with the likeliest answers to what is open.
 
-    Of a table with more than ``WIDEST`` columns nothing is guessed, nor are names that fill a message by themselves.
+    Names that fill a message by themselves are left out.
     """
-    if len(table.columns) > WIDEST:
-        return {}
     found = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
     mapping = found.options(*(one.answers[0] for one in found.questions if one.answers)).get("mapping", {})
     short = ((ours, theirs) for ours, theirs in mapping.items() if not ours.startswith("judge_") and len(theirs) <= 80)
@@ -202,6 +179,7 @@ class _Column:
     words: tuple[str, ...] = ()  # of its name, without accents
     end: str = ""  # number or letter at the end of its name
     kind: str = NOTHING
+    numbers: Mapping[str, float] = field(default_factory=dict)  # word -> number, of cells such as pass or 4/5
     codes: tuple[str, ...] | None = None  # of two outputs and a tie, () for 0, 1, A, B; None if these are no choices
 
     @classmethod
@@ -214,7 +192,8 @@ class _Column:
         elif kind == OTHERS:  # JSON as text
             one = replace(one, cells=[cell if word(cell) else None for cell in cells])
             kind = _kind(one.given)
-        return replace(one, kind=kind, codes=_codes(one.given))
+        rated = one.given if kind in (RATED, LISTS) else ()
+        return replace(one, kind=kind, numbers=items.values_of_words(items.cells_of(rated)), codes=_codes(one.given))
 
     @property
     def given(self) -> list[Any]:
@@ -236,22 +215,17 @@ class _Column:
         return {*self.words} - PEOPLE - JUDGES - MODELS - VALUES
 
     @property
-    def in_words(self) -> bool:
-        """Whether the cells are words such as pass and fail."""
-        return self.kind == RATED and items.labelled(self.given[0]) is not None
-
-    @property
     def may_count_persons(self) -> bool:
         """Whether the cells may number the persons who rated, who are all that the name says."""
-        is_number = self.kind == RATED and not self.in_words
+        is_number = self.kind == RATED and not self.numbers
         return {*self.words} <= PERSONS and is_number and all(float(cell).is_integer() for cell in self.given)
 
-    @property
+    @cached_property
     def highest(self) -> float:
-        """Largest size of its numbers."""
-        return 1.0 if self.in_words else float(np.nanmax(np.abs(self.values())))
+        """Largest size of its numbers, or the whole that they are out of."""
+        return max(self.numbers.values()) if self.numbers else float(np.nanmax(np.abs(self.values())))
 
-    def called(self, names: frozenset[str], beside: frozenset[str] = TEXT) -> bool:
+    def called(self, names: frozenset[str], beside: frozenset[str] = frozenset()) -> bool:
         """Return whether the name is one of these, and nothing else stands in it."""
         return bool(names & {*self.words}) and {*self.words} <= names | beside
 
@@ -259,11 +233,8 @@ class _Column:
         """Return (rows,) numbers, means of lists; NaN where there is none."""
 
         def value(cell: Any) -> float:
-            several = [value(one) for one in cell if not missing(one)] if isinstance(cell, list) else []
-            if cell is None or isinstance(cell, list):
-                return float(np.mean(several)) if several else np.nan
-            known = items.labelled(cell)
-            return float(cell) if known is None else known
+            given = [float(self.numbers.get(word(one), one)) for one in items.cells_of(cell) if not missing(one)]
+            return sum(given) / len(given) if given else np.nan
 
         return np.array([value(cell) for cell in self.cells], dtype=np.float64)
 
@@ -271,8 +242,8 @@ class _Column:
         """Describe the cells."""
         if self.kind != RATED:
             return self.kind
-        if self.in_words:
-            return "pass or fail in words: " + ", ".join(sorted({str(cell) for cell in self.given})[:4])
+        if self.numbers:
+            return "words for numbers: " + ", ".join(sorted({str(cell) for cell in self.given})[:4])
         return f"numbers from {min(self.given):g} to {max(self.given):g}"
 
 
@@ -308,7 +279,7 @@ def _kind(given: Sequence[Any]) -> str:
         inner = [one for cell in given for one in cell.values() if not missing(one)]
         return BY_NAME if _kind(inner) in (RATED, LISTS) else OTHERS
     if all(isinstance(cell, str | bool) for cell in given):
-        if any({word(cell) for cell in given} <= {*pair} for pair in items.BINARY):
+        if {word(cell) for cell in given} <= items.values_of_words(given).keys():
             return RATED
         dates = all(re.match(r"\d{4}-\d\d-\d\d", str(cell)) for cell in given)
         return OTHERS if dates or not all(isinstance(cell, str) for cell in given) else TEXTS
@@ -325,11 +296,11 @@ def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
     codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
     if codes <= LETTERS | {"0", "1", "-1"}:
         return ()
-    ties = sorted(codes & TIES)
-    for code, (first, second) in itertools.product(sorted(codes - TIES), FIRSTS.items()):
+    ties = sorted(codes & WORDS["ties"])
+    for code, (first, second) in itertools.product(sorted(codes - {*ties}), FIRSTS.items()):
         stem = code.removesuffix(second if code.endswith(second) else first)
         named = stem[-1:].isdecimal() or VOTERS & {*_words(stem)}  # llama-7b, author_2
-        if code != stem and not named and codes - TIES <= {stem + first, stem + second} and len(ties) < 2:
+        if code != stem and not named and codes - {*ties} <= {stem + first, stem + second} and len(ties) < 2:
             return (stem + first, stem + second, *ties)
     return None
 
@@ -339,7 +310,7 @@ class _Table:
 
     def __init__(self, table: Source, outcome: str | None) -> None:
         rows = [record for _, record in table.rows]
-        names = [name for name in table.columns if name != outcome]
+        names = looked_at([name for name in table.columns if name != outcome])
         self.all = {name: _Column.of(name, [record.get(name) for record in rows]) for name in names}
         self.rows, self.has_outcome = len(rows), outcome is not None
         self.fields: dict[str, str] = {}
@@ -353,7 +324,7 @@ class _Table:
         self._read_judgments()
         asked = {name for one in self.questions for answer in one.answers for name in answer.values()}
         for name, one in self.all.items():
-            left = "left to you" if name in asked else "not used, its name and values say no field"
+            left = "left to you" if name in asked else NO_FIELD
             self.why.setdefault(name, f"{left}; {one.says()}")
         return Columns(self.fields, {name: self.why[name] for name in self.all}, self.questions)
 
@@ -364,6 +335,9 @@ class _Table:
     def _take_pair(self, pair: Sequence[_Column], field: str, why: str) -> None:
         for k, one in enumerate(pair, start=1):
             self._take(one, f"{field}_{k}" if len(pair) > 1 else f"{field}s", why)
+
+    def _called(self, names: frozenset[str], beside: frozenset[str], *kinds: str) -> list[_Column]:
+        return [c for c in self.all.values() if c.called(names, beside) and c.kind in kinds]
 
     def _choose(self, field: str, candidates: Sequence[_Column]) -> None:
         candidates = [one for one in candidates if one.name == field] or candidates
@@ -378,9 +352,8 @@ class _Table:
     # 1. The texts: an input, and an output or two.
 
     def _read_texts(self) -> None:
-        beside = TEXT | _set("model modell modele generated bot assistant llm ai actual final")
-        outputs = [c for c in self.all.values() if c.called(OUTPUTS, beside) and c.kind in (TEXTS, PAIRS)]
-        outputs += [c for c in self.all.values() if c.called(OUTPUTS | CHATS, beside) and c.kind == TALKS]
+        beside = WORDS["beside outputs"]
+        outputs = self._called(OUTPUTS, beside, TEXTS, PAIRS) + self._called(OUTPUTS | CHATS, beside, TALKS)
         two = _pairs(outputs)
         preferred = [
             c for name in PREFERRED for c in self.all.values() if c.words == (name,) and c.kind in (TEXTS, TALKS)
@@ -401,9 +374,8 @@ class _Table:
             ended = [c.words for c in single if c.end]
             self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
         output = self.all.get(self.fields.get("output") or self.fields.get("output_1", ""))
-        beside = TEXT | _set("user original")
-        inputs = [c for c in self.all.values() if c.called(INPUTS, beside) and c.kind == TEXTS]
-        inputs += [c for c in self.all.values() if c.called(INPUTS | CHATS, beside) and c.kind == ASKED_FOR]
+        beside = WORDS["beside inputs"]
+        inputs = self._called(INPUTS, beside, TEXTS) + self._called(INPUTS | CHATS, beside, ASKED_FOR)
         inputs = [c for c in inputs if any(" " in text for text in c.given) or 2 * len({*c.given}) > len(c.given)]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
         inputs = [c for c in inputs if c.words != ("task",)] or inputs  # beside another, a task may be its kind
@@ -415,13 +387,13 @@ class _Table:
             why = f"{inputs[0].name!r} is the same in all rows: one input, or an instruction that tells none"
             self._ask("source", why, [{"source": inputs[0].name}, {}])
             return
-        asked = [c for c in varied if ASKED & {*c.words}]
+        asked = [c for c in varied if WORDS["asked"] & {*c.words}]
         self._choose("source", asked if len(asked) == 1 else varied or inputs)
 
     # 2. Who wrote the outputs, and which of them answer one input.
 
     def _read_writers(self) -> None:
-        writers = [c for c in self.all.values() if c.called(WRITERS, _set("name names")) and c.kind in (TEXTS, PAIRS)]
+        writers = self._called(WRITERS, WORDS["beside writers"], TEXTS, PAIRS)
         if self.pairwise:
             twos = [two for two in _pairs(writers) if len(two) == 1 or _joined(two).is_names]
             if len(twos) == 1:
@@ -439,7 +411,8 @@ class _Table:
         source, own = self.all.get(self.fields.get("source", "")), self.all.get("id")
         if own is not None and len({*map(str, own.given)}) == len(own.given):
             own = None  # of each item
-        ids = [c for c in self.all.values() if c.words[-1:] == ("id",) and c.called(INPUTS | {"doc"}, _set("id"))]
+        named = [c for c in self.all.values() if c.called(INPUTS | {"doc"}, frozenset({"id"}))]
+        ids = [c for c in named if c.words[-1] == "id"]
         for one in filter(None, (self.all.get("input_id"), *ids, own)):
             if source is not None and _one_to_one(one, source):
                 self._take(one, "input_id", "one for each input")
@@ -462,13 +435,14 @@ class _Table:
             fit = [c for c in these if self._fits(c)]
             rest = [c for c in fit if c.name not in self.twins]
             judges += [[c] for c in fit if c.name in self.twins]
-            if called & CHOICES and not self.pairwise and fit:
+            if called & CHOICES and not self.pairwise and any(not c.numbers for c in fit):
                 self.why |= {c.name: f"not used: choices of outputs, and no texts of two; {c.says()}" for c in fit}
                 continue
             judged = called & JUDGES or (called & MODELS and called & VALUES)
+            said = called & PEOPLE or (called & VALUES and called & RESPONSES)
             if judged and called <= JUDGES | MODELS | VALUES:
                 judges += [[c] for c in rest]
-            elif (called & PEOPLE and called <= PEOPLE | VALUES) or (called <= LABELS and len(rest) > 1):
+            elif (said and called <= PEOPLE | VALUES | RESPONSES) or (called <= LABELS and len(rest) > 1):
                 people += [rest] if rest else []
             elif rest and rest[0].name in ("better", "ratings"):  # our own names of people's
                 people = [[*rest, *own] for own in people if own[0].name in ("better", "ratings")] or [*people, rest]
@@ -507,7 +481,7 @@ class _Table:
     def _twins(self) -> dict[str, _Column]:
         """Return the choices in the order of the outputs -> those in the other order."""
         full = {c.name: [w for w in (*c.words, c.end) if w] for c in self.free if self.pairwise and c.codes is not None}
-        rest = {name: [w for w in words if w not in SWAPPED] for name, words in full.items()}
+        rest = {name: [w for w in words if w not in WORDS["swapped"]] for name, words in full.items()}
         return {one: self.all[other] for one in full for other in full if one != other and full[one] == rest[other]}
 
     def _fits(self, one: _Column) -> bool:
@@ -549,15 +523,19 @@ class _Table:
         # 2. The fields of what is sure; of the rest, a question.
         sure: list[_Column] = []
         for groups, fields_of in ((people, self._peoples), (judges, self._judges)):
-            for field, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
+            for ours, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
                 sure.append(self.all[name])
-                whose = "a judge's" if field in OPTIONS else "people's"
-                self._take(sure[-1], field, f"named like {whose}{'' if name in named else ', beside the other'}")
-        free = (c for c in self.free if c.name not in self.why and not COUNTS & {*c.words})
+                whose = "a judge's" if ours in OPTIONS else "people's"
+                self._take(sure[-1], ours, f"named like {whose}{'' if name in named else ', beside the other'}")
+        free = [c for c in self.free if c.name not in self.why and not COUNTS & {*c.words}]
         unknown, left = [c for c in free if self._is_like(c, sure)], list[list[_Column]]()
         theirs, its = [c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]
-        for groups, likely, is_known in ((people, theirs, known or len(people) == 1), (judges, its, len(judges) == 1)):
-            left.append([] if is_known else [c for group in (*groups, *values) for c in group] or likely or unknown)
+        named_people = [c for c in free if {*c.words} & PEOPLE and not (c.is_judges or c.may_count_persons)]
+        named_people = [c for c in named_people if self._fits(c)]
+        sides = ((people, named_people, theirs, known or len(people) == 1), (judges, [], its, len(judges) == 1))
+        for groups, called, likely, is_known in sides:
+            several = dict.fromkeys(itertools.chain(*groups, called, *values))
+            left.append([] if is_known else [*several] or likely or unknown)
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and self._is_like(c, values[0])] or left[0]
         left[1] = [c for c in left[1] if not OUTCOMES & {*c.words}]
@@ -592,15 +570,17 @@ class _Table:
             parted = [(one, same or others) for same, (one, others) in zip(alike, parted, strict=True)]
             both = [self._peoples(others) | self._judges([one]) for one, others in parted if others]
             return [*both] or [self._peoples(people), self._judges(judges)]
-        outcomes = all(OUTCOMES & {*c.words} for c in people)  # of which one is the only rating
-        several = ([people] if len(people) > 1 and not outcomes else []) + [[one] for one in people]
+        named, outcomes = ([c for c in people if names & {*c.words}] for names in (PEOPLE, OUTCOMES))
+        together = not outcomes and len(named) in (0, len(people)) and len(people) > 1  # an outcome stands alone
+        several = [people] * together + [[one] for one in people]
         return [*map(self._peoples, several), *(self._judges([one]) for one in judges)]
 
     def _is_like(self, one: _Column, sure: Sequence[_Column]) -> bool:
         """Return whether a column of an unknown name may be on the scale of those that are known."""
         if self.pairwise:
             return one.codes is not None and one.kind == TEXTS
-        return one.kind == RATED and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
+        varies = one.kind == RATED and len({*map(word, one.given)}) > 1
+        return varies and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
 
     # 4. What the values leave unclear.
 
@@ -642,7 +622,7 @@ class _Table:
                 why = "choices are 1 and 2: which is the first output?"
                 self._ask("labels", why, [{"labels": f"1,2{tie}"}, {"labels": f"2,1{tie}"}])
         for one in self.all.values():
-            if one.called(ORDERS, frozenset()) and one.name not in self.fields.values() and one.kind != NOTHING:
+            if one.called(WORDS["orders"]) and one.name not in self.fields.values() and one.kind != NOTHING:
                 why = f"{one.name!r} may say that a pair was shown in the other order: choices must be between the"
                 self._ask(one.name, f"{why} outputs as they stand")
         if "swapped_field" in self.fields:

@@ -53,7 +53,7 @@ class Source:
     @property
     def columns(self) -> list[str]:
         """Columns of a table, in order of first appearance."""
-        return list(dict.fromkeys(name for _, record in self.rows for name in record))
+        return list(dict.fromkeys(itertools.chain(*dict.fromkeys(tuple(record) for _, record in self.rows))))
 
     @property
     def recorded(self) -> bool:
@@ -93,7 +93,7 @@ class Source:
         Objects one a line, as pandas also names ``.json``, are (``file:line``, record).
         """
         path = self.path if path is None else path
-        for where, value in json_values(self.text(path), path):
+        for where, value in json_values(self.text(path), path, lines=self.recorded):
             records = _unwrapped(value)
             if where != str(path):
                 yield where, _record(value, where)
@@ -118,15 +118,16 @@ class Source:
 
 
 def decoded(content: bytes, path: Path) -> str:
-    """Return the text of a file or of a part of it, without a byte-order mark; it must be UTF-8."""
+    """Return the text of a file or of a part of it in UTF-8, or in UTF-16 with a byte-order mark, without the mark."""
+    is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-16" if is_utf_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        problem = "is UTF-16 text"
-        if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            line = content.count(b"\n", 0, error.start) + 1
-            problem = f"is not UTF-8 text: line {line} has the byte 0x{content[error.start]:02x}"
-        raise DataError(f'{path} {problem}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").') from error
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path} is not {'UTF-16' if is_utf_16 else 'UTF-8'} text: line {line} has the byte "
+            f'0x{content[error.start]:02x}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").'
+        ) from error
 
 
 def check_unpacked(size: int, packed: int, path: Path) -> None:
@@ -184,19 +185,15 @@ def parsed(content: str, *, nan: bool = False) -> Any:
 
     NaN is None where ``nan`` is set, as Python's own writers need; elsewhere it is refused as infinity is.
     """
+
+    def constant(token: str) -> None:
+        if not (nan and token == "NaN"):
+            raise ValueError(f"{token} is not a JSON value; write null for an undefined score")
+
     try:
-        return json.loads(content, parse_constant=_nan if nan else _refuse, object_pairs_hook=_unique)
+        return json.loads(content, parse_constant=constant, object_pairs_hook=_unique)
     except RecursionError as error:
         raise ValueError(str(error)) from error
-
-
-def _nan(token: str) -> None:
-    if token != "NaN":
-        _refuse(token)
-
-
-def _refuse(token: str) -> None:
-    raise ValueError(f"{token} is not a JSON value; write null for an undefined score")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -385,7 +382,7 @@ def csv_rows(source: Source) -> Rows:
     Tabs separate the cells of a TSV file whose header has some. Otherwise the most frequent separator of the header is
     taken (comma, semicolon, tab; without any of them, a vertical bar), or the one that a first line such as ``sep=;``
     names, as Excel knows it. Beside semicolons, the comma is the decimal mark. Quoted cells may hold line breaks.
-    Columns without a name are left out, such as the index that pandas writes.
+    Columns without a name are left out, such as the index that pandas writes, and so are notes above the header.
     """
     path, content, first = source.path, source.text(), 1
     header, _, rest = content.partition("\n")
@@ -399,13 +396,18 @@ def csv_rows(source: Source) -> Rows:
     if delimiter == ";":
         source.decimal_mark = ","
     line, limit = first, csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a document may exceed 131072 characters
+    text = io.StringIO(content, newline="")
     try:
-        reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=delimiter)
+        for _ in range(_notes(content, delimiter)):
+            text.readline()
+            source.leave_out("note above the header", f"{path}:{first}")
+            line = first = first + 1
+        reader = csv.reader(text, strict=True, delimiter=delimiter)
         source.header = names = [name.strip() for name in next(reader, [])]
         _check_distinct(filter(None, names), f"{path}:{first}")
         line = reader.line_num + first  # of the next row's first line
         for cells in reader:
-            if cells:  # a blank line has none
+            if any(cells):  # a blank line has none, or empty ones
                 if len(cells) != len(names):
                     raise DataError(
                         f"{path}:{line} has {len(cells)} cells, the header has {len(names)}; correct the row, and "
@@ -417,6 +419,18 @@ def csv_rows(source: Source) -> Rows:
         raise DataError(f"{path}:{line} is not valid CSV ({error}); correct the row.") from error
     finally:
         csv.field_size_limit(limit)
+
+
+def _notes(content: str, delimiter: str) -> int:
+    """Return the lines above the header: of its width, with nothing but a note in the first cell."""
+    reader, widths, lines = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter), {0}, 0
+    for cells in itertools.islice(reader, 9):
+        if any(cells[1:]):  # the first row of several cells is the header, if all of them are names
+            named = all(cells) and len({*cells}) == len(cells) and not any(cell[0].isdigit() for cell in cells)
+            return lines if named and widths <= {0, len(cells)} else 0
+        widths.add(len(cells))
+        lines = reader.line_num
+    return 0
 
 
 def _check_distinct(names: Iterable[str], where: str) -> None:
@@ -523,7 +537,7 @@ def file_table(kind: str, path: Path) -> Source:
     """Read a file of a format in ``FORMATS``, or those of that format in a folder, which must have the same columns."""
     source, parts = Source(kind, path), list[Source]()
     for file in folder_files(path, kind) if path.is_dir() else [path]:
-        parts.append(part := Source(kind, file, digest=source.digest))
+        parts.append(part := Source(kind, file, digest=source.digest, left_out=source.left_out))
         rows = FORMATS[kind](part)
         part.rows = [(where, _plain(record)) for where, record in rows] if kind == "parquet" else list(rows)
         if differing := sorted({*part.columns} ^ {*parts[0].columns}):

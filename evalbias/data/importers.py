@@ -31,7 +31,7 @@ from evalbias.data.files import (
     text_of,
     transcript,
 )
-from evalbias.data.items import DataError, as_object, labelled, number
+from evalbias.data.items import LABELS, DataError, as_object, number, values_of_words, word
 from evalbias.values import read_json
 
 # Paths: "a.b|c" is the value at b in a, or else at c. A name may hold dots, as pandas and OpenTelemetry write them. The
@@ -262,8 +262,10 @@ Given = dict[str, dict[str, list[tuple[str, Any]]]]  # item -> rater or judge ->
 
 def _numbers(name: str, given: Given) -> dict[str, dict[str, list[Any]]]:
     """Return the scores as numbers if at least half of them are; else as they were given, which are labels."""
-    flat = [(said, _score(said[1])) for by in given.values() for some in by.values() for said in some]
-    others = [said for said, one in flat if one is None]
+    said = [one for by in given.values() for some in by.values() for one in some]
+    words = {**LABELS, **values_of_words(value for _, value in said)}
+    flat = [(one, _score(one[1], words)) for one in said]
+    others = [one for one, score in flat if score is None]
     is_label = 2 * len(others) > len(flat)
     if others and not is_label:
         where, value = others[0]
@@ -271,13 +273,13 @@ def _numbers(name: str, given: Given) -> dict[str, dict[str, list[Any]]]:
             f"{where}: the score {name!r:.80} is {value!r:.80}: give a number of at most 1e30, a word such as pass or "
             "fail, or leave it out."
         )
-    read = (lambda value: value) if is_label else _score
-    return {i: {who: [read(value) for _, value in some] for who, some in by.items()} for i, by in given.items()}
+    read = (lambda value, _: value) if is_label else _score
+    return {i: {who: [read(value, words) for _, value in some] for who, some in by.items()} for i, by in given.items()}
 
 
-def _score(value: Any) -> float | None:
+def _score(value: Any, words: Mapping[str, float]) -> float | None:
     try:
-        said = labelled(value)
+        said = words.get(word(value)) if isinstance(value, str | bool) else None
         return number(value, "", texts=True, required=True) if said is None else said
     except DataError:
         return None

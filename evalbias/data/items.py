@@ -7,7 +7,8 @@ import math
 import random
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -25,10 +26,13 @@ SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for
 
 BINARY: tuple[tuple[str, str], ...] = (("true", "false"), ("yes", "no"), ("pass", "fail"), ("passed", "failed"))
 BINARY += (("correct", "incorrect"), ("c", "i"), ("y", "n"), ("success", "failure"), ("accept", "reject"))
-BINARY += (("valid", "invalid"), ("thumbs_up", "thumbs_down"))
-"""Words for 1 and for 0, in lower case, each with its opposite."""
+BINARY += (("valid", "invalid"), ("thumbs_up", "thumbs_down"), ("good", "bad"), ("\u2713", "\u2717"))
+"""Words for 1 and for 0, as ``word`` writes them, each with its opposite."""
 LABELS = {word: number for pair in BINARY for word, number in zip(pair, (1.0, 0.0), strict=True)}
-"""Word -> number, in lower case; a column of them holds one pair."""
+"""Word -> number; a column of them holds one pair."""
+_SIGNS = dict.fromkeys("\u2705\u2714\u2611", "\u2713") | dict.fromkeys("\u274c\u2718\u2716", "\u2717")  # ticks, crosses
+_AS_WORD = str.maketrans({" ": "_", "\ufe0f": "", "\U0001f44d": "thumbs_up", "\U0001f44e": "thumbs_down"} | _SIGNS)
+_OUT_OF = re.compile(r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)_?(?:(?:/|out_of)_?([0-9]{1,9})|%)")  # 4/5, 4 out of 5, 80 %
 _WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # float() also takes 4_5 and full-width 4
 _LEADING = re.compile(r"(-?[0-9]+(?:[.,][0-9]+)?)(?:\s*/.*|\D+)?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -49,12 +53,7 @@ def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = Fals
 
 
 def lone_surrogate(text: str) -> str | None:
-    r"""Describe the first half of a UTF-16 pair in a text, which JSON can escape but no tokenizer takes; None for none.
-
-    Example:
-        >>> lone_surrogate("ab\ud800c")
-        'the lone surrogate U+D800 at character 3'
-    """
+    """Describe the first half of a UTF-16 pair in a text that JSON can escape but no tokenizer takes; None for none."""
     match = _SURROGATE.search(text)
     return None if match is None else f"the lone surrogate U+{ord(match.group()):04X} at character {match.start() + 1}"
 
@@ -109,9 +108,9 @@ def remedy_for(value: object) -> str:
         >>> remedy_for("2.9/5"), remedy_for("2,9"), remedy_for(True)
         ('2.9 alone', '2.9 with a decimal point', '1 for true and 0 for false')
     """
-    text = str(value).strip()
+    said, text = word(value), str(value).strip()
     for one, zero in BINARY:
-        if text.lower() in (one, zero):
+        if said in (one, zero):
             return f"1 for {one} and 0 for {zero}"
     match = _LEADING.fullmatch(text) if isinstance(value, str) and len(text) <= 80 else None
     if match is None:
@@ -121,15 +120,28 @@ def remedy_for(value: object) -> str:
 
 
 def labelled(value: object) -> float | None:
-    """Return 1 or 0 for a word of ``LABELS`` in any case, or for a truth value; None for everything else, numbers too.
+    """Return 1 or 0 for a word of ``LABELS`` or a truth value; None for everything else, numbers too."""
+    return LABELS.get(word(value)) if isinstance(value, str | bool) else None
+
+
+def values_of_words(cells: Iterable[Any]) -> dict[str, float]:
+    """Return word -> number if most of a column's cells are one pair of ``BINARY``, or numbers out of one whole.
 
     Examples:
-        >>> [labelled(value) for value in ("Pass", " incorrect", False, "thumbs up", 1, "4", None)]
-        [1.0, 0.0, 0.0, 1.0, None, None, None]
+        >>> values_of_words(["Pass", "fail", None, "?", "pass"]), values_of_words(["3/5", "4 out of 5"])
+        ({'pass': 1.0, 'fail': 0.0}, {'3/5': 3.0, '4_out_of_5': 4.0, '5/5': 5.0})
     """
-    if isinstance(value, bool):
-        return float(value)
-    return LABELS.get(value.strip().lower().replace(" ", "_")) if isinstance(value, str) else None
+    counts = Counter(filter(None, map(word, cells)))
+    for pair in BINARY:
+        if 2 * sum(counts[one] for one in pair) > counts.total():
+            return {one: LABELS[one] for one in pair}
+    parts = {one: match.groups(default="100") for one in counts if (match := _OUT_OF.fullmatch(one))}
+    wholes = {whole for _, whole in parts.values()}
+    if len(wholes) != 1 or 2 * sum(counts[one] for one in parts) <= counts.total():
+        return {}
+    (whole,) = wholes
+    read = {one: float(part.replace(",", ".")) for one, (part, _) in parts.items()} | {f"{whole}/{whole}": float(whole)}
+    return {one: value for one, value in read.items() if value <= float(whole)}
 
 
 def check_size(values: ArrayLike, label: str) -> None:
@@ -226,8 +238,14 @@ ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a 
 
 
 def word(cell: Any) -> str:
-    """Return a cell in lower case; empty where it holds none."""
-    return "" if missing(cell) or (word := str(cell).strip().lower().replace(" ", "_")) in ABSENT else word
+    """Return a cell in lower case, with one sign for ticks and one for crosses; empty where it holds none."""
+    return "" if missing(cell) or (word := str(cell).strip().lower().translate(_AS_WORD)) in ABSENT else word
+
+
+def cells_of(value: Any) -> Iterator[Any]:
+    """Yield the values in a cell, at any depth of lists and objects."""
+    nested = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
+    yield from (value,) if nested is None else (cell for one in nested for cell in cells_of(one))
 
 
 # The names of an item's fields.
@@ -315,12 +333,7 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
 
 
 def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
-    """Return the criteria that the examples' ``scores`` and ``ratings`` name, in the order they appear.
-
-    Examples:
-        >>> rated_criteria([dspy.Example(scores={"wit": 4}), dspy.Example(ratings={"wit": [4, 5], "tone": [2, 2]})])
-        ['wit', 'tone']
-    """
+    """Return the criteria that the examples' ``scores`` and ``ratings`` name, in the order they appear."""
     given = (e.get(field) for e in examples for field in ("scores", "ratings"))
     return list(dict.fromkeys(name for by_name in given if isinstance(by_name, Mapping) for name in by_name))
 
@@ -441,10 +454,9 @@ def pairs(
 
 def count_pairs(examples: Sequence[dspy.Example], *, ordered: bool = True) -> int:
     """Return how many pairs ``pairs`` makes without a limit: both orders of a pair, or one if ``ordered`` is False."""
-    if hold_pairs(examples):
-        return sum(map(len, comparable(examples).values())) * (2 if ordered else 1)
-    sizes = [len(_distinct(outputs)) for outputs in by_input(examples).values()]
-    return sum(n * (n - 1) if ordered else n * (n - 1) // 2 for n in sizes)
+    sizes = [*map(len, comparable(examples).values())]
+    orders = sum(sizes) * 2 if hold_pairs(examples) else sum(n * (n - 1) for n in sizes)
+    return orders if ordered else orders // 2
 
 
 def hold_pairs(examples: Sequence[dspy.Example]) -> bool:

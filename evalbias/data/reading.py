@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from evalbias.data import files, items
 from evalbias.data.columns import lacking, recognised_columns
 from evalbias.data.files import Chunk, Source
-from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, item_name, listed, number, word
+from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, item_name, listed, number, word
 from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined
 
@@ -145,22 +145,24 @@ class Wanted:
 # A table: the rows of one source under our names.
 
 
-def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
-    """Read the rows of a source that is no known data set, under our names, as ``read`` does; they need no output."""
+def opened(source: Any) -> Source:
+    """Read the rows of a source that is no known data set as they stand."""
     if not isinstance(source, str | os.PathLike):
-        table = files.memory_table(source)
-    else:
-        name, path = parse_spec(os.fspath(source))
-        if name in SETS:
-            raise ValueError(
-                f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here."
-            )
-        if name in files.EXPORTS:
-            from evalbias.data import importers
+        return files.memory_table(source)
+    name, path = parse_spec(os.fspath(source))
+    if name in SETS:
+        raise ValueError(f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here.")
+    if name in files.EXPORTS:
+        from evalbias.data import importers
 
-            table = importers.export_table(name, _existing(path))
-        else:
-            table = files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
+        return importers.export_table(name, _existing(path))
+    return files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
+
+
+def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
+    """Return the rows of a source, or of what is ``opened``, under our names as ``read`` does; they need no output."""
+    table = source if isinstance(source, Source) else opened(source)
+    table = replace(table, rows=[(where, {**record}) for where, record in table.rows], left_out={**table.left_out})
     _read_chosen(table)
     if mapping and table.rows:
         mapping = _raters_apart(mapping, table.columns)
@@ -226,7 +228,7 @@ def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
     """Return a mapping with the outcome as what people say, and remove the columns of what they say besides."""
     columns, outcome = {*table.columns, *mapping}, mapping["outcome"]
     ours = "better" if columns & {"outputs", "candidates", "output_1"} else "score"
-    others = [name for name in columns if _is_peoples(name) or _LABEL.fullmatch(name.replace("better", "label"))]
+    others = [name for name in columns if _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name.replace("better", "label"))]
     if both := [name for name in others if name in mapping]:
         raise DataError(
             f"{table.path}: the outcome {outcome!r} is the only rating: leave {both[0]}={mapping[both[0]]} out."
@@ -330,8 +332,7 @@ TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2",
 TEXTS |= {"reference", "problem", "solution", "answer"}
 """Columns whose cells stay texts even where all of them are numbers."""
 _LABEL = re.compile(r"label(_\d{1,9})?", re.ASCII)
-_RATED = re.compile(rf"score|scores\..+|rating_\d+|{_LABEL.pattern}", re.ASCII)
-"""Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
+_PEOPLES = re.compile(r"score|(scores|ratings)(\..+)?|rating_\d{1,9}", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # as JSON, up to the largest float
 
 
@@ -345,7 +346,8 @@ def _read_cells(table: Source) -> None:
         given = [cell for cell in cells if cell.lower() not in ABSENT]
         numbers = {mark: sum(bool(_as_json(cell, mark)) for cell in given) for mark in (".", table.decimal_mark)}
         mark = max(numbers, key=numbers.__getitem__)
-        is_number = name not in TEXTS and numbers[mark] >= (1 if _RATED.fullmatch(name) else max(len(given), 1))
+        rated = _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name)  # where another cell alone is a text, to be named
+        is_number = name not in TEXTS and numbers[mark] >= (1 if rated else max(len(given), 1))
         for (_, record), cell in zip(table.rows, cells, strict=True):
             if is_number and (number := _as_json(cell, mark)):
                 record[name] = json.loads(number)
@@ -366,11 +368,12 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
     words for pass and fail.
     """
     columns = table.columns
-    if any(_is_peoples(name) or name in ("outputs", "output_1") for name in columns):
+    if any(_PEOPLES.fullmatch(name) or name in ("outputs", "output_1") for name in columns):
         return
     ours = {n: f"rating_{n[6:]}" if n[5:] else "score" for n in columns if n not in judged and _LABEL.fullmatch(n)}
     cells = [cell for _, row in table.rows for cell in map(row.get, ours) if word(cell)]
-    others = [c for c in cells if not isinstance(c, int | float) and word(c) not in items.LABELS]
+    words = items.LABELS.keys() | items.values_of_words(cells).keys()
+    others = [c for c in cells if not isinstance(c, int | float) and word(c) not in words]
     if others and 2 * len(others) >= len(cells) and _hold_outputs(columns):
         return
     table.mapping = {**table.mapping, **{field: name for name, field in ours.items()}}
@@ -378,14 +381,10 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
         row |= {field: row[name] for name, field in ours.items() if name in row}
 
 
-def _is_peoples(column: str) -> bool:
-    return bool(re.fullmatch(r"score|(scores|ratings)(\..+)?|rating_\d+", column))
-
-
 def _read_verdicts(table: Source, wanted: Wanted) -> None:
     """Read columns that mostly hold one pair of words, such as yes and no, as 1 and 0."""
     columns, judged = table.columns, wanted.judged(table.columns)
-    peoples = [name for name in columns if _is_peoples(name)]
+    peoples = [name for name in columns if _PEOPLES.fullmatch(name)]
     raters, drawn = [name for name in peoples if name.startswith("rating")], _numbered(columns, wanted.samples)
     alone = [name for name in columns if name not in (*raters, *drawn) and (name in peoples or name in judged)]
     for group in (raters, drawn, *([name] for name in alone)):
@@ -394,31 +393,23 @@ def _read_verdicts(table: Source, wanted: Wanted) -> None:
 
 def _read_words(table: Source, group: Sequence[str]) -> None:
     """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
-    given = [(n, where, c) for n in group for where, record in table.rows for c in _cells(record.get(n)) if word(c)]
-    pairs: dict[str, tuple[str, str]] = {}
-    for name in group:
-        words = [word(cell) for column, _, cell in given if column == name]
-        pairs.update((name, pair) for pair in items.BINARY if 2 * sum(word in pair for word in words) > len(words))
-    for name, where, cell in given if pairs else ():
-        if word(cell) not in pairs.get(name, ("0", "1", "0.0", "1.0")):
-            one, zero = pairs.get(name, next(iter(pairs.values())))
-            raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {zero}: give one of these two.")
+    given = {n: [(w, c) for w, record in table.rows for c in cells_of(record.get(n)) if word(c)] for n in group}
+    known = {n: numbers for n, cells in given.items() if (numbers := items.values_of_words(c for _, c in cells))}
+    for name, (where, cell) in ((n, one) for n in group if known for one in given[n]):
+        if word(cell) not in known.get(name, ("0", "1", "0.0", "1.0")):
+            one, other, *_ = (said.replace("_", " ") for said in known.get(name, next(iter(known.values()))))
+            raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {other}: write all of them alike.")
     for _, record in table.rows:
-        record |= {name: _as_numbers(record[name], pair) for name, pair in pairs.items() if name in record}
+        record |= {name: _as_numbers(record[name], numbers) for name, numbers in known.items() if name in record}
 
 
-def _as_numbers(value: Any, pair: tuple[str, str]) -> Any:
-    """Return a value with 1 for the first word of a pair and 0 for the second, at any depth."""
+def _as_numbers(value: Any, numbers: Mapping[str, float]) -> Any:
+    """Return a value with numbers for words, at any depth."""
     if isinstance(value, dict):
-        return {key: _as_numbers(one, pair) for key, one in value.items()}
+        return {key: _as_numbers(one, numbers) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_numbers(one, pair) for one in value]
-    return 1 - pair.index(word(value)) if word(value) else None
-
-
-def _cells(value: Any) -> Iterator[Any]:
-    nested = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
-    yield from (value,) if nested is None else (cell for one in nested for cell in _cells(one))
+        return [_as_numbers(one, numbers) for one in value]
+    return numbers[word(value)] if word(value) else None
 
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.

@@ -60,25 +60,14 @@ def known_set(path: Path, columns: Sequence[str] = ()) -> str | None:
     return signs[max(held, key=len)] if held else None
 
 
-def _one_file(source: Source) -> Rows:
-    """Yield the records of a data set's one file: our recording, or the JSON list that is published."""
-    return source.json_lines() if source.recorded else source.json_list()
-
-
-def _meaning(code: object, codes: Mapping[Any, int]) -> int | None:
-    """Return what a code stands for, None if it is none of them; a list, which no dict can look up, is none."""
-    return next((meaning for known, meaning in codes.items() if known == code), None)
-
-
-def _known(code: object, what: str, codes: Mapping[Any, int]) -> int:
+def _known(code: object, what: str, codes: Mapping[str, int]) -> int:
     """Return what a code stands for; one that is none of them is refused."""
-    meaning = _meaning(code, codes)
-    if meaning is None:
-        raise DataError(f"{what} is {code!r:.80}; it must be one of {', '.join(map(str, codes))}.")
-    return meaning
+    if str(code) not in codes:
+        raise DataError(f"{what} is {code!r:.80}; it must be one of {', '.join(codes)}.")
+    return codes[str(code)]
 
 
-LABELS = {1: 0, 2: 1}  # label of the better output -> its index
+LABELS = {"1": 0, "2": 1}  # label of the better output -> its index
 
 
 # WebNLG+ 2020 (Castro Ferreira et al. 2020): English texts of 16 systems, rated 0 to 100 on five criteria.
@@ -257,7 +246,7 @@ def newsroom(source: Source) -> Rows:
     system. The published texts are HTML: paragraphs become lines, and entities become characters.
     """
     seen = Counter[str]()
-    for where, record in _one_file(source):
+    for where, record in source.json_list():
         document, article = text(record, "doc_id", where), text(record, "source", where)
         summary = text(record, "summary" if source.recorded else "system_output", where, blank=True)
         if not source.recorded:
@@ -382,7 +371,7 @@ def topicalchat(source: Source) -> Rows:
     ours = {"maintains_context": "coherence", "uses_knowledge": "groundedness"}  # as our recording names them
     numbers: dict[tuple[str, str], int] = {}
     seen = Counter[int]()
-    for where, record in _one_file(source):
+    for where, record in source.json_list():
         dialogue, fact, reply, system = (text(record, name, where, blank=name == names[2]).strip() for name in names)
         place = numbers.setdefault((dialogue, fact), len(numbers))
         row: dict[str, Any] = {"id": f"topicalchat-{place:02d}-{seen[place]}", "input_id": f"{place:02d}"}
@@ -478,7 +467,7 @@ _JUDGES = {
     "pandalm7b": ("pandalm-7b-testset-v1.json", "pandalm_result"),
 }
 """Recorded judge -> its file and field in the repository."""
-_CHOICES = {0: -1, 1: 0, 2: 1, "0": -1, "1": 0, "2": 1, "Tie": -1}
+_CHOICES = {"0": -1, "1": 0, "2": 1, "Tie": -1}
 
 
 @data_set("pandalm")
@@ -499,9 +488,9 @@ def pandalm(source: Source) -> Rows:
             "outputs": [str(one) if one is True else one for one in outputs] if isinstance(outputs, list) else outputs,
             "systems": text(record, "systems", where).split("_"),
             "ratings": [{0: 0.0, 1: 1.0, 2: -1.0}[one] for one in annotators],
-            "better": _CHOICES[common] if common and count > len(annotators) / 2 else None,
+            "better": _CHOICES[str(common)] if common and count > len(annotators) / 2 else None,
         }
-        yield where, record | row | {name: _meaning(record[name], _CHOICES) for name in _JUDGES if name in record}
+        yield where, record | row | {name: _CHOICES.get(str(record[name])) for name in _JUDGES if name in record}
 
 
 def _published_pandalm(source: Source) -> Rows:

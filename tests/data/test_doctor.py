@@ -24,7 +24,7 @@ def cells(k, quality, rng):
     noisy = lambda: min(max(quality + rng.choice((-1, 0, 0, 1)), 0), 4)  # noqa: E731
     passed = lambda: int(quality + rng.choice((-1, 0, 0, 1)) > 1)  # noqa: E731
     said = " ".join(words[k % 6 :] + words[: k % 6]) + f" {k}."
-    return {
+    made = {
         "q": f"What is thing {k // 2} of the town?",
         "d": f"The document number {k // 2} says that {said}",
         "a": f"It is {said}",
@@ -67,6 +67,9 @@ def cells(k, quality, rng):
         "voter": f"arena_user_{k % 9}",
         "few": rng.choice(("alpaca-13b", "llama-7b")),
     }
+    signs = ("\u274c", "\u2705\ufe0f", "\u2717", "\u2713")
+    made |= {"gb": ("bad", "Good")[made["01"]], "tick": signs[made["01"]], "check": signs[2 + made["bool"]]}
+    return made | {"of5": f"{made['15']}/5", "of10": f"{2 * made['51']} out of 10"}
 
 
 def talk(k, answer):
@@ -174,6 +177,17 @@ CASES = [
     "prompt|q|source; response|a|output; anna|pf|rating; ben|pf|rating; verdict|pf|scores_field",
     "task|q|source; trace|a|output; tests_passed|bool|outcome; judge|bool|scores_field; latency|15|",
     "question|q|source; answer|a|output; ground_truth|ci|score; judge|ci|scores_field",
+    # in words and signs
+    "question|q|source; answer|a|output; human_label|gb|score; judge|gb|scores_field",
+    "question|q|source; answer|a|output; expert|tick|score; judge|check|scores_field",
+    "prompt|q|source; response|a|output; rater_1|of5|rating; rater_2|of5|rating; judge_score|of5|scores_field",
+    "prompt|q|source; response|a|output; human rating|of5|score; judge score|of10|scores_field",
+    "question|q|source; answer|a|output; human_helpful|15|; passed|pf|; judge|15|scores_field",
+    "inputs|q|source; outputs|a|output; human|15|score; judge|15|scores_field",
+    # as tools for annotation write them
+    "id|id|; annotator|like|; question|q|source; answer|a|output; rating|15|; gpt4_score|15|scores_field",
+    "prompt|q|source; response|a|output; rating.responses|list|ratings; rating.suggestion|15|scores_field",
+    "input|q|source; completion|a|output; choice|yn|; judge|yn|scores_field",
 ]
 WRITERS = ("csv", "semicolon", "bom", "tsv", "jsonl", "json", "gz", "bar", "wrapped", "one row")
 
@@ -296,7 +310,7 @@ def doctor(path, cwd):
     return said, [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  evalbias audit ")]
 
 
-@pytest.mark.parametrize("k", [0, 6, 14, 38, 42, 52, 55, 56, 61, 67, 69, 70])
+@pytest.mark.parametrize("k", [0, 6, 14, 38, 42, 52, 55, 61, 67, 70, 73, 74, 75, 76])
 def test_each_command_runs_as_it_is_printed(tmp_path, k):
     path = write(tmp_path, rows_of(CASES[k], n=40, seed=k), "csv" if k % 2 else "jsonl")
     said, commands = doctor(path.name, tmp_path)
@@ -474,7 +488,7 @@ def test_numbers_of_persons_are_not_taken_for_ratings(tmp_path, case):
 
 @pytest.mark.parametrize(
     ("name", "cells"),
-    [("human_label", ("good", "bad")), ("human_3", ("4", "-")), ("judge", ("4/5", "2/5")), ("judge", (300, 400))],
+    [("human_label", ("great", "poor")), ("human_3", ("4", "-")), ("judge", ("4/5", "2/10")), ("judge", (300, 400))],
 )
 def test_ratings_that_cannot_be_read_are_not_left_out_in_silence(tmp_path, name, cells):
     case = "question|q|; answer|a|; human_1|15|; human_2|15|" if name == "human_3" else "question|q|; answer|a|"
@@ -540,6 +554,27 @@ def test_an_export_of_several_judges_and_criteria_has_a_command_for_each(tmp_pat
     ]
     assert "although its name says ratings" not in " ".join(said.split())
     evalbias(*commands[-1], "--out", "run", "--json", cwd=tmp_path)
+
+
+def test_people_named_with_a_criterion_come_before_what_passed(tmp_path):
+    texts = "question|q|; answer|a|; "
+    _, asked = questions(rows_of(f"{texts}human_helpful|15|; passed|pf|; judge|15|"), tmp_path)
+    (one,) = asked.values()
+    assert [*map(dict, one.answers)] == [{"score": "human_helpful"}, {"score": "passed"}]
+    _, asked = questions(rows_of(f"{texts}human_helpful|pf|; passed|pf|"), tmp_path)
+    (one,) = asked.values()
+    assert [*map(dict, one.answers)] == [{"score": "human_helpful", "scores_field": "passed"}]
+
+
+def test_of_a_wide_table_the_columns_are_looked_at_whose_names_tell_something(tmp_path):
+    rows = rows_of("question|q|; answer|a|; human|15|; judge|15|")
+    wide = [{**{f"emb_{i}": i / 7 for i in range(3000)}, **row} for row in rows]
+    said, (command,) = doctor(write(tmp_path, wide, "csv").name, tmp_path)
+    assert "Of its 3004 columns, 200 are looked at:" in " ".join(said.split())
+    assert "up to 'emb_195'" in " ".join(said.split())
+    assert "output=answer,source=question,score=human" in command
+    audited = package.audit(wide)
+    assert audited.answer == package.audit(rows).answer
 
 
 def test_raters_of_different_scales_are_not_put_together(tmp_path):

@@ -370,7 +370,7 @@ def test_cells_of_a_plain_table_may_hold_conversations(tmp_path):
 CUT = [
     b"",
     b"{",
-    b"\xff\xfe",
+    b"\xff\xfe\x00",
     b"[" * 100_000,
     b'{"n": ' + b"9" * 5000 + b"}",
     b"3",

@@ -114,6 +114,8 @@ def test_a_cell_holds_what_its_column_says(tmp_path):
         ("tsv", "source\toutput\tjudge\tmean, by people; rounded, twice\nq\ta, b\t2.9\t3\n"),
         ("csv", 'source,output,judge,,\nq,"a, b",2.9,,\n'),  # columns without a name
         ("csv", ',source,output,judge\n0,q,"a, b",2.9\n'),
+        ("csv", ',source,output,judge\n,,,\n,,,\n0,q,"a, b",2.9\n'),  # blank rows
+        ("csv", '"Round 2, by Anna",,\n,,\nsource,output,judge\nq,"a, b",2.9\n'),  # a note above the header
     ],
 )
 def test_tables_as_spreadsheets_save_them(tmp_path, ending, text):
@@ -126,6 +128,18 @@ def test_tables_as_spreadsheets_save_them(tmp_path, ending, text):
     path.write_text(text + text.splitlines(keepends=True)[-1].replace("3.0", "x"))
     with pytest.raises(DataError, match=rf"a\.{ending}:{len(text.splitlines()) + 1}: 'judge' is 'x'"):
         data.read(path, numbers=["judge"])
+
+
+def test_notes_above_a_header_are_left_out_and_nothing_else_is(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("Round 2;;\r\n;;\r\nsource;output;judge\r\nq;a;2,9\r\nr;b;3\r\n", encoding="utf-16", newline="")
+    items = data.read(path)
+    assert [(e.id, e.judge) for e in items] == [("4", 2.9), ("5", 3)]
+    assert items.left_out == {"note above the header": (f"{path}:1", f"{path}:2")}
+    for text in ("output,,\na,3,4\nb,5,6\n", "output,\na,\nb,\n", "output\na\nb\n", ",output\na,a\nb,b\n"):
+        path.write_text(text)
+        assert [e.output for e in data.read(path)] == ["a", "b"]
+        assert not data.read(path).left_out
 
 
 def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
@@ -272,7 +286,7 @@ def refused(folder, text, match, **options):
         ("source,output\ns,o\ns,o,p\n", r"a\.csv:3 has 3 cells, the header has 2; correct the row, and quote texts"),
         ("source,output,source\ns,o,p\n", r"a\.csv:1 has several columns named 'source'"),
         ('source,output\n"s,o\n', r"a\.csv:2 is not valid CSV"),
-        ("source,output,score\ns,o,good\n", r"a\.csv:2: the score is 'good': give a number"),
+        ("source,output,score\ns,o,fine\n", r"a\.csv:2: the score is 'fine': give a number"),
         ("source;output;score\nq;a;2,5\nr;b;good\n", r"a\.csv:3: the score is 'good'"),
         ('source,output,ratings\ns,o,"[3, x]"\n', r"a\.csv:2: 'ratings' is '\[3, x\]'; it must be JSON"),
         ("source;output;judge\nq;a;1.000\nr;b;2,5\n", "'judge' is '1.000'|'judge' is '2,5'"),  # of thousands: not 1
@@ -283,7 +297,7 @@ def refused(folder, text, match, **options):
         ("prompt,reply_a,reply_b,human\nq,a,b,A\n", "output_1=reply_a,output_2=reply_b,source=prompt,better=human"),
         ("source,output_1,output_2,better\ns,o,p,2\n", r"a\.csv:2: 'better' is 2: give 0 or 'A' for the first"),
         ("source,output\nq,a\nr,Größe\n".encode("latin-1"), "is not UTF-8 text: line 3 has the byte 0xf6; save it as"),
-        ("source,output\nq,Größe\n".encode("utf-16"), r"a\.csv is UTF-16 text; save it as UTF-8"),
+        ("source,output\nq,Größe\n".encode("utf-16")[:-1], r"a\.csv is not UTF-16 text: line 2 has the byte 0x0a;"),
     ],
 )
 def test_a_malformed_table_is_named(tmp_path, text, match):
@@ -300,7 +314,8 @@ def test_a_malformed_table_is_named(tmp_path, text, match):
         ("no", "1 for yes and 0 for no"),
         ("FAIL", "1 for pass and 0 for fail"),
         ("4_5", EMPTY),  # Python reads 45
-        ("good", EMPTY),
+        ("fine", EMPTY),
+        ("good", "1 for good and 0 for bad"),
         ("inf", EMPTY),
     ],
 )

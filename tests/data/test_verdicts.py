@@ -19,6 +19,10 @@ WORDS = [
     (1, 0),
     ("C", "I"),
     ("thumbs up", "Thumbs_Down"),
+    ("Good", "bad"),
+    ("\u2705", "\u274c"),
+    ("\u2714\ufe0f", "\u2718"),
+    ("\U0001f44d", "\U0001f44e"),
 ]
 
 
@@ -44,6 +48,26 @@ def test_words_for_pass_and_fail_are_read_as_they_stand(tmp_path, passes, fails)
         assert str([item.ratings for item in items]) == "[[0.0, 1.0], [nan, 0.0], [1.0, 1.0]]"
     scored = [{"output": "a", "score": passes}, {"output": "b", "score": fails}]
     assert [item.score for item in data.read(scored)] == [1, 0]
+
+
+def test_numbers_out_of_one_whole_are_read_and_others_refused_by_their_place(tmp_path):
+    rows = [
+        {"output": "a", "mine": "7/10", "rating_1": "4 out of 5", "rating_2": "3/5", "by": "1/2"},
+        {"output": "b", "mine": "9 / 10", "rating_1": "4,5/5", "rating_2": None, "by": "1/3"},
+        {"output": "c", "mine": "10/10", "rating_1": "5/5", "rating_2": "3/5", "by": "1/4"},
+    ]
+    for source in sources(tmp_path, rows):
+        items = data.read(source, numbers=["mine"])
+        assert [item.mine for item in items] == [7, 9, 10]
+        assert str([item.ratings for item in items]) == "[[4.0, 3.0], [4.5, nan], [5.0, 3.0]]"
+        assert [item.by for item in items] == ["1/2", "1/3", "1/4"]  # another column stays as it is
+    for name, cell, match in (
+        ("rating_1", "6/5", "row 3: 'rating_1' is '6/5' among 4 out of 5 and 4,5/5: write all of them alike"),
+        ("rating_1", "3", "row 3: 'rating_1' is '3' among 4 out of 5"),
+        ("mine", "3/5", "row 1: 'mine' is '7/10': give a number, 7 alone"),
+    ):
+        with pytest.raises(DataError, match=match):
+            data.read([*rows[:2], {**rows[2], "rating_2": None, name: cell}], numbers=["mine"])
 
 
 def test_words_in_lists_and_by_criterion_are_read():
