@@ -532,7 +532,10 @@ class _Table:
         theirs, its = [c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]
         named_people = [c for c in free if {*c.words} & PEOPLE and not (c.is_judges or c.may_count_persons)]
         named_people = [c for c in named_people if self._fits(c)]
-        sides = ((people, named_people, theirs, known or len(people) == 1), (judges, [], its, len(judges) == 1))
+        sides = (
+            (people, named_people, theirs, known or len(people) == 1),
+            (judges, list[_Column](), its, len(judges) == 1),
+        )
         for groups, called, likely, is_known in sides:
             several = dict.fromkeys(itertools.chain(*groups, called, *values))
             left.append([] if is_known else [*several] or likely or unknown)
