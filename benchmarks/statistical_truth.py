@@ -19,7 +19,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -183,25 +183,6 @@ BOUNDARY = {("fair", "fairness"): 0.0, ("fair", "fairness, with ties"): 0.0, ("s
 """Values at the end of their range, which no finite population has exactly."""
 
 
-@dataclass(frozen=True)
-class Check:
-    """One statistic in one world at one n. Shares are in [0, 1], NaN where not checked."""
-
-    world: str
-    statistic: str
-    n: int  # items of a data set
-    outputs: int  # of a document
-    sets: int  # data sets
-    truth: float  # value in the population; for a statistic that changes with n, its mean over the data sets
-    mean: float  # over the data sets
-    rejected: float  # share of the data sets in which the test of two equal judges rejects at 5 %
-    itemwise: float  # the same for the test that swaps items whatever documents they share, on ``part`` data sets
-    covered: float  # share of the 95 % intervals that hold the truth
-    part: int  # data sets of ``itemwise`` and the next two columns
-    percentile: float  # share of the percentile bootstrap intervals that hold the truth
-    difference: float  # share of the intervals of the difference of two equal judges that hold 0
-
-
 def check(
     world: str,
     draw: Draw,
@@ -212,11 +193,13 @@ def check(
     n_resamples: int = 399,
     n_swaps: int = 99,
     seed: int,
-) -> list[Check]:
+) -> list[dict[str, Any]]:
     """Check every statistic of a world on data sets of n items, of which the outputs of a document are drawn together.
 
-    Percentile intervals, differences and item-wise tests are computed for a fifth of the data sets. The level of a test
-    is exactly 5 % if (n_swaps + 1) / 20 is whole.
+    A record a statistic: ``truth`` in the population, or, where it changes with n, the ``mean`` over the data sets;
+    shares in [0, 1] in which the test of two equal judges ``rejected`` at 5 %, and the interval ``covered`` the truth;
+    and on a fifth of the data sets (``part``) those of the test that swaps ``itemwise``, of the ``percentile``
+    interval, and of the ``difference`` of the equal judges. The level is exactly 5 % if (n_swaps + 1) / 20 is whole.
     """
     clusters = None if outputs == 1 else (np.arange(n) // outputs).tolist()
     codes = np.arange(n) // outputs
@@ -238,7 +221,8 @@ def check(
                     seen["itemwise"].append(_rejects(judges, None, swaps=n_swaps, seed=index))
     population = draw(np.random.default_rng(seed), POPULATION, outputs)
     truths = {name: float(_counted(one, np.ones((1, len(one.first))))[0]) for name, one in population.items()}
-    return [_summary(world, name, value, found[name], n=n, outputs=outputs) for name, value in truths.items()]
+    drawn = {"world": world, "n": n, "outputs": outputs, "sets": sets, "part": part}
+    return [{**drawn, "statistic": name, **_summary(world, name, value, found[name])} for name, value in truths.items()]
 
 
 def _rejects(judges: Judges, clusters: Sequence[object] | None, *, swaps: int, seed: int) -> bool:
@@ -251,28 +235,15 @@ def _counted(judges: Judges, counts: FloatArray) -> FloatArray:
     return judges.counted(counts, judges.first, *judges.given)
 
 
-def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]], *, n: int, outputs: int) -> Check:
+def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]]) -> dict[str, float]:
     average = float(np.nanmean([one.value for one in found["covered"]]))
     truth = average if name in OWN_EXPECTATION else BOUNDARY.get((world, name), truth)
-
-    def covering(kind: str, value: float) -> float:
-        return float(np.mean([one.low - SLACK <= value <= one.high + SLACK for one in found[kind]]))
-
-    return Check(
-        world=world,
-        statistic=name,
-        n=n,
-        outputs=outputs,
-        sets=len(found["covered"]),
-        truth=truth,
-        mean=average,
-        rejected=float(np.mean(found["rejected"])),
-        itemwise=float(np.mean(found["itemwise"])) if found["itemwise"] else float("nan"),
-        covered=covering("covered", truth),
-        part=len(found["percentile"]),
-        percentile=covering("percentile", truth),
-        difference=covering("difference", 0.0),
-    )
+    shares = {
+        kind: float(np.mean([one.low - SLACK <= value <= one.high + SLACK for one in found[kind]]))
+        for kind, value in (("covered", truth), ("percentile", truth), ("difference", 0.0))
+    }
+    tests = {kind: float(np.mean(found[kind])) if found[kind] else math.nan for kind in ("rejected", "itemwise")}
+    return {"truth": truth, "mean": average, **shares, **tests}
 
 
 EFFECTS = (-0.3, -0.1, 0.0, 0.1, 0.2, 0.3)
@@ -328,13 +299,8 @@ def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
         body.append([*figures, row["sets"], mean, *percents(row["undefined"]), *shares])
     power = {row["effect"]: row["found"] for row in rows if (row["n"], row["outputs"]) == (120, 1)}
     said = ", ".join(f"of {effect:+.1f} in {100 * power[effect]:.0f} %" for effect in sorted(power) if effect)
-    text = (
-        "Scores and three ratings an item are tied; the truth is the slope with the quality itself held fixed. Goals: "
-        "the interval covers in 93 to 97 % where it is defined; without an effect, and between equal judges, p <= .05 "
-        "in 4 to 6 %; at "
-        f"n = {LARGE} the mean lies within {CLOSE} of the truth. With 120 items, an effect is found: {said}."
-    )
-    return f"{text}\n\n{markdown([*head, 'two equal judges differ'], body)}"
+    said = f"With 120 items, an effect is found: {said}."
+    return f"{said}\n\n{markdown([*head, 'two equal judges differ'], body)}"
 
 
 def _documents(n: int, outputs: int) -> str:
@@ -377,11 +343,7 @@ def scales_table(rows: Sequence[Mapping[str, Any]]) -> str:
         scales = ", ".join(f"{scale:g}" for scale in row["scales"])
         figures = [row["n"], row["sets"], f"{row['mean']:+.3f}", *percents(row["undefined"])]
         body.append([scales, *figures, _share(row["found"], 0.0, 0.06)])
-    text = (
-        "The judge has no effect, scores the quality nearly without error, and LS is correlated .6 with quality, which "
-        "is where the scales matter most. Goal: p <= .05 in at most 6 %. The scales of two raters cannot be told apart."
-    )
-    return f"{text}\n\n{markdown(head, body)}"
+    return markdown(head, body)
 
 
 def judged_texts(
@@ -497,16 +459,11 @@ TESTED = [BIASES[name] for name in ("likelihood", "verbosity", "position", "join
 
 
 def audited_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the section; shares of unbiased judges above their goal are bold."""
+    """Return the table; shares of unbiased judges above their goal are bold."""
     sizes = sorted({row["n"] for row in rows})
     found = {(row["judge"], row["n"]): _share(row["found"], 0.0, 1.0 if row["biased"] else 0.06) for row in rows}
     body = [[name, "yes" if AUDITED[name][1] else "no", *(found.get((name, n), "") for n in sizes)] for name in AUDITED]
-    text = (
-        "Share of the data sets in which an audit of likelihood, length and position calls the judge biased, by any of "
-        f"them. Goal for unbiased judges: at most 6 %. {rows[0]['sets']} sets each; scores and ratings are tied."
-    )
-    table = markdown(["judge and items", "biased", *(f"n = {n}" for n in sizes)], body)
-    return f"## Audits of simulated judges\n\n{text}\n\n{table}"
+    return markdown(["judge and items", "biased", *(f"n = {n}" for n in sizes)], body)
 
 
 def summarized(
@@ -612,17 +569,11 @@ def answers(*, sets: int, seed: int) -> str:
             figures = (f"{row[key]:+.2f}" for key in ("truth", "mean", "median"))
             body.append([name, part, *figures, *percents(row["covered"], row["found"], row["undefined"])])
     head = ["planted", "estimate", "truth", "mean", "median", "interval covers", "excludes 0", "undefined"]
-    text = f"{sets} data sets a row. More of each: [changes](changes.md), [juries](juries.md), [probes](probes.md)."
-    told = (
-        "What tells a judge's resolution is a panel of systems; then new systems are compared over as many inputs. The "
-        "level is that of a test at 5 % of equal ones, also if the estimated error by system is taken for the true one."
-    )
     panels = [(*one, *percents(*resolved(*one, sets=sets, seed=seed).values())) for one in PANEL_SIZES]
     table = markdown(
         ["systems", "inputs", "level", "error taken for known", "found of what is promised in 80 %"], panels
     )
-    parts = ["## What changed, what a jury is worth, what fools a judge", text, markdown(head, body)]
-    return "\n\n".join([*parts, "### The smallest difference of two systems that a judge shows", told, table])
+    return f"{sets} data sets a row.\n\n{markdown(head, body)}\n\n{table}"
 
 
 SETS = 1000
@@ -663,8 +614,7 @@ def power_table(rows: Sequence[Mapping[str, Any]]) -> str:
     kinds = sorted(dict.fromkeys((row["statistic"], row["judges"]) for row in rows), key=lambda kind: kind[0])
     body = [[*kind, *(found.get((*kind, n), "") for n in sizes)] for kind in kinds]
     sets = {row["n"]: row["sets"] for row in rows}
-    text = "Share of the data sets in which the paired test of two judges rejects at 5 %; no items share a document."
-    return f"{text}\n\n{markdown(['statistic', 'judges', *(f'n = {n} ({sets[n]} sets)' for n in sizes)], body)}"
+    return markdown(["statistic", "judges", *(f"n = {n} ({sets[n]} sets)" for n in sizes)], body)
 
 
 SIZES = {30: 1500, 120: 500, 568: 150, 3000: 60}
@@ -705,16 +655,11 @@ def drift_table(rows: Sequence[Mapping[str, Any]]) -> str:
         for name in NORMALIZATIONS:
             means = {row["n"]: row[name] for row in rows if row["effect"] == effect}
             body.append([f"effect {effect}", name, *(f"{means[n]:+.2f}" for n in sizes)])
-    text = (
-        "Means over data sets of one judge with continuous scores. The range of a sample grows with n, and with it the "
-        "published BiasScore moves; that of z-scores does not. Neither is 0 for the judge without an effect, because "
-        "the ratings that stand for quality are noisy."
-    )
-    return f"{text}\n\n{markdown(head, body)}"
+    return markdown(head, body)
 
 
-def report(checks: Sequence[Check], others: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Return the section; ``others`` are the records of the parts besides the worlds."""
+def worlds_table(checks: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of the records of all worlds."""
     columns = [
         ("test rejects", "rejected", REJECTED, "sets"),
         ("item-wise", "itemwise", REJECTED, "part"),
@@ -724,15 +669,12 @@ def report(checks: Sequence[Check], others: Mapping[str, Sequence[Mapping[str, A
     ]
     head = ["world", "statistic", "n", "documents", "sets", "truth", "mean", *(name for name, *_ in columns)]
     body = []
-    for c in checks:
-        cells = [_cell(getattr(c, field), goal, getattr(c, size)) for _, field, goal, size in columns]
-        figures = [_documents(c.n, c.outputs), f"{c.sets} / {c.part}", f"{c.truth:.3f}", f"{c.mean:.3f}"]
-        body.append([c.world, c.statistic, c.n, *figures, *cells])
-    parts = ["## Statistical truth: tests and intervals on simulated judges", markdown(head, body)]
-    for name, (title, table) in OTHERS.items():
-        if rows := others.get(name):
-            parts += [f"### {title}", table(rows)]
-    return "\n\n".join(parts)
+    for c in sorted(checks, key=lambda c: ([*WORLDS].index(c["world"]), c["statistic"], c["outputs"], c["n"])):
+        cells = [_cell(c[field], goal, c[size]) for _, field, goal, size in columns]
+        sets = f"{c['sets']} / {c['part']}"
+        figures = [_documents(c["n"], c["outputs"]), sets, f"{c['truth']:.3f}", f"{c['mean']:.3f}"]
+        body.append([c["world"], c["statistic"], c["n"], *figures, *cells])
+    return markdown(head, body)
 
 
 def _cell(share: float, goal: tuple[float, float], sets: int) -> str:
@@ -748,28 +690,26 @@ def _cell(share: float, goal: tuple[float, float], sets: int) -> str:
 
 
 OUTPUTS = (1, 4)
-OTHERS: dict[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]] = {
-    "effect": ("Likelihood effect", effect_table),
-    "scales": ("Raters who use the scale differently", scales_table),
-    "drift": ("BiasScore by the number of items", drift_table),
-    "power": ("Power of the paired tests", power_table),
+TABLES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
+    "worlds": worlds_table,
+    "effect": effect_table,
+    "scales": scales_table,
+    "drift": drift_table,
+    "power": power_table,
+    "audited": audited_table,
 }
-"""Part besides the worlds -> its heading and its table."""
+"""Section of the page -> its table."""
 
 
-def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
+def checked(world: str, n: int, outputs: int, **how: int) -> list[dict[str, Any]]:
     """Check one world at one size; one record a statistic or effect. ``"drift"`` has sizes of its own."""
+    if world in WORLDS:
+        return check(world, WORLDS[world], n=n, outputs=outputs, **how)
     if world == "effect":
-        return [check_effect(effect, n=n, outputs=outputs, sets=sets, seed=seed) for effect in EFFECTS]
-    if world == "scales":
-        return check_scales(n, sets=sets, seed=seed)
+        return [check_effect(effect, n=n, outputs=outputs, **how) for effect in EFFECTS]
     if world == "drift":
-        return drift((0.0, 0.3), seed=seed)
-    if world == "power":
-        return power(n, sets=sets, seed=seed)
-    if world == "audited":
-        return audited(n, sets=sets, seed=seed)
-    return [asdict(one) for one in check(world, WORLDS[world], n=n, outputs=outputs, sets=sets, seed=seed)]
+        return drift((0.0, 0.3), seed=how["seed"])
+    return {"scales": check_scales, "power": power, "audited": audited}[world](n, **how)
 
 
 def main() -> None:
@@ -777,13 +717,14 @@ def main() -> None:
     parser = argument_parser(__doc__, out="statistical-truth")
     parser.add_argument("--sets", type=int, default=2000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 120, 568])
-    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS, *OTHERS, "audited", "answers"])
+    worlds = [*WORLDS, *[*TABLES][1:], "answers"]
+    parser.add_argument("--worlds", nargs="+", choices=worlds, default=worlds)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    worlds = args.worlds or [*WORLDS, *OTHERS, "audited", "answers"]
-    if "answers" in worlds:
-        finish(args, "statistical_truth", answers(sets=args.sets // 5, seed=args.seed), section="answers")
-    for world in (one for one in worlds if one != "answers"):
+    for world in args.worlds:
+        if world == "answers":
+            finish(args, "statistical_truth", answers(sets=args.sets // 5, seed=args.seed), section=world)
+            continue
         for n in {"effect": [*args.sizes, LARGE], "drift": [LARGE]}.get(world, args.sizes):
             for outputs in (1,) if world in ("scales", "power", "drift", "rankers", "audited") else OUTPUTS:
                 path = args.out / f"{world.replace(' ', '-')}-{n}-{outputs}.json"
@@ -793,17 +734,13 @@ def main() -> None:
                 found = checked(world, n, outputs, sets=args.sets, seed=args.seed)
                 path.write_text(json.dumps(found, indent=1), encoding="utf-8")
                 print(f"{path.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
-    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(args.out.glob("*.json"))}
-    parts = {name: [row for stem, rows in records.items() if stem.startswith(name) for row in rows] for name in OTHERS}
-    of_audits = [row for stem, rows in records.items() if stem.startswith("audited") for row in rows]
-    other = (*OTHERS, "audited")
-    checks = [Check(**row) for stem, rows in records.items() if not stem.startswith(other) for row in rows]
-    order = [*WORLDS]
-    checks.sort(key=lambda c: (order.index(c.world), c.statistic, c.outputs, c.n))
-    if len(records) > len(of_audits):
-        finish(args, "statistical_truth", report(checks, parts))
-    if of_audits:
-        finish(args, "statistical_truth", audited_table(of_audits), section="audited")
+    rows = defaultdict[str, list[dict[str, Any]]](list)
+    for path in sorted(args.out.glob("*.json")):
+        kind = next((one for one in TABLES if path.stem.startswith(one)), "worlds")
+        rows[kind] += json.loads(path.read_text(encoding="utf-8"))
+    for name, table in TABLES.items():
+        if rows[name]:
+            finish(args, "statistical_truth", table(rows[name]), section=name)
 
 
 if __name__ == "__main__":
