@@ -268,7 +268,7 @@ def _release(kernel: BaseFileLock) -> None:
     kernel.release()
 
 
-# The folder that a run leaves: run.json (what was run), journals, result.json (what came out) and plots.
+# The folder that a run leaves: run.json (what was run), journals, result.json (what came out).
 
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")

@@ -25,7 +25,8 @@ from evalbias.optimizers.zepo import sensitivity_curve
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons
-from evalbias.report.page import Section, curve_section, ranked_section
+from evalbias.report.page import Section, ranked_section
+from evalbias.report.plots import curve
 from evalbias.report.tables import rows_table
 from evalbias.runs import write_jsonl
 
@@ -211,7 +212,7 @@ def search(
             judge.debias = debias
             with run.progress(orders * len(tried) * (1 + tested + ranked)):
                 curves[title] = sensitivity_curve(judge, tried, rated, lm=options.lm, limit=limit, seed=options.seed)
-        drawn_curves.append(curve_section(curves))
+        drawn_curves.append(Section("Fairness and agreement", [curve(curves)]))
         result["curves"] = curves
     brief = {
         "instruction": compiled.predict.signature.instructions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -13,12 +13,14 @@ from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.evaluation import judge_examples, measure, total
 from evalbias.evaluation.answers import criteria_of, language_of
 from evalbias.evaluation.biases import Likelihood
+from evalbias.evaluation.judged import Judged
 from evalbias.lm.cache import CachedLM
 from evalbias.optimizers.likelihood import LikelihoodOptimizer, draw_demos, rated_items, with_demos
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.judges import REDUCTIONS, asked_together
-from evalbias.report.page import scatter_section
+from evalbias.report.page import Section
+from evalbias.report.plots import scatter
 from evalbias.report.tables import headlines_table, mitigation_table, words_note
 
 
@@ -41,7 +43,7 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
             judged["total"] = total(list(judged.values()))
         bias = Likelihood(options.reliability)
         measurements = {name: measure(bias, one, seed=options.seed) for name, one in judged.items()}
-        more = [scatter_section({"": one}, run.folder.file("scatter", name, "").name) for name, one in judged.items()]
+        more = [_unfairness(name, {"": one}) for name, one in judged.items()]
         effects = {name: bias.fit(one) for name, one in judged.items()}
         sentences = {name: bias.conclusion(m[bias.effect_name], judged[name]) for name, m in measurements.items()}
         lines = [f"{name}: {text}" for name, text in sentences.items()]
@@ -53,6 +55,10 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
         result = {"likelihood": measurements, "effects": effects}
         shown = [Group(headlines_table(measurements), *lines)]
         run.leave(RunOutcome(result, brief, shown, coverage, more=more))
+
+
+def _unfairness(criterion: str, sides: Mapping[str, Judged]) -> Section:
+    return Section(f"Likelihood and unfairness: {criterion}", [scatter(sides)])
 
 
 def compile_likelihood_command(options: CompileOptions, models: MeasuringModels, out: Out) -> None:
@@ -92,10 +98,8 @@ def compile_judges(
     for name, judge in compiled.judges.items():
         report, path = reports[name], run.folder.file("judge", name, ".json")
         written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=options.keep_worse)
-    plots = []
-    for name in comparisons:
-        sides = {"before": compiled.before[name], "after": compiled.after[name]}
-        plots.append(scatter_section(sides, run.folder.file("scatter", name, "").name))
+    sides = {name: {"before": compiled.before[name], "after": compiled.after[name]} for name in comparisons}
+    plots = [_unfairness(name, both) for name, both in sides.items()]
     # The judges side by side, then what was chosen and why.
     mitigated = {name: r for name, r in reports.items() if isinstance(r, optimizers.MitigationReport)}
     demonstrated = {name: r for name, r in reports.items() if isinstance(r, optimizers.BiasedDemosReport)}

@@ -38,9 +38,8 @@ from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
-from evalbias.report import plots, tables
+from evalbias.report import tables
 from evalbias.report.page import loop_sections, worst_items
-from evalbias.report.plots import write_png
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
 from evalbias.values import digest, file_digest, message, read_json
 
@@ -68,11 +67,6 @@ def measure_self_command(options: SelfOptions, out: Out) -> None:
     with Run("measure self", options, None, out, more=more) as run:
         how: dict[str, Any] = {"n_resamples": options.resamples, "seed": options.seed}
         summaries = [evaluation.summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
-        if trajectory := plots.rounds({one.name: (one.numbers, one.rounds) for one in summaries}):
-            write_png(trajectory, run.folder.path / "trajectory.png")
-        for one in summaries:
-            place = run.folder.path / "differences.png" if alone else run.folder.file("differences", one.name, ".png")
-            _draw_differences(one.rounds[-1], place)
         pairs = evaluation.compare_loops(loops, **how)
         conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
         result: dict[str, Any] = {"loops": summaries, "pairs": pairs, "conclusions": conclusions}
@@ -96,12 +90,6 @@ def measure_self_command(options: SelfOptions, out: Out) -> None:
             shown.append("The loops are not compared: no two have an item and a round in common.")
         worst = worst_items(summaries[0].rounds[-1], loops[0].texts)
         run.leave(RunOutcome(result, result, [*shown, *conclusions], more=[worst]))
-
-
-def _draw_differences(last: evaluation.Measurement, file: Path) -> None:
-    """Draw own less expected scores of the last outputs; nothing where no item defines both."""
-    if drawn := last.bias.plot(last):
-        write_png(drawn, file)
 
 
 def _recorded_loops(options: SelfOptions, to_mqm: QuantileMap | None) -> list[Recorded]:
@@ -365,7 +353,6 @@ def measure_style_command(options: StyleOptions, models: Models, out: Out) -> No
                 progress=advance,
                 seed=options.seed,
             )
-        _draw_differences(report.after, run.folder.path / "differences.png")
         conclusion = conclude_style(report.change)
         title = "Outputs of others, as given (before) and in the model's own words (after)"
         shown = [replace(report.change.table(), title=title), conclusion]

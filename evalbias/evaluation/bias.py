@@ -487,4 +487,3 @@ class Plot:
     title: str  # what it shows, as a sentence
     caption: str  # how to read it, and what it leaves out
     marks: Sequence[Intervals | Dots | Bars | Lines | Stack]
-    file: str = ""  # name of a PNG file of it in the run's folder, without ending; empty for none

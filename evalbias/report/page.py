@@ -31,9 +31,9 @@ from evalbias.evaluation.words import STATUSES, Table, joined, model_title, sign
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
-from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
+from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.report import plots
-from evalbias.report.plots import by_construction, draw, write_png
+from evalbias.report.plots import by_construction, draw
 from evalbias.report.tables import DIFFER, candidates_table, criteria_table, estimates_table, groups_table, search_table
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
@@ -154,7 +154,7 @@ def _compiled(report: CompileReport, part: str | bool) -> Iterator[Section]:
         own, external = report.compiled_loop, report.external
         loops = {f"own feedback ({own.feedback})": own, f"external feedback ({external.feedback})": external}
         rounds = {name: (tuple(range(len(loop.rounds))), loop.rounds) for name, loop in loops.items()}
-        if plot := plots.rounds(rounds, file="sides"):
+        if plot := plots.rounds(rounds):
             more.append(Section("Self-bias over the refinements", [BIASES["self"].question, plot]))
     blocks: list[Block] = []
     if report.chosen:
@@ -417,17 +417,6 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
     return Section(title, ["Best output first; all are in rankings.jsonl.", items])
 
 
-def scatter_section(sides: Mapping[str, Judged], file: str) -> Section:
-    """Show how unfair scores follow the likelihood."""
-    plot = plots.scatter(sides, file=file)
-    return Section(f"Likelihood and unfairness: {next(iter(sides.values())).criterion}", [plot])
-
-
-def curve_section(curves: Mapping[str, Sequence[CurvePoint]]) -> Section:
-    """Show whether fairer instructions agree better with people."""
-    return Section("Fairness and agreement", [plots.curve(curves)])
-
-
 def loop_sections(
     run: LoopRun, quality: ArrayLike, examples: Sequence[Mapping[str, Any]], *, limits: tuple[float, float], step: str
 ) -> list[Section]:
@@ -627,7 +616,7 @@ TITLES = {"measure self": "Self-bias of recorded loops"}  # by command, where no
 
 
 def write_report(folder: Path, result: Any, *, verdict: str = "", more: Sequence[Section | None] = ()) -> Path:
-    """Write report.html into a run folder, and the plots that have a file beside it; return the page's path.
+    """Write report.html into a run folder; return its path.
 
     An empty ``verdict`` leaves the first sentence to the sections' findings; ``more`` are sections that follow those
     of the result.
@@ -640,8 +629,6 @@ def write_report(folder: Path, result: Any, *, verdict: str = "", more: Sequence
     every = {name: str(value) for name, value in flatten(settings).items()}
     page = Page(title[:1].upper() + title[1:], str(settings["command"]), shown, verdict, _run(settings), every)
     page.write(folder / FILE)
-    for plot in (block for section in shown for block in section.blocks if isinstance(block, Plot) and block.file):
-        write_png(plot, folder / f"{plot.file}.png")
     return folder / FILE
 
 

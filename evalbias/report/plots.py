@@ -332,7 +332,7 @@ def changes(comparison: Comparison) -> Iterator[Plot]:
         yield Plot(title, caption, (Intervals(rows, null, words),))
 
 
-def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]], *, file: str = "") -> Plot | None:
+def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> Plot | None:
     """Draw the Bias of loops (numbers and measurements of rounds) by round; None where none has it in two rounds."""
     lines = {}
     for name, (numbers, measurements) in loops.items():
@@ -347,7 +347,7 @@ def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]], *, 
         "Points by which the model's own score exceeds the expected one, on average over the items; the bands are 95 % "
         "intervals. 0 = no bias. A rising line: the loop pleases its own judge more than it improves the text."
     )
-    return Plot(title, caption, (Lines(lines, "round", "points above the expected score", null="0 = no bias"),), file)
+    return Plot(title, caption, (Lines(lines, "round", "points above the expected score", null="0 = no bias"),))
 
 
 def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
@@ -374,7 +374,7 @@ def _line(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.stack([x, y, *[np.full(len(x), np.nan)] * 2], axis=1)
 
 
-def scatter(sides: Mapping[str, Judged], *, file: str = "scatter") -> Plot:
+def scatter(sides: Mapping[str, Judged]) -> Plot:
     """Draw unfairness score against likelihood score, as Ohi et al. (2024, figure 2); the sides from the top."""
     marks, said = [], []
     for name, judged in sides.items():
@@ -393,11 +393,11 @@ def scatter(sides: Mapping[str, Judged], *, file: str = "scatter") -> Plot:
         "right, the judge overrates what the model finds likely: that is a positive BiasScore."
     )
     if (most := max(len(mark.points[""][0]) for mark in marks)) > MOST_DOTS:
-        caption += f" {MOST_DOTS} of {most:,} dots are drawn, evenly spaced by likelihood; the file {file}.png has all."
-    return Plot(title, caption, marks, file)
+        caption += f" {MOST_DOTS} of {most:,} dots are drawn, evenly spaced by likelihood."
+    return Plot(title, caption, marks)
 
 
-def history(report: ZEPOReport, *, file: str = "history") -> Plot:
+def history(report: ZEPOReport) -> Plot:
     """Draw the objective of every tried instruction by epoch, and the incumbent's."""
     most = max(tried.examples for tried in report.tried)
     points = {}
@@ -411,10 +411,10 @@ def history(report: ZEPOReport, *, file: str = "history") -> Plot:
     title = f"{report.objective} of {len(report.tried)} instructions in {report.judgments:,} judgments"
     caption = "Each dot is an instruction that was tried; the line is the best one so far."
     dots = Dots(points, line, "epoch", report.objective)
-    return Plot(title[:1].upper() + title[1:], caption, (dots,), file)
+    return Plot(title[:1].upper() + title[1:], caption, (dots,))
 
 
-def curve(curves: Mapping[str, Sequence[CurvePoint]], *, file: str = "curve") -> Plot:
+def curve(curves: Mapping[str, Sequence[CurvePoint]]) -> Plot:
     """Draw the first position's win rate against agreement with people, one dot an instruction, and the parabola."""
     marks, said = [], []
     for name, points in curves.items():
@@ -431,4 +431,4 @@ def curve(curves: Mapping[str, Sequence[CurvePoint]], *, file: str = "curve") ->
         "people by document. The line is the quadratic fit. "
     )
     title = "Do instructions under which both positions win equally often agree better with people?"
-    return Plot(title, caption + "; ".join(said), marks, file)
+    return Plot(title, caption + "; ".join(said), marks)

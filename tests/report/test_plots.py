@@ -185,7 +185,7 @@ def test_the_scatter_shows_before_above_after():
     assert plot.title == f"BiasScore on quality: {biases[0]:+.2f} before and {biases[1]:+.2f} after"
     alone = scatter({"": scored(np.random.default_rng(0), 900)})
     assert [len(mark.points[""][0]) for mark in alone.marks] == [900]
-    assert alone.caption.endswith("dots are drawn, evenly spaced by likelihood; the file scatter.png has all.")
+    assert alone.caption.endswith("dots are drawn, evenly spaced by likelihood.")
     assert 300 <= draw(alone)[0].count("<use ") < 350  # the ticks are drawn so too
 
 
