@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from evalbias.cli.audit import of, parse_conditions
+from evalbias.cli.audit import parse_conditions
 from evalbias.evaluation.audit import Audit, Audits, audit
 
 
@@ -40,10 +40,10 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
     named = {"scores_field": judge} if isinstance(judge, str) else {"judge": judge}
     audited = audit(items, **named, **options)
     audits: Mapping[str, Audit] = audited.audits if isinstance(audited, Audits) else {"": audited}
-    decided = [(code, of(name) + why) for name, one in audits.items() for code, why in (c.decide(one) for c in wanted)]
-    if failed := [why for code, why in decided if code == 1]:
+    decided = [condition.decide(one, name) for name, one in audits.items() for condition in wanted]
+    if failed := [one.reason for one in decided if one.code == 1]:
         raise AssertionError("\n".join([*failed, audited.verdict]))
-    if undecided := [f"undecided: {why}" for code, why in decided if code]:
+    if undecided := [one.sentence for one in decided if one.code]:
         message = "\n".join([*undecided, audited.verdict])
         if not allow_undecided:
             raise AssertionError(message)

@@ -22,6 +22,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
+from evalbias.report.builds import Outcome, junit, markdown
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
 from evalbias.values import file_digest, message
@@ -46,16 +47,23 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
             audits = audit_each(each)
         several = Audits(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
-        certificate = [(name, *_certified(rate, one)) for name, one in audits.items() for rate in rates]
+        certificate = [_certified(rate, one, name) for name, one in audits.items() for rate in rates]
         run.leave(_outcome(audits, several, certificate))
-    # 3. What a build is told: by messages, files, and the exit code.
-    decided = [(name, one.text, *one.decide(audit)) for name, audit in audits.items() for one in conditions]
-    told = [f"{OUTCOMES[code]}: {of(name)}{why}" for name, _, code, why in decided if code]
-    for text in (*told, *_said(certificate)):
-        typer.echo(message(text), err=True)
-    decided += [(name, why.partition(":")[0], code, f"{word}: {why}") for name, word, code, why in certificate]
-    _tell_build(out, audits, decided)
-    if codes := {code for _, _, code, _ in decided if code}:
+    # 3. What a build is told: by files, messages, and the exit code.
+    decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
+    if out.summary is not None:
+        out.summary.write_text(markdown(audits, decided), encoding="utf-8")
+    if out.junit is not None:
+        out.junit.write_text(junit(decided), encoding="utf-8")
+    tell_build(decided)
+
+
+def tell_build(decided: Sequence[Outcome]) -> None:
+    """Say which conditions do not pass, and exit with the code of the worst."""
+    for one in decided:
+        if one.word != "passed":
+            typer.echo(message(one.sentence), err=True)
+    if codes := {one.code for one in decided} - {0}:
         raise typer.Exit(min(codes))  # one that fails decides
 
 
@@ -77,50 +85,21 @@ def _prepared(options: AuditOptions, given: Set[str]) -> tuple[AuditOptions, lis
     return options, each
 
 
-Certificate = Sequence[tuple[str, str, int, str]]
-"""Of each criterion and rate: the criterion, the decision in words, its exit code, and why."""
-
-
-def _said(certificate: Certificate) -> list[str]:
-    return [f"{word}: {of(name)}{why}" for name, word, _, why in certificate]
-
-
-def _outcome(audits: Mapping[str, Audit], several: Audits | None, certificate: Certificate) -> RunOutcome:
+def _outcome(audits: Mapping[str, Audit], several: Audits | None, certificate: Sequence[Outcome]) -> RunOutcome:
     """Gather what the run writes and shows of an audit, or of those of several criteria."""
     contents, results = {}, {}
     for name, one in audits.items():
-        rated = [{"decision": word, "why": why} for criterion, word, _, why in certificate if criterion == name]
+        rated = [{"decision": rate.word, "why": rate.why} for rate in certificate if rate.criterion == name]
         contents[name] = one.to_dict() | ({"certificate": rated} if rated else {})
         kept = {"measurements": one.measurements, "items": by_item(one.judged)}
         results[name] = {"audit": contents[name], **kept}
     covered = {j.criterion: j.coverage for j in (one.judged for one in audits.values()) if len(j.coverage)}
-    said = _said(certificate)
-    more = [Section("Certificate", said)] * bool(said)
+    more = [Section("Certificate", [rate.sentence for rate in certificate])] * bool(certificate)
     if several is None:
         audit = audits[""]
         return RunOutcome(results[""], contents[""], [audit_view(audit)], covered, audit, more, audit.answer)
     content, result = ({"verdict": several.verdict, "criteria": parts} for parts in (contents, results))
     return RunOutcome(result, content, [audit_view(several)], covered, several, more, several.verdict)
-
-
-OUTCOMES = {0: "passed", 1: "failed", UNDECIDED: "undecided"}
-
-
-def _tell_build(out: AuditOut, audits: Mapping[str, Audit], decided: Sequence[tuple[str, str, int, str]]) -> None:
-    """Write the files that a build shows."""
-    if out.summary is None and out.junit is None:
-        return
-    from evalbias.report.builds import Outcome, junit, markdown
-
-    decisions = [Outcome(name, text, OUTCOMES[code], why) for name, text, code, why in decided]
-    for file, content in ((out.summary, markdown(audits, decisions)), (out.junit, junit(decisions))):
-        if file is not None:
-            file.write_text(content, encoding="utf-8")
-
-
-def of(criterion: str) -> str:
-    """Return the beginning of a sentence about one of several criteria; empty without a name."""
-    return f"{criterion}: " if criterion else ""
 
 
 def _check_verdicts(ready: PreparedAudit) -> None:
@@ -177,7 +156,7 @@ _FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*
 
 
 NOT_ASKED = "it was not asked for, or such a judge cannot have it"
-
+WORDS = {0: "passed", 1: "failed", UNDECIDED: "undecided"}
 
 @dataclass(frozen=True)
 class Condition:
@@ -199,27 +178,29 @@ class Condition:
         """True for a bias, which may be left out of the tests; False for an agreement."""
         return self.bias not in BIASES or BIASES[self.bias].kind == "bias"
 
-    def decide(self, audit: Audit) -> tuple[int, str]:
-        """Return the exit code, and why: 1 where the build fails, ``UNDECIDED``, or 0.
+    def decide(self, audit: Audit, criterion: str = "") -> Outcome:
+        """Decide it by an audit, which may be of one of several criteria.
 
         Of a bias, its distance from an unbiased judge is compared; of an agreement, the number. One not measured fails.
         """
-        return self.decide_on(self._measured(audit), audit.not_measured.get(self.bias, ""))
+        decided = self.decide_on(self._measured(audit), audit.not_measured.get(self.bias, ""))
+        return decided._replace(criterion=criterion)
 
-    def decide_on(self, e: Estimate | None, why: str = "") -> tuple[int, str]:
-        """Return the same of one number, or say why it was not measured."""
+    def decide_on(self, e: Estimate | None, why: str = "") -> Outcome:
+        """Decide it by one number, or by the reason why that was not measured."""
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
         if e is None or math.isnan(e.low + e.high):
             why = why or (NOT_ASKED if e is None else e.why_undefined)
-            return 1, f"{self.text}: {name} was not measured ({why})"
+            return Outcome(1, f"{self.text}: {name} was not measured ({why})", WORDS[1], self.text)
         value, low, high = e.value, e.low, e.high
         if e.null is not None and self.bias != AGREEMENT:
             value, below, above = abs(value - e.null), e.null - low, high - e.null
             low, high = max(-below, -above, 0.0), max(below, above)
         shown = {OPERATORS[self.operator](end, self.limit) for end in (low, high)}
         code = UNDECIDED if len(shown) > 1 else int(shown == {not self.required})
-        told = "not known" if math.isnan(value) else f"{value:.3g}"  # of bounds, only the interval is known
-        return code, f"{self.text}: {name} is {told} (95 % interval {low:.3g} to {high:.3g})"
+        shown_value = "not known" if math.isnan(value) else f"{value:.3g}"  # of bounds, only the interval is known
+        why = f"{self.text}: {name} is {shown_value} (95 % interval {low:.3g} to {high:.3g})"
+        return Outcome(code, why, WORDS[code], self.text)
 
     def _measured(self, audit: Audit) -> Estimate | None:
         if self.estimate is None:
@@ -244,16 +225,6 @@ def parse_conditions(
     return [_parse(part, numbers, features) for text in texts for part in text.split(",")]
 
 
-def decide_numbers(conditions: Sequence[Condition], numbers: Mapping[str, Estimate]) -> None:
-    """Say which conditions on numbers by name fail or are undecided, and exit with the code of the worst."""
-    decided = [one.decide_on(numbers.get(one.bias)) for one in conditions]
-    for code, why in decided:
-        if code:
-            typer.echo(message(f"{OUTCOMES[code]}: {why}"), err=True)
-    if codes := [code for code, _ in decided if code]:
-        raise typer.Exit(min(codes))
-
-
 def _parse(text: str, numbers: Sequence[str], features: Sequence[str]) -> Condition:
     match = _FORM.fullmatch(text)
     if match is None:
@@ -268,10 +239,8 @@ def _parse(text: str, numbers: Sequence[str], features: Sequence[str]) -> Condit
         raise ValueError(f"`fail_on` {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
     condition = Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
     if estimate is None and not numbers and not condition.is_of_bias:
-        such = (
-            ", such as " + " or ".join(f"{bias}.{name}" for name in names) if (names := BIASES[bias].headlines) else ""
-        )
-        raise ValueError(f"`fail_on` {text}: name an estimate of {bias}{such}.")
+        names = " or ".join(f"{bias}.{name}" for name in BIASES[bias].headlines)
+        raise ValueError(f"`fail_on` {text}: name an estimate of {bias}{f', such as {names}' if names else ''}.")
     return condition
 
 
@@ -290,13 +259,14 @@ def parse_rates(text: str | None) -> list[Condition]:
     return rates
 
 
-def _certified(rate: Condition, audit: Audit) -> tuple[str, int, str]:
-    """Return the decision in words, its exit code, and why, with the number of labeled items that would decide."""
-    (code, why), measured, name = rate.decide(audit), audit[PassOrFail.name], str(rate.estimate)
+def _certified(rate: Condition, audit: Audit, criterion: str) -> Outcome:
+    """Decide whether a judge reaches a rate, and say how many labeled items would decide it."""
+    (code, why, *_), measured, name = rate.decide(audit), audit[PassOrFail.name], str(rate.estimate)
     if math.isnan(measured[name].low):
         code = UNDECIDED
     elif code == UNDECIDED:
         labels = labels_to_decide(measured, name, rate.limit)
         enough = f"about {labels or 0:,} labeled items would decide it, if it is as estimated"
         why += f"; {'no number of labeled items can be promised' if labels is None else enough}"
-    return {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified"), code, why
+    word = {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified")
+    return Outcome(code, why, word, rate.text, criterion)

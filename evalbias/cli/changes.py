@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evalbias.cli.audit import decide_numbers, parse_conditions
+from evalbias.cli.audit import parse_conditions, tell_build
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
 from evalbias.measures.corrections import GAIN, PEOPLE, REST
@@ -23,7 +23,7 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
         brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
         shown = ["\n".join(found.paragraphs), found.table(), found.map_table()]
         run.leave(RunOutcome(content, brief, shown, page=found, verdict=found.paragraphs[0]))
-    decide_numbers(conditions, found.estimates)
+    tell_build([one.decide_on(found.estimates.get(one.bias)) for one in conditions])
 
 
 def gain_command(options: GainOptions, out: GateOut) -> None:
@@ -34,7 +34,7 @@ def gain_command(options: GainOptions, out: GateOut) -> None:
         content = found.to_dict()
         shown = ["\n".join(found.paragraphs), found.table()]
         run.leave(RunOutcome(content, content, shown, page=found, verdict=found.paragraphs[0]))
-    decide_numbers(conditions, found.estimates)
+    tell_build([one.decide_on(found.estimates.get(one.bias)) for one in conditions])
 
 
 def digests(*sides: Any) -> dict[str, Any]:

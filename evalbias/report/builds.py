@@ -20,12 +20,23 @@ from evalbias.values import message, visible
 
 
 class Outcome(NamedTuple):
-    """What became of a condition: ``passed``, ``failed`` or ``undecided``."""
+    """What became of a condition."""
 
-    criterion: str  # of an audit of several, else empty
-    condition: str
-    outcome: str
+    code: int  # for the build to exit with: 0 where it passed, 1 where it failed, 3 where it is undecided
     why: str
+    word: str  # for the code: "passed", "failed" or "undecided"; of a rate "certified" or "not certified"
+    condition: str  # as the user wrote it
+    criterion: str = ""  # of an audit of several
+
+    @property
+    def reason(self) -> str:
+        """Why, after the name of the criterion if there are several."""
+        return f"{self.criterion}: {self.why}" if self.criterion else self.why
+
+    @property
+    def sentence(self) -> str:
+        """The word and the reason."""
+        return f"{self.word}: {self.reason}"
 
 
 def markdown(audits: Mapping[str, Audit], decisions: Sequence[Outcome]) -> str:
@@ -35,7 +46,7 @@ def markdown(audits: Mapping[str, Audit], decisions: Sequence[Outcome]) -> str:
     """
     parts = ["## Audit of an LLM judge"]
     if decisions:
-        rows = [(f"{one.criterion} {one.condition}".strip(), one.outcome, one.why) for one in decisions]
+        rows = [(f"{one.criterion} {one.condition}".strip(), one.word, one.why) for one in decisions]
         parts.append(_table(Table(["condition", "outcome", "why"], rows, left=3)))
     if "" not in audits:
         parts.append(_plain(Audits(audits).verdict))
@@ -47,15 +58,15 @@ def markdown(audits: Mapping[str, Audit], decisions: Sequence[Outcome]) -> str:
 
 def junit(decisions: Sequence[Outcome]) -> str:
     """Return JUnit's XML: a failed condition is a failure, an undecided one is skipped."""
-    outcomes = Counter(one.outcome for one in decisions)
-    counts = {"tests": len(decisions), "failures": outcomes["failed"], "skipped": outcomes["undecided"], "errors": 0}
+    kinds = {0: "", 1: "failure"}
+    found = Counter(kinds.get(one.code, "skipped") for one in decisions)
+    counts = {"tests": len(decisions), "failures": found["failure"], "skipped": found["skipped"], "errors": 0}
     suite = ElementTree.Element("testsuite", {"name": "evalbias audit", **{k: str(n) for k, n in counts.items()}})
     for one in decisions:
         case = ElementTree.SubElement(
             suite, "testcase", classname=visible(one.criterion) or "audit", name=visible(one.condition)
         )
-        if one.outcome != "passed":
-            kind = "failure" if one.outcome == "failed" else "skipped"
+        if kind := kinds.get(one.code, "skipped"):
             ElementTree.SubElement(case, kind, message=visible(one.why))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -319,7 +319,7 @@ def test_one_item_tells_neither_a_spread_nor_a_shift():
     assert order_of(found).status == "not measured"
     assert "says nothing" not in found.verdict
     none = audited(Reader(), probes=["none"])
-    code, why = parse_conditions(["order>0.2"])[0].decide(none)
+    code, why, *_ = parse_conditions(["order>0.2"])[0].decide(none)
     assert (code, why) == (
         1,
         "order>0.2: order was not measured (it was not asked for, or such a judge cannot have it)",
