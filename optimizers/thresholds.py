@@ -257,7 +257,7 @@ class ThresholdTuning(JudgeOptimizer):
             return str(selection.fields["decision"])
         tried = selection.fields["candidates"][1:]
         nearest = max(tried, key=self._rule.lead)
-        found = ", ".join(f"{e.label} {e.text()} ({e.interval})" for e in nearest.estimates.values())
+        found = ", ".join(f"{e.label} {e.shown}" for e in nearest.estimates.values())
         return (
             f"No threshold reaches {self._rule.aim}: none of {len(tried)} is shown to on {given.items}. The nearest, "
             f"{nearest.name}, has {found} there. The given threshold is kept."

@@ -16,7 +16,7 @@ from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
 from evalbias.evaluation.answers import criteria_of, instruction_place_for, language_of
-from evalbias.evaluation.audit import findings_of, paragraphs_of
+from evalbias.evaluation.audit import findings_of, opening_of, reasons_of
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser, objectives
@@ -45,7 +45,8 @@ def measure_preference_command(options: PreferenceOptions, models: MeasuringMode
             scorer = run.likelihood_lm if likelihood else None
             judged = judge_examples(program, drawn, lm=run.options.lm, likelihood_lm=scorer).counted_in(options.length)
         measurements, name = measure_all(judged, seed=options.seed), program.criterion.name
-        verdict = " ".join(paragraphs_of(findings_of(measurements, judged, {})))
+        findings = findings_of(measurements, judged, {})
+        verdict = " ".join([*opening_of(findings), *reasons_of(findings)])
         brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}
         shown: list[Any] = [*(m.table() for m in measurements.values()), verdict]
         covered = {name: judged.coverage}
@@ -81,7 +82,7 @@ def rank_command(options: RankOptions, models: MeasuringModels, out: Out) -> Non
             agreement = ranking_agreement(rankings, list(groups.values()), name, seed=options.seed)
             brief["agreement"] = agreement.to_dict(items=False)
             text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(
-                f"{estimate.label} {estimate.text()} ({estimate.interval})" for estimate in agreement.estimates.values()
+                f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values()
             )
         brief["conclusion"] = conclude_ranking(agreement, len(rows))
         file = run.folder.path / "rankings.jsonl"

@@ -45,7 +45,7 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
         measurements = {name: measure(bias, one, seed=options.seed) for name, one in judged.items()}
         more = [_unfairness(name, {"": one}) for name, one in judged.items()]
         effects = {name: bias.fit(one) for name, one in judged.items()}
-        sentences = {name: bias.conclusion(m[bias.effect_name], judged[name]) for name, m in measurements.items()}
+        sentences = {name: bias.paragraph(m[bias.effect_name], judged[name]) for name, m in measurements.items()}
         lines = [f"{name}: {text}" for name, text in sentences.items()]
         brief = {
             "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},

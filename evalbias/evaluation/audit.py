@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evalbias.data.items import CRITERION
 from evalbias.evaluation.agreement import PeopleAgreement, Validity
@@ -19,8 +18,8 @@ from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_n
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, copied_ratings, repeated_items
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
-from evalbias.evaluation.repeats import Probes, Repeats, probe_questions, probed, warnings_of
-from evalbias.evaluation.verdicts import Forecasts, PassOrFail, paragraphs_of_rates
+from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
+from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.lm.cache import CachedLM, progress_bar
 from evalbias.measures.equal_quality import SCORE_SD
@@ -264,11 +263,6 @@ def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
 
 
 # --- what follows from all findings -----------------------------------------------------------------------------------
-
-
-def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> tuple[str, ...]:
-    """Say what follows from the findings, each paragraph by itself, the answer first."""
-    return (*opening_of(findings, warnings=[coverage_warning({"": coverage})]), *reasons_of(findings))
 
 
 def opening_of(
@@ -612,31 +606,26 @@ def audit_answers(
     findings = findings_of(measurements, judged, missing, criteria=criteria)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     not_measured |= left_out
-    agreement = measurements.get(AGREEMENT)
-    validity = None if agreement is None else PeopleAgreement().validity(agreement, judged, seed=seed)
-    leniency = "" if agreement is None else PeopleAgreement().leniency(agreement, judged)
-    # 3 what people should label next, and the agreement by group
-    known = judged.labeled
+    lost = missing_judgments(judged, [bias for bias in biases if isinstance(bias, EffectBias)], seed=seed)
+    # 3 the answer: the rates of pass and fail, the agreement with people, and the biases
+    validity, leniency, answer = None, "", tuple[str, ...]()
+    if (rates := measurements.get(PassOrFail.name)) is not None:
+        answer = paragraphs_of_rates(rates)
+    if (agreement := measurements.get(AGREEMENT)) is not None:
+        validity = PeopleAgreement().validity(agreement, judged, seed=seed)
+        leniency = PeopleAgreement().leniency(agreement, judged)
+    warnings = tuple(filter(None, (coverage_warning({"": judged.coverage}), *warnings_of(judged, measurements))))
+    said = "" if validity is None else validity.sentence
+    answer += opening_of(findings, warnings=warnings, validity=said, leniency=leniency)
+    # 4 what it rests on, and what else is known
+    cautions = [copied_ratings(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
+    conclusions = [one.bias.conclusion(one) for one in measurements.values()]
+    alone = f"Only {title_of(str(only))} was asked for: no other bias was tested." if left_out else ""
+    reasons = reasons_of(findings, exact=reliability == 1)
+    paragraphs = (*answer, *filter(None, (*cautions, *reasons, *conclusions, alone)))
+    known, repeats = judged.labeled, measurements.get(Repeats.name)
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
     used |= {"criteria": criteria} if criteria > 1 else {}
-    said = "" if validity is None else validity.sentence
-    warnings = tuple(filter(None, (coverage_warning({"": judged.coverage}), *warnings_of(judged, measurements))))
-    answer = opening_of(findings, warnings=warnings, validity=said, leniency=leniency)
-    effects = [bias for bias in biases if isinstance(bias, EffectBias)]
-    lost = missing_judgments(judged, effects, seed=seed)
-    cautions = [copied_ratings(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
-    if (rates := measurements.get(PassOrFail.name)) is not None:
-        answer = (*paragraphs_of_rates(rates), *answer)
-    paragraphs = (*answer, *filter(None, cautions), *reasons_of(findings, exact=reliability == 1))
-    if (worth := measurements.get(Forecasts.name)) is not None and (text := Forecasts().conclusion(worth)):
-        paragraphs += (text,)
-    repeats = measurements.get(Repeats.name)
-    if repeats is not None:
-        paragraphs += (Repeats().conclusion(repeats),)
-    if (probes := measurements.get(Probes.name)) is not None:
-        paragraphs += (Probes().conclusion(probes),)
-    if left_out:
-        paragraphs += (f"Only {title_of(str(only))} was asked for: no other bias was tested.",)
     return Audit(
         judged=judged,
         measurements=measurements,

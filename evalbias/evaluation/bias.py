@@ -123,6 +123,10 @@ class Bias:
         ours = self.helps.get("pairs" if judged.pairwise else "scores", "")
         return ours if judged.compilable else self.helps.get("others", ours)
 
+    def conclusion(self, measurement: Measurement) -> str:
+        """Say what a verdict ends with, beside the findings; empty where there is nothing to say."""
+        return ""
+
     def plot(self, measurement: Measurement) -> Plot | None:
         """Return what a report draws: the first headline that is defined, and what can share its axis."""
         defined = [e for e in measurement.estimates.values() if not math.isnan(e.value)]
@@ -251,7 +255,7 @@ class EffectBias(Bias):
             says=says or self.says or f"Effect of {self.effect_of} at equal quality",
         )
 
-    def conclusion(self, estimate: Estimate, judged: Judged) -> str:
+    def paragraph(self, estimate: Estimate, judged: Judged) -> str:
         """Say an effect as a sentence of its own, and what it shows."""
         if math.isnan(estimate.low):
             return f"The {estimate.label} cannot be told: {estimate.why_undefined}."

@@ -228,7 +228,7 @@ def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> lis
     said = f"The mean score changes by {change.text()} points (95 % interval {change.interval})"
     if judge_alone:
         return [f"{said}; all texts are anchors, so this is the judge's part."]
-    parts = f"{judge.text()} ({judge.interval}) is the judge's part, {system.text()} ({system.interval}) the system's"
+    parts = f"{judge.shown} is the judge's part, {system.shown} the system's"
     shown = {"above": "The system improved.", "below": "The system got worse."}
     neither, unknown = "Whether the system changed is open.", "Whether the system changed cannot be told."
     return [f"{said}: {parts}.", conclude(system.low, system.high, **shown, neither=neither, undefined=unknown)]
@@ -398,9 +398,9 @@ def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:
         why = "no feature of the outputs is known in all files" if len(parts) == rated else rest.why_undefined
         yield f"The mean score changes by {total}. How much of that is {what} cannot be said: {why}."
     else:
-        shares = joined([f"{e.text()} ({e.interval}) is {e.label}" for e in parts])
+        shares = joined([f"{e.shown} is {e.label}" for e in parts])
         left = "is neither" if rated else "is left for quality and what was not measured"
-        yield f"Of {total}, {shares}; {rest.text()} ({rest.interval}) {left}."
+        yield f"Of {total}, {shares}; {rest.shown} {left}."
         yield conclude(
             rest.low,
             rest.high,

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.judged import LENGTH, Judged
-from evalbias.evaluation.words import Table, count, ends, joined, mark, p_text, signed, unsigned
+from evalbias.evaluation.words import UNDEFINED, Table, count, ends, joined, mark, p_text, signed, unsigned
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.equal_quality import Effect
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
@@ -149,6 +149,11 @@ class Estimate(Interval, Named):
         return ends(self.text(self.low), self.text(self.high))
 
     @property
+    def shown(self) -> str:
+        """The estimate, and its interval in brackets."""
+        return UNDEFINED if math.isnan(self.value) and math.isnan(self.low) else f"{self.text()} ({self.interval})"
+
+    @property
     def why_undefined(self) -> str:
         """Reason why there is no number, as far as is known."""
         return self.reason or ("these items do not tell it" if self.n else "no item has all that it needs")
@@ -200,7 +205,7 @@ class Measurement(ByName[Estimate]):
 
     def __repr__(self) -> str:
         """Return the bias and its estimates; ``table`` shows them in rows, ``columns`` the numbers by item."""
-        estimates = "; ".join(f"{e.label} {e.text()} ({e.interval})" for e in self.estimates.values())
+        estimates = "; ".join(f"{e.label} {e.shown}" for e in self.estimates.values())
         return f"Measurement({self.title} on {self.criterion}, n={len(self.ids)}: {estimates})"
 
     def told(self, text: str) -> str:

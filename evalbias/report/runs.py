@@ -71,7 +71,7 @@ def estimate_rows(pairs: list[Pair]) -> list[Row]:
     """Return every estimate with its interval, in both runs; and the differences where any is known."""
 
     def shown(estimate: Estimate | None) -> str:
-        return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
+        return "-" if estimate is None else estimate.shown
 
     rows: list[Row] = [(name, shown(one), shown(other), _difference(change)) for name, one, other, change in pairs]
     return rows if any(change for *_, change in pairs) else [row[:3] for row in rows]

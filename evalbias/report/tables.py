@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -89,7 +88,7 @@ def criteria_table(audits: Audits) -> Table:
         cells, one = [f"{f.status}\n{_ends(f.estimate)}" if f else "" for f in map(findings.get, biases)], audits[name]
         e = next((m[m.headlines[0]] for n, m in one.measurements.items() if n == AGREEMENT), None)
         valid = "" if one.validity is None else f"{one.validity.status}\n"
-        rows.append((name, "not rated" if e is None else f"{valid}{e.text()} ({e.interval})", *cells))
+        rows.append((name, "not rated" if e is None else f"{valid}{e.shown}", *cells))
     parts = _units(sorted(decided, key=lambda finding: -finding.tolerated))
     note = "; ".join([*parts, "in brackets: 95 % intervals"])
     return Table(("criterion", "agreement", *map(title_of, biases)), rows, audits.judge, note)
@@ -143,7 +142,7 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
     labels = [next(m[name].label for m in groups.values() if name in m.estimates) for name in names]
     rows = []
     for group, m in groups.items():
-        shown = [f"{m[name].text()} ({m[name].interval})" if name in m.estimates else "" for name in names]
+        shown = [m[name].shown if name in m.estimates else "" for name in names]
         rows.append((group, *shown, str(len(m.ids))))
     title = next(iter(groups.values())).told("Agreement with people by group")
     return Table(("group", *labels, "n"), rows, title, "95 % intervals")
@@ -215,10 +214,10 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
             rule = LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), seed=seed)
             estimates = rule.estimates(judged).values()
             headings = headings or [estimate.label for estimate in estimates]
-            rows.append(("" if place else criterion, name, *map(_cell, estimates)))
-            reasons |= {f"{e.label} is undefined: {e.why_undefined}": None for e in estimates if _is_undefined(e)}
+            rows.append(("" if place else criterion, name, *(e.shown for e in estimates)))
+            reasons |= {f"{e.label} is undefined: {e.why_undefined}": None for e in estimates if e.shown == words.UNDEFINED}
         for name, baseline in report.baselines.items():
-            rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), _cell(baseline)))
+            rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))
     caption = "; ".join(["in brackets: 95 % intervals", *reasons])
     return Table(("criterion", "judge", *headings), rows, "Likelihood bias on items that took no part", caption, left=2)
 
@@ -226,19 +225,9 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
 def threshold_table(report: ThresholdReport) -> Table:
     """Return one row a threshold, on the items of the valset: what passes there, and how right that is."""
     labels = [e.label for e in next(iter(report.tested.values())).values()]
-    rows = [(name, *map(_cell, estimates.values())) for name, estimates in report.tested.items()]
+    rows = [(name, *(e.shown for e in estimates.values())) for name, estimates in report.tested.items()]
     caption = "in brackets: 95 % intervals; ReAnchor is DSPy's optimizer, fitted to agree with people"
     return Table(("threshold", *labels), rows, "Precision, recall and coverage on inputs that took no part", caption)
-
-
-def _is_undefined(estimate: Estimate) -> bool:
-    return math.isnan(estimate.value) and math.isnan(estimate.low)
-
-
-def _cell(estimate: Estimate) -> str:
-    if _is_undefined(estimate):
-        return "undefined"
-    return f"{estimate.text()} [{estimate.text(estimate.low)}, {estimate.text(estimate.high)}]"
 
 
 def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
@@ -268,14 +257,18 @@ def search_table(report: ZEPOReport) -> Table:
     if report.rejected:
         reasons = Counter(reason for reason, _ in report.rejected).most_common()
         caption += f" {len(report.rejected)} were turned down: {', '.join(f'{n} {reason}' for reason, n in reasons)}."
-    if len(report.rounds) > 1:
+    if saved := _saved(report):
         dropped = sum(one.behind is not None for one in report.tried)
-        caption += (
-            f" Racing was on: {report.judgments:,} of {report.judgments + report.saved:,} judgments were asked, in "
-            f"rounds up to {', '.join(map(str, report.rounds))} items, and {dropped} instructions that were behind the "
-            "best were dropped early."
-        )
+        caption += f" {report.judgments:,} judgments{saved}; {dropped} instructions behind the best were dropped early."
     return Table(("epoch", report.objective, "first position wins", "pairs", "instruction"), rows, caption=caption)
+
+
+def _saved(report: ZEPOReport) -> str:
+    """Say in brackets what racing saved; empty where every instruction was judged on all pairs."""
+    if len(report.rounds) < 2:
+        return ""
+    share, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
+    return f" ({share:.0%} saved by racing in rounds up to {sizes} pairs)"
 
 
 def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
@@ -301,11 +294,7 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
 def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     best, first = report.tried[report.best], report.tried[0]
     yield f"{report.objective} in the search {words.signed(first.objective)} -> {words.signed(best.objective)}"
-    saved = ""
-    if len(report.rounds) > 1:
-        share, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
-        saved = f" ({share:.0%} saved by racing in rounds up to {sizes} pairs)"
-    yield f"{report.judgments} judgments{saved}, {report.stopped}"
+    yield f"{report.judgments} judgments{_saved(report)}, {report.stopped}"
     yield "first, longer: win rate of the first, of the longer output"
     counts_of = [row.measurements["position"].undefined for row in rows.values()]
     undefined = sum(counts.get(name, 0) for counts in counts_of for name in ("answers", "answers_swapped"))

@@ -18,10 +18,10 @@ from planted import compared, having, rated_once, scored, without
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.evaluation.answers import instruction_place_for, prepared, recorded_scores
-from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
+from evalbias.evaluation.audit import Finding, audit_answers, findings_of, opening_of, reasons_of
 from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.judged import BETTER, RATINGS
-from evalbias.evaluation.words import LOW_COVERAGE
+from evalbias.evaluation.words import LOW_COVERAGE, coverage_warning
 from evalbias.lm.cache import CachedLM
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
@@ -100,11 +100,11 @@ def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
     biased = [Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)]
     assert (biased[0].rated_twice, biased[0].alone) == (False, True)
     for coverage, shown in ((1e-7, "less than 0.1 %"), (0.096, "9.6 %")):
-        first, second = paragraphs_of(biased, coverage=coverage)
+        first, second = opening_of(biased, warnings=[coverage_warning({"": [coverage]})])
         assert re.match(rf"Do not rely on this judge: .*probability {re.escape(shown)}\)", first)
         assert second.startswith("The judge is biased")
     for coverage in (LOW_COVERAGE, math.nan):
-        assert paragraphs_of(biased, coverage=coverage)[0].startswith("The judge is biased (position): the output")
+        assert not coverage_warning({"": [coverage]})
 
 
 RATED = [
@@ -373,7 +373,7 @@ def test_what_the_ends_of_the_scales_may_explain_no_number_of_items_tells():
     (finding,) = findings_of({"verbosity": replace(measurement, estimates={"length_effect": wide})}, judged, {})
     assert (finding.status, finding.items_needed, finding.condition) == ("bounds only", None, "")
     assert finding.settled_by.startswith("more items cannot help: the ends of the scales alone")
-    assert "More items cannot help: the ends of the" in " ".join(paragraphs_of([finding]))
+    assert "More items cannot help: the ends of the" in " ".join(reasons_of([finding]))
     shown = replace(wide, low=0.1, high=0.6, p_value=0.001)  # what lies beyond the allowance is found as ever
     (finding,) = findings_of({"verbosity": replace(measurement, estimates={"length_effect": shown})}, judged, {})
     assert (finding.status, finding.settled_by) == ("biased", "")

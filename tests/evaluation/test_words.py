@@ -189,10 +189,10 @@ def conclusions():
         "undefined": (np.nan, np.nan, np.nan),
     }.items():
         effect = Estimate("likelihood_effect", "effect of likelihood", *interval, 9, 0, unit=SCORE_SD, points=0.5)
-        told[f"effect: {name}"] = BIASES["likelihood"].conclusion(effect, shown)
+        told[f"effect: {name}"] = BIASES["likelihood"].paragraph(effect, shown)
         if name == "bounds":
             of_choices = having(without(shown, RATINGS), **passed)
-            told["effect: bounds of pass and fail"] = BIASES["likelihood"].conclusion(effect, of_choices)
+            told["effect: bounds of pass and fail"] = BIASES["likelihood"].paragraph(effect, of_choices)
     unbiased, biased = (measure(BIASES["verbosity"], judge(scored, 150, length=x), seed=0) for x in (0.0, 0.6))
     told["worsened"] = worsened({"verbosity": compare(unbiased, biased, n_resamples=999, seed=0)})
     told["coverage"] = words.coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})
