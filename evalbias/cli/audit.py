@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from operator import ge, gt, le, lt
 from typing import Any
@@ -43,7 +42,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     named = replace(each[0], together=(), **columns)
     with Run("audit", named, models, out, more=_settings(options, each)) as run:
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
-        with run.progress(answers_needed(each)) if run.likelihood_lm is not None else nullcontext():
+        with run.progress(answers_needed(each)):
             audits = audit_each(each)
         several = Audits(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}

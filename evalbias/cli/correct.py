@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from evalbias.cli.run import Run, RunOutcome, Split
-from evalbias.cli.terminal import say
+from evalbias.cli.items import audited_items, settings_of
+from evalbias.cli.run import Run, RunOutcome
 from evalbias.data.columns import like_ratings
-from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
+from evalbias.evaluation.answers import PreparedAudit, answers_of
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.equal_quality import MIN_CLUSTERS
 from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
-from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out
+from evalbias.options import CorrectOptions, MeasuringModels, Out
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
@@ -40,17 +39,14 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         known = load_correction(options.correction)
         ready = _prepared(options if options.criterion else replace(options, criterion=known.criterion))
         _check_applies(known, ready)
-    if ready.dataset.left_out:
-        say(ready.dataset.summary())
-    settings = Split(ready.dataset, (ready.criterion,), ready.questions).settings()
-    with Run("correct", options, models, out, more={**settings, "criterion": ready.criterion.name}) as run:
+    with Run("correct", options, models, out, more=settings_of(ready)) as run:
         lm = run.options.likelihood_lm
         if known is not None and known.likelihood_lm is not None and lm is not None and lm.model != known.likelihood_lm:
             raise ValueError(
                 f"The correction is for likelihoods under {known.likelihood_lm}, and these are under {lm.model}: name "
                 "that model as `likelihood_lm`, or learn a correction with this one."
             )
-        with run.progress(len(ready.questions)) if lm is not None else nullcontext():
+        with run.progress(len(ready.questions)):
             judged = answers_of(replace(ready, likelihood_lm=lm))
         if known is not None:
             correction, learned = known, None
@@ -91,13 +87,13 @@ def _several_systems(judged: Judged) -> bool:
 
 
 def _prepared(options: CorrectOptions) -> PreparedAudit:
-    """Read recorded answers as an audit does; refuse them, or people's view, as features of themselves."""
+    """Read recorded answers; refuse them as features of themselves."""
     own = {options.scores_field, options.winner_field, options.swapped_field}
     if named := [name for name in options.features if name in own]:
         raise ValueError(
             f"`features` names {named[0]!r:.80}, the judge's own answers, which owe nothing to themselves."
         )
-    return prepared(AuditOptions.of(options))
+    return audited_items(options)
 
 
 def _check_applies(correction: ScoreCorrection, ready: PreparedAudit) -> None:

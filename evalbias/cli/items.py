@@ -14,8 +14,15 @@ from evalbias.data.columns import lacking
 from evalbias.data.files import decoded, memory_table
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
-from evalbias.evaluation.answers import PROMPT, criteria_of, instruction_place_for, language_of
-from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
+from evalbias.evaluation.answers import (
+    PROMPT,
+    PreparedAudit,
+    criteria_of,
+    instruction_place_for,
+    language_of,
+    prepared,
+)
+from evalbias.options import AuditOptions, ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import BINS, Criterion
 
@@ -55,6 +62,23 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
     for name, value in replaced.items():
         setattr(judge, name, value)
     return judge
+
+
+# The items that options name, as an audit reads them.
+
+
+def audited_items(options: Any, **changes: Any) -> PreparedAudit:
+    """Read the items and the judge of a command's options as an audit does; say on stderr which were left out."""
+    ready = prepared(AuditOptions.of(options, **changes))
+    if ready.dataset.left_out:
+        say(ready.dataset.summary())
+    return ready
+
+
+def settings_of(ready: PreparedAudit) -> dict[str, Any]:
+    """Return what decides the numbers besides the options, as ``Split.settings`` does."""
+    split = Split(ready.dataset, (ready.criterion,), ready.questions)
+    return {**split.settings(), "criterion": ready.criterion.name}
 
 
 # The items that options name, on two sides of a split.

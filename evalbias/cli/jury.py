@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +18,7 @@ from evalbias.values import to_json
 def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
     with Run("jury", options, models, out) as run:
         asked = run.options
-        with run.progress(0) if asked.likelihood_lm is not None else nullcontext():
+        with run.progress(0):
             judged = panel_of(asked)
         how: dict[str, Any] = {"costs": asked.costs, "reliability": asked.reliability}
         worth, learned = jury_worth(judged, families=asked.families, **how), learn_jury(judged, seed=asked.seed, **how)

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import typer
 
 from evalbias import data
 from evalbias.cli.audit import refuse_unused
-from evalbias.cli.run import Run, RunOutcome, Split
+from evalbias.cli.items import audited_items, settings_of
+from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
 from evalbias.data.items import DataError
 from evalbias.data.probes import named_kinds, with_edits
-from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
+from evalbias.evaluation.answers import answers_of
 from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
 from evalbias.evaluation.words import count
-from evalbias.options import (
-    PROBES,
-    AuditOptions,
-    MeasuringModels,
-    Out,
-    ProbeEmitOptions,
-    ProbeReadOptions,
-    ProbeRunOptions,
-)
+from evalbias.options import PROBES, MeasuringModels, Out, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions
 from evalbias.runs import write_jsonl
 from evalbias.values import file_digest, message
 
@@ -55,34 +46,22 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
 
 def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
     refuse_unused(out.given - {"seed"})
-    ready = _probe_items(options)
-    with Run("probe read", options, None, out, more=_probe_settings(ready)) as run:
+    ready = audited_items(options)
+    with Run("probe read", options, None, out, more=settings_of(ready)) as run:
         run.leave(_probe_outcome(read_probes(answers_of(ready), seed=options.seed)))
 
 
 def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Out) -> None:
     named = named_kinds(options.kinds or EVERY, PROBES)
-    ready = _probe_items(options)
+    ready = audited_items(options)
     if options.limit is not None and options.limit < len(ready.questions):
         drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
         ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
     judge = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
-    with Run("probe run", options, models, out, more={**_probe_settings(ready), "judge": judge}) as run:
+    with Run("probe run", options, models, out, more={**settings_of(ready), "judge": judge}) as run:
         with run.progress(len(ready.questions) * (1 + 2 * len(named))):
             report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)
         run.leave(_probe_outcome(report))
-
-
-def _probe_items(options: Any) -> PreparedAudit:
-    ready = prepared(AuditOptions.of(options))
-    if ready.dataset.left_out:
-        say(ready.dataset.summary())
-    return ready
-
-
-def _probe_settings(ready: PreparedAudit) -> Mapping[str, Any]:
-    split = Split(ready.dataset, (ready.criterion,), ready.questions)
-    return {**split.settings(), "criterion": ready.criterion.name}
 
 
 def _probe_outcome(report: ProbeReport) -> RunOutcome:

@@ -6,20 +6,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from evalbias.cli.items import audited_items
 from evalbias.cli.run import Run, RunOutcome, Split, keep
-from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
+from evalbias.evaluation.answers import PreparedAudit, answers_of
 from evalbias.optimizers.base import JudgeOptimizer, halves
 from evalbias.optimizers.repairs import ForecastRepair, OrderRepair
 from evalbias.optimizers.thresholds import ThresholdTuning
-from evalbias.options import (
-    AuditOptions,
-    ForecastOptions,
-    MeasuringModels,
-    OrderOptions,
-    Out,
-    RepairOptions,
-    ThresholdOptions,
-)
+from evalbias.options import ForecastOptions, MeasuringModels, OrderOptions, Out, RepairOptions, ThresholdOptions
 from evalbias.programs import PairwiseJudge
 from evalbias.report.page import Section
 from evalbias.report.tables import candidates_table, threshold_table
@@ -27,8 +20,7 @@ from evalbias.report.tables import candidates_table, threshold_table
 
 def _halved(options: Any) -> tuple[PreparedAudit, Split]:
     """Load the judge and the items, half of the inputs on each side; refuse a judge that compares."""
-    asked = replace(AuditOptions.of(options), pass_mark=None)  # which is of a threshold, not of probabilities
-    ready = prepared(asked)
+    ready = audited_items(options, pass_mark=None)  # which is of a threshold, not of probabilities
     if isinstance(ready.judge, PairwiseJudge):
         raise ValueError(f"{options.judge} compares outputs: give a judge that scores.")
     train, test = halves(ready.questions, seed=options.seed)

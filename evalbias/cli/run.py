@@ -119,6 +119,7 @@ class Run(AbstractContextManager["Run"]):
         self._given = given
         self._name = str(getattr(options, "lm", None) or getattr(options, "likelihood_lm", None) or "")
         self._models: list[CachedLM] = []
+        self._asks = bool(opened)
         try:
             lm: Any = opened.get("lm")
             watched = None if lm is None else measuring(lm)
@@ -160,7 +161,10 @@ class Run(AbstractContextManager["Run"]):
 
     @contextmanager
     def progress(self, total: int, doing: str = "judging") -> Iterator[Callable[[int], None]]:
-        """Show progress on stderr with rate and time left, for about so many answers; plan a long run."""
+        """Show progress on stderr with rate and time left, for about so many answers; nothing where no model is asked."""
+        if not self._asks:
+            yield self._advance
+            return
         self._left = total * (1 if self._sampling is None else self._sampling.samples)
         with progress(self._left, doing) as self._shown:
             try:
