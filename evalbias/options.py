@@ -117,15 +117,20 @@ class Out(Options):
     given: frozenset[str] = option("Names of the options on the command line.", frozenset())
 
 
-class AuditOut(Out):
-    """Where the result of an audit goes, and when it fails a build."""
+class GateOut(Out):
+    """Where the result goes, and when it fails a build."""
 
     fail_on: Sequence[str] = option(
         "Exit with code 1 if the 95 % interval shows the condition, such as 'likelihood>0.2' (distance from an "
-        "unbiased judge) or 'agreement.spearman<0.3'; with a question mark, such as 'likelihood<0.2?', if it shows "
-        "the contrary. Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.",
+        "unbiased judge), 'agreement.spearman<0.3' or 'drift>0.1'; with a question mark, such as 'likelihood<0.2?', if "
+        "it shows the contrary. Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.",
         (),
     )
+
+
+class AuditOut(GateOut):
+    """Where the result of an audit goes, and when it fails a build."""
+
     certify: str | None = option(
         "Rates that a judge of pass or fail must be shown to reach, such as 'tpr=.8,tnr=.8': exit with code 0 if the "
         "95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labeled items decide."
@@ -366,17 +371,6 @@ def _again(name: str, group: type[Options] = AuditOptions) -> Any:
     """Declare an option as an audit does, or another group."""
     one = group.__dataclass_fields__[name]
     return field(default=one.default, metadata=one.metadata)
-
-
-class GateOut(Out):
-    """Where the result goes, and when it fails a build."""
-
-    fail_on: Sequence[str] = option(
-        "Exit with code 1 if the 95 % interval shows the condition, such as 'drift>0.1' (points by which the judge's "
-        "part differs from 0) or 'rest<0'; with a question mark, such as 'drift<0.2?', if it shows the contrary. "
-        "Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.",
-        (),
-    )
 
 
 class TwoSides(Options):

@@ -157,6 +157,7 @@ _FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*
 NOT_ASKED = "it was not asked for, or such a judge cannot have it"
 WORDS = {0: "passed", 1: "failed", UNDECIDED: "undecided"}
 
+
 @dataclass(frozen=True)
 class Condition:
     """A condition on one number of an audit, which the 95 % interval of the number decides.

@@ -161,7 +161,7 @@ class Run(AbstractContextManager["Run"]):
 
     @contextmanager
     def progress(self, total: int, doing: str = "judging") -> Iterator[Callable[[int], None]]:
-        """Show progress on stderr with rate and time left, for about so many answers; nothing where no model is asked."""
+        """Show progress on stderr, with rate and time left, if a model is asked for about so many answers."""
         if not self._asks:
             yield self._advance
             return

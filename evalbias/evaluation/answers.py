@@ -617,23 +617,20 @@ PROMPT = ("task", "source_label", "output_label")  # options that stand in the p
 
 def _own_criterion(judge: PointwiseJudge | PairwiseJudge, options: AuditOptions) -> Criterion:
     """Return the criterion of a judge of evalbias; refuse another criterion, scale, task or label than its own."""
-    own, words, named = judge.criterion, _words(options), options.criterion
-    if options.language not in (None, judge.language):
-        raise ValueError(f"`language` {options.language}: this judge asks in {judge.language!r}. Leave it out.")
-    if words:
+    own, named = judge.criterion, options.criterion
+    if words := _words(options):
         raise ValueError(
             f"{words}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these out."
         )
-    if named is not None and (name := _name(named)) != own.name:
-        raise ValueError(
-            f"criterion={name!r}: this judge judges {own.name!r:.80}, and is compared with people's ratings of that. "
-            f"Leave the criterion out, or audit a judge of {name!r}."
-        )
-    if options.scale is not None and tuple(options.scale) != tuple(own.scale):
-        low, high = own.scale
-        raise ValueError(
-            f"scale={tuple(options.scale)}: this judge has a scale of its own, {low:g} to {high:g}. Leave it out."
-        )
+    given = {
+        "language": options.language,
+        "criterion": named and _name(named),
+        "scale": options.scale and tuple(options.scale),
+    }
+    its = {"language": judge.language, "criterion": own.name, "scale": tuple(own.scale)}
+    for name, value in given.items():
+        if value is not None and value != its[name]:
+            raise ValueError(f"`{name}` {value!r:.80}: this judge has its own, {its[name]!r:.80}. Leave it out.")
     return own
 
 

@@ -184,9 +184,8 @@ class Position(Bias):
             numbers.append(share_number("position_consistency", "consistent", judged.consistent, null=1.0, says=says))
         elif BETTER in judged.covariates and not judged.in_fixed_places:
             first |= {"given": (1 - judged.preferred,), "says": f"{says}, people's choices balanced"}
-            numbers.append(
-                Number("first_rate_balanced", "first, balanced", wins[:, 0], estimate_balanced_rate, **first)
-            )
+            balanced = "first, balanced"
+            numbers.append(Number("first_rate_balanced", balanced, wins[:, 0], estimate_balanced_rate, **first))
         return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
 
     def plot(self, measurement: Measurement) -> Plot | None:
@@ -387,12 +386,8 @@ class SelfPreference(EffectBias):
             name, label = "own_excess_at_failures", "own system's failures"
             numbers.append(self.effect(_failures(judged), own, name=name, label=label, says=says))
         for writer in judged.writer_names:
-            name, says, wrote = (
-                f"excess_of_{writer}",
-                f"{writer} against the other writers",
-                written_by(judged, [writer]),
-            )
-            numbers.append(self.effect(judged, wrote, name=name, label=writer, says=says))
+            name, says = f"excess_of_{writer}", f"{writer} against the other writers"
+            numbers.append(self.effect(judged, written_by(judged, [writer]), name=name, label=writer, says=says))
         return numbers
 
 
@@ -506,10 +501,8 @@ class ScaleUse(Bias):
         if rated_on_its_scale(judged):
             if RATINGS in judged.covariates:
                 slope: dict[str, Any] = {"given": (judged.covariate(RATINGS),), "null": 1.0, "only_below": True}
-                says = "Points of the score for one point of quality"
-                numbers.append(
-                    Number("slope", "slope", scores, measures.quality_slope, tested=False, says=says, **slope)
-                )
+                slope |= {"says": "Points of the score for one point of quality", "tested": False}
+                numbers.append(Number("slope", "slope", scores, measures.quality_slope, **slope))
             human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
             spread = partial(estimate, scale_use.counted_spread)
             numbers.append(Number("spread_ratio", "spread", scores, spread, given=(human,), says=says, **costly))

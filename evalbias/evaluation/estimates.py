@@ -25,6 +25,8 @@ Part = TypeVar("Part")
 class ByName(Generic[Part]):
     """A result with named ``_parts``: ``result[name]``, ``name in result``; a notebook shows it as a report does."""
 
+    bias: Any  # what was measured, if the parts are its numbers
+
     def __getitem__(self, name: str) -> Part:
         """Return a part; KeyError lists those that there are."""
         parts = self._parts()
@@ -37,6 +39,11 @@ class ByName(Generic[Part]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parts())
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """Names of those numbers of a bias that a short table shows."""
+        return tuple(name for name in self.bias.headlines if name in self._parts())
 
     def _repr_html_(self) -> str:
         """Return the report's view, loaded by name and when needed: the report stands above."""
@@ -218,11 +225,6 @@ class Measurement(ByName[Estimate]):
         return self.told(self.bias.title)
 
     @property
-    def headlines(self) -> tuple[str, ...]:
-        """Names of those estimates that a short table shows."""
-        return tuple(name for name in self.bias.headlines if name in self.estimates)
-
-    @property
     def undefined(self) -> dict[str, int]:
         """Column -> number of items in which it is undefined; columns without any are left out."""
         counts = {name: int((~defined(column)).sum()) for name, column in self.columns.items()}
@@ -340,11 +342,6 @@ class Comparison(ByName[Change]):
         return f"Comparison({self.bias.title} on {self.criterion}, n={self.n}: {changes})"
 
     @property
-    def headlines(self) -> tuple[str, ...]:
-        """Names of those changes that a short table shows."""
-        return tuple(name for name in self.bias.headlines if name in self.changes)
-
-    @property
     def n(self) -> int:
         """Largest number of items that an estimate counts."""
         return max((change.after.n for change in self.changes.values()), default=0)
@@ -419,10 +416,9 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
         )
     if before.clusters is not None and after.clusters is not None and [*before.clusters] != [*after.clusters]:
         raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
-    if before.provenance.get("reduction") != after.provenance.get("reduction"):
-        raise ValueError("Before and after were measured with different reductions of LS: use the same.")
-    if len({one.provenance.get(LENGTH) for one in (before, after)} - {None}) > 1:
-        raise ValueError("Before and after were measured with different units of length: use the same.")
+    for setting, words in (("reduction", "reductions of LS"), (LENGTH, "units of length")):
+        if len({one.provenance.get(setting) for one in (before, after)} - {None}) > 1:
+            raise ValueError(f"Before and after were measured with different {words}: use the same.")
     for name, first in before.numbers.items():
         if name in after.numbers and not first.like(after.numbers[name]):
             raise ValueError(

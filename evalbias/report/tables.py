@@ -215,7 +215,9 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
             estimates = rule.estimates(judged).values()
             headings = headings or [estimate.label for estimate in estimates]
             rows.append(("" if place else criterion, name, *(e.shown for e in estimates)))
-            reasons |= {f"{e.label} is undefined: {e.why_undefined}": None for e in estimates if e.shown == words.UNDEFINED}
+            reasons |= {
+                f"{e.label} is undefined: {e.why_undefined}": None for e in estimates if e.shown == words.UNDEFINED
+            }
         for name, baseline in report.baselines.items():
             rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))
     caption = "; ".join(["in brackets: 95 % intervals", *reasons])

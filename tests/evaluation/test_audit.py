@@ -123,8 +123,18 @@ OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
         ([{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}], MINE, "several criteria, a, b: name one as"),
         *((RATED, {**MINE, "criterion": one}, UNRATED) for one in ("Wit", "Wit: is it?", replace(WIT, name="Wit"))),
         (RATED, {"judge": lambda item: item.mine, "criterion": "Wit"}, UNRATED),
-        *((RATED, {"judge": one, **LM, "criterion": "tone: is it?"}, "tone': this judge judges 'wit'") for one in OURS),
-        *((RATED, {"judge": one, **LM, "scale": (0, 100)}, "has a scale of its own, 1 to 5. Leave it") for one in OURS),
+        *(
+            (
+                RATED,
+                {"judge": one, **LM, "criterion": "tone: is it?"},
+                "`criterion` 'tone': this judge has its own, 'wit'",
+            )
+            for one in OURS
+        ),
+        *(
+            (RATED, {"judge": one, **LM, "scale": (0, 100)}, r"this judge has its own, \(1, 5\)\. Leave it")
+            for one in OURS
+        ),
         (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "this judge has a task of its own, .*, and labels"),
         ([{"output": "q=2 z=0", "question": "s"}], {"judge": OURS[0], **LM}, "'source'"),
         ([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], {"judge": OURS[0], **LM}, "'output'"),
