@@ -370,7 +370,7 @@ def _between_bounds(findings: Sequence[Finding]) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(ByName[Measurement]):
+class Audit(ByName[Measurement], parts="measurements"):
     """Every bias of one judge, its agreement with people, and what follows.
 
     ``audit["position"]`` is the measurement of a bias, ``audit["agreement"]`` that of the agreement with people.
@@ -466,16 +466,13 @@ class Audit(ByName[Measurement]):
         }
         return dict(to_json(content))
 
-    def _parts(self) -> Mapping[str, Measurement]:
-        return self.measurements
-
     def _lacks(self, name: str) -> str:
         why = self.not_measured.get(name)
         return super()._lacks(name) if why is None else f"{name!r} was not measured: {why}"
 
 
 @dataclass(frozen=True, repr=False)
-class Audits(ByName[Audit]):
+class Audits(ByName[Audit], parts="audits"):
     """Audits of one judge on several criteria: ``audits["coherence"]`` is that of a criterion.
 
     p of a finding is adjusted by Holm for the biases of its criterion, and counts as often as there are criteria
@@ -522,9 +519,6 @@ class Audits(ByName[Audit]):
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data: the verdict, and criterion -> that of its audit."""
         return {"verdict": self.verdict, "criteria": {name: one.to_dict() for name, one in self.audits.items()}}
-
-    def _parts(self) -> Mapping[str, Audit]:
-        return self.audits
 
 
 @keywords(AuditOptions)

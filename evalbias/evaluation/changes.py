@@ -85,7 +85,7 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
 
 
 @dataclass(frozen=True, repr=False)
-class Parts(ByName[Estimate]):
+class Parts(ByName[Estimate], parts="estimates"):
     """Parts of the change of a mean score, in points.
 
     Attributes:
@@ -98,9 +98,6 @@ class Parts(ByName[Estimate]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({' '.join(self.paragraphs)})"
-
-    def _parts(self) -> Mapping[str, Estimate]:
-        return self.estimates
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data, in which undefined numbers are None."""

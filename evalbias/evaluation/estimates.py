@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy
@@ -23,37 +23,46 @@ Part = TypeVar("Part")
 
 
 class ByName(Generic[Part]):
-    """A result with named ``_parts``: ``result[name]``, ``name in result``; a notebook shows it as a report does."""
+    """A result of named parts, in its field ``parts``: ``result[name]``, ``name in result``.
+
+    A notebook shows it as a report does.
+    """
 
     bias: Any  # what was measured, if the parts are its numbers
+    _field: ClassVar[str]
+
+    def __init_subclass__(cls, parts: str = "") -> None:
+        super().__init_subclass__()
+        cls._field = parts or cls._field
 
     def __getitem__(self, name: str) -> Part:
         """Return a part; KeyError lists those that there are."""
-        parts = self._parts()
-        if name not in parts:
+        if name not in self._parts:
             raise KeyError(self._lacks(name))
-        return parts[name]
+        return self._parts[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parts()
+        return name in self._parts
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parts())
+        return iter(self._parts)
 
     @property
     def headlines(self) -> tuple[str, ...]:
         """Names of those numbers of a bias that a short table shows."""
-        return tuple(name for name in self.bias.headlines if name in self._parts())
+        return tuple(name for name in self.bias.headlines if name in self._parts)
 
     def _repr_html_(self) -> str:
         """Return the report's view, loaded by name and when needed: the report stands above."""
         return str(resolve_name("evalbias.report.page:view")(self))
 
+    @property
     def _parts(self) -> Mapping[str, Part]:
-        raise NotImplementedError
+        parts: Mapping[str, Part] = getattr(self, self._field)
+        return parts
 
     def _lacks(self, name: str) -> str:
-        return f"{name!r} is not among {joined([repr(one) for one in self._parts()]) or 'no names at all'}."
+        return f"{name!r} is not among {joined([repr(one) for one in self._parts]) or 'no names at all'}."
 
 
 # Numbers, and their estimates with intervals, from values by item and a function of them.
@@ -179,7 +188,7 @@ class Estimate(Interval, Named):
 
 
 @dataclass(frozen=True, repr=False)
-class Measurement(ByName[Estimate]):
+class Measurement(ByName[Estimate], parts="estimates"):
     """One bias of one judge on n items; ``measurement["fairness"]`` is the estimate of that name.
 
     Attributes:
@@ -235,9 +244,6 @@ class Measurement(ByName[Estimate]):
         names = ("criterion", "estimates", "undefined", "coverage", "cost", "notes", "provenance")
         content = {"bias": self.bias.name, **{name: getattr(self, name) for name in names}}
         return dict(to_json({**content, "items": {"id": self.ids, **self.columns}} if items else content))
-
-    def _parts(self) -> Mapping[str, Estimate]:
-        return self.estimates
 
     def table(self) -> Table:
         """Return one row an estimate, for a terminal; without the column of nulls where no estimate has one."""
@@ -321,7 +327,7 @@ class Change:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(ByName[Change]):
+class Comparison(ByName[Change], parts="changes"):
     """One bias of two judges on the same items; ``comparison["fairness"]`` is the change of that estimate.
 
     Attributes:
@@ -350,9 +356,6 @@ class Comparison(ByName[Change]):
         """Return everything as JSON data, in which undefined numbers are None."""
         content = {"bias": self.bias.name, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
         return dict(to_json(content))
-
-    def _parts(self) -> Mapping[str, Change]:
-        return self.changes
 
     def table(self) -> Table:
         """Return one row an estimate, in words: before, after, and their difference."""

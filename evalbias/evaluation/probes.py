@@ -67,7 +67,7 @@ class ProbeEffect:
 
 
 @dataclass(frozen=True, repr=False)
-class ProbeReport(ByName[ProbeEffect]):
+class ProbeReport(ByName[ProbeEffect], parts="effects"):
     """What the probes of a judge show: ``report["authority"]`` is the effect of that kind.
 
     Attributes:
@@ -94,9 +94,6 @@ class ProbeReport(ByName[ProbeEffect]):
 
     def __repr__(self) -> str:
         return f"ProbeReport({self.judge}, n={self.n}: {' '.join(self.paragraphs)})"
-
-    def _parts(self) -> Mapping[str, ProbeEffect]:
-        return self.effects
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
