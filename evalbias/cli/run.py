@@ -31,7 +31,6 @@ from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
 from evalbias.programs.criterion import Criterion
 from evalbias.report.page import FILE, Section, write_report
-from evalbias.report.tables import coverage_note
 from evalbias.runs import RunFolder, check_free, write_whole
 from evalbias.values import digest, read_json, to_json
 
@@ -202,8 +201,6 @@ class Run(AbstractContextManager["Run"]):
         first = [] if verdict.startswith(warning) else [warning, ""]
         for part in [*first, *outcome.shown]:
             console.print(part, soft_wrap=isinstance(part, str))
-        if covered := coverage_note(outcome.coverage):
-            console.print(covered)
         if self._models:
             note = f"answers asked {self._asked()}, replayed {sum(lm.replayed for lm in self._models)}"
             if self._sampling is not None:

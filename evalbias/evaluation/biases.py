@@ -47,8 +47,7 @@ from evalbias.measures import decision_shares, estimate, estimate_mean, longer_w
 from evalbias.measures.agreement import counted_spearman, estimate_pearson
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
-from evalbias.measures.pairs import counted_fairness, counted_odds, estimate_balanced_rate, estimate_gap, over_orders
-from evalbias.measures.resample import Statistic
+from evalbias.measures.pairs import counted_fairness, estimate_balanced_rate, estimate_gap, over_orders
 from evalbias.programs.items import length_feature
 
 
@@ -60,8 +59,7 @@ class Likelihood(EffectBias):
     tokens, which a longer text does not lower. Other numbers of scores: ``bias_score`` (eq 5, with the published
     normalization, which depends on the extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not),
     ``pearson``, ``performance``. Of pairs: ``likelihood_correlation`` (Spearman's rho of the difference in LS and the
-    win probability), ``odds_per_nat`` (factor on the odds of winning for each nat by which a candidate is likelier,
-    position held fixed) and ``odds_of_first`` (odds of the first position between equally likely candidates).
+    win probability, over the orders that were asked).
     """
 
     name = title = feature_name = effect_of = "likelihood"
@@ -96,7 +94,10 @@ class Likelihood(EffectBias):
             says = "Effect of likelihood per token at equal quality"
             effects.append(self.effect(judged, per_token, name=name, label=label, says=says))
         if ls is not None and judged.pairwise:
-            return [*effects, *_of_pairs(judged, judged.first_less_second(ls))]
+            rank, label = partial(estimate, partial(over_orders, counted_spearman)), "likelihood correlation"
+            shown: dict[str, Any] = {"null": 0.0, "confounded": True, "given": (judged.first_less_second(ls),)}
+            shown["says"] = "Rank correlation of likelihood and winning"
+            return [*effects, Number("likelihood_correlation", label, judged.first_wins, rank, **shown)]
         if ls is None or human is None:
             return []
         scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
@@ -113,22 +114,6 @@ class Likelihood(EffectBias):
             Number("pearson", "Pearson", scores, estimate_pearson, given=(human,), says=linear, tested=False),
             Number("performance", "performance", scores, measures.estimate_spearman, given=(human,), says=says),
         ]
-
-
-def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
-    """Return what a difference (n,) in LS has to do with winning, over the orders that were asked."""
-
-    def number(name: str, label: str, statistic: Statistic, **described: Any) -> Number:
-        estimator = partial(estimate, partial(over_orders, statistic))
-        return Number(name, label, judged.first_wins, estimator, given=(difference,), **described)
-
-    rank: dict[str, Any] = {"null": 0.0, "confounded": True, "says": "Rank correlation of likelihood and winning"}
-    odds: dict[str, Any] = {"null": 1.0, "signed": False, "tested": False}
-    return [
-        number("likelihood_correlation", "likelihood correlation", counted_spearman, **rank),
-        number("odds_per_nat", "odds per nat", counted_odds, **odds, confounded=True),
-        number("odds_of_first", "odds of first", partial(counted_odds, at_zero=True), **odds),
-    ]
 
 
 class Position(Bias):

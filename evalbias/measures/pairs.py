@@ -1,4 +1,4 @@
-"""Decisions of a judge that compares candidates: ties, positions, consistency, length, and odds.
+"""Decisions of a judge that compares candidates: ties, positions, consistency and length; and strengths of systems.
 
 Probabilities are (n, c): row i holds the judge's probability of each of c classes (positions, or positions and "tie")
 for comparison i. A row with a NaN is undefined and left out. Nothing needs a label.
@@ -305,14 +305,6 @@ def estimate_gap(
     return replace(found, unit="", reason=ONE_GROUP if found.reason else "")
 
 
-# Odds in a logistic model of wins on a difference between the candidates.
-
-
-INFINITE = 20.0  # log odds that no data have: a separated row stops there, where its gradient vanishes
-BLOCK = 1 << 15  # resampled items that are fitted at a time; they stay in a processor's cache
-ROUNDING = 1e-12  # variance of standardized differences below which all are equal
-
-
 def over_orders(
     statistic: resample.Statistic, counts: FloatArray, wins: FloatArray, difference: FloatArray
 ) -> FloatArray:
@@ -322,58 +314,6 @@ def over_orders(
     """
     signed = np.concatenate([difference, -difference][: wins.shape[1]])
     return statistic(np.tile(counts, wins.shape[1]), wins.T.ravel(), signed)
-
-
-def counted_odds(counts: FloatArray, wins: FloatArray, difference: FloatArray, *, at_zero: bool = False) -> FloatArray:
-    """Compute (k,) odds in a logistic model of the first candidate's win probabilities (n,) in resamples (k, n).
-
-    They are the factor for each unit of the difference or, ``at_zero``, the odds of the first position between equal
-    candidates. NaN where no solution is finite: less than two distinct differences, or a threshold separates the wins.
-    """
-    (start,) = np.nan_to_num(_logistic(difference, wins, np.ones((1, len(wins)))))
-    blocks = [counts[some.start : some.stop] for some in resample.chunks(len(counts), len(wins), BLOCK)]
-    fits = np.concatenate([_logistic(difference, wins, block, start=start) for block in blocks])
-    lost = np.isnan(fits).any(axis=1)  # separated, or led astray by a start that is far from its fit
-    if lost.any():
-        fits[lost] = _logistic(difference, wins, counts[lost])
-    return np.asarray(np.exp(fits[:, int(at_zero)]))
-
-
-def _logistic(
-    x: FloatArray, target: FloatArray, counts: FloatArray, *, start: FloatArray | tuple[float, float] = (0.0, 0.0)
-) -> FloatArray:
-    """Fit (k, 2) slopes and intercepts of targets (n,) in [0, 1] on x by maximum likelihood; NaN where they diverge.
-
-    Newton's method with bounded steps, all rows at once; a row that has converged is left out of further steps.
-    """
-    x = settled(x)
-    scale = float(x.std()) or 1.0
-    z = x / scale
-    powers = np.column_stack([z**2, z, np.ones_like(z)])  # (n, 3)
-    shares = counts / counts.sum(axis=1, keepdims=True)  # of the items in a row
-    moments = shares @ powers
-    variance = moments[:, 0] - moments[:, 1] ** 2  # of a row, whose own unit decides what is infinite
-    unit = np.stack([np.sqrt(np.maximum(variance, ROUNDING)), np.ones(len(counts))], axis=1)
-    rest = np.flatnonzero(variance > ROUNDING)  # rows still to be fitted
-    weights = np.full((len(counts), 2), np.nan)
-    weights[rest] = start * np.array([scale, 1.0])
-    solved, shares = np.zeros(len(counts), dtype=bool), shares[rest]
-    for _ in range(100):
-        wins = scipy.special.expit(weights[rest] @ powers[:, 1:].T)  # (rest, n)
-        gradient = (shares * (wins - target)) @ powers[:, 1:]  # (rest, 2)
-        done = np.abs(gradient).max(axis=1, initial=0.0) < 1e-10
-        solved[rest[done]] = True
-        if done.any():
-            rest, shares, wins, gradient = rest[~done], shares[~done], wins[~done], gradient[~done]
-        if not len(rest):
-            break
-        a, b, c = ((shares * wins * (1 - wins)) @ powers).T  # the Hessian, ((a, b), (b, c))
-        step = np.stack([c * gradient[:, 0] - b * gradient[:, 1], a * gradient[:, 1] - b * gradient[:, 0]], axis=1)
-        step *= unit[rest] / np.maximum(a * c - b**2, 1e-300)[:, None]
-        weights[rest] -= np.clip(step, -2, 2) / unit[rest]
-        finite = np.abs(weights[rest] * unit[rest]).max(axis=1) < INFINITE
-        rest, shares = rest[finite], shares[finite]
-    return np.where(solved[:, None], weights / np.array([scale, 1.0]), np.nan)
 
 
 # Strengths of systems that are compared in pairs, with ties, position and features of the outputs held fixed.
@@ -386,6 +326,7 @@ def _logistic(
 # it is the model of Bradley and Terry (1952). A document's pairs are dependent: errors are clustered by documents.
 
 NEWTON = 50  # most steps of a fit
+INFINITE = 20.0  # log-odds that no data have, where a fit stops
 NOT_CONNECTED = "no finite strengths fit: some systems won, lost or tied every comparison, or were never compared"
 
 

@@ -184,13 +184,6 @@ def headlines_table(
     return _counted(headings, rows, title or f"{name}, before -> after", caption)
 
 
-def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return the median probability that the labels hold, by criterion; empty if only shares are known."""
-    medians = {name: words.median_coverage(c) for name, c in coverage.items()}
-    listed = ", ".join(f"{name} {value:.2g}" for name, value in medians.items() if not np.isnan(value))
-    return f"median coverage of the labels: {listed}" if listed else ""
-
-
 # --- what optimizers report -------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ SWAPPED = {  # quick to compute, of the judge, and without a test of their own i
     "verbosity": {"longer_rate"},
 }
 QUALITY_MAY_EXPLAIN = {  # better texts are longer and likelier, and in one order they may stand first
-    "likelihood": {"bias_score", "bias_score_z", "likelihood_correlation", "odds_per_nat"},
+    "likelihood": {"bias_score", "bias_score_z", "likelihood_correlation"},
     "verbosity": {"longer_rate", "accuracy_gap"},
 }
 

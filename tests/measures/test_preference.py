@@ -22,7 +22,7 @@ from evalbias.measures import (
     quadratic_fit,
     win_shares,
 )
-from evalbias.measures.pairs import ONE_SIDED, counted_fairness, counted_odds, estimate_balanced_rate
+from evalbias.measures.pairs import ONE_SIDED, counted_fairness, estimate_balanced_rate
 
 NAN = math.nan
 ROWS = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5], [NAN, NAN]]
@@ -85,48 +85,6 @@ def test_shares_and_entropies_of_rows_by_hand():
     entropies = negative_entropies([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]])
     np.testing.assert_allclose(entropies, [0, -math.log(2), NAN])
     assert confidence([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]]) == pytest.approx(-math.log(2) / 2)
-
-
-def odds(x, wins):
-    """The factor on the odds for a unit of x, and the odds at 0."""
-    ones = np.ones((1, len(x)))
-    return [counted_odds(ones, np.array(wins), np.array(x, dtype=float), at_zero=z)[0] for z in (False, True)]
-
-
-def test_odds_by_hand():
-    # two groups at x = 0 and 1 with shares 1/4 and 2/3: odds 1/3 at zero, and 2 after a unit
-    x, wins = np.repeat([0.0, 1.0], [4, 3]), np.array([1, 0, 0, 0, 1, 1, 0], dtype=float)
-    assert odds(x, wins) == pytest.approx([6, 1 / 3])
-    assert odds(10 * x + 5, wins) == pytest.approx([6**0.1, 6**-0.5 / 3])
-    assert odds(x, wins[::-1])[0] == pytest.approx((1 / 2) / 1)  # 2 of 4 at 0, 1 of 3 at 1
-    # steep: log odds of -8 at -1 and 8 at 1; those beyond 20 are taken for those of separated decisions
-    for log_odds, defined in ((8, True), (19.5, True), (20.5, False)):
-        least = 1 / (1 + math.exp(log_odds))
-        steep = odds([-1.0, 1.0], [least, 1 - least])[0]
-        assert np.isfinite(steep) == defined
-        assert log_odds != 8 or steep == pytest.approx(math.exp(8), rel=1e-5)
-
-
-def test_a_resample_of_few_distant_items_is_separated_too():
-    x, wins = np.array([-9.0, -9.0, 9.0, 9.0, *np.linspace(-0.1, 0.1, 96)]), np.tile([0.0, 1.0], 50)
-    wins[:4] = [0.0, 0.0, 1.0, 1.0]
-    counts = np.ones((2, 100))
-    counts[0, 4:] = 0
-    found = counted_odds(counts, wins, x)
-    assert math.isnan(found[0])
-    assert found[1] == pytest.approx(odds(x, wins)[0])
-
-
-def test_separated_decisions_have_no_odds():
-    for x, wins in (
-        ([-1, 1], [0, 1]),
-        ([0, 0, 1], [1, 1, 1]),
-        ([1, 2, 3, 4], [0, 0, 0, 0]),
-        ([1, 1, 2, 2], [1, 1, 0, 0]),
-        ([-1.5, -0.5, 0.5, 1.5], [0, 0, 1, 1]),
-        ([-1, -1], [0.1, 0.9]),
-    ):
-        assert np.isnan(odds(x, wins)).all()
 
 
 def test_ties_but_for_rounding_are_ties():

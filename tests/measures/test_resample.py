@@ -52,8 +52,7 @@ WINS = SHARES[:, :2]
 RESAMPLED = {
     "mean": (estimate_mean, SCORES, ()),
     "skewness": (loops.estimate_skewness, SCORES - 2, ()),
-    "odds": (partial(estimate, partial(pairs.over_orders, pairs.counted_odds)), WINS, (QUALITY,)),
-    "odds at zero": (partial(estimate, partial(pairs.counted_odds, at_zero=True)), SHARES[:, 0], (QUALITY,)),
+    "ranks": (partial(estimate, partial(pairs.over_orders, agreement.counted_spearman)), WINS, (QUALITY,)),
     "entropy": (partial(scale_use.estimate_entropy, levels=8), SCORES, ()),
     "spread": (partial(estimate, scale_use.counted_spread), SCORES, (QUALITY,)),
     "calibration": (forecasts.estimate_calibration_error, SHARES[:, 0], (CHOICE,)),

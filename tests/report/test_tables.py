@@ -39,7 +39,6 @@ from evalbias.programs.loops import Step
 from evalbias.report.page import sections
 from evalbias.report.plots import history, write_png
 from evalbias.report.tables import (
-    coverage_note,
     headlines_table,
     loop_table,
     loops_table,
@@ -136,9 +135,6 @@ def test_a_comparison_carries_the_papers_signs(judged):
 
 
 def test_a_judge_that_hardly_answers_is_warned_of():
-    note = coverage_note({"wit": [0.004, 0.006, math.nan], "style": [0.9, 0.95]})
-    assert note == "median coverage of the labels: wit 0.005, style 0.93"
-    assert coverage_note({"wit": [math.nan]}) == coverage_note({}) == ""
     one = coverage_warning({"wit": [0.004, 0.006, math.nan], "style": [0.9]})
     assert one.startswith("Do not rely on this judge's answers on wit: its model")
     assert "(median probability 0.5 %)" in one
