@@ -5,12 +5,10 @@ A text is read whole or not at all: never perfect, and never an error short.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-STATUSES = ("errors", "no errors", "empty", "blocked", "unreadable")
 LONGEST = 20_000
 """Most characters of an answer that is read; the longest of 19,700 recorded answers has 1,072 characters."""
 SEVERITIES = ("critical", "major", "minor")
@@ -34,7 +32,7 @@ class MQMReading:
     errors nor their absence.
     """
 
-    status: str  # one of ``STATUSES``
+    status: str  # "errors", "no errors", "empty", "blocked" or "unreadable"
     errors: tuple[MQMError, ...] = ()  # in the order of the text; empty unless the status is "errors"
 
 
@@ -55,8 +53,7 @@ def mqm_score(errors: Iterable[MQMError], *, critical: float = -5.0) -> float:
 # that there are none, or a heading makes a text unreadable:
 #
 # - one error a line: ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
-# - sections, ``SEVERITY:`` above ``CATEGORY/SUBCATEGORY - 'span'`` or ``no-error`` (GEMBA-MQM, Kocmi et al. 2023);
-# - a JSON list of objects, or a Markdown table, with a column ``severity``.
+# - sections, ``SEVERITY:`` above ``CATEGORY/SUBCATEGORY - 'span'`` or ``no-error`` (GEMBA-MQM, Kocmi et al. 2023).
 
 
 _SEVERITY = r"(?P<severity>critical|major|minor)"
@@ -140,9 +137,6 @@ def read_mqm(text: str | None) -> MQMReading:
     if len(text) > LONGEST:
         return MQMReading("unreadable")
     bare = _MARKUP.sub("", text).strip()
-    records = _json_records(bare) if bare[:1] in ("[", "{") else _table_records(bare) if bare[:1] == "|" else None
-    if records is not None:
-        return _of_records(records)
     errors: list[MQMError] = []
     denied: set[str] = set()
     section, nothing = "", False
@@ -199,47 +193,6 @@ def _below(entry: str, severity: str) -> MQMError | None:
 def _error(severity: str, span: str | None, kind: str) -> MQMError:
     category, _, subcategory = re.sub(r"\s*err+ors?$", "", kind).strip(" /-").partition("/")
     return MQMError(severity.lower(), span, category.strip(), subcategory.strip())
-
-
-def _json_records(text: str) -> list[object] | None:
-    """Return the objects of a JSON list, or of the only list in a JSON object; None if the text is no such JSON."""
-    try:
-        content = json.loads(text, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError):  # no JSON, or deeper than any list of errors
-        return None
-    lists = [content] if isinstance(content, list) else [v for v in content.values() if isinstance(v, list)]
-    return lists[0] if len(lists) == 1 else [None]
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a name is given twice, and an error could be left out")
-    return dict(pairs)
-
-
-def _table_records(text: str) -> list[object]:
-    """Return the rows of a Markdown table, each with the names of its head; None for a row that does not fit it."""
-    lines = [line.strip().strip("|") for line in text.split("\n") if line.strip()]
-    rows = [[cell.strip(" '\"") for cell in line.split("|")] for line in lines]
-    head = [name.lower() for name in rows[0]]
-    if len(rows) < 3 or len({*head}) < len(head) or not re.fullmatch(r"[-:| ]+", lines[1]):
-        return [None]  # breaks off, or is no table
-    return [dict(zip(head, row, strict=True)) if len(row) == len(head) else None for row in rows[2:]]
-
-
-def _of_records(records: list[object]) -> MQMReading:
-    """Read one error from each record, by its names ``severity``, ``span``, ``category`` and ``subcategory``."""
-    errors = []
-    for record in records:
-        severity = str(record.get("severity", "")).lower() if isinstance(record, Mapping) else ""
-        if not isinstance(record, Mapping) or severity not in SEVERITIES:
-            return MQMReading("unreadable")
-        span, kinds = record.get("span", record.get("text")), [record.get("category"), record.get("subcategory")]
-        kinds = [record.get("type"), None] if kinds == [None, None] else kinds
-        if not all(part is None or isinstance(part, str) for part in (span, *kinds)):
-            return MQMReading("unreadable")  # a list of spans: of one error or of several?
-        errors.append(_error(severity, span or None, "/".join(part for part in kinds if part)))
-    return MQMReading("errors" if errors else "no errors", tuple(errors))
 
 
 # Reports of InstructScore: numbered errors, each with a type, a severity and a location (Xu et al. 2023).
