@@ -18,6 +18,7 @@ from evalbias.evaluation.audit import AGREEMENT
 from evalbias.evaluation.estimates import Change, Comparison, Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.rankings import Row
+from evalbias.evaluation.words import conclude
 from evalbias.optimizers import BiasedDemos
 from evalbias.options import CompileOptions, DemoOptions, MeasuringModels, OptimizeOptions, Out, recorded
 from evalbias.programs import SYNTHETIC, Criterion, PointwiseJudge
@@ -103,10 +104,9 @@ def _with_interval(estimate: Estimate) -> str:
     return f"{estimate.text()}, 95 % interval {estimate.interval}"
 
 
-def _lean(estimate: Estimate, above: str, below: str, neither: str) -> str:
-    """Return the words for an interval above its null, below it, or around it (or undefined)."""
-    null = 0.0 if estimate.null is None else estimate.null
-    return above if estimate.low > null else below if estimate.high < null else neither
+def _lean(e: Estimate, above: str, below: str, neither: str) -> str:
+    null = e.null or 0.0
+    return conclude(e.low - null, e.high - null, above=above, below=below, neither=neither, undefined=neither)
 
 
 def _became(change: Change) -> str:

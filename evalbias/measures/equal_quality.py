@@ -502,23 +502,17 @@ def effects_on_judges(
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
 
-    With the ``reliability`` of a single rating, each item has one (else a ValueError, as by ``EqualQuality``);
-    otherwise those with two or more count. Also returns (G, s) the jackknife's influence of each of G inputs
-    (``resample.influences``). Both are NaN for a judge that gives all items the same score.
+    Also returns (G, s) the jackknife's influence of each of G inputs (``resample.influences``). Both are NaN for a
+    judge that gives all items the same score. ValueError as of ``EqualQuality``, and where no item has two ratings and
+    no ``reliability`` is stated.
     """
-    x, scores, ratings = arrays.checked({"feature": feature, "scores": scores, "ratings": ratings}, clusters)
-    kept = ~np.isnan(x) & ~np.isnan(scores).any(axis=1)
-    counts = (~np.isnan(ratings)).sum(axis=1)
-    kept &= counts > (1 if reliability is None else 0)
-    if reliability is not None and (counts[kept] > 1).any():
-        raise ValueError(SEVERAL)
-    given = ratings[kept]
-    rated = pool(given) if reliability is None else with_reliability(np.nansum(given, axis=1), reliability)
-    standard = np.column_stack([arrays.standardized(column) for column in scores[kept].T])
-    varied, codes = ~np.isnan(standard).any(axis=0), cluster_codes(clusters, kept)
-    design = np.column_stack([np.ones(int(kept.sum())), np.nan_to_num(arrays.standardized(x[kept]))])
-    scaled = np.array([0.0, 1.0])
-    found, left_out = regressed(standard[:, varied], design, rated, codes, scaled=scaled)
+    of_all = np.where(arrays.defined(scores), scores[:, 0], np.nan)
+    model = EqualQuality(of_all, ratings, {"feature": feature}, clusters=clusters, reliability=reliability)
+    if not (model.several or reliability):
+        raise ValueError(ONE_RATING)
+    standard = np.column_stack([arrays.standardized(column) for column in scores[model.kept].T])
+    varied, rated = ~np.isnan(standard).any(axis=0), model.rated(reliability or 1.0)
+    found, left_out = regressed(standard[:, varied], model.x, rated, model.codes, scaled=model.scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
     effects[varied], influence[:, varied] = found[1], influences(left_out[:, 1])
     return effects, influence

@@ -171,15 +171,9 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
     """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
     if (drawing := measurement.bias.plot(measurement)) is not None:
         drawing = replace(drawing, title=measurement.told(drawing.title), caption=measurement.told(drawing.caption))
-    certain = by_construction(measurement)
-    blocks = [
-        measurement.told(measurement.bias.question),
-        *_known(certain),
-        *_known(drawing),
-        estimates_table(measurement),
-    ]
-    names = measurement.headlines
-    if not names:
+    drawn = [*_known(by_construction(measurement)), *_known(drawing)]
+    blocks = [measurement.told(measurement.bias.question), *drawn, estimates_table(measurement)]
+    if not (names := measurement.headlines):
         return Section(title, blocks)
     return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
 
@@ -530,18 +524,12 @@ class Page:
     @property
     def findings(self) -> list[tuple[int, Section, str]]:
         """Number, section and sentences of every finding; without the finding itself where the verdict says it."""
-        said = self.verdict.lower()
-        return [
-            (
-                number,
-                section,
-                section.remark
-                if section.finding.rstrip(".").lower() in said
-                else f"{section.finding} {section.remark}".rstrip(),
-            )
-            for number, section in enumerate(self.sections, start=1)
-            if section.finding
-        ]
+        said, found = self.verdict.lower(), []
+        for number, section in enumerate(self.sections, start=1):
+            if section.finding:
+                new = "" if section.finding.rstrip(".").lower() in said else section.finding
+                found.append((number, section, f"{new} {section.remark}".strip()))
+        return found
 
     @property
     def statuses(self) -> list[str]:

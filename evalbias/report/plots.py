@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from markupsafe import Markup
@@ -140,6 +140,12 @@ class _Drawing:
 
     def mark(self, mark: Intervals | Dots | Bars | Lines | Stack) -> None:
         getattr(self, type(mark).__name__.lower())(mark)
+        if isinstance(mark, Dots | Bars | Lines):
+            self.labels(mark.x_label, mark.y_label)
+            self.grid("y")
+            handles, names = self.axis.get_legend_handles_labels()
+            if len(names) > 1:
+                self.figure.legend(handles, names, loc="outside upper left", ncols=1 if self.narrow else 2)
 
     def intervals(self, mark: Intervals) -> None:
         axis, colors = self.axis, self.colors
@@ -193,11 +199,8 @@ class _Drawing:
             x, y, low, high = mark.line.T
             axis.fill_between(x, low, high, color=colors.accent, alpha=0.22, lw=0)
             axis.plot(x, y, color=colors.accent)
-        self.labels(mark.x_label, mark.y_label)
-        self.grid("y")
         if self.narrow:
             axis.locator_params(axis="x", nbins=5)
-        self.legend(len(mark.points))
 
     def bars(self, mark: Bars) -> None:
         axis, colors = self.axis, self.colors
@@ -213,9 +216,6 @@ class _Drawing:
             axis.yaxis.set_major_formatter(lambda value, _: percent(value))
         else:
             axis.locator_params(axis="y", integer=True, nbins=4)
-        self.labels(mark.x_label, mark.y_label)
-        self.grid("y")
-        self.legend(len(mark.heights))
 
     def mean(self, mean: Estimate, top: float, edges: FloatArray) -> None:
         """Draw a mean with its interval, beside the line of an unbiased judge."""
@@ -248,9 +248,6 @@ class _Drawing:
         if mark.percent:
             axis.yaxis.set_major_formatter(lambda value, _: percent(value))
         axis.locator_params(axis="x", integer=True)
-        self.labels(mark.x_label, mark.y_label)
-        self.grid("y")
-        self.legend(len(mark.series))
 
     def stack(self, mark: Stack) -> None:
         axis, colors, left = self.axis, self.colors, 0.0
@@ -278,15 +275,10 @@ class _Drawing:
             x = f"{less}  ←  →  {more}" if self.narrow and len("".join(x)) > 40 else f"{less}  ←  {counted}  →  {more}"
         self.axis.set(xlabel=x, ylabel=y)
 
-    def grid(self, side: str) -> None:
+    def grid(self, side: Literal["x", "y"]) -> None:
         """Draw quiet lines at the ticks of one axis, below everything else."""
-        self.axis.grid(axis="x" if side == "x" else "y", color=self.colors.line, linewidth=0.8)
+        self.axis.grid(axis=side, color=self.colors.line, linewidth=0.8)
         self.axis.set_axisbelow(True)
-
-    def legend(self, names: int) -> None:
-        if names > 1:
-            handles = self.axis.get_legend_handles_labels()
-            self.figure.legend(*handles, loc="outside upper left", ncols=1 if self.narrow else 2)
 
 
 def _limits(estimates: Sequence[Estimate], null: float | None) -> tuple[float, float]:

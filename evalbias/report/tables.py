@@ -237,17 +237,10 @@ def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
 
 def search_table(report: ZEPOReport) -> Table:
     """Return one row an instruction that was the best so far when it was tried."""
-    taken = [tried for tried in report.tried if tried.accepted or tried.number in (0, report.best)]
-    rows = [
-        (
-            str(one.epoch),
-            words.signed(one.objective),
-            words.unsigned(one.decision_rates[0]),
-            str(one.examples),
-            words.in_one_line(one.instruction),
-        )
-        for one in taken
-    ]
+    rows = []
+    for one in (tried for tried in report.tried if tried.accepted or tried.number in (0, report.best)):
+        figures = (words.signed(one.objective), words.unsigned(one.decision_rates[0]), str(one.examples))
+        rows.append((str(one.epoch), *figures, words.in_one_line(one.instruction)))
     caption = f"{len(report.tried)} instructions were tried; these were the best so far when they were tried."
     if report.rejected:
         reasons = Counter(reason for reason, _ in report.rejected).most_common()
