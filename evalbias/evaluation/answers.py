@@ -74,7 +74,7 @@ def recorded_scores(
 
 def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> float:
     score = number(value, place, texts=True)
-    if scale is not None and not is_on(scale, score):
+    if scale is not None and (score < scale[0] - ROUNDING or score > scale[1] + ROUNDING):  # NaN is undefined
         raise ValueError(
             f"{place} is {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
             "judge's own `scale`."
@@ -175,11 +175,6 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
     folded = {name.lower(): name for name in names}
     hint = "".join(f" Did you mean {folded[near]!r}?" for near in get_close_matches(field.lower(), folded, n=1))
     raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names):.500}.{hint}")
-
-
-def is_on(scale: tuple[float, float] | None, score: float) -> bool:
-    """Return whether a score lies on a scale, but for rounding; an unknown scale holds all, every scale holds NaN."""
-    return scale is None or math.isnan(score) or scale[0] - ROUNDING <= score <= scale[1] + ROUNDING
 
 
 # Judges that are not ours: a Python function, DSPy module or metric that scores an item or chooses between two outputs.
@@ -362,13 +357,10 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     """Read a number on the scale, or a prediction's ``score``; None is NaN."""
     given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
     try:
-        score = number(decided_number(given), "the judge", texts=True)
+        return _on_scale(decided_number(given), "what the judge returned", scale)
     except data_sets.DataError:
         wanted = remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
         raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
-    if scale is not None and not is_on(scale, score):
-        raise ValueError(f"the judge returned {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
-    return score
 
 
 UNDEFINED_CHOICE = (math.nan, math.nan, math.nan)

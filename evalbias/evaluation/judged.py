@@ -134,11 +134,8 @@ class Judged:
         if LENGTHS not in self.covariates or self.provenance.get(LENGTH) == unit:
             return self
         counted = _lengths(_texts(self.examples, pairwise=self.pairwise), unit, self.covariates[LENGTHS].shape)
-        return replace(
-            self,
-            covariates={**self.covariates, LENGTHS: counted},
-            provenance={**self.provenance, LENGTH: unit},
-        )
+        known = {**self.covariates, LENGTHS: counted}
+        return replace(self, covariates=known, provenance={**self.provenance, LENGTH: unit})
 
     # --- what kind of judge and items ---
 

@@ -133,9 +133,8 @@ def _properties(judged: Judged) -> dict[str, FloatArray]:
         texts = {"length": length_feature(judged.covariates[LENGTHS]), **texts}
     columns |= {name: x.reshape(len(x), -1).sum(axis=1) for name, x in texts.items() if x is not None}
     systems = np.array(_systems(judged))
-    return columns | {
-        f"{SYSTEM} {one}": (systems == one).astype(np.float64) for one in sorted(set(systems.tolist()))[1:]
-    }
+    others = sorted({*systems.tolist()})[1:]
+    return columns | {f"{SYSTEM} {one}": (systems == one).astype(np.float64) for one in others}
 
 
 def _systems(judged: Judged) -> list[str]:

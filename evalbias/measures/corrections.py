@@ -19,6 +19,7 @@ from evalbias.measures.arrays import (
     checked,
     cluster_codes,
     defined,
+    ratio,
     settled,
     vectors,
 )
@@ -291,20 +292,17 @@ def split_gain(
     # 1. outputs with a score and all features, to inputs of both versions
     tables = [np.column_stack(vectors(**{name: side[name] for name in names})) for side in (before, after)]
     whole = [defined(table[:, : 1 + len(features)]) for table in tables]
-    own = [
-        {one for one, kept in zip(c, rows, strict=True) if kept} for c, rows in zip(clusters[:2], whole, strict=True)
-    ]
-    common = sorted(own[0] & own[1])
+    first, second = ({*np.asarray(c)[rows].tolist()} for c, rows in zip(clusters[:2], whole, strict=True))
+    common = sorted(first & second)
     rated = dict.fromkeys(one for one, used in zip(clusters[2], model.kept, strict=True) if used) if model else {}
     places = {one: place for place, one in enumerate(dict.fromkeys([*common, *rated]))}
     kept = [rows & np.isin(np.asarray(c), common) for c, rows in zip(clusters[:2], whole, strict=True)]
     units, n = len(common), int(sum(rows.sum() for rows in kept))
     if PEOPLE in names:  # the ratings of one version are compared with those of the other to the same inputs
-        both = set.intersection(
-            *({*np.asarray(c)[~np.isnan(t[:, -1])]} for c, t in zip(clusters, tables, strict=False))
-        )
-        for table, c in zip(tables, clusters, strict=False):
-            table[~np.isin(np.asarray(c), [*both]), -1] = np.nan
+        of_both = [np.asarray(c) for c in clusters[:2]]
+        both = np.intersect1d(*(c[~np.isnan(table[:, -1])] for c, table in zip(of_both, tables, strict=True)))
+        for table, c in zip(tables, of_both, strict=True):
+            table[~np.isin(c, both), -1] = np.nan
     # 2. what changes between the versions, (k,), and the influence of each input on that, (U, k)
     moves, influence = np.zeros(len(names)), np.zeros((len(places), len(names)))
     for sign, table, rows, given in zip((-1, 1), tables, kept, clusters[:2], strict=True):
@@ -355,6 +353,4 @@ def _means_without(table: FloatArray, codes: IntArray, groups: int) -> tuple[Flo
     np.add.at(sums, codes, np.nan_to_num(table))
     np.add.at(counts, codes, ~np.isnan(table))
     total, number = sums.sum(axis=0), counts.sum(axis=0)
-    return total / np.where(number > 0, number, np.nan), (total - sums) / np.where(
-        number > counts, number - counts, np.nan
-    )
+    return ratio(total, number), ratio(total - sums, number - counts)

@@ -51,9 +51,8 @@ def quality_slope(
     if units < MIN_CLUSTERS:
         return none
     rated = pool(ratings[kept])
-    sums = arrays.sums_by_cluster(
-        np.column_stack([np.ones_like(x), x, rated.mean, x * rated.mean, rated.product]), codes
-    )
+    moments = np.column_stack([np.ones_like(x), x, rated.mean, x * rated.mean, rated.product])
+    sums = arrays.sums_by_cluster(moments, codes)
 
     def covariances(sums: FloatArray) -> FloatArray:  # (m, 5) to (m, 2)
         n, score, rating, product, square = sums.T

@@ -283,8 +283,7 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
         case Audit():
             yield from _parts(result.measurements)
         case Mapping():
-            for one in result.values():
-                yield from _parts(one)
+            yield from _parts([*result.values()])
         case list() | tuple():
             for one in result:
                 yield from _parts(one)
