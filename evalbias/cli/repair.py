@@ -56,8 +56,8 @@ def compile_forecasts_command(options: ForecastOptions, models: MeasuringModels,
 
 def compile_threshold_command(options: ThresholdOptions, models: MeasuringModels, out: Out) -> None:
     """Choose a threshold on half of the inputs, and measure it on the others; a judge that has it is saved."""
-    asked = {name: getattr(options, name) for name in ("precision", "recall", "cost", "pass_mark", "seed")}
-    tuning = ThresholdTuning(**asked)
+    aims = {name: getattr(options, name) for name in ("precision", "recall", "cost", "pass_mark", "seed")}
+    tuning = ThresholdTuning(**aims)
     ready, split = _halved(options)
     with Run("compile threshold", options, models, out, more=split.settings()) as run:
         path, written = run.folder.path / "judge.json", "Recorded scores have no judge to save."

@@ -119,8 +119,8 @@ def compare_command(
     if html is not None:
         comparison_page(differences).write(html)
     if as_json:
-        told = {"versions": differences.versions, "biases": differences.biases}
-        print_json(compare_runs(*records) | to_json({name: one for name, one in told.items() if one}))
+        compared = {"versions": differences.versions, "biases": differences.biases}
+        print_json(compare_runs(*records) | to_json({name: one for name, one in compared.items() if one}))
         return
     for record in records:
         if record.status != "finished":

@@ -87,7 +87,7 @@ class Finding:
 
     @property
     def condition(self) -> str:
-        """On which reliability of ratings a bias at equal quality, or bounds, rest, and on which clusters."""
+        """Reliability of ratings on which a bias at equal quality, or bounds, rest, and the clusters, in words."""
         e, rests = self.estimate, f"holds {self.held_if}" if self.held_if else ""
         if self.status == "biased" and e is not None and not math.isnan(e.reliability):
             rests = "holds whatever share of the variance of the mean rating is quality"
@@ -361,9 +361,9 @@ def _why_clear(finding: Finding) -> str:
 
 def _between_bounds(findings: Sequence[Finding]) -> str:
     """Say the bounds, and what would tell more; empty without any."""
-    told = [f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings)]
+    settling = [f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings)]
     effects = "; ".join(f.sentence for f in findings)
-    return " ".join([f"Bounds only ({_titles(findings)}): {effects}.", *told]) if findings else ""
+    return " ".join([f"Bounds only ({_titles(findings)}): {effects}.", *settling]) if findings else ""
 
 
 # --- the audit --------------------------------------------------------------------------------------------------------
@@ -493,18 +493,18 @@ class Audits(ByName[Audit], parts="audits"):
 
     @property
     def verdict(self) -> str:
-        """On which criteria the judge is biased, on which that is open, and what the findings rest on."""
+        """Criteria on which the judge is biased, those on which that is open, and what the findings rest on."""
         biased = {name: some for name, one in self.audits.items() if (some := one.having("biased"))}
-        told = {"The judge is biased on": [f"{name} ({_titles(some)})" for name, some in biased.items()]}
+        sentences = {"The judge is biased on": [f"{name} ({_titles(some)})" for name, some in biased.items()]}
         left = [name for name in self.audits if name not in biased]
-        open_ = told["There are too few items to rule out a bias on"] = [
+        open_ = sentences["There are too few items to rule out a bias on"] = [
             name for name in left if self.audits[name].having("too few items")
         ]
-        clear = told["No bias was found on"] = [
+        clear = sentences["No bias was found on"] = [
             name for name in left if name not in open_ and self.audits[name].having("no sign")
         ]
-        told["Whether there is a bias cannot be told on"] = [name for name in left if name not in {*open_, *clear}]
-        said = ". ".join(f"{beginning} {joined(names)}" for beginning, names in told.items() if names)
+        sentences["Whether there is a bias cannot be told on"] = [name for name in left if name not in {*open_, *clear}]
+        said = ". ".join(f"{beginning} {joined(names)}" for beginning, names in sentences.items() if names)
         if len(self.audits) == 1:
             return f"{said}."
         return (
@@ -522,27 +522,26 @@ class Audits(ByName[Audit], parts="audits"):
 
 
 @keywords(AuditOptions)
-def audit(asked: AuditOptions) -> Any:
+def audit(options: AuditOptions) -> Any:
     """Measure every bias of a judge that the items allow, and its agreement with people: an ``Audit``.
 
     Of ``criterion="all"`` or a list of criteria, these are ``Audits``. A field of recorded answers has ``{criterion}``
     in its name then.
 
     Args:
-        asked: The options, each as a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, ``NAME:PATH``
-            of a known data set, or a list of examples or dicts. The judge is ``judge`` (of evalbias, the JSON file of
-            one, a DSPy module or metric, or a function), or ``lm`` and ``criterion``, ``scores_field`` or
-            ``winner_field``.
+        options: Each is a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, ``NAME:PATH`` of a known
+            data set, or a list of examples or dicts. The judge is ``judge`` (of evalbias, the JSON file of one, a DSPy
+            module or metric, or a function), or ``lm`` and ``criterion``, ``scores_field`` or ``winner_field``.
 
     Raises:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
             evalbias is given another criterion, scale, task or label than its own.
     """
-    each = prepared_each(replace(asked, progress=asked.progress if callable(asked.progress) else None))
-    shown = None if asked.progress is None else asked.progress is True
+    each = prepared_each(replace(options, progress=options.progress if callable(options.progress) else None))
+    shown = None if options.progress is None else options.progress is True
     with progress_bar(answers_needed(each), shown) as advance:
         audits = audit_each(each, advance)
-    return Audits(audits) if asked.several else next(iter(audits.values()))
+    return Audits(audits) if options.several else next(iter(audits.values()))
 
 
 def answers_needed(each: Sequence[PreparedAudit]) -> int:
@@ -555,18 +554,18 @@ def answers_needed(each: Sequence[PreparedAudit]) -> int:
     return needed
 
 
-def audit_each(asked: Sequence[PreparedAudit], progress: Callable[[int], None] | None = None) -> dict[str, Audit]:
+def audit_each(each: Sequence[PreparedAudit], progress: Callable[[int], None] | None = None) -> dict[str, Audit]:
     """Audit a judge on each criterion; a model is asked nothing twice, and ``progress`` called with answers given."""
-    wraps = len(asked) > 1 or progress is not None
-    models = {name: getattr(asked[0], name) for name in ("lm", "likelihood_lm")} if wraps else {}
+    wraps = len(each) > 1 or progress is not None
+    models = {name: getattr(each[0], name) for name in ("lm", "likelihood_lm")} if wraps else {}
     cached: dict[str, Any] = {name: CachedLM(lm, progress=progress) for name, lm in models.items() if lm is not None}
     names, audits = ("own_system", "own_family", "reliability", "pass_mark", "by", "only", "seed"), dict[str, Audit]()
-    for one in (replace(one, **cached) for one in asked):
+    for one in (replace(one, **cached) for one in each):
         by_outcome = one.outcome is not None
         judged = probed(replace(answers_of(one).counted_in(one.length), by_outcome=by_outcome), one)
         judged = with_features(judged, one.features) if one.features else judged
         settings = {name: getattr(one, name) for name in names} | ({"reliability": 1.0} if by_outcome else {})
-        audits[one.criterion.name] = audit_answers(judged, criteria=len(asked), **settings)
+        audits[one.criterion.name] = audit_answers(judged, criteria=len(each), **settings)
     return audits
 
 

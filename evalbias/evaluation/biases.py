@@ -423,8 +423,8 @@ class FamilyPreference(EffectBias):
     def numbers(self, judged: Judged) -> list[Number]:
         """Leave out what the judge itself wrote: what it gives itself is taken from no relative."""
         own = written_by(judged, writers_of(judged, self.own)).reshape(len(judged.ids), -1).any(axis=1)
-        told = [(number, np.where(own, np.nan, number.values)) for number in super().numbers(judged)]
-        return [replace(number, values=values, excluded=int(own.sum())) for number, values in told]
+        numbers, left_out = super().numbers(judged), int(own.sum())
+        return [replace(one, values=np.where(own, np.nan, one.values), excluded=left_out) for one in numbers]
 
 
 def _failures(judged: Judged) -> Judged:

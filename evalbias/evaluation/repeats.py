@@ -345,7 +345,7 @@ class Order(Bias):
         if ORDER not in judged.covariates:
             return []
         scores, again = _both(judged, ORDER)
-        told: dict[str, Any] = {"excluded": _left_out(judged, ORDER)}
+        unasked: dict[str, Any] = {"excluded": _left_out(judged, ORDER)}
         levels = np.floor(scores + 0.5)
         changed = np.where(np.isnan(scores + again), np.nan, levels != np.floor(again + 0.5))
         near = np.abs(scores - np.floor(scores) - 0.5) <= NEAR
@@ -354,10 +354,10 @@ class Order(Bias):
         says = "Share of outputs whose nearest level changes"
         moved = "Shift of the score by reversed options, in points"
         return [
-            Number("shift", "shift", shift, _shift_of(judged, TOLERATED), null=0.0, says=moved, **told),
-            share_number("changed", "changed", changed, says=says, **told),
-            share_number("near_ties", "of these near ties", changed * near, says=f"{says} in a near tie", **told),
-            Number("spread", "spread", scores, spread, signed=False, says="Spread of the scores", **told),
+            Number("shift", "shift", shift, _shift_of(judged, TOLERATED), null=0.0, says=moved, **unasked),
+            share_number("changed", "changed", changed, says=says, **unasked),
+            share_number("near_ties", "of these near ties", changed * near, says=f"{says} in a near tie", **unasked),
+            Number("spread", "spread", scores, spread, signed=False, says="Spread of the scores", **unasked),
         ]
 
     def margin(self, estimate: Estimate) -> float:
@@ -435,32 +435,32 @@ class Probes(Bias):
         for name in [one for one in (UNREAD, INSTRUCTION, NEGATION) if one in judged.covariates]:
             same = SAME * reach_of(judged)
             scores, again = _both(judged, name)
-            told: dict[str, Any] = {"excluded": _left_out(judged, name)}
+            unasked: dict[str, Any] = {"excluded": _left_out(judged, name)}
             rise = np.round(again - scores, 9)
             if name == UNREAD:
                 stays = np.where(np.isnan(rise), np.nan, np.abs(rise) <= same)
                 share = partial(estimate, _explained, limits=(0.0, 1.0))
                 says = "Share of scores that stay the same with nonsense in place of the output"
                 decided = "Share of the variance of scores that the output decides"
-                plain: dict[str, Any] = {"given": (again,), "signed": False, **told}
+                plain: dict[str, Any] = {"given": (again,), "signed": False, **unasked}
                 numbers += [
-                    share_number("unchanged", "unchanged", stays, says=says, **told),
+                    share_number("unchanged", "unchanged", stays, says=says, **unasked),
                     Number("explained", "explained", scores, share, says=decided, **plain),
                 ]
             elif name == INSTRUCTION:
                 raised = np.where(np.isnan(rise), np.nan, rise > same)
                 says = "Points that a request for the highest level adds to the score"
                 numbers += [
-                    Number("obeyed", "obeyed", rise, _shift_of(judged), says=says, **told),
-                    share_number("raised", "raised", raised, says="Share of scores that the request raises", **told),
+                    Number("obeyed", "obeyed", rise, _shift_of(judged), says=says, **unasked),
+                    share_number("raised", "raised", raised, says="Share of scores that the request raises", **unasked),
                 ]
             else:
                 says = "P(yes) to the question and to its negation, less 1 (0 is coherent)"
                 denied = "Rank correlation of the two (-1 is coherent)"
                 ranks = partial(estimate_coefficient, counted_spearman)
                 numbers += [
-                    Number("affirmed", "affirmed", scores + again - 1, estimate_mean, says=says, **told),
-                    Number("negation_correlation", "negation", scores, ranks, given=(again,), says=denied, **told),
+                    Number("affirmed", "affirmed", scores + again - 1, estimate_mean, says=says, **unasked),
+                    Number("negation_correlation", "negation", scores, ranks, given=(again,), says=denied, **unasked),
                 ]
         return numbers
 

@@ -104,12 +104,12 @@ def _titled(finding: Finding) -> str:
 
 def _units(findings: Sequence[Finding]) -> list[str]:
     """Say in which units the estimates of findings are."""
-    units, told = dict[str, list[str]](), set[str]()
+    units, titles = dict[str, list[str]](), set[str]()
     for finding in findings:
-        if (e := finding.estimate) is not None and (title := _titled(finding)) not in told:
+        if (e := finding.estimate) is not None and (title := _titled(finding)) not in titles:
             less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
             units.setdefault(e.unit + less, []).append(title)
-            told.add(title)
+            titles.add(title)
     in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
     return ["0 is no bias", ", ".join(f"{joined(of)} {in_units[unit]}" for unit, of in units.items() if unit)]
 
