@@ -292,17 +292,18 @@ def split_gain(
     # 1. outputs with a score and all features, to inputs of both versions
     tables = [np.column_stack(vectors(**{name: side[name] for name in names})) for side in (before, after)]
     whole = [defined(table[:, : 1 + len(features)]) for table in tables]
-    first, second = ({*np.asarray(c)[rows].tolist()} for c, rows in zip(clusters[:2], whole, strict=True))
+    inputs = [np.asarray(side) for side in clusters[:2]]
+    first, second = ({*own[rows].tolist()} for own, rows in zip(inputs, whole, strict=True))
     common = sorted(first & second)
     rated = dict.fromkeys(one for one, used in zip(clusters[2], model.kept, strict=True) if used) if model else {}
     places = {one: place for place, one in enumerate(dict.fromkeys([*common, *rated]))}
-    kept = [rows & np.isin(np.asarray(c), common) for c, rows in zip(clusters[:2], whole, strict=True)]
+    kept = [rows & np.isin(own, common) for own, rows in zip(inputs, whole, strict=True)]
     units, n = len(common), int(sum(rows.sum() for rows in kept))
     if PEOPLE in names:  # the ratings of one version are compared with those of the other to the same inputs
-        of_both = [np.asarray(c) for c in clusters[:2]]
-        both = np.intersect1d(*(c[~np.isnan(table[:, -1])] for c, table in zip(of_both, tables, strict=True)))
-        for table, c in zip(tables, of_both, strict=True):
-            table[~np.isin(c, both), -1] = np.nan
+        before_rated, after_rated = (own[~np.isnan(table[:, -1])] for own, table in zip(inputs, tables, strict=True))
+        both = np.intersect1d(before_rated, after_rated)
+        for table, own in zip(tables, inputs, strict=True):
+            table[~np.isin(own, both), -1] = np.nan
     # 2. what changes between the versions, (k,), and the influence of each input on that, (U, k)
     moves, influence = np.zeros(len(names)), np.zeros((len(places), len(names)))
     for sign, table, rows, given in zip((-1, 1), tables, kept, clusters[:2], strict=True):
