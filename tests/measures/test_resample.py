@@ -157,7 +157,6 @@ def test_chunks_of_resamples_do_not_change_an_interval(name, monkeypatch):
     estimator, values, given = ALL[name]
     whole = estimator(values, *given, draws=few(resamples=20))
     monkeypatch.setattr(chunks, "__defaults__", (3 * N,))
-    monkeypatch.setattr(pairs, "BLOCK", 2 * N)
     found = estimator(values, *given, draws=few(resamples=20))
     assert np.array(astuple(found)[:7]) == pytest.approx(np.array(astuple(whole)[:7]), nan_ok=True)
 
@@ -714,4 +713,3 @@ def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
     assert {given: [*map(len, chunks(*given))] for given in expected} == expected
     assert list(chunks(3, resample.CELLS // 2)) == [range(2), range(2, 3)]
     assert np.zeros(resample.CELLS).nbytes == 16 << 20
-    assert np.zeros(pairs.BLOCK).nbytes == 256 << 10  # fits into the cache of a core
