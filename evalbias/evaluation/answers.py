@@ -614,15 +614,12 @@ def _own_criterion(judge: PointwiseJudge | PairwiseJudge, options: AuditOptions)
         raise ValueError(
             f"{words}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these out."
         )
-    given = {
-        "language": options.language,
-        "criterion": named and _name(named),
-        "scale": options.scale and tuple(options.scale),
-    }
-    its = {"language": judge.language, "criterion": own.name, "scale": tuple(own.scale)}
-    for name, value in given.items():
-        if value is not None and value != its[name]:
-            raise ValueError(f"`{name}` {value!r:.80}: this judge has its own, {its[name]!r:.80}. Leave it out.")
+    scales = ["{:g}-{:g}".format(*scale) if scale else None for scale in (options.scale, own.scale)]
+    given = (options.language, named and _name(named), scales[0])
+    its = (judge.language, own.name, scales[1])
+    for name, value, own_value in zip(("language", "criterion", "scale"), given, its, strict=True):
+        if value not in (None, own_value):
+            raise ValueError(f"`{name}` {value:.80}: this judge has its own, {own_value:.80}. Leave it out.")
     return own
 
 

@@ -124,12 +124,18 @@ REFUSED = {
         ("--data none --scores-field v --fail-on joint>.1", "name an estimate of joint."),
         ("--data items.jsonl --judge scores.json", "--judge answers with a model: name it with --lm"),
         ("--data items.jsonl --lm embedded", "give --criterion 'name: definition'"),
-        ("--data items.jsonl --lm embedded --judge scores.json --criterion fluency", "this judge judges 'quality'"),
-        ("--data items.jsonl --lm embedded --judge scores.json --scale 0-100", "has a scale of its own, 1 to 5"),
+        (
+            "--data items.jsonl --lm embedded --judge scores.json --criterion fluency",
+            "--criterion fluency: this judge has its own, quality",
+        ),
+        (
+            "--data items.jsonl --lm embedded --judge scores.json --scale 0-100",
+            "--scale 0-100: this judge has its own, 1-5",
+        ),
         ("--data items.jsonl --lm embedded --judge scores.json --task Say.", "this judge has a task of its own"),
         (
             "--data items.jsonl --lm embedded --judge scores.json --language ja",
-            "--language ja: this judge asks in 'en'",
+            "--language ja: this judge has its own, en",
         ),
         (f"{RATED} --scores-field mine --language ja", "Leave out --language: no model is asked"),
         (f"{RATED} --scores-field mine --pairs 500", "Leave out --pairs: recorded answers are taken"),

@@ -127,12 +127,12 @@ OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
             (
                 RATED,
                 {"judge": one, **LM, "criterion": "tone: is it?"},
-                "`criterion` 'tone': this judge has its own, 'wit'",
+                "`criterion` tone: this judge has its own, wit",
             )
             for one in OURS
         ),
         *(
-            (RATED, {"judge": one, **LM, "scale": (0, 100)}, r"this judge has its own, \(1, 5\)\. Leave it")
+            (RATED, {"judge": one, **LM, "scale": (0, 100)}, "`scale` 0-100: this judge has its own, 1-5. Leave it")
             for one in OURS
         ),
         (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "this judge has a task of its own, .*, and labels"),
