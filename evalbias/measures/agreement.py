@@ -60,8 +60,8 @@ def counted_spearman(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatA
 
 def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Compute Kendall's tau-b in resamples, one after the other."""
-    taus = [scipy.stats.kendalltau(*one).statistic for one in _samples(counts, x, y)]
-    return np.array(taus, dtype=np.float64)
+    tau = scipy.stats.kendalltau  # which warns of a single item
+    return np.array([tau(a, b).statistic if len(a) > 1 else np.nan for a, b in _samples(counts, x, y)])
 
 
 def _ordered_alike(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
