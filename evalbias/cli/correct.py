@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.cli.items import audited_items, settings_of
+from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.data.columns import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of
@@ -39,7 +39,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         known = load_correction(options.correction)
         ready = _prepared(options if options.criterion else replace(options, criterion=known.criterion))
         _check_applies(known, ready)
-    with Run("correct", options, models, out, more=settings_of(ready)) as run:
+    with Run("correct", options, models, out, more=audit_settings(ready)) as run:
         lm = run.options.likelihood_lm
         if known is not None and known.likelihood_lm is not None and lm is not None and lm.model != known.likelihood_lm:
             raise ValueError(

@@ -75,7 +75,7 @@ def audited_items(options: Any, **changes: Any) -> PreparedAudit:
     return ready
 
 
-def settings_of(ready: PreparedAudit) -> dict[str, Any]:
+def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
     """Return what decides the numbers besides the options, as ``Split.settings`` does."""
     split = Split(ready.dataset, (ready.criterion,), ready.questions)
     return {**split.settings(), "criterion": ready.criterion.name}

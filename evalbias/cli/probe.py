@@ -9,7 +9,7 @@ import typer
 
 from evalbias import data
 from evalbias.cli.audit import refuse_unused
-from evalbias.cli.items import audited_items, settings_of
+from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
 from evalbias.data.items import DataError
@@ -47,7 +47,7 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
 def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
     refuse_unused(out.given - {"seed"})
     ready = audited_items(options)
-    with Run("probe read", options, None, out, more=settings_of(ready)) as run:
+    with Run("probe read", options, None, out, more=audit_settings(ready)) as run:
         run.leave(_probe_outcome(read_probes(answers_of(ready), seed=options.seed)))
 
 
@@ -58,7 +58,7 @@ def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Ou
         drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
         ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
     judge = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
-    with Run("probe run", options, models, out, more={**settings_of(ready), "judge": judge}) as run:
+    with Run("probe run", options, models, out, more={**audit_settings(ready), "judge": judge}) as run:
         with run.progress(len(ready.questions) * (1 + 2 * len(named))):
             report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)
         run.leave(_probe_outcome(report))
