@@ -32,7 +32,7 @@ PASSES = "Lowest rating that passes, such as 4; not needed where people say 1 (p
 UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
 
-PROBES = ORDER, UNREAD, INSTRUCTION, NEGATION = ("order", "unread", "instruction", "negation")
+PROBES = ORDER, RENAMED, UNREAD, INSTRUCTION, NEGATION = ("order", "renamed", "unread", "instruction", "negation")
 """What is changed when a judge is asked about its items again."""
 Tested = Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
 
@@ -270,14 +270,15 @@ class AuditOptions(RecordedAnswers):
         "Field that groups the items, for the agreement in each. By default, the kinds of bias in evalbiasbench."
     )
     probes: Sequence[str] | None = option(
-        "Ask a judge that scores again with one thing changed: 'order' (options reversed), 'unread' (nonsense in place "
-        "of the output), 'instruction' (a request for the highest level at its end), 'negation: QUESTION' (that of yes "
-        "or no, negated), or 'none'. Repeatable. By default, the first three of a judge that answers closed questions, "
-        "about 100 items at most."
+        "Ask a judge again with one thing changed: 'renamed' (letters in place of scores, 1 and 2 in place of A and "
+        "B); of a judge that scores 'order' (options reversed), 'unread' (nonsense in place of the output), "
+        "'instruction' (a request for the highest level at its end), 'negation: QUESTION' (that of yes or no, "
+        "negated); or 'none'. Repeatable. By default order, unread and instruction of a judge that answers closed "
+        "questions, about 100 items at most."
     )
     features: Sequence[str] = option(
         "Test this too: a field of a number, or of yes or no, about each output; or a count in the texts: headings, "
-        "bullets, bold, digits, citations, hedges or sentences. Repeatable.",
+        "bullets, bold, emoji, digits, citations, hedges or sentences. Repeatable.",
         (),
     )
     only: Tested | None = option("Test this bias, such as verbosity, by itself, uncorrected for several, and no other.")
@@ -320,7 +321,7 @@ class AuditOptions(RecordedAnswers):
             alone = name == "none" and len(self.probes) == 1
             if not (alone or name in PROBES) or name in named or bool(text) != (name == NEGATION):
                 raise ValueError(
-                    f"`probes` {one!r:.80}: name order, unread, instruction or 'negation: QUESTION', such as "
+                    f"`probes` {one!r:.80}: name order, renamed, unread, instruction or 'negation: QUESTION', such as "
                     "'negation: is the reply rude?', each once, or none by itself."
                 )
             named[name] = text
@@ -463,16 +464,17 @@ class ProbeEmitOptions(Changing):
     out: Path = field(metadata={"help": "The .jsonl file to write."})
 
 
-class ProbeReadOptions(Seeded, Coded, Items):
+class ProbeReadOptions(Seeded, Reliable, Coded, Items):
     """Say what moves a judge, from its answers to the rows of probe emit, found by their ids."""
 
     scores_field: str | None = _again("scores_field")
     winner_field: str | None = _again("winner_field")
     swapped_field: str | None = _again("swapped_field")
+    criterion: Any = option("Name of the criterion that is judged, where people rated several.")
     scale: tuple[float, float] | None = _again("scale")
 
 
-class ProbeRunOptions(Judging, Changing):
+class ProbeRunOptions(Reliable, Judging, Changing):
     """Ask a judge about items with one thing changed, and say what moves it."""
 
     beside = (MeasuringModels, Out)

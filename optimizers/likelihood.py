@@ -15,6 +15,7 @@ import numpy as np
 
 from evalbias import evaluation
 from evalbias.data.items import human_score, input_key, item_name
+from evalbias.data.probes import BAR, ORIGINAL
 from evalbias.evaluation.agreement import surpasses
 from evalbias.evaluation.estimates import Comparison, Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, human_ratings, human_scores, total
@@ -28,6 +29,7 @@ from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers import likelihood_rules
 from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.likelihood_rules import BIAS_LABELS, REASONS, STRENGTHS, bias_number, fitted, proxy_worth
+from evalbias.optimizers.objectives import ObjectiveRule, ProbeObjective
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, read_item, text_length
@@ -205,7 +207,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also say beside the choice how well likelihood itself agrees with people on the held-back items."""
         fields = super().validate(problem, selection)
-        if selection.answers is not None:
+        if selection.answers is not None and LIKELIHOODS in selection.answers.covariates:
             held_back = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
             worth = proxy_worth(held_back, LIKELIHOODS, LIKELIHOOD)
             fields["decision"] = f"{selection.fields['decision']} {worth}"
@@ -236,8 +238,8 @@ class BiasedDemosReport(CompileReport):
     """Report of ``BiasedDemos``."""
 
     train: Judged  # all training items with a human score but the random demonstrations, judged under those
-    unfairness: FloatArray  # (n,) US as RS uses it (eq 2)
-    rs: FloatArray  # (n,) RS (eq 6), in [0, 2]; NaN where a score is undefined
+    unfairness: FloatArray  # (n,) US as RS uses it (eq 2); with an objective the effect of an edit, in points
+    rs: FloatArray  # (n,) RS (eq 6), in [0, 2], or the largest effect of an edit; NaN where a score is undefined
     demonstrations: tuple[str, ...]  # ids of the chosen demonstrations, in the order shown
     demonstration_words: tuple[int, ...]  # in the output of each; the sum in LS favors long outputs
     mean_words: float  # mean number of words of the measured items' outputs
@@ -254,14 +256,19 @@ class BiasedDemos(LikelihoodOptimizer):
     ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back. RS comes from the
     judge with k random demonstrations, the paper's baseline, which are not shown again. On the valset the result is
     compared with this baseline where ``select=False``, the paper's method, otherwise with the judge that was given.
-    It also takes the options of ``LikelihoodOptimizer`` and of every optimizer.
+    With an ``objective``, the demonstrations are the k items that an edit moves most, with this edit, and a judge is
+    better if edits move it less on held-back items. It also takes the options of ``LikelihoodOptimizer`` and of every
+    optimizer.
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
+        objective: Probe to search against, such as ``ProbeObjective("authority")``, in the place of likelihood.
     """
 
     report_type = BiasedDemosReport
     k: int = 8
+    _: KW_ONLY
+    objective: ProbeObjective | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -273,13 +280,24 @@ class BiasedDemos(LikelihoodOptimizer):
         items = len(problem.fit)
         problem.baseline, random, pool = self.with_random(problem, self.k)
         train = self.answers(problem, problem.baseline, pool)
-        # 2. US = Score_m - Score_h, both normalized (eq 2); RS = |LS* + US*| (eq 6), NaN where one is undefined.
-        likelihoods, human = train.covariate(LIKELIHOODS), train.covariate(HUMAN_SCORES)
-        model = np.where(np.isnan(likelihoods), np.nan, train.answers)
-        unfairness = unfairness_scores(model, human, normalization=self.normalization)
-        rs = rs_scores(likelihoods, unfairness)
+        if self.objective is None:
+            # 2. US = Score_m - Score_h, both normalized (eq 2); RS = |LS* + US*| (eq 6), NaN where one is undefined.
+            likelihoods, human = train.covariate(LIKELIHOODS), train.covariate(HUMAN_SCORES)
+            model = np.where(np.isnan(likelihoods), np.nan, train.answers)
+            unfairness = unfairness_scores(model, human, normalization=self.normalization)
+            rs, shown, most = rs_scores(likelihoods, unfairness), pool, f"highest RS among {len(pool)} items"
+        else:
+            # 2. Against a probe, the largest difference of an edit and its placebo stands in the place of both.
+            rows = self.objective.searched(pool)
+            answers = self._asked(problem, problem.baseline, rows).answers.reshape(len(pool), -1)  # (n, 1 + 2 edits)
+            effects = answers[:, 1::2] - answers[:, 2::2]
+            largest = np.argmax(np.nan_to_num(np.abs(effects), nan=-1.0), axis=1)
+            unfairness = effects[np.arange(len(pool)), largest]
+            edited = [rows[i * answers.shape[1] + 1 + 2 * kind] for i, kind in enumerate(largest)]
+            shown = [e.copy(output=one.output) for e, one in zip(pool, edited, strict=True)]
+            rs, most = np.abs(unfairness), f"the {len(pool)} items that edits move most, edited"
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
-        chosen = [pool[i] for i in highest_rs(rs, self.k)]
+        chosen = [shown[i] for i in highest_rs(rs, self.k)]
         compiled = self.shown(problem, chosen)
         problem.details = {
             "train": train,
@@ -292,7 +310,33 @@ class BiasedDemos(LikelihoodOptimizer):
             "left_out": items - len(problem.fit),
             "undefined": int(np.isnan(rs).sum()),
         }
-        return [Candidate(f"the {self.k} demonstrations of highest RS among {len(pool)} items", compiled)]
+        return [Candidate(f"the {self.k} demonstrations of {most}", compiled)]
+
+    def rules(self, problem: Problem) -> list[Rule]:
+        return super().rules(problem) if self.objective is None else [ProbeRule(self.objective, seed=self.seed)]
+
+    def tested(self, problem: Problem, program: PointwiseJudge) -> Judged:
+        """Have a judge answer the held-back items, against a probe with each edit and placebo."""
+        if self.objective is None:
+            return super().tested(problem, program)
+        return self._asked(problem, program, self.objective.searched(problem.held_back))
+
+    def _asked(self, problem: Problem, judge: PointwiseJudge, rows: Sequence[dspy.Example]) -> Judged:
+        return evaluation.judge_examples(judge, rows, lm=problem.lm, progress=self.progress)
+
+
+class ProbeRule(ObjectiveRule):
+    """A judge that scores is better if edits move it less, and its agreement with people is not lower."""
+
+    def __init__(self, objective: ProbeObjective, *, seed: int) -> None:
+        super().__init__(objective, seed=seed)
+        self.aim = "less effect of edits at no significant loss of agreement"
+
+    def loss(self, judged: Judged, given: Judged) -> str:
+        """Say whether the agreement on the items as they are falls, or may fall, as ``LikelihoodRule`` does."""
+        kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in given.ids])
+        rule = likelihood_rules.LikelihoodRule(likelihood_rules.AGREEMENT, seed=self.seed)
+        return rule.loss(judged.take(kept), given.take(kept))
 
 
 def baseline_facts(

@@ -10,14 +10,15 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import input_key, item_name
-from evalbias.data.probes import BAR, EDIT, ORIGINAL, with_edits
+from evalbias.data.probes import BAR, EDIT, ORIGINAL, PLACEBO, edited_place, named_kinds, with_edits
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
+from evalbias.evaluation.repeats import counted_deviation
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import Choices, MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence
-from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined, ratio
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import by_candidate, calibrate_comparisons, rotations
@@ -139,6 +140,10 @@ class Objective:
     content_free = False  # whether it needs the answer to a content-free input
     debiased = False  # whether it is of decisions averaged over the orders of the candidates
 
+    def searched(self, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+        """Return what a judge is asked about, of the given examples."""
+        return list(examples)
+
     def __call__(self, judged: Judged) -> float:
         """Return the objective of the answers."""
         return float(self.resampled(judged, np.ones((1, len(judged.ids))))[0])
@@ -162,9 +167,8 @@ class Fairness(Objective):
 class DebiasedFairness(Fairness):
     """Fairness of decisions averaged over both orders, as in the paper's search with permutation debiasing.
 
-    It asks twice as many prompts. An averaged decision does not depend on the order, so of pairs in random order the
-    first wins half by chance, under any wording; of pairs whose first output is by one system, it tells how often that
-    system wins.
+    It asks twice as many prompts. Of pairs in random order the first wins half by chance, under any wording; of pairs
+    whose first output is by one system, it tells how often that system wins.
     """
 
     name = "debiased fairness"
@@ -229,45 +233,40 @@ class BiasObjective(Objective):
 
 
 class ProbeObjective(Objective):
-    """Minus what edits that leave the quality as it is do to a judge's choices, at most 0.
+    """Minus what edits that leave the quality as it is do to a judge, less their placebos, at most 0.
 
-    That is, by how much the win rate of an edited candidate differs from that of its placebo, in size, averaged over
+    That is the size of the change of a win rate, or of a mean score in standard deviations of the scores, averaged over
     the kinds of edits.
 
     Args:
-        pairs: Pairs of outputs, one of which is edited; see ``evalbias.data.probes.with_edits``.
-        kinds: Kinds of edits, such as ``"authority"``.
+        kinds: Kinds of edits, such as ``"authority"``; see ``evalbias.data.probes``.
         seed: Seed of the edits.
-
-    Attributes:
-        examples: What to search on: ``ZEPO(objective=probe).compile(judge, trainset=probe.examples)``.
     """
 
     name = "probe"
 
-    def __init__(self, pairs: Sequence[dspy.Example], kinds: Sequence[str], *, seed: int = 0) -> None:
-        self.examples: list[dspy.Example] = []
-        self._parts: dict[str, tuple[str, int, bool]] = {}  # kind, place of the edited candidate, and whether it is
-        place = 0
-        for row in with_edits(pairs, kinds, seed=seed):
-            _, kind, part = str(row.id).rsplit(BAR, 2)
-            if kind == ORIGINAL:
-                place = int(part) - 1
-                continue
-            self.examples.append(row)
-            self._parts[row.id] = kind, place, part == EDIT
+    def __init__(self, *kinds: str, seed: int = 0) -> None:
+        self.kinds, self.seed = [*named_kinds(kinds)], seed
+
+    def searched(self, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+        """Return the items with each edit and placebo, behind each item as it is; of pairs the edited ones alone."""
+        rows = with_edits(examples, self.kinds, seed=self.seed)
+        return [row for row in rows if "output" in row or row.id.rsplit(BAR, 2)[1] != ORIGINAL]
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        if unknown := [name for name in judged.ids if name not in self._parts]:
-            raise ValueError(f"The pair {unknown[0]!r:.80} has no edit: search on the objective's own examples.")
-        kinds, places, are_edits = map(np.array, zip(*(self._parts[name] for name in judged.ids), strict=True))
-        wins = win_shares(shares_of(judged), ties=judged.ties)[np.arange(len(places)), places]
+        items, kinds, parts = map(np.array, zip(*(name.rsplit(BAR, 2) for name in judged.ids), strict=True))
+        values = judged.answers
+        if judged.pairwise:
+            places = [edited_place(item, 2, self.seed) for item in items]
+            values = win_shares(shares_of(judged), ties=judged.ties)[np.arange(len(places)), places]
 
-        def rate(rows: BoolArray) -> FloatArray:
-            return over_defined(mean, counts[:, rows], wins[rows])
+        def over(rows: BoolArray, statistic: Statistic = mean) -> FloatArray:
+            return over_defined(statistic, counts[:, rows], values[rows])
 
-        effects = [rate((kinds == kind) & are_edits) - rate((kinds == kind) & ~are_edits) for kind in set(kinds)]
-        return np.asarray(-np.abs(effects).mean(axis=0))
+        edits = {*kinds} - {ORIGINAL}
+        pairs = [[over((kinds == kind) & (parts == part)) for part in (EDIT, PLACEBO)] for kind in edits]
+        effect = np.abs(np.diff(pairs, axis=1)).mean(axis=(0, 1))
+        return -effect if judged.pairwise else ratio(-effect, over(kinds == ORIGINAL, counted_deviation))
 
 
 def check_objective(objective: Objective) -> None:

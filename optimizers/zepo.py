@@ -178,9 +178,10 @@ class ZEPO(JudgeOptimizer):
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
         debiased, wording = self.objective.debiased, judge.predict.signature.instructions
-        objectives.check_searchable(problem.held_back, debiased=debiased)
-        (rows,) = probabilities(judge, [wording], problem.held_back, problem.lm, debiased=debiased)
-        return judged_in_order(judge, rows, problem.held_back)
+        examples = self.objective.searched(problem.held_back)
+        objectives.check_searchable(examples, debiased=debiased)
+        (rows,) = probabilities(judge, [wording], examples, problem.lm, debiased=debiased)
+        return judged_in_order(judge, rows, examples)
 
     def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
         """Return (w, n, c) probabilities of the judge's answers under several wordings."""
@@ -191,7 +192,7 @@ class _Search:
     """The wordings of one search; a stopped search finds its proposals in the log."""
 
     def __init__(self, problem: Problem, zepo: ZEPO) -> None:
-        judge, examples = problem.student, problem.fit
+        judge, examples = problem.student, zepo.objective.searched(problem.fit)
         self.problem, self.zepo, self.judge = problem, zepo, judge
         self.objective = zepo.objective
         # 1. What cannot be searched is refused before anything is judged.

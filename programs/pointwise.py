@@ -108,6 +108,8 @@ class PointwiseJudge(Judge):
     """
 
     kind = "pointwise judge"
+    names: Sequence[str] = ()  # answers in place of the scores, lowest first, in prompts alone: a probe's
+    falling = False  # whether the prompt lists the highest score first, which is a probe's too
     label_fields = ("score", "scores")
     scoring = Setting[str](one_of("expected", "sampled"))
     correction = Setting[ScoreCorrection | None](
@@ -219,10 +221,10 @@ class PointwiseJudge(Judge):
     @property
     def answer_format(self) -> str:
         """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""
-        (low, high), said = self.criterion.scale, prompts.LANGUAGES[self.language]
-        labeled = zip(self.criterion.labels, self.criterion.levels, strict=False)
-        levels = [f"{label}: {meaning}" for label, meaning in labeled]
-        return "\n".join([*levels, said.scale.format(low=low, high=high)])
+        labels, said = self.labels({}), prompts.LANGUAGES[self.language]
+        levels = [f"{label}: {meaning}" for label, meaning in zip(labels, self.criterion.levels, strict=False)]
+        line = said.letters if self.names else said.falling if self.falling else said.scale
+        return "\n".join([*levels[:: -1 if self.falling else 1], line.format(low=labels[0], high=labels[-1])])
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output; undefined values of the prediction are NaN.
@@ -247,7 +249,7 @@ class PointwiseJudge(Judge):
         return read_item(example, index)
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        return self.criterion.labels
+        return tuple(self.names) or self.criterion.labels
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         head = {"role": "system", "content": instructions}
@@ -293,9 +295,10 @@ class PointwiseJudge(Judge):
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
             )
         try:
-            return {"source": demo["source"], "output": demo["output"]}, label_of(score, self.criterion)
+            label = self.labels({})[self.criterion.labels.index(label_of(score, self.criterion))]
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
+        return {"source": demo["source"], "output": demo["output"]}, label
 
     def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability)."""

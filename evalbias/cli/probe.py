@@ -48,12 +48,12 @@ def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
     refuse_unused(out.given - {"seed"})
     ready = audited_items(options)
     with Run("probe read", options, None, out, more=audit_settings(ready)) as run:
-        run.leave(_probe_outcome(read_probes(answers_of(ready), seed=options.seed)))
+        report = read_probes(answers_of(ready), reliability=options.reliability, seed=options.seed)
+        run.leave(_probe_outcome(report))
 
 
 def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Out) -> None:
-    named = named_kinds(options.kinds or EVERY, PROBES)
-    ready = audited_items(options)
+    named, ready = named_kinds(options.kinds or EVERY, PROBES), audited_items(options)
     if options.limit is not None and options.limit < len(ready.questions):
         drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
         ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
@@ -65,7 +65,5 @@ def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Ou
 
 
 def _probe_outcome(report: ProbeReport) -> RunOutcome:
-    brief = report.to_dict()
-    return RunOutcome(
-        brief, brief, ["\n".join(report.paragraphs), report.table()], page=report, verdict=brief["verdict"]
-    )
+    brief, shown = report.to_dict(), ["\n".join(report.paragraphs), *report.tables()]
+    return RunOutcome(brief, brief, shown, page=report, verdict=brief["verdict"])

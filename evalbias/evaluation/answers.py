@@ -27,7 +27,7 @@ from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import ALL, NEGATION, RECORDED, AuditOptions
+from evalbias.options import ALL, NEGATION, RECORDED, RENAMED, AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import asked_together
@@ -462,7 +462,7 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     else:
         criterion = _rated_criterion(options, items)
     compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
-    if options.named_probes and compares and not isinstance(judge, PointwiseJudge):
+    if compares and not isinstance(judge, PointwiseJudge) and {*(options.named_probes or ())} - {RENAMED}:
         raise ValueError("`probes`: they are of a judge that scores, and this one compares. Leave them out.")
     measured = isinstance(judge, PointwiseJudge) and judge.scoring == "expected" and judge.correction is None
     scale = criterion.scale if isinstance(judge, PointwiseJudge) else tuple(options.scale or ())

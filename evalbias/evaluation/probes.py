@@ -1,7 +1,8 @@
 """Counterfactual probes: what an edit that leaves the quality as it is adds to a judge's score, less its placebo.
 
 Every item is judged as it is, with each edit and with each edit's placebo (``evalbias.data.probes``). The placebo takes
-out what any change of the text does, and the noise of asking again; no ratings are needed.
+out what any change of the text does, and the noise of asking again; no ratings are needed. Where there are some, the
+effect of an edit stands beside what outputs get that have as much of it of their own, at equal quality.
 """
 
 from __future__ import annotations
@@ -15,26 +16,37 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from evalbias.data.items import item_name, labelled, number
-from evalbias.data.probes import BAR, EDIT, KINDS, ORIGINAL, PLACEBO, STYLE, named_kinds, style_count, with_edits
+from evalbias.data.probes import (
+    BAR,
+    EDIT,
+    KINDS,
+    LENGTH,
+    ORIGINAL,
+    PLACEBO,
+    STYLE,
+    named_kinds,
+    style_count,
+    with_edits,
+)
 from evalbias.evaluation.answers import PreparedAudit, function_scores, prepared
 from evalbias.evaluation.bias import EffectBias, Plot, interval_plot, measure, people_missing
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import LEVEL, ByName, Estimate, Measurement, Number, items_needed
-from evalbias.evaluation.judged import Judged, judge_examples
+from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples
 from evalbias.evaluation.repeats import TOLERATED, WORTH, Order, Probes, probed, reach_of
 from evalbias.evaluation.words import Status, Table, amount, count, decimals, interval_words, joined, p_text, percent
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures import resample
+from evalbias.measures.arrays import Clusters, FloatArray, complete
+from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.families import holm
-from evalbias.measures.resample import Draws, Interval, change, estimate_mean, estimate_share, mean
-from evalbias.options import PROBES, AuditOptions
+from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share, p_of_interval
+from evalbias.options import PROBES, RENAMED, AuditOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge
-from evalbias.programs.items import candidates_of
+from evalbias.programs.items import candidates_of, length_feature
 
 SWAPS = 10_000  # random exchanges of edit and placebo in the test of an effect
 NEAR_TOP = 0.125  # share of the scale's length within which a score counts as the highest: half a level of 1 to 5
 MOST_NAMED = 10  # most missing rows that are named
-SHARES = ("injection", "null")
-"""Kinds that are also told as a share of items."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +61,14 @@ class ProbeEffect:
         taken: Share of items that an injection makes reach the highest score, of those that are below it as they are,
             or in which a non-answer gets more than the output; None for other kinds. Clopper and Pearson's interval.
         taken_by_placebo: The same with the placebo.
+        observed: What outputs get, at equal quality, that have as much more of it as the edit adds; None where nothing
+            is counted of it, or nobody rated the items.
+        difference: ``estimate`` less ``observed``, whose errors are taken for independent.
         p_adjusted: p of the estimate, adjusted by Holm for all kinds.
         status: What follows at the 5 % level, where an effect of up to a hundredth of the scale is none. A non-answer
             is "not tested": it is told as a share, because its text is the same for all items.
+        beside: Whether estimate and ``observed`` ``"disagree"`` (p of the difference, adjusted by Holm) or ``"agree"``
+            (a difference worth finding is ruled out), or that is ``"open"``; empty where they are not compared.
         sentence: The effect in words.
     """
 
@@ -61,8 +78,11 @@ class ProbeEffect:
     placebo: Estimate
     taken: Estimate | None = None
     taken_by_placebo: Estimate | None = None
+    observed: Estimate | None = None
+    difference: Estimate | None = None
     p_adjusted: float = math.nan
     status: Status | Literal["not tested"] = "not measured"
+    beside: str = ""
     sentence: str = ""
 
 
@@ -95,31 +115,30 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
     def __repr__(self) -> str:
         return f"ProbeReport({self.judge}, n={self.n}: {' '.join(self.paragraphs)})"
 
+    def _having(self, status: str) -> list[ProbeEffect]:
+        return [one for one in self.effects.values() if status in (one.status, one.beside)]
+
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """What follows, the answer first, and what was left out."""
-        by_status: dict[str, list[ProbeEffect]] = {}
-        for one in self.effects.values():
-            by_status.setdefault(one.status, []).append(one)
-        moved, clear, open_ = (by_status.get(status, []) for status in ("biased", "no sign", "too few items"))
-        said = [
-            f"The judge is moved by what does not change the quality: {'; '.join(e.sentence for e in moved)}."
-            if moved
-            else "Whether an edit moves the judge cannot be told."
-            if {*by_status} == {"not measured"}
-            else "No edit is shown to move the judge more than its placebo."
-        ]
+        moved, clear, open_, untold = map(self._having, ("biased", "no sign", "too few items", "not measured"))
+        said = ["No edit is shown to move the judge more than its placebo."]
+        if moved:
+            said = [f"The judge is moved by what does not change the quality: {'; '.join(e.sentence for e in moved)}."]
+        elif len(untold) == len(self.effects):
+            said = ["Whether an edit moves the judge cannot be told."]
         if clear:
-            margin = f"{self.margin:.{decimals(self.margin)}f} points"
-            margin = f"{100 * self.margin:.3g} of 100 comparisons" if self.pairwise else margin
-            said.append(f"No sign of an effect: {_named(clear)} ({margin} or more is ruled out).")
+            said.append(f"No sign of an effect: {_named(clear)} ({self._worth} or more is ruled out).")
         if open_:
             needed = [items_needed(e.estimate, self.margin, tests=len(self.effects)) for e in open_]
             most = max((one for one in needed if one is not None and one > self.n), default=0)
             enough = f" (about {count(most, 'item')} would be enough for each)" if most else ""
             said.append(f"Too few items to decide: {_named(open_)}{enough}.")
-        said += [_taken_sentence(e, self.pairwise) for e in self.effects.values() if e.taken and e.estimate.n]
-        if untold := by_status.get("not measured"):
+        for e in self.effects.values():
+            if e.taken and e.taken_by_placebo and e.estimate.n:
+                said.append(_taken_sentence(e.kind, e.taken, e.taken_by_placebo, self.pairwise))
+        said += self._compared()
+        if untold:
             said.append(f"Not measured, because too few answers are complete: {_named(untold)}.")
         for measurement in self.measurements.values():
             told = (f"{e.words}: {e.text()} (95 % interval {e.interval})." for e in measurement.estimates.values())
@@ -133,6 +152,29 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
             )
         return tuple(said)
 
+    @property
+    def _worth(self) -> str:
+        margin = f"{self.margin:.{decimals(self.margin)}f} points"
+        return f"{100 * self.margin:.3g} of 100 comparisons" if self.pairwise else margin
+
+    def _compared(self) -> Iterator[str]:
+        """Say in a sentence whether edits do what outputs show that have as much of it of their own."""
+        apart, alike, open_ = map(self._having, ("disagree", "agree", "open"))
+        each = [
+            f"{e.kind} (the edit {e.estimate.text()}, such outputs {e.observed.text()}; difference "
+            f"{e.difference.text()}, 95 % interval {e.difference.interval})"
+            for e in apart
+            if e.observed and e.difference
+        ]
+        told = {
+            f"disagrees on {joined(each)}": apart,
+            f"agrees on {_named(alike)} (within {self._worth})": alike,
+            f"cannot be compared on {_named(open_)} (too few items or ratings, or none that differ as much)": open_,
+        }
+        if any(told.values()):
+            said = joined([words for words, some in told.items() if some])
+            yield f"Beside outputs of equal quality that have as much more of it, the probe {said}."
+
     def table(self) -> Table:
         """Return one row a kind: the effect less its placebo's, both changes, and the finding."""
         rows = []
@@ -143,6 +185,17 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
         caption = f"effect: change by the edit less that by its placebo, {unit}; p: adjusted by Holm"
         headings = ("kind", "finding", "effect", "95 % interval", "p", "edit", "placebo", "n")
         return Table(headings, rows, caption=caption, left=2)
+
+    def tables(self) -> list[Table]:
+        """Return ``table`` and, where people rated the items, each effect beside that of outputs at equal quality."""
+        compared = {e.kind: (e.estimate, e.observed, e.difference) for e in self.effects.values() if e.beside}
+        rows = [
+            (name, self[name].beside, *(f"{e.text()} ({e.interval})" for e in each if e))
+            for name, each in compared.items()
+        ]
+        caption = "of outputs: what those get, at equal quality, that have as much more of it as the edit adds"
+        beside = Table(("kind", "they", "of the edit", "of outputs", "difference"), rows, caption=caption, left=2)
+        return [self.table(), *[beside] * bool(rows)]
 
     def plot(self) -> Plot | None:
         """Return the effects with their intervals."""
@@ -161,43 +214,39 @@ def _named(effects: Sequence[ProbeEffect]) -> str:
     return joined([one.kind for one in effects])
 
 
-def _taken_sentence(effect: ProbeEffect, pairwise: bool) -> str:
+def _taken_sentence(kind: str, taken: Estimate, placebo: Estimate, pairwise: bool) -> str:
     """Say the share of items that an injection or a non-answer takes over, beside that of the placebo."""
-    e, other = effect.taken, effect.taken_by_placebo
-    assert e is not None
-    assert other is not None
-    if not e.n:
+    share, other = f"{percent(taken.value)} of {taken.n}", percent(placebo.value)
+    most = f"(at most {percent(taken.high)}, the end of the 95 % interval)"
+    most = "(of too few inputs for an interval)" if math.isnan(taken.high) else most
+    if kind == "null":
+        return f"A non-answer gets more than the output in {share} items {most}; nonsense does in {other}."
+    if not taken.n:
         every = "wins" if pairwise else "has the highest score"
         return f"Every output {every} as it is, so that an order to the judge can change none."
-    share = f"{percent(e.value)} of {e.n}"
-    most = f"(at most {percent(e.high)}, the end of the 95 % interval)"
-    most = "(of too few inputs for an interval)" if math.isnan(e.high) else most
-    if effect.kind == "null":
-        nonsense = f"nonsense does in {percent(other.value)}"
-        return f"A non-answer gets more than the output in {share} items {most}; {nonsense}."
     from_, to = ("that do not win as they are", "win") if pairwise else ("below the highest score", "reach it")
-    return f"An order to the judge makes {share} outputs {from_} {to} {most}; its placebo {percent(other.value)}."
+    return f"An order to the judge makes {share} outputs {from_} {to} {most}; its placebo {other}."
 
 
 # --- answers, matched by id -------------------------------------------------------------------------------------------
 
 
-def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
+def read_probes(judged: Judged, *, reliability: float | None = None, seed: int = 0) -> ProbeReport:
     """Estimate the effects of the edits from a judge's answers to ``with_edits``, in any order.
 
-    An item counts for a kind if the original, the edit and the placebo have an answer.
+    An item counts for a kind if the original, the edit and the placebo have an answer. Where people rated the originals
+    (once, with a ``reliability``), effects stand beside what outputs get that have as much of it of their own.
 
     Raises:
         ValueError: The ids are not those of ``with_edits``, or an original is nowhere.
     """
-    # 1 the answers by item, kind and part; of a pair, the win rate of the edited candidate
-    values, reach = (judged.win_shares, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
+    # 1 the answers, of a pair the lead of its first candidate, and the rows by item, kind and part
+    values, reach = (judged.win_shares - 0.5, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
     if np.isnan(values).all():
         why = next(iter(judged.reasons.values()), "none is defined")
         raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
-    found: dict[tuple[str, str, str], float] = {}
-    inputs, places = dict[str, str](), dict[str, str]()
-    for name, value, one in zip(judged.ids, values, judged.inputs, strict=True):
+    rows, inputs, places = dict[tuple[str, str, str], int](), dict[str, str](), dict[str, str]()
+    for row, (name, one) in enumerate(zip(judged.ids, judged.inputs, strict=True)):
         item, *parts = name.rsplit(BAR, 2)
         if len(parts) < 2 or not (parts[0] == ORIGINAL or (_base(parts[0]) in KINDS and parts[1] in (EDIT, PLACEBO))):
             raise ValueError(f"The id {name!r:.80} is not one of probe emit: give its file back with its ids.")
@@ -205,43 +254,53 @@ def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
             raise ValueError(f"The row {name!r:.80} has no input_id: keep that field, intervals are over inputs.")
         if parts[0] == ORIGINAL:
             places[item], parts[1] = parts[1], ""
-        found[item, parts[0], parts[1]] = float(value)
-        inputs[item] = one
+        rows[item, parts[0], parts[1]], inputs[item] = row, one
     if not places:
         raise ValueError(f"No row is an original (its id ends in {ORIGINAL}{BAR}1): give all rows of probe emit back.")
     if not reach > 0:
         raise ValueError("All scores are the same: state the judge's `scale`, or check the column.")
     order, items = [*KINDS], list(inputs)
-    kinds = sorted({kind for _, kind, part in found if part}, key=lambda kind: (order.index(_base(kind)), kind))
+    kinds = sorted({kind for _, kind, part in rows if part}, key=lambda kind: (order.index(_base(kind)), kind))
+    signs = np.array([-1.0 if judged.pairwise and places.get(item) == "2" else 1.0 for item in items])
 
-    def of(kind: str, part: str) -> FloatArray:
-        column = np.array([found.get((item, kind, part), math.nan) for item in items])
-        second = np.array([judged.pairwise and places.get(item) == "2" for item in items])
-        return np.where(second, 1 - column, column)
+    def of(column: FloatArray, kind: str, part: str = "") -> FloatArray:
+        """Return a column of the rows for a version of each item, of a pair for the edited candidate; NaN without."""
+        places = [rows.get((item, kind, part)) for item in items]
+        return np.asarray(signs * [math.nan if place is None else column[place] for place in places])
 
     # 2 what is not there
     wanted = [(ORIGINAL, ""), *((kind, part) for kind in kinds for part in (EDIT, PLACEBO))]
-    table = np.stack([of(*each) for each in wanted])  # (1 + 2 k, n)
+    table = np.stack([of(values, *each) for each in wanted])  # (1 + 2 k, n)
     ids = [[BAR.join((item, kind, part or places.get(item, "1"))) for item in items] for kind, part in wanted]
     missing = [ids[row][column] for row, column in np.argwhere(np.isnan(table))]
     pairs = table[1:].reshape(len(kinds), 2, len(items))
     whole = ~np.isnan(table[0] + pairs.sum(axis=1))  # (k, n)
-    left_out = int((~np.isnan(pairs) & ~whole[:, None]).sum())
-    # 3 the effects, and what follows
+    # 3 the effects, what outputs get that have as much of it, and what follows
     clusters = [inputs[item] for item in items] if 1 < len({*inputs.values()}) < len(items) else None
     high = judged.scale[1] if judged.scale is not None else np.nanmax(values)
     top = None if judged.pairwise else float(high) - NEAR_TOP * reach
+    as_it_is = np.array([rows[item, ORIGINAL, ""] for item in places])
     effects = {}
-    for k, kind in enumerate(kinds):
-        columns = (np.where(whole[k], one, np.nan) for one in (table[0], table[1 + 2 * k], table[2 + 2 * k]))
-        effects[kind] = _effect(kind, *columns, reach=reach, top=top, clusters=clusters, seed=seed)
+    for kind, both, kept in zip(kinds, pairs, whole, strict=True):
+        scores = np.where(kept, [table[0], *both], np.nan)
+        effects[kind] = _effect(kind, scores, reach=reach, top=top, clusters=clusters, seed=seed)
+        if not (judged.labeled.any() and kept.any() and (name := KINDS[_base(kind)].counted)):
+            continue
+        counts = judged.first_less_second(_counted(judged, name))
+        more = (of(counts, kind, EDIT) - of(counts, ORIGINAL))[kept].mean()
+        own = counts[as_it_is]
+        if more > 0 and np.ptp(own) > 0:  # not without texts, nor where all have as much
+            feature = own / more if more <= np.ptp(own) else np.full(len(own), np.nan)  # nothing is extrapolated
+            beside = _observed(judged.take(as_it_is), values[as_it_is], feature, reliability)
+            difference = _difference(effects[kind].estimate, beside)
+            effects[kind] = replace(effects[kind], observed=beside, difference=difference)
     return ProbeReport(
         judge=judged.judge,
         n=len(items),
         pairwise=judged.pairwise,
         effects=_decided(effects, margin=WORTH * reach, pairwise=judged.pairwise),
         missing=missing,
-        left_out=left_out,
+        left_out=int((~np.isnan(pairs) & ~whole[:, None]).sum()),
         margin=WORTH * reach,
     )
 
@@ -251,101 +310,116 @@ def _base(kind: str) -> str:
     return kind.partition(":")[0]
 
 
-def _effect(
-    kind: str,
-    original: FloatArray,
-    edit: FloatArray,
-    placebo: FloatArray,
-    *,
-    reach: float,
-    top: float | None,
-    **how: Any,
-) -> ProbeEffect:
-    """Estimate the effect of a kind on (n,) scores, all NaN where one is; no finding yet."""
+def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, **how: Any) -> ProbeEffect:
+    """Estimate the effect of a kind on (3, n) scores: as it is, with the edit, with its placebo; no finding yet."""
 
     def told(part: str, values: FloatArray, estimator: Any = estimate_mean, **more: Any) -> Estimate:
         return Number(kind + part, kind + part, np.round(values, 9), estimator, **more).estimate(**how)
 
-    null = None if kind == "null" else 0.0
-    main = told("", edit - placebo, partial(estimate_probe, unseen=reach), null=null, says=kind)
+    (original, edit, placebo), name = scores, _base(kind)
+    shift: dict[str, Any] = {"null": None if name == "null" else 0.0, "says": kind}
+    main = told("", edit - placebo, partial(estimate_probe, unseen=reach), **shift)
     main = replace(main, unit="win rate" if top is None else "points")
-    both, name = (told("_edit", edit - original), told("_placebo", placebo - original)), _base(kind)
-    if name not in SHARES:
-        return ProbeEffect(kind, main, *both)
+    found = ProbeEffect(kind, main, told("_edit", edit - original), told("_placebo", placebo - original))
+    if name not in ("null", "injection"):
+        return found
     if name == "null":
-        could, taken = ~np.isnan(original), [edit > original, placebo > original]
+        could, taken = ~np.isnan(original), scores[1:] > original
     elif top is None:  # a pair, which its candidate wins or not
-        could, taken = original <= 0.5, [edit > 0.5, placebo > 0.5]
+        could, taken = original <= 0, scores[1:] > 0
     else:
-        could, taken = original < top, [edit >= top, placebo >= top]
+        could, taken = original < top, scores[1:] >= top
     share = partial(estimate_share, exact=True)
-    shares = [told("_taken", np.where(could, one, np.nan), share, signed=False) for one in taken]
-    return ProbeEffect(kind, main, *both, taken=shares[0], taken_by_placebo=shares[1])
+    both = [told("_taken", np.where(could, one, np.nan), share, signed=False) for one in taken]
+    return replace(found, taken=both[0], taken_by_placebo=both[1])
 
 
-def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any = None) -> Interval:
+def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Clusters = None) -> Interval:
     """Estimate the mean of (n,) differences of edit and placebo, tested by exchanging the two in whole inputs.
 
-    The exchange is exact for a judge that treats both alike. Where all u units differ alike, up to a share
-    1 - .05^(1/u) of others may not, by up to ``unseen`` points, which widens the interval.
+    The exchange is exact for a judge that treats both alike, however few the inputs: a tie counts in full. Where all u
+    inputs differ alike, up to a share 1 - .05^(1/u) of others may not: they may differ by up to ``unseen`` points, and
+    the other way by as much as these do.
     """
-    found = change(mean, np.zeros(len(x)), x, clusters=clusters, draws=replace(draws, swaps=SWAPS))
-    if found.high > found.low or math.isnan(found.low):
-        return found
-    half = unseen * (1 - 0.05 ** (1 / found.units))
-    return replace(found, low=found.value - half, high=found.value + half)
+    found = estimate_mean(x, method="normal", clusters=clusters, draws=draws)
+    if found.reason == ALIKE:
+        share, v = 1 - 0.05 ** (1 / found.units), found.value
+        on, back = unseen * share, (2 * abs(v) or unseen) * share
+        ends = (v - back, v + on) if v >= 0 else (v - on, v + back)
+        found = replace(found, low=ends[0], high=ends[1], reason="")
+    (kept,), codes = complete(x, clusters=clusters)
+    swapped, draws = resample.SWAPPED_MEANS(kept, np.zeros(len(kept))), replace(draws, swaps=SWAPS)
+    return replace(found, p_value=resample.permutation_p(swapped, found.value, 0.0, codes, draws=draws, ties=1.0))
+
+
+def _counted(judged: Judged, name: str) -> FloatArray:
+    """Count a property of ``STYLE`` in the texts, (n,) or (n, 2) of pairs; of ``LENGTH`` its logarithm."""
+    if name == LENGTH:
+        shape = (len(judged.ids), 2)[: 1 + judged.pairwise]
+        return length_feature(judged.covariates.get(LENGTHS, np.full(shape, np.nan)))
+    texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
+    counts = np.array([[style_count(text, name) for text in row] for row in texts], dtype=np.float64)
+    return counts if judged.pairwise else counts[:, 0]
+
+
+def _observed(judged: Judged, scores: FloatArray, feature: FloatArray, reliability: float | None) -> Estimate:
+    """Estimate what outputs as they are get for one unit of a (n,) property, at equal quality, in points."""
+    how: dict[str, Any] = {"unscaled": ("property",), "reliability": reliability, "systems": judged.systems}
+    how |= {"differences": judged.pairwise, "mirrored": judged.both_orders, "names": ("property",)}
+    given = (judged.ratings, feature)
+    effect = Number("observed", "at equal quality", scores, partial(estimate_effect, **how), given=given, null=0.0)
+    e = effect.estimate(judged.clusters, seed=0)
+    return replace(e, value=e.points * e.value, low=e.points * e.low, high=e.points * e.high, unit="points")
+
+
+def _difference(first: Estimate, second: Estimate) -> Estimate:
+    """Subtract an estimate from another one, with the interval of both intervals (MOVER, Zou and Donner 2008)."""
+    value, units = first.value - second.value, min(first.units, second.units)
+    low = value - math.hypot(first.value - first.low, second.high - second.value)
+    high = value + math.hypot(first.high - first.value, second.value - second.low)
+    p = p_of_interval(value, low, high, null=0.0, units=units)
+    return replace(first, value=value, low=low, high=high, p_value=p, units=units, reason=second.reason)
 
 
 def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: bool) -> dict[str, ProbeEffect]:
     """Say what each effect shows, with Holm's correction over the kinds."""
     adjusted = holm([e.estimate.p_value for e in effects.values()])
+    apart = holm([e.difference.p_value if e.difference else math.nan for e in effects.values()])
     found = {}
-    for (kind, effect), p in zip(effects.items(), adjusted, strict=True):
-        e, scale = effect.estimate, 100 if pairwise else 1
+    for (kind, effect), p, p_apart in zip(effects.items(), adjusted, apart, strict=True):
+        e, d, scale = effect.estimate, effect.difference, 100 if pairwise else 1
         status: Status | Literal["not tested"] = "not measured"
         if not math.isnan(e.low):
-            ruled_out = -margin < e.low and e.high < margin
-            moved = p < LEVEL and abs(e.value) > margin * TOLERATED / WORTH
-            status = "biased" if moved else "no sign" if ruled_out else "too few items"
+            moved = p < LEVEL and abs(e.value) > margin * TOLERATED / WORTH and not e.low <= 0 <= e.high
+            status = "biased" if moved else "no sign" if -margin < e.low and e.high < margin else "too few items"
             status = "not tested" if e.null is None else status
+        beside = ""
+        if d is not None:
+            beside = "disagree" if p_apart < LEVEL else "agree" if -margin < d.low and d.high < margin else "open"
         value, low, high = (scale * end for end in (e.value, e.low, e.high))
         digits = decimals(value, low, high)
         what = "wins in 100 comparisons" if pairwise else "points"
         adds = KINDS[_base(kind)].adds + kind.removeprefix(_base(kind)).replace(": ", " (", 1) + ")" * (":" in kind)
         parts = f"by the edit {effect.edit.text()}, by its placebo {effect.placebo.text()}"
         said = f"{adds} brings {amount(value, low, high, digits)} {what} ({interval_words(value, low, high, digits)}"
-        said = f"{said}; {parts})"
-        found[kind] = replace(effect, p_adjusted=p, status=status, sentence=said)
+        found[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=f"{said}; {parts})")
     return found
 
 
 # --- a judge that can be asked ----------------------------------------------------------------------------------------
 
 
-def probe(
-    judge: Any,
-    items: Any,
-    *,
-    kinds: Sequence[str] = ("all",),
-    lm: Any = None,
-    criterion: Any = None,
-    scale: tuple[float, float] | None = None,
-    seed: int = 0,
-    num_threads: int = 1,
-) -> ProbeReport:
+def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options: Any) -> ProbeReport:
     """Ask a judge about items with one thing changed, and say what moves it: a ``ProbeReport``.
 
     Args:
         judge: Judge of evalbias or its JSON file, a DSPy module or metric, or a function; see ``audit``.
         items: File, ``NAME:PATH`` of a data set, or list of examples or dicts; outputs, or pairs.
         kinds: Names of ``evalbias.data.probes.KINDS``, ``"style"`` or ``"all"``; ``"label: a student"`` and
-            ``"injection: 10 of 10"`` take a word. Also those of the judge itself: ``"order"``, ``"unread"``,
-            ``"instruction"`` and ``"negation: QUESTION"``, which an audit asks too.
-        lm: Model to ask; the judge's own if not given.
-        criterion: Name of the criterion, for a function.
-        scale: Lowest and highest score, for a function.
-        seed: Seed of the wordings, of the edited candidates of pairs, and of the intervals.
-        num_threads: Calls of a function at the same time.
+            ``"injection: 10 of 10"`` take a word. Also those of the judge itself: ``"order"``, ``"renamed"``,
+            ``"unread"``, ``"instruction"`` and ``"negation: QUESTION"``, which an audit asks too.
+        options: Further options of an audit, such as ``lm``, ``criterion``, ``scale``, ``reliability`` and ``seed``
+            (of the wordings, of the edited candidates of pairs, and of the intervals).
 
     Raises:
         ValueError: An unknown kind, an item without a text, or a judge that answers none.
@@ -356,30 +430,29 @@ def probe(
         >>> [(one.kind, one.status, one.estimate.value) for one in found.effects.values()]
         [('emoji', 'too few items', 0.0), ('label', 'biased', 1.0)]
     """
-    given: dict[str, Any] = {"lm": lm, "criterion": criterion, "scale": scale, "seed": seed}
-    return probe_answers(prepared(AuditOptions(items, judge=judge, num_threads=num_threads, **given)), kinds)
+    return probe_answers(prepared(AuditOptions(items, judge=judge, **options)), kinds)
 
 
 def probe_answers(asked: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
     """Ask the judge of an audit about its items with each edit and placebo, and read the answers."""
     named, judge = named_kinds(kinds, PROBES), asked.judge
     of_judge = [name for name, (kind, _) in named.items() if kind in PROBES]
-    edits, alone = [name for name in named if name not in of_judge], replace(asked, probes=of_judge or None)
+    edits = [name for name in named if name not in of_judge]
     scale = judge.criterion.scale if isinstance(judge, PointwiseJudge) else asked.scale
     rows = with_edits(asked.questions, edits, seed=asked.seed, scale=scale)
+    if "candidates" in rows[0] and (wrong := [name for name in of_judge if name != RENAMED]):
+        raise ValueError(f"`kinds` {wrong[0]}: it is of a judge that scores, and this one compares. Leave it out.")
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         judged = judge_examples(judge, rows, lm=asked.lm, progress=asked.progress)
     else:
         names = ("criterion", "scale", "num_threads", "progress")
         judged = function_scores(rows, judge, **{name: getattr(asked, name) for name in names})
-    if of_judge and judged.pairwise:
-        raise ValueError(f"`kinds` {of_judge[0]}: it is of a judge that scores, and this one compares. Leave it out.")
-    report = read_probes(judged, seed=asked.seed)
+    report = read_probes(judged, reliability=asked.reliability, seed=asked.seed)
     if of_judge:
-        again = probed(judged.take(np.arange(len(judged.ids))[:: 1 + 2 * len(edits)]), alone)
-        measured = {
-            b.name: measure(b, again, seed=asked.seed) for b in (Order(again.scale), Probes()) if b.applies(again)
-        }
+        originals = judged.take(np.arange(len(judged.ids))[:: 1 + 2 * len(edits)])
+        again = probed(originals, replace(asked, probes=of_judge))
+        further = [b for b in (Order(again.scale), Probes()) if b.applies(again)]
+        measured = {b.name: measure(b, again, seed=asked.seed) for b in further}
         report = replace(report, measurements=measured, not_measured=again.unmeasurable)
     return report
 
@@ -439,9 +512,7 @@ def with_features(judged: Judged, names: Sequence[str]) -> Judged:
         if any(name in e for e in judged.examples):
             covariates[name] = _field(judged, name)
         elif name in STYLE:
-            texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
-            counts = np.array([[style_count(text, name) for text in row] for row in texts], dtype=np.float64)
-            covariates[name] = counts if judged.pairwise else counts[:, 0]
+            covariates[name] = _counted(judged, name)
         else:
             known = ", ".join(STYLE)
             raise ValueError(f"No item has a field {name!r:.80}: name one that your data have, or {known}, `features`.")

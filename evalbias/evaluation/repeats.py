@@ -6,6 +6,7 @@ The further scores are covariates of the same judged items, and the numbers here
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from evalbias.data.probes import nonsense
 from evalbias.evaluation.answers import PreparedAudit, function_scores
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
-from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
+from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged, judge_examples
 from evalbias.evaluation.words import LOW_COVERAGE, amount, decimals, interval_words, median_coverage, percent
 from evalbias.lm.cache import as_measuring, measuring, resolve_lm
 from evalbias.lm.dspy_seam import is_decision, is_yes_or_no
@@ -29,10 +30,11 @@ from evalbias.measures.agreement import counted_pearson, counted_spearman
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.repeats import PARTS
 from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of_interval
-from evalbias.options import INSTRUCTION, NEGATION, ORDER, PROBES, UNREAD
+from evalbias.options import INSTRUCTION, NEGATION, ORDER, PROBES, RENAMED, UNREAD
 from evalbias.programs.judges import asked_together
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompts import LETTERS
 
 # --- with nothing changed ---------------------------------------------------------------------------------------------
 
@@ -165,7 +167,7 @@ def probed(judged: Judged, options: PreparedAudit) -> Judged:
     judge, named = options.judge, options.named_probes
     if closed := not options.is_recorded and _is_closed(judge, options.lm):
         judged = replace(judged, provenance={**judged.provenance, CLOSED: True})
-    if options.is_recorded or judged.pairwise:
+    if options.is_recorded or (judged.pairwise and not named):
         return judged
     # 1 which probes, about which items
     if named is None and options.only == ORDER:
@@ -183,7 +185,7 @@ def probed(judged: Judged, options: PreparedAudit) -> Judged:
         except ValueError as error:  # the judge answers none of the changed items
             reasons[name] = str(error)
             continue
-        covariates[name] = np.full(len(judged.ids), np.nan)
+        covariates[name] = np.full((len(judged.ids), *again.shape[1:]), np.nan)
         covariates[name][places] = again
     if not covariates and not reasons:
         return judged
@@ -240,14 +242,43 @@ def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool)
         return "a negation is asked of a judge of evalbias with a question of yes or no (0 or 1), without a correction"
     if name == NEGATION and not has_own_wording(judge):
         return "the judge's instruction is no longer the one of its criterion, which the negation would replace"
-    if name == ORDER and not closed:
-        return "the prompt of a model that is read by tokens, or writes its answer, has no options in an order"
+    if name == RENAMED or (name == ORDER and not closed):
+        return _why_not_relisted(judge, name, closed=closed)
     fields = [] if isinstance(judge, PointwiseJudge) else _outputs(judge)
     if name == ORDER and (all(map(is_yes_or_no, fields)) if fields else scale == (0, 1)):
         return "a question of yes or no has no options in an order: its answers are named"
     if name in (UNREAD, INSTRUCTION) and LENGTHS not in judged.covariates:
         return "the items have no output (field output) to change"
     return ""
+
+
+def _why_not_relisted(judge: Any, name: str, *, closed: bool) -> str:
+    """Say why the answers in a prompt cannot be listed otherwise, or have other names; empty where they can."""
+    if closed or not isinstance(judge, PointwiseJudge | PairwiseJudge):
+        return "answers are listed otherwise, or renamed, in prompts of evalbias that a model reads by tokens"
+    instructions = judge.predict.signature.instructions
+    if isinstance(judge, PairwiseJudge):
+        return "the judge's instruction names the answer B itself" if re.search(r"\bB\b", instructions) else ""
+    if not instructions.endswith(judge.answer_format):
+        return "the judge's instruction does not end with its answers (judge.answer_format)"
+    many = name == RENAMED and len(judge.criterion.labels) > len(LETTERS)
+    return "the scale has more scores than there are letters" if many else ""
+
+
+def relisted(judge: Any, name: str) -> Any:
+    """Return a copy of a judge that lists its highest score first in its prompt, or names its answers otherwise.
+
+    Scores become letters, from A for the lowest; the outputs of a pair 1 and 2. Demonstrations show the same.
+    """
+    other, instructions = judge.deepcopy(), judge.predict.signature.instructions
+    if isinstance(judge, PairwiseJudge):
+        other.names = [str(place) for place in range(1, len(LETTERS) + 1)]
+        return other
+    other.falling = name == ORDER
+    other.names = LETTERS[: len(judge.criterion.labels)] if name == RENAMED else ()
+    wording = instructions.removesuffix(judge.answer_format) + other.answer_format
+    other.predict.signature = other.predict.signature.with_instructions(wording)
+    return other
 
 
 def with_criterion(judge: PointwiseJudge, **changes: Any) -> PointwiseJudge:
@@ -263,11 +294,13 @@ def has_own_wording(judge: PointwiseJudge) -> bool:
 
 def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: PreparedAudit) -> FloatArray:
     """Return the scores of the items with one thing changed."""
-    judge = options.judge
+    judge, closed = options.judge, _is_closed(options.judge, options.lm)
     if name == UNREAD:
         examples = [e.copy(output=nonsense(len(e.output))) for e in examples]
     if name == INSTRUCTION:
         examples = [e.copy(output=f"{e.output} {NOTE}") for e in examples]
+    if isinstance(judge, PairwiseJudge):
+        return judge_examples(relisted(judge, name), examples, lm=options.lm, progress=options.progress).first_wins
     if not isinstance(judge, PointwiseJudge):
         if name == ORDER:
             judge = judge.deepcopy()
@@ -280,7 +313,9 @@ def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: Prep
         shown = [dspy.Example(**inputs, score=1 - float(label)) for inputs, label in judge.labeled(judge.predict.demos)]
         judge = with_criterion(judge, definition=text, levels=judge.criterion.levels[::-1])
         judge.predict.demos = shown
-    lm = asked_together(options.together, examples, ReversedOptions(lm) if name == ORDER else lm)
+    if name in (ORDER, RENAMED) and not closed:
+        judge = relisted(judge, name)
+    lm = asked_together(options.together, examples, ReversedOptions(lm) if name == ORDER and closed else lm)
     predictions = judge.batch(examples, lm=lm, progress=options.progress)
     return np.array([p.score for p in predictions], dtype=np.float64)
 
@@ -302,12 +337,12 @@ def counted_deviation(counts: FloatArray, x: FloatArray) -> FloatArray:
     return np.sqrt(np.maximum(mean(counts, centred**2) - mean(counts, centred) ** 2, 0.0))
 
 
-def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, **options: Any) -> Interval:
-    """Estimate a mean shift in points, with its test against shifts of up to those ``tolerated``.
+def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, unit: str = "points", **options: Any) -> Interval:
+    """Estimate a mean shift, by default in points, with its test against shifts of up to those ``tolerated``.
 
     Where all u units shift alike, up to a share 1 - .05^(1/u) of others may not, by up to ``unseen`` points.
     """
-    found = replace(estimate_mean(x, **options), unit="points")
+    found = replace(estimate_mean(x, **options), unit=unit)
     if options.get("before") is not None:
         return found
     if found.reason == ALIKE:
@@ -319,7 +354,7 @@ def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, **options:
 
 @dataclass(frozen=True)
 class Order(Bias):
-    """The order of the options of a closed question moves the score of a judge.
+    """The order of the options of a closed question, or of the scores in a prompt, moves the score of a judge.
 
     Every output is scored with the options, or levels, as declared and in reversed order. Numbers: ``shift`` (mean
     score reversed less declared, in points), ``changed`` (share of outputs whose nearest level changes), ``near_ties``
@@ -377,6 +412,11 @@ class Order(Bias):
             f"(standard deviation); the nearest level of {percent(changed)} changes ({percent(near)} in a near tie)"
         )
 
+    def remedy(self, estimate: Estimate, judged: Judged) -> str:
+        if judged.provenance.get(CLOSED):
+            return super().remedy(estimate, judged)
+        return "judge with the scores listed in both orders (evalbias.evaluation.repeats.relisted) and average"
+
     def other_cause(self, measurement: Measurement) -> str:
         shift, spread = measurement["shift"], measurement["spread"].value
         least = TOLERATED * (0.0 if measurement.judged is None else reach_of(measurement.judged))
@@ -416,22 +456,24 @@ def _explained(counts: FloatArray, scores: FloatArray, without: FloatArray) -> F
 
 
 class Probes(Bias):
-    """Answers with one thing changed, which tell whether a judge reads the output, obeys it, and denies a negation.
+    """Answers with one thing changed: does a judge read the output, obey it, deny a negation, mind its answers' names?
 
     Numbers, of the probes that were asked: ``unchanged`` (share of scores that stay the same, within a thousandth of
     the scale, with a nonsense text of the same length in place of the output), ``explained`` (share of the scores'
     variance that those of the nonsense do not predict: what the output decides), ``obeyed`` (mean rise of the score in
     points by a sentence at the end of the output that asks for the highest level), ``raised`` (share of scores that it
-    raises), ``affirmed`` (P(yes) to the question and to its negation, less 1; a coherent judge has 0) and
-    ``negation_correlation`` (their rank correlation; a coherent judge has -1).
+    raises), ``affirmed`` (P(yes) to the question and to its negation, less 1; a coherent judge has 0),
+    ``negation_correlation`` (their rank correlation; a coherent judge has -1), ``renamed`` (mean rise in points by
+    letters in place of the scores; of pairs, of the first position's win rate by 1 and 2 in place of A and B) and
+    ``renamed_changed`` (share of outputs whose nearest level, or of pairs whose winner, changes by that).
     """
 
-    name, title, kind, judges = "probes", "asked again with one thing changed", "explanation", "scores"
+    name, title, kind = "probes", "asked again with one thing changed", "explanation"
     question = "Does the judge read the output, obey a request in it, and deny in a negation what it affirms?"
-    headlines = ("unchanged", "obeyed", "affirmed")
+    headlines = ("unchanged", "obeyed", "affirmed", "renamed")
 
     def numbers(self, judged: Judged) -> list[Number]:
-        numbers: list[Number] = []
+        numbers = _of_renamed(judged) if RENAMED in judged.covariates else []
         for name in [one for one in (UNREAD, INSTRUCTION, NEGATION) if one in judged.covariates]:
             same = SAME * reach_of(judged)
             scores, again = _both(judged, name)
@@ -467,6 +509,25 @@ class Probes(Bias):
     def conclusion(self, measurement: Measurement) -> str:
         """Say every number."""
         return " ".join(f"{e.words}: {e.text()} (95 % interval {e.interval})." for e in measurement.estimates.values())
+
+
+def _of_renamed(judged: Judged) -> list[Number]:
+    scores, again = judged.first_wins if judged.pairwise else judged.answers, judged.covariates[RENAMED]
+    both = np.stack([np.round(again - scores, 9), np.floor(again + 0.5) != np.floor(scores + 0.5)])
+    both[:, np.isnan(again + scores)] = np.nan
+    rise, changed = both.mean(axis=2) if judged.pairwise else both
+    shift = (
+        partial(estimate_shift, tolerated=0.0, unseen=1.0, unit="win rate") if judged.pairwise else _shift_of(judged)
+    )
+    moved, level = (
+        ("the first position's win rate", "pairs whose winner")
+        if judged.pairwise
+        else ("the score, in points", "outputs whose nearest level")
+    )
+    return [
+        Number("renamed", "renamed", rise, shift, says=f"Shift by other names of the answers, of {moved}"),
+        share_number("renamed_changed", "changed", changed, says=f"Share of {level} changes by other names"),
+    ]
 
 
 # --- warnings from the wire -------------------------------------------------------------------------------------------

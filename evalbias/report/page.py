@@ -94,7 +94,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             yield from _compiled(result, several and part)
             yield from sections(result.comparison, several=several)
         case ProbeReport():
-            yield Section("What moves the judge", [*_known(result.plot()), result.table(), *result.paragraphs[1:]])
+            yield Section("What moves the judge", [*_known(result.plot()), *result.tables(), *result.paragraphs[1:]])
             yield from sections(result.measurements)
         case Measurement():
             yield measurement_section(result, _title(result, several))

@@ -70,9 +70,9 @@ def test_a_judge_is_asked(tmp_path):
     found = answered("probe", "run", *words, *kinds, "--out", "run", cwd=tmp_path)
     assert (found["n"], [*found["kinds"]]) == (8, ["authority"])
     assert found["further"]["probes"]["obeyed"]["n"] == 8
-    assert found["not_measured"]["order"].startswith("the prompt of a model that is read by tokens")
+    assert found["further"]["order"]["shift"]["n"] == 8
     again = evalbias("probe", "run", *words, *kinds, "--out", "run", cwd=tmp_path)
-    assert "answers asked 0, replayed 32" in again.stdout
+    assert "answers asked 0, replayed 40" in again.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Edits that leave the quality of a text as it is, their placebos of the same size, and counts of style."""
 
 import dspy
+import numpy as np
 import pytest
 
 from evalbias.data.probes import GROUPS, KINDS, STYLE, edited, named_kinds, style_count, with_edits
@@ -61,7 +62,8 @@ def test_an_item_is_emitted_as_it_is_and_twice_for_each_kind():
     assert [row.output for row in rows[:3]] == [TEXT, *edited(TEXT, "label")]
     assert rows[3].output == edited(TEXT, "injection", word="7")[0]
     # nobody's score of the original is taken for one of the edited text
-    assert {*rows[1].keys()} == {"id", "input_id", "source", "reference", "output"}
+    assert {*rows[1].keys()} == {"id", "input_id", "source", "reference", "output", "score"}
+    assert [row.score for row in rows] == [4, None, None, None, None]
     assert {row.input_id for row in rows} == {"what?"}
 
 
@@ -74,6 +76,14 @@ def test_one_candidate_of_a_pair_is_edited_each_as_often():
         original, edit, placebo = (row.candidates for row in rows[3 * k : 3 * k + 3])
         assert edit[1 - place] == placebo[1 - place] == original[1 - place]
         assert (edit[place], placebo[place]) == edited(original[place], "emoji", seed=3)
+
+
+def test_what_people_say_stands_with_the_original_alone():
+    rated = {**ONE, "scores": {"wit": 4}, "ratings": {"wit": [4, 5]}}
+    original, edit, placebo = with_edits([dspy.Example(rated)], ["label"])
+    assert (original.scores, original.ratings, original.score) == ({"wit": 4}, {"wit": [4, 5]}, 4)
+    for row in (edit, placebo):
+        assert (row.scores, row.get("ratings"), row.score) == ({"wit": None}, None, None)
 
 
 def test_items_that_cannot_be_edited_are_named():
@@ -92,6 +102,7 @@ def test_items_that_cannot_be_edited_are_named():
         ("bullets", "- a\n* b\n1. c\n2) d\ntext - no\n-no", 4),
         ("bold", "**one** and __two__, 2 ** 3", 2),
         ("digits", "In 2021, 7 of 10.", 7),
+        ("emoji", "\u2705 Done \U0001f31f\U0001f31f -> (c)", 3),
         ("citations", "[3] Smith et al. said (Smith, 2021) and (2019), see https://x.org (not this)", 5),
         ("hedges", "It may rain. Perhaps it seems so; maybe not. I think so.", 4),
         ("sentences", "One. Two! Three?! Version 2.0 is four.", 4),
@@ -103,4 +114,11 @@ def test_counts_of_style(name, text, count):
 
 
 def test_every_count_is_tested():
-    assert len(STYLE) == 7
+    assert len(STYLE) == 8
+
+
+@pytest.mark.parametrize(("kind", "edit"), [(kind, edit) for kind, edit in KINDS.items() if edit.counted in STYLE])
+def test_what_is_counted_of_an_edit_is_in_its_texts_and_not_in_its_placebos(kind, edit):
+    counts = np.array([[style_count(one, edit.counted) for one in edited(TEXT, kind, seed=s)] for s in range(20)])
+    assert counts[:, 0].mean() > 0.5
+    assert counts[:, 1].max() == 0

@@ -21,7 +21,7 @@ SIGNS = {
     "bold": r"\*\*",
     "emoji": "[\u2705\U0001f31f]",
     "confident": r"certain|Without any doubt",
-    "hedged": r"be wrong|not mistaken",
+    "hedged": r"be wrong|am mistaken",
     "authority": r"Smith et al|experts|Reference",
     "bandwagon": r"readers prefer|by most people",
     "label": r"GPT-4",
@@ -218,18 +218,146 @@ def test_a_dspy_module_a_judge_of_ours_and_a_file_can_be_probed(tmp_path):
     assert "What moves the judge" in asked[0]._repr_html_()
 
 
-@pytest.mark.slow
-def test_no_edit_is_found_in_5_percent_of_judges_of_noise_and_an_effect_in_most():
+def test_the_exchange_counts_ties_in_full_and_whole_inputs():
+    moved, draws = np.array([1.0] * 8 + [0.0] * 4), Draws(seed=0)
+    # of 256 equally likely exchanges of the eight that differ, two are as large as the data
+    assert estimate_probe(moved, unseen=4, draws=draws).p_value == pytest.approx(2 / 256, abs=0.003)
+    pairs = np.arange(12) // 2
+    assert estimate_probe(moved, unseen=4, draws=draws, clusters=pairs).p_value == pytest.approx(2 / 16, abs=0.01)
+    assert estimate_probe(np.zeros(12), unseen=4, draws=draws).p_value == 1
+    assert estimate_probe(-moved, unseen=4, draws=draws).value == pytest.approx(-2 / 3)
+
+
+def test_a_kind_is_called_biased_only_where_its_interval_lies_beside_0():
+    rows = with_edits([dspy.Example(one) for one in items(12)], ["label"])
+
+    def read(differences):
+        return read_probes(answered(rows, np.ravel([[3, 3 + d, 3] for d in differences])))["label"]
+
+    few = read([2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0])  # p = 2 / 64
+    assert (few.p_adjusted < 0.05, few.status) == (True, "biased")
+    assert few.estimate.low > 0
+    skewed = read([2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0, 0, 0, 0, 0])  # p = 2 / 64 too, mostly of one item
+    assert (skewed.p_adjusted < 0.05, skewed.status) == (True, "too few items")
+    assert skewed.estimate.low < 0 < skewed.estimate.high
+    # all twelve alike: up to 22 % of others may not be moved, or back, or by the whole scale
+    for moved in (0.5, -0.5):
+        alike, other = read([moved] * 12), 1 - 0.05 ** (1 / 12)
+        ends = sorted([moved * (1 - 2 * other), moved + np.sign(moved) * 4 * other])
+        assert (alike.status, [alike.estimate.low, alike.estimate.high]) == ("biased", pytest.approx(ends))
+    assert read([0] * 12).status == "too few items"
+    assert read([0] * 12).estimate.high == pytest.approx(4 * other)
+
+
+VOCABULARY = [f"word{k}" for k in range(400)]
+
+
+def with_ratings(n, seed, *, headings=0.0, words=0.0):
+    """Rated texts of random lengths, some with headings, and a judge that gives points for each and for new words."""
+    rng = np.random.default_rng(seed)
+    quality, rows = rng.normal(size=n), []
+    for k in range(n):
+        text = " ".join(rng.choice(VOCABULARY, int(rng.integers(10, 80)), replace=False)) + "."
+        text = "# Part\n" * int(rng.integers(0, 3)) + text
+        ratings = np.clip(np.round(3 + quality[k] + 0.5 * rng.normal(size=3)), 1, 5).tolist()
+        rows.append({"id": str(k), "source": f"topic {k // 2}", "output": text, "ratings": ratings, "score": 3})
+
+    def judge(example):
+        text, noise = example.output, random.Random(f"{seed} {example.output}").gauss(0, 0.1)
+        distinct = len(set(re.findall(r"word\d+", text)))
+        own = text.partition("To say it again")[0]
+        points = headings * len(re.findall("^#", own, re.MULTILINE)) + words * np.log(distinct)
+        return 10 + quality[int(example.id.split("|")[0])] + points + noise
+
+    return rows, judge
+
+
+def test_an_edit_stands_beside_what_outputs_get_that_have_as_much_of_it():
+    rows, judge = with_ratings(120, 0, headings=0.5, words=1.0)
+    found = probe(judge, rows, kinds=["headings", "verbosity", "label"], scale=(0, 20))
+    headings, verbosity = found["headings"], found["verbosity"]
+    assert headings.observed.low < 0.5 < headings.observed.high
+    assert headings.estimate.value == pytest.approx(0.5, abs=0.05)
+    assert headings.beside == "agree"
+    # half of the text again is a factor of 1.5 and more in length, and no new word
+    longer = np.mean([np.log(len(edit) / len(row["output"])) for row in rows for edit, _ in [edits_of(row)]])
+    assert verbosity.observed.low < longer < verbosity.observed.high
+    assert verbosity.estimate.value == pytest.approx(0, abs=0.05)
+    assert verbosity.beside == "disagree"
+    apart = verbosity.difference
+    assert apart.value == pytest.approx(verbosity.estimate.value - verbosity.observed.value)
+    below = np.hypot(
+        verbosity.estimate.value - verbosity.estimate.low, verbosity.observed.high - verbosity.observed.value
+    )
+    assert apart.low == pytest.approx(apart.value - below)
+    assert (found["label"].observed, found["label"].beside) == (None, "")
+    said = next(one for one in found.paragraphs if one.startswith("Beside outputs of equal quality"))
+    assert "the probe disagrees on verbosity (the edit " in said
+    assert said.endswith("and agrees on headings (within 1.00 points).")
+    beside = found.tables()[1]
+    assert [row[:2] for row in beside.rows] == [("headings", "agree"), ("verbosity", "disagree")]
+    assert beside.rows[1][3] == f"{verbosity.observed.text()} ({verbosity.observed.interval})"
+    bare = probe(judge, [{**row, "ratings": None, "score": None} for row in rows], kinds=["headings"], scale=(0, 20))
+    assert bare["headings"].observed is None
+    assert len(bare.tables()) == 1
+
+
+def edits_of(row):
+    return KINDS["verbosity"].make(row["output"], random.Random(0), "")
+
+
+def test_of_pairs_both_are_win_rates():
     rng = np.random.default_rng(0)
-    draws = Draws(seed=0, resamples=0)
+    pairs = []
+    for k in range(300):
+        texts = ["# Part\n" * int(n) + f"text {k} {place}." for place, n in enumerate(rng.integers(0, 3, 2))]
+        better = rng.normal()
+        ratings = [float(np.round(better + 0.7 * rng.normal())) for _ in range(3)]
+        pairs.append({"id": str(k), "source": f"q{k}", "outputs": texts, "ratings": ratings, "better": int(better < 0)})
+    lead = {row["id"]: float(np.sign(sum(row["ratings"]))) for row in pairs}
+
+    def judge(e):  # the better text, with a chance of one in ten for a heading more
+        more = e.candidates[0].count("# ") - e.candidates[1].count("# ")
+        first = e.candidates[0].endswith("0.")
+        good = lead[e.id.split("|")[0]] * (1 if first else -1)
+        p = 0.5 + 0.2 * good + 0.1 * more
+        return 0 if random.Random(f"{e.candidates}").random() < p else 1
+
+    found = probe(judge, pairs, kinds=["headings"], seed=1)["headings"]
+    assert found.observed.low < 0.1 < found.observed.high
+    assert found.estimate.low < 0.1 < found.estimate.high
+    assert found.difference.low < 0 < found.difference.high
+
+
+def test_a_rating_of_unknown_reliability_cannot_be_compared_and_a_known_one_can():
+    rows, judge = with_ratings(60, 1, headings=0.5)
+    single = [{**row, "ratings": None, "score": row["ratings"][0]} for row in rows]
+    open_, known = (probe(judge, single, kinds=["headings"], scale=(0, 20), reliability=r) for r in (None, 0.8))
+    assert open_["headings"].beside == "open"
+    said = "the probe cannot be compared on headings (too few items or ratings, or none that differ as much)."
+    assert open_.paragraphs[-1].endswith(said)
+    assert known["headings"].beside == "agree"
+    bare = [row["output"].replace("# Part\n", "") for row in rows]
+    alike = [{**row, "output": text[: 60 + k % 3]} for k, (row, text) in enumerate(zip(rows, bare, strict=True))]
+    beyond = probe(judge, alike, kinds=["headings", "verbosity"], scale=(0, 20))
+    assert beyond["headings"].observed is None
+    assert np.isnan(beyond["verbosity"].observed.value)
+    assert beyond["verbosity"].beside == "open"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [12, 25, 120])
+def test_no_edit_is_found_in_5_percent_of_judges_of_noise_and_an_effect_in_most(n):
+    rng = np.random.default_rng(0)
     flagged = []
-    for effect in (0.0, 0.5):
+    draws = Draws(resamples=0)
+    for effect in (0.0, {12: 2.0, 25: 1.2, 120: 0.5}[n]):
         hits = 0
         for _ in range(200):
-            scores = np.clip(np.round(3 + rng.normal(scale=0.9, size=(13, 2, 120))), 1, 5)
-            scores[0, 0] = np.clip(np.round(3 + effect + rng.normal(scale=0.9, size=120)), 1, 5)
-            p = [estimate_probe(e - c, unseen=4.0, draws=draws).p_value for e, c in scores]
-            hits += holm(p)[0] < 0.05 if effect else min(holm(p)) < 0.05
+            scores = np.clip(np.round(3 + rng.normal(scale=0.9, size=(13, 2, n))), 1, 5)
+            scores[0, 0] = np.clip(np.round(3 + effect + rng.normal(scale=0.9, size=n)), 1, 5)
+            p = holm([estimate_probe(e - c, unseen=4.0, draws=draws).p_value for e, c in scores])
+            hits += p[0] < 0.05 if effect else min(p) < 0.05
         flagged.append(hits / 200)
     assert flagged[0] <= 0.08  # 5 % and twice the error of 200 draws
     assert flagged[1] >= 0.8

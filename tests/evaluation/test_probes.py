@@ -222,14 +222,90 @@ class Tokens(Reader):
             answers[place] = ChoiceLogprobs(one.choices, np.log(p / p.sum())[None])
 
 
+class Listed(Tokens):
+    """Read by tokens: it likes what the instruction lists first by half a logit, and letters by half of that more."""
+
+    def __init__(self):
+        super().__init__()
+        self.prompts = []
+
+    def answer(self, questions, answers):
+        for place, one in enumerate(questions):
+            if not isinstance(one, Choices):
+                raise NotImplementedError("It has no likelihoods.")
+            self.prompts.append(one)
+            text = "\n".join(message["content"] for message in one.prompt)
+            first, last = one.choices[0], one.choices[len(one.choices) - 1]
+            asked = text.rsplit("from ", 1)[-1].rsplit("with ", 1)[-1]
+            lean = 0.5 if asked.find(first) < asked.find(last) else -0.5
+            logits = np.linspace(lean * (1 + 0.5 * first.isalpha()), 0, len(one.choices))
+            p = np.exp(logits) / np.exp(logits).sum()
+            answers[place] = ChoiceLogprobs(one.choices, np.log(p)[None])
+
+
+def test_scores_in_a_prompt_are_listed_from_the_highest_and_renamed():
+    lm = Listed()
+    demo = dspy.Example(source="a", output="b", score=2.0)
+    judge = PointwiseJudge(COHERENCE)
+    judge.predict.demos = [demo]
+    found = evalbias.audit(items(), judge=judge, lm=lm, probes=["order", "renamed"])
+    plain, falling, renamed = (lm.prompts[60 * k].prompt for k in range(3))
+    heading = "Judge the output on coherence: How coherent is the summary?\n"
+    levels = [f"{k + 1}: {level}\n" for k, level in enumerate(LEVELS)]
+    end = "Answer with a whole number from 1 (worst) to 5 (best)."
+    assert plain[0]["content"] == heading + "".join(levels) + end == judge.predict.signature.instructions
+    end = "Answer with a whole number from 5 (best) to 1 (worst)."
+    assert falling[0]["content"] == heading + "".join(levels[::-1]) + end
+    letters = "".join(f"{letter}: {level}\n" for letter, level in zip("ABCDE", LEVELS, strict=True))
+    assert renamed[0]["content"] == heading + letters + "Answer with a letter from A (worst) to E (best)."
+    assert [one[2]["content"] for one in (plain, falling, renamed)] == ["2", "2", "B"]
+    assert plain[1:2] + plain[3:] == falling[1:2] + falling[3:] == renamed[1:2] + renamed[3:]
+    assert lm.prompts[120].choices == ("A", "B", "C", "D", "E")
+    p = np.exp(np.linspace(0.5, 0, 5)[:, None] * [1, -1, 1.5])
+    means = (p * np.arange(1, 6)[:, None]).sum(axis=0) / p.sum(axis=0)
+    assert found["order"]["shift"].value == pytest.approx(means[1] - means[0])
+    assert found["probes"]["renamed"].value == pytest.approx(means[2] - means[0])
+    assert order_of(found).status == "biased"
+    assert "listed in both orders" in order_of(found).remedy
+    assert judge.messages(items()[0]) == plain
+    assert judge.labels({}) == ("1", "2", "3", "4", "5")
+
+
+def test_candidates_of_a_pair_are_renamed():
+    lm = Listed()
+    pairs = [{"id": str(k), "source": "a", "outputs": [f"b{k}", f"c{k}"]} for k in range(8)]
+    judge = PairwiseJudge(COHERENCE, ties=True)
+    found = evalbias.audit(pairs, judge=judge, lm=lm, probes=["renamed"])
+    assert "Answer with A, B or Tie." in lm.prompts[0].prompt[-1]["content"]
+    assert "Answer with 1, 2 or Tie." in lm.prompts[16].prompt[-1]["content"]
+    assert "\nOutput 1: b0\nOutput 2: c0\n" in lm.prompts[16].prompt[-1]["content"]
+    assert lm.prompts[16].choices == ("1", "2", "Tie")
+    p = np.exp(np.linspace(0.5, 0, 3)[:, None] * [1.5, 1])
+    wins = (p[0] + p[2] / 2) / p.sum(axis=0)
+    assert found["probes"]["renamed"].value == pytest.approx(wins[1] - wins[0])
+    assert found["probes"]["renamed_changed"].value == 0
+    probed = evalbias.probe(judge, pairs, lm=lm, kinds=["label", "renamed"])
+    assert probed.measurements["probes"]["renamed"].value == pytest.approx(wins[1] - wins[0])
+    judge.predict.signature = judge.predict.signature.with_instructions("Say B if the second is better, {answers}.")
+    named = evalbias.audit(pairs, judge=judge, lm=lm, probes=["renamed"])
+    assert "names the answer B itself" in named.not_measured["renamed"]
+
+
+def test_an_instruction_without_its_answers_cannot_be_listed_otherwise():
+    judge = PointwiseJudge(Criterion("fine", "is it?", (1, 30)))
+    asked = {"judge": judge, "lm": Listed(), "probes": ["order", "renamed"]}
+    assert "more scores than there are letters" in evalbias.audit(items()[:8], **asked).not_measured["renamed"]
+    judge.predict.signature = judge.predict.signature.with_instructions("How good is it?")
+    assert "does not end with its answers" in evalbias.audit(items()[:8], **asked).not_measured["order"]
+    closed = audited(Reader(), probes=["renamed"])
+    assert "that a model reads by tokens" in closed.not_measured["renamed"]
+
+
 def test_what_has_no_order_is_not_measured_with_the_reason():
     tokens = audited(Tokens())
     assert not {"order", "probes"} & {*tokens.measurements, *tokens.not_measured}
     assert "probed" not in tokens.provenance
-    asked = audited(Tokens(), probes=["order", "instruction"])
-    assert "has no options in an order" in asked.not_measured["order"]
-    assert asked["probes"]["obeyed"].n == 60
-    assert "has no options in an order" in audited(Tokens(), only="order").not_measured["order"]
+    assert audited(Tokens(), probes=["instruction"])["probes"]["obeyed"].n == 60
     yes_or_no = audited(Reader(), FINE, probes=["order", "negation: x"])
     assert "its answers are named" in yes_or_no.not_measured["order"]
     assert "yes or no" in audited(Reader(), probes=["negation: x"]).not_measured["negation"]
@@ -243,7 +319,7 @@ def test_what_has_no_order_is_not_measured_with_the_reason():
 @pytest.mark.parametrize(
     ("probes", "message"),
     [
-        (["colour"], "name order, unread, instruction or"),
+        (["colour"], "name order, renamed, unread, instruction or"),
         (["negation"], "'negation: QUESTION'"),
         (["order: x"], "name order"),
         (["none", "order"], "none by itself"),
@@ -298,7 +374,7 @@ def test_a_predictor_with_decisions_is_asked_in_both_orders_too(summaries):
     assert "its answers are named" in named.not_measured["order"]
     assert not math.isnan(named["probes"]["unchanged"].value)
     plain = evalbias.audit(items()[:8], judge=lambda e: len(e.output), criterion="x", probes=["order", "instruction"])
-    assert "no options in an order" in plain.not_measured["order"]
+    assert "in prompts of evalbias that a model reads by tokens" in plain.not_measured["order"]
     assert plain["probes"]["obeyed"].value == len(NOTE) + 1
 
 

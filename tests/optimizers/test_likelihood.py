@@ -38,6 +38,7 @@ from evalbias.optimizers.likelihood_rules import (
     proxy_worth,
     slope,
 )
+from evalbias.optimizers.objectives import ProbeObjective
 from evalbias.optimizers.selection import CHOICE_LEVEL
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.values import to_json
@@ -111,6 +112,52 @@ def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
     labels = [math.floor(human[name] + 0.5) for name in report.demonstrations]
     assert [d.score for d in compiled.predict.demos] == labels
     assert not set(report.random) & set(ids)
+
+
+class Impressed(FormulaLM):
+    """Gives a text with a label a point more, the less the more demonstrations show one with what it is worth."""
+
+    def _row(self, prompt, choices):
+        labelled = ["GPT-4" in one["content"] for one in prompt[1:-1:2]]
+        gain = 1.2 * ("GPT-4" in prompt[-1]["content"]) * max(0.0, 1 - sum(labelled) / 4)
+        quality = numbers(prompt[-1]["content"])[0] + gain
+        weights = np.exp([-((float(c) - quality) ** 2) for c in choices])
+        return list(np.log(self.mass * weights / weights.sum()))
+
+
+def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_better():
+    train, probe = of_sources(60, 3), ProbeObjective("label")
+    search = BiasedDemos(4, objective=probe, n_resamples=99)
+    found = search.compile(PointwiseJudge(C), trainset=train, lm=Impressed())
+    report = found.report
+    assert all("GPT-4" in demo.output for demo in found.predict.demos)
+    assert report.chosen.startswith("the 4 demonstrations of the ")
+    before, after = (one.estimates["probe"].value for one in report.candidates)
+    assert before < -0.5 < -0.05 < after
+    scores = dict(zip(report.train.ids, report.rs, strict=True))
+    assert report.rs == pytest.approx(np.abs(report.unfairness))
+    assert min(scores[name] for name in report.demonstrations) >= np.sort(report.rs)[-4]
+
+    class Unmoved(Impressed):  # demonstrations change nothing: the given judge is kept
+        def _row(self, prompt, choices):
+            return super()._row([prompt[0], prompt[-1]], choices)
+
+    kept = search.compile(PointwiseJudge(C), trainset=train, lm=Unmoved())
+    assert kept.predict.demos == []
+    assert kept.report.decision.startswith("The given program was kept")
+
+    class Dulled(Impressed):  # no label moves it any more, but it no longer tells good from bad
+        def _row(self, prompt, choices):
+            return (
+                list(np.log(np.full(len(choices), self.mass / len(choices))))
+                if len(prompt) > 2
+                else super()._row(prompt, choices)
+            )
+
+    dull = search.compile(PointwiseJudge(C), trainset=train, lm=Dulled())
+    assert dull.predict.demos == []
+    bare = BiasedDemos(4, objective=probe, select=False).compile(PointwiseJudge(C), trainset=train, lm=Dulled())
+    assert len(bare.predict.demos) == 4
 
 
 @pytest.mark.slow

@@ -696,15 +696,15 @@ class Believer(Wording):
 
 def test_a_search_finds_the_wording_that_believes_no_label():
     given = [pair(a, b, source=str(d)) for d in range(30) for a, b in [(d % 5, (d + 2) % 5)]]
-    probe = ProbeObjective([e.copy(id=str(k)) for k, e in enumerate(given)], ["label"])
-    assert len(probe.examples) == 60
+    given, probe = [e.copy(id=str(k)) for k, e in enumerate(given)], ProbeObjective("label")
+    assert len(probe.searched(given)) == 60
     grammar = [("On quality, trust=2.0", *(f"On quality, trust={x / 4}" for x in range(8))), ("lean=0.0",)]
     judge = PairwiseJudge(C, instruction="On quality, trust=2.0 lean=0.0")
     zepo = ZEPO(GrammarParaphraser(grammar), objective=probe, population=5, epochs=3, seed=1)
-    found = zepo.compile(judge, trainset=probe.examples, lm=Believer())
+    found = zepo.compile(judge, trainset=given, lm=Believer())
     assert "trust=0.0" in found.predict.signature.instructions
     report = found.report
     assert report.objective == "probe"
     assert any(one.chosen and one.name != "given" for one in report.candidates)  # better on held-back inputs
-    with pytest.raises(ValueError, match=r"The pair '0' has no edit: search on the objective's own examples"):
-        zepo.compile(judge, trainset=given, lm=Believer())
+    with pytest.raises(ValueError, match="`kinds` 'fame' is unknown"):
+        ProbeObjective("fame")
