@@ -36,7 +36,7 @@ from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples
 from evalbias.evaluation.repeats import TOLERATED, WORTH, Order, Probes, probed, reach_of
 from evalbias.evaluation.words import Status, Table, amount, count, decimals, interval_words, joined, p_text, percent
 from evalbias.measures import resample
-from evalbias.measures.arrays import Clusters, FloatArray, complete
+from evalbias.measures.arrays import FloatArray, complete
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.families import holm
 from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share, p_of_interval
@@ -334,7 +334,7 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
     return replace(found, taken=both[0], taken_by_placebo=both[1])
 
 
-def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Clusters = None) -> Interval:
+def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any = None) -> Interval:
     """Estimate the mean of (n,) differences of edit and placebo, tested by exchanging the two in whole inputs.
 
     The exchange is exact for a judge that treats both alike, however few the inputs: a tie counts in full. Where all u
