@@ -1,12 +1,14 @@
 """Run refine loops of a real model on CommonGen Hard: under its own list of missing concepts, and under the true one.
 
-The model's own list is drawn at temperature 1, as in the published code, and once more decoded greedily.
+The model's own list is drawn at temperature 1, as in the published code, and once more decoded greedily. With
+``--judged``, the model scores its texts from 1 to 5 instead, in self-refinement and in best of k, and the gain by these
+scores is split into length, likelihood and the share of the concepts that a text covers.
 
-usage: python -m benchmarks.commongen --lm MODEL [--dtype bfloat16] [--items 30] [--refinements 3]
+usage: python -m benchmarks.commongen --lm MODEL [--dtype bfloat16] [--items 30] [--refinements 3] [--judged 8]
            [--max-tokens 150] [--threads 8] [--seed 0] [--out DIR] [--write]
 
 The items are read from EVALBIAS_DATA. A stopped run resumes. ``--write`` puts the table into
-benchmarks/results/self_bias.md.
+benchmarks/results/self_bias.md, or with ``--judged`` into changes.md.
 """
 
 from __future__ import annotations
@@ -24,14 +26,21 @@ from benchmarks.harness import argument_parser, data_folder, finish, judge_of, m
 from benchmarks.self_bias import first_to_last
 from evalbias.cli.models import open_lm
 from evalbias.data.loops import loop_items
-from evalbias.evaluation import LoopSummary, summarize_loop
-from evalbias.evaluation.loops import CachedScorer, LoopRun, conclude_quality, run_loops
+from evalbias.evaluation import Judged, LoopSummary, summarize_loop
+from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.changes import gain
+from evalbias.evaluation.loops import OWN, CachedScorer, LoopRun, conclude_quality, run_loops
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import MeasuringModels
-from evalbias.programs.feedback import ExactConcepts, Feedback, coverage
+from evalbias.measures.corrections import GAIN, PEOPLE, REST
+from evalbias.measures.equal_quality import QUALITY
+from evalbias.options import AuditOptions, MeasuringModels
+from evalbias.programs import Criterion, PointwiseJudge
+from evalbias.programs.feedback import ExactConcepts, Feedback, JudgeFeedback, coverage
+from evalbias.programs.loops import BestOfK, SelfRefine
 from evalbias.programs.tasks import constrained_generation
+from evalbias.values import to_json
 
 HEADINGS = ["feedback", "believes all covered (undefined)", "all covered", "Bias", "Dskew"]
 HEADINGS += ["mean share of concepts", "change of the share"]
@@ -107,6 +116,45 @@ def arms(
     return results
 
 
+CRITERION = Criterion("quality", "does the text use every one of the concepts, in sensible sentences?")
+TASK = "Write a few sensible sentences that hold every one of the concepts."
+PARTS = (GAIN, "length", "likelihood", QUALITY, REST, PEOPLE)
+
+
+def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int, out: Path, **config: Any) -> Any:
+    """Split what best of k and self-refinement gain by the scores of the model's own judge; yields one row a loop.
+
+    What the judge gives at equal coverage is learned from all drafts.
+    """
+    task, judge = constrained_generation(**config), PointwiseJudge(CRITERION)
+    judge.predict.lm = lm
+    own, writer = JudgeFeedback(judge, source="concepts"), task.loop.generate
+    seed, sources = config["seed"], {str(e.id): ", ".join(e.concepts) for e in items}
+    refine = SelfRefine(writer, own, task.loop.refine, max_iterations=config["max_iterations"], seed=seed)
+
+    def judged(rows: Sequence[Any]) -> Judged:
+        known = [row | {"source": sources[row["input_id"]]} for row in rows]
+        asked = AuditOptions(known, scores_field=OWN, reliability=1, likelihood_lm=lm, task=TASK)
+        return answers_of(prepared(asked))
+
+    drafts: list[Any] = []
+    for name, loop in ((f"best of {k}", BestOfK(writer, own, k=k, seed=seed)), ("self-refinement", refine)):
+        run = run_loops(loop, items, lm=lm, log_dir=out / name, num_threads=threads)
+        by_id, share = {str(e.id): e for e in items}, CoveredShare()
+        if not drafts:
+            drafts = [
+                {"id": f"{one.id}/{step.iteration}", "input_id": one.id, "output": step.output, OWN: step.score}
+                | {"rating_1": share(by_id[one.id], step.output).score}
+                for one in run.loops
+                for step in one.steps[1:]
+                if step != one.at(k) and step.output.strip()
+            ]
+        quality = run.quality(items, share)
+        ends = [run.outputs(at, quality[at]) for at in (0, run.iterations)]
+        found = gain(*map(judged, ends), rated=judged(to_json(drafts)), reliability=1)
+        yield [name, *(f"{found[part].text()} ({found[part].interval})" for part in PARTS)]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run the benchmark."""
     parser = argument_parser(__doc__, out="commongen")
@@ -116,18 +164,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--refinements", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=150)
     parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--judged", type=int, metavar="K", help="split the gains by the model's own judge; best of K")
     args = parser.parse_args(arguments)
     lm = open_lm(args.lm, MeasuringModels(dtype=args.dtype))
     items, _ = loop_items(data_folder("commongen_hard.jsonl"))
     drawn = random.Random(args.seed).sample(items, min(args.items, len(items)))
+    title, model = (
+        Path(args.lm).name,
+        f"Model: {judge_of(model_identity(lm))}. {count(len(drawn), 'item')} of {len(items)}",
+    )
+    if args.judged:
+        config = {"max_iterations": args.refinements, "max_tokens": args.max_tokens, "seed": args.seed}
+        rows = [*judged_loops(lm, drawn, k=args.judged, threads=args.threads, out=args.out, **config)]
+        text = (
+            f"{model}, at most {args.max_tokens} tokens, {args.refinements} refinements; seed {args.seed}. The "
+            "model scores its own texts from 1 to 5. Quality is the share of the concepts that a text covers."
+        )
+        headings = ["loop, last output against first", "gain by its own scores", *PARTS[1:-1], "gain in coverage"]
+        finish(args, "changes", f"## Gain: {title} on CommonGen\n\n{text}\n\n{markdown(headings, rows)}", section=title)
+        return
     settings = {"refinements": args.refinements, "max_tokens": args.max_tokens, "seed": args.seed}
     made = arms(lm, drawn, **settings, threads=args.threads, out=args.out)
-    title = Path(args.lm).name
     failed = {item for arm in made for item in arm.run.failed}
     text = "\n\n".join(
         [
             f"## Self-bias: loops of {title} on CommonGen Hard",
-            f"Model: {judge_of(model_identity(lm))}. {count(len(drawn), 'item')} of {len(items)}, at most "
+            f"{model}, at most "
             f"{args.refinements} refinements of at most {args.max_tokens} tokens; seed {args.seed}; "
             f"{count(len(failed), 'item')} failed. The model's belief is what it answers, whichever feedback drives "
             "the loop; concepts are counted as substrings, as in the paper, and Bias is belief minus truth. First "

@@ -15,7 +15,7 @@ class Mapped(Options):
 
     quantile_map: Path | None = option(
         "Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a field "
-        "named after the metric and a field mqm, or a saved QuantileMap (.json)."
+        "named after the metric and a field mqm."
     )
 
 

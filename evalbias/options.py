@@ -20,7 +20,7 @@ from evalbias.values import file_digest
 
 MODELS = ("lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore")
 """Options that name a model; a run keeps the identity of the model in their place."""
-PYTHON_ONLY = ("num_threads", "progress", "given")
+PYTHON_ONLY = ("num_threads", "progress", "given", "evaluate")
 """Fields that are no options of a command."""
 NAMED = (
     "'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), openai/NAME, or "
@@ -417,6 +417,7 @@ class GainOptions(Reliable, TwoSides):
 
     beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)
     rated: Any = option("Further items of the same judge that people rated: data or the run folder of an audit.")
+    evaluate: Any = option("dspy.Evaluate with a metric of a judge, where `before` and `after` are DSPy programs.")
     features: Sequence[str] = _again("features")
     own_system: str | None = _again("own_system")
 

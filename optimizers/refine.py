@@ -13,6 +13,7 @@ import numpy as np
 
 from evalbias.data.items import input_key
 from evalbias.evaluation.biases import SelfBias
+from evalbias.evaluation.changes import Gain, gain_of_loops, own_gain
 from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, run_loops
@@ -63,6 +64,10 @@ class RefineReport(CompileReport):
     items: int  # number of training items that were run
     calls: int  # requests to models for the training items
     failed: Mapping[str, str] = field(default_factory=dict)  # item of the valset -> error that stopped it
+    gain: Gain | None = None  # by the own scores of the compiled loop's outputs on the valset, over the given one's
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *own_gain(self.gain)])
 
     @property
     def compiled_loop(self) -> LoopRecord:
@@ -212,7 +217,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         """Run both loops over the valset and compare their self-bias, quality and cost."""
         if not problem.valset:
             return {}
-        scorer, sides, failed = self._scorer(), list[Measurement](), dict[str, str]()
+        scorer, sides, failed, outputs = self._scorer(), list[Measurement](), dict[str, str](), list[Any]()
         for program, name in ((problem.baseline, "before"), (selection.chosen.program, "after")):
             run = self._run(problem, program, problem.valset, name)
             quality = run.quality(problem.valset, scorer)
@@ -220,8 +225,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             cost = {"tokens": float(run.tokens()[-1]), "calls": float(run.calls()[-1])}  # mean of an item
             sides.append(replace(measurement, cost=cost))
             failed |= _failed(run, scorer)
+            outputs.append(run.outputs(run.iterations, quality[-1]))
         comparison = compare(*sides, n_resamples=self.n_resamples, n_intervals=self.n_resamples, seed=self.seed)
-        return {"comparison": {SelfBias.name: comparison}, "failed": failed}
+        return {"comparison": {SelfBias.name: comparison}, "failed": failed, "gain": gain_of_loops(*outputs)}
 
     # Loops over the same items, within a budget of requests.
 
@@ -323,10 +329,7 @@ def _changes(loop: Loop, accept: Improvement) -> bool:
 
 
 def _run_of(loops: Sequence[Loop], source: FeedbackSource) -> LoopRun:
-    failed = [loop.error for loop in loops if loop.error]
-    if len(failed) == len(loops):
-        raise ValueError(f"No item came through the loop under {source.name!r}: {failed[0]}")
-    return LoopRun(tuple(loops), source.name, source.low, source.high)
+    return LoopRun(tuple(loops), source.name, source.low, source.high).checked()
 
 
 def _failed(run: LoopRun, scorer: CachedScorer) -> Mapping[str, str]:

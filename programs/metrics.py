@@ -32,11 +32,21 @@ class ProgramMetric:
 
     ``judged`` returns the value, NaN if undefined, and the feedback, which says why. An undefined judgment, also of a
     prompt that the model cannot take, counts as ``undefined`` and is logged: DSPy adds up all values, so that one NaN
-    would make its score NaN. ``undefined_items`` holds the id, or position among the undefined, of those items.
+    would make its score NaN. ``undefined_items`` holds the id, or position among the undefined, of those items. Of a
+    ``judge`` that scores, ``source`` is the field of the example and ``output`` that of the prediction it judges.
     """
 
-    def __init__(self, judged: Callable[[Any, Any], tuple[float, str]], *, name: str, undefined: float) -> None:
-        self._judged = judged
+    def __init__(
+        self,
+        judged: Callable[[Any, Any], tuple[float, str]],
+        *,
+        name: str,
+        undefined: float,
+        judge: PointwiseJudge | Jury | None = None,
+        source: str = "source",
+        output: str = "output",
+    ) -> None:
+        self._judged, self.judge, self.source, self.output = judged, judge, source, output
         self.__name__ = name
         self.undefined = undefined
         self.undefined_items: list[str] = []
@@ -88,7 +98,8 @@ def judge_metric(
         told = jury_feedback if isinstance(judge, Jury) else score_feedback
         return (float(answer.score) - low) / (high - low), told(judge, answer)
 
-    return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined)
+    name = judge.criterion.name
+    return ProgramMetric(judged, name=name, undefined=undefined, judge=judge, source=source, output=output)
 
 
 judge_reward = judge_metric

@@ -10,7 +10,6 @@ from evalbias.cli.judge import summary
 from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
-from evalbias.measures.loops import QuantileMap
 from evalbias.programs.pointwise import load_correction
 from evalbias.programs.tasks import read_examples
 from evalbias.runs import read_run
@@ -32,7 +31,6 @@ READERS = [
     (read_json, "x.json"),
     (read_examples, "x.json"),
     (load_any_judge, "x.json"),
-    (QuantileMap.load, "x.json"),
     (load_correction, "x.json"),
     (RecordedLM, "x.jsonl"),
     (lambda file: check_json_files(file.parent), "config.json"),

@@ -17,7 +17,8 @@ from evalbias.cli.run import Run, RunOutcome, keep
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
-from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
+from evalbias.evaluation.changes import gain_of_loops, own_gain
+from evalbias.evaluation.loops import LoopRun, conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import measuring, model_identity
 from evalbias.loop_options import (
@@ -253,17 +254,13 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
         if best_of is not None:
             program = BestOfK(loop.generate, loop.feedback, k=best_of, seed=options.seed, field=loop.field)
         scorer, judges = evaluation.CachedScorer(source, folder / "quality.jsonl"), _aspects(run, task)
-        with run.progress(len(items), "refining") as advance:
-            outcome = evaluation.run_loops(
-                program, items, lm=run.options.lm, log_dir=folder, num_threads=options.threads, progress=advance
-            )
-        if len(outcome.failed) == len(outcome.loops):
-            raise ValueError(f"No item came through the loop: {next(iter(outcome.failed.values()))}")
+        outcome = _ran(run, program, items)
         quality, rows = outcome.quality(items, scorer), [_output(one) for one in outcome.loops]
         write_jsonl(folder / "outputs.jsonl", rows)
         aspects = evaluation.measure_aspects(outcome, items, judges, seed=options.seed)
         failed = {name: error for one in (*judges, scorer) for name, error in one.failed.items()} | outcome.failed
         conclusion = conclude_quality(quality, source.name, seed=options.seed)
+        split = gain_of_loops(*(outcome.outputs(at, quality[at]) for at in (0, outcome.iterations)))
         result = {
             "loops": rows,
             "ranges": {"own": [outcome.low, outcome.high], "quality": [source.low, source.high]},
@@ -276,6 +273,7 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
             "aspects": aspects,
             "failed": failed,
             "conclusion": conclusion,
+            "gain": split,
         }
         shown: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
         if aspects:
@@ -283,10 +281,17 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
             judge = "the model that wrote the texts" if same else str(run.options.aspects_lm.model)
             changes = {aspect.name: aspect.change for aspect in aspects}
             shown.append(tables.headlines_table(changes, of="aspect", title=f"Besides quality, judged by {judge}"))
-        shown += filter(None, [conclusion])
+        shown += filter(None, [conclusion, *own_gain(split)])
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
         _leave(run, task, failed, RunOutcome(result, result, shown, more=sections))
+
+
+def _ran(run: Run, program: Any, items: Sequence[Any]) -> LoopRun:
+    """Run a loop on every item, in the run's folder; ValueError where no item came through."""
+    how = {"lm": run.options.lm, "log_dir": run.folder.path, "num_threads": run.options.threads}
+    with run.progress(len(items), "refining") as advance:
+        return evaluation.run_loops(program, items, **how, progress=advance).checked()
 
 
 def _aspects(run: Run, task: RefineTask) -> list[evaluation.CachedScorer]:
@@ -330,7 +335,7 @@ def compile_refine_command(options: CompileRefineOptions, models: Models, out: O
         loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
-        shown = list(filter(None, [tables.refine_table(report), report.decision, written]))
+        shown = list(filter(None, [tables.refine_table(report), report.decision, *own_gain(report.gain), written]))
         _leave(run, task, failed, RunOutcome(result, result, shown))
 
 
@@ -341,18 +346,9 @@ def measure_style_command(options: StyleOptions, models: Models, out: Out) -> No
             raise ValueError(f"The item {item.id!r:.80} has no 'output': give an output of another author.")
     config: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
     with Run("measure style", options, models, out, more=more, writes=True) as run:
-        program = evaluation.Paraphrased(task.loop.feedback, **config)
-        with run.progress(len(items), "refining") as advance:
-            report = evaluation.measure_style(
-                program,
-                items,
-                task.external,
-                lm=run.options.lm,
-                log_dir=run.folder.path,
-                num_threads=options.threads,
-                progress=advance,
-                seed=options.seed,
-            )
+        outcome = _ran(run, evaluation.Paraphrased(task.loop.feedback, **config), items)
+        scorer = evaluation.CachedScorer(task.external, run.folder.path / "quality.jsonl")
+        report = evaluation.measure_style(outcome, items, scorer, seed=options.seed)
         conclusion = conclude_style(report.change)
         title = "Outputs of others, as given (before) and in the model's own words (after)"
         shown = [replace(report.change.table(), title=title), conclusion]

@@ -119,8 +119,8 @@ def compare_command(
     if html is not None:
         comparison_page(differences).write(html)
     if as_json:
-        compared = {"versions": differences.versions, "biases": differences.biases}
-        print_json(compare_runs(*records) | to_json({name: one for name, one in compared.items() if one}))
+        tests = differences.tests.get("", {"criteria": differences.tests})
+        print_json(compare_runs(*records) | to_json(tests))
         return
     for record in records:
         if record.status != "finished":

@@ -10,7 +10,6 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.files import Source
 from evalbias.data.items import DataError, number
 from evalbias.data.reading import item_id, table_of
 from evalbias.measures.arrays import FloatArray
@@ -88,15 +87,10 @@ EXAMPLE = '{"chrf": 54.2, "mqm": -5.0}\n{"chrf": 31.7, "mqm": -12.0}'
 def quantile_map(path: Path) -> tuple[QuantileMap, str]:
     """Read a quantile map of a metric onto MQM scores, and the SHA-256 of the file's content.
 
-    The file is ``.json`` as ``QuantileMap.save`` writes it; or it holds pairs, in another of ``read``'s formats. A pair
-    has two fields: the one with "mqm" in its name is the MQM score; the other is the metric's score and has its name,
-    such as "chrf" or "comet wmt22-comet-da". The map is fitted to both columns (Xu et al. 2024, appendix B), and is of
-    this metric only, which must have two different scores.
+    The file holds pairs, in one of ``read``'s formats. A pair has two fields: the one with "mqm" in its name is the MQM
+    score; the other is the metric's score and has its name, such as "chrf" or "comet wmt22-comet-da". The map is fitted
+    to both columns (Xu et al. 2024, appendix B), and is of this metric only, which must have two different scores.
     """
-    if path.suffix == ".json":
-        saved = Source("quantile map", path)
-        saved.content()
-        return QuantileMap.load(path), saved.sha256
     table = table_of(path)
     if not table.rows:
         raise DataError(f"{path} holds no pairs; give a metric's score and an MQM score on each line.")

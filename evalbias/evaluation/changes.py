@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import numpy as np
 
 from evalbias.evaluation.agreement import SWAPS, Versions, by_item, compare_versions, judged_of, on_common_items
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.audit import Audit, Audits
-from evalbias.evaluation.bias import Lines, Plot, interval_plot, measure
+from evalbias.evaluation.bias import Bias, Lines, Plot, interval_plot, measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import LEVEL, ByName, Comparison, Estimate, compare, items_needed
 from evalbias.evaluation.judged import (
@@ -27,6 +28,7 @@ from evalbias.evaluation.judged import (
     writers_of,
     written_by,
 )
+from evalbias.evaluation.loops import OWN
 from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import (
     Table,
@@ -45,11 +47,12 @@ from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change
 from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
-from evalbias.measures.resample import Draws, p_of_interval
+from evalbias.measures.resample import Draws
 from evalbias.options import AuditOptions, DriftOptions, GainOptions
-from evalbias.programs.items import length_feature
+from evalbias.programs.items import length_feature, text_problem
+from evalbias.programs.metrics import ProgramMetric
 from evalbias.runs import RESULT, read_run
-from evalbias.values import keywords, to_json
+from evalbias.values import get_logger, keywords, to_json
 
 LABELS = {"change": "change of the mean", "drift": "the judge's part", "system": "the system's part"}
 CHANGED = ("scale_use", "likelihood", "verbosity")  # biases of a judge that scores, compared on rated anchors
@@ -60,8 +63,9 @@ MOST_LEVELS = 9  # most rows of the table of scores
 def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
     """Read judged outputs: a ``Judged``, an audit, its run folder, or data with recorded scores; and what tells texts.
 
-    Inputs are digests, so that those of a folder and of a file are the same. ValueError for anything else, or for a
-    judge that compares.
+    A DSPy program is run on the examples of the option ``evaluate``, whose judge scores what has no score yet. Inputs
+    are digests, so that those of a folder and of a file are the same. ValueError for anything else, or for a judge that
+    compares.
     """
     if isinstance(given, str | os.PathLike) and (Path(given) / RESULT).is_file():
         result = read_run(Path(given)).result or {}
@@ -72,16 +76,52 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
             place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in result)
             raise ValueError(f"{place}: give data with scores, or an audit's run folder ({error!r:.80}).") from error
     else:
-        if isinstance(given, Audits):
-            given = given[options.criterion]
-        if not isinstance(given, Judged | Audit):
-            given = answers_of(prepared(AuditOptions.of(options, data=given)))
-        judged = given if isinstance(given, Judged) else given.judged
+        judged = _judged(given, options)
         content = by_item(judged)
         judged, texts = replace(judged, inputs=content["inputs"] or content["ids"]), content["outputs"]
     if judged.pairwise:
         raise ValueError("A judge that compares has no mean score: give one that scores.")
     return judged, texts
+
+
+def _judged(given: Any, options: Any) -> Judged:
+    """Return the scores of outputs that are judged, whose data hold the scores, or that are judged and written now."""
+    if isinstance(given, Audits):
+        given = given[options.criterion]
+    if isinstance(given, Judged | Audit):
+        return given if isinstance(given, Judged) else given.judged
+    asked: dict[str, Any] = {"data": given}
+    if (evaluate := getattr(options, "evaluate", None)) is not None:
+        if not isinstance(metric := evaluate.metric, ProgramMetric) or metric.judge is None:
+            raise ValueError("The metric of `evaluate` is no judge's: make it by evalbias.judge_metric(JUDGE).")
+        if options.scores_field is None and options.samples_field is None:
+            asked["judge"] = metric.judge
+        if isinstance(given, dspy.Module):
+            asked |= {"data": outputs_of(given, evaluate), "judge": metric.judge}
+            asked |= dict.fromkeys(("mapping", "scores_field", "samples_field"))
+    elif isinstance(given, dspy.Module):
+        raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
+    return answers_of(prepared(AuditOptions.of(options, **asked)))
+
+
+def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Example]:
+    """Run a program on a devset; its outputs as items for the judge. Runs that fail or write nothing are left out.
+
+    ValueError where all of them are.
+    """
+    metric, devset, items = evaluate.metric, evaluate.devset, []
+    shown = bool(evaluate.display_progress)
+    run = dspy.Parallel(evaluate.num_threads, evaluate.max_errors, disable_progress_bar=not shown)
+    for example, prediction in zip(devset, run([(program, one) for one in devset]), strict=True):
+        text = None if prediction is None else prediction.get(metric.output)
+        if not text_problem(text):
+            known = {name: example[name] for name in ("id", "input_id") if name in example}
+            items.append(dspy.Example(**known, source=example.get(metric.source), output=str(text)))
+    if not items:
+        raise ValueError(f"The program left no text in {metric.output!r}: name its output in evalbias.judge_metric.")
+    if lost := len(devset) - len(items):
+        get_logger(__name__).warning("%d of %d runs failed or left no text, and do not count.", lost, len(devset))
+    return items
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,28 +225,22 @@ def drift(asked: DriftOptions) -> Drift:
     columns = [side.covariates[SAMPLES] if repeated else side.answers for side in (*periods, first, second)]
     inputs = (periods[0].inputs, periods[1].inputs, first.inputs)
     split = split_change(*columns, clusters=inputs, draws=Draws(seed=asked.seed))
-    estimates = {}
-    for name, e in zip(LABELS, split.parts.values(), strict=True):
-        null = 0.0 if name == "drift" else None
-        p = math.nan if null is None else p_of_interval(e.value, e.low, e.high, null=null, units=e.units)
-        estimates[name] = Estimate(**{**vars(e), "p_value": p}, name=name, label=LABELS[name], null=null)
-    versions = compare_versions(first, second, seed=asked.seed)
-    sides = on_common_items(first, second)
-    biases = [BIASES[name] for name in CHANGED if all(BIASES[name].applies(one) for one in sides)]
-    comparisons = {
-        bias.name: compare(*(measure(bias, one, seed=asked.seed) for one in sides), seed=asked.seed, n_resamples=SWAPS)
-        for bias in biases
+    estimates = {
+        name: Estimate(**vars(e), name=name, label=LABELS[name], null=0.0 if name == "drift" else None)
+        for name, e in zip(LABELS, split.parts.values(), strict=True)
     }
+    versions = compare_versions(first, second, seed=asked.seed)
+    comparisons = compare_biases([BIASES[name] for name in CHANGED], first, second, seed=asked.seed)
     # 3. in words
     margin = asked.margin or MARGIN * float(np.nanstd(old.answers))
-    enough = items_needed(estimates["drift"], margin) if margin > 0 else None
+    enough = items_needed(estimates["drift"], margin) if margin > 2 * split.unsure else None  # else more do not help
     alone = not any(len(one.ids) for one in periods)
     said = [
         *_split_words(estimates, judge_alone=alone),
         _drift_words(estimates["drift"], margin, enough, moved=split.spread != 0),
         *_level_words(split),
     ]
-    said += [versions.paragraphs[-1]] * bool(versions.headlines) + _bias_words(comparisons)
+    said += [versions.paragraphs[-1]] * bool(versions.headlines) + bias_words([*comparisons.values()])
     said += _cautions(split, margin)
     return Drift(tuple(said), estimates, margin, enough, split, versions, comparisons)
 
@@ -234,7 +268,7 @@ def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> lis
 def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool) -> str:
     """Say whether the judge changed, and if that is open, how many anchors would be enough."""
     if math.isnan(e.low):
-        return "Whether the judge changed cannot be told: the anchors, or a period, are of fewer than six inputs."
+        return f"Whether the judge changed cannot be told: {e.why_undefined}."
     if e.low == e.high == 0 and not moved:
         most = percent(1 - LEVEL ** (1 / e.units))
         return f"The judge gave all {e.n:,} anchors the same score again: at most {most} of texts have another one now."
@@ -259,34 +293,38 @@ def _level_words(split: SplitChange) -> list[str]:
     return [f"This is no shift of all scores: the judge moves {joined(moved)}."]
 
 
-def _bias_words(comparisons: Mapping[str, Comparison]) -> list[str]:
+def compare_biases(biases: Iterable[Bias], before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
+    """Compare biases of two judges by paired tests on the items that both judged: those that these tell."""
+    sides = on_common_items(before, after)
+    told = [bias for bias in biases if all(map(bias.applies, sides))]
+    both = {bias.name: [measure(bias, one, seed=seed, n_resamples=0) for one in sides] for bias in told}
+    return {name: compare(*each, n_resamples=SWAPS, seed=seed) for name, each in both.items()}
+
+
+def bias_words(comparisons: Sequence[Comparison]) -> list[str]:
     """Name the biases that changed, after Holm's correction; nothing where none was compared."""
-    changes = {name: c.changes[c.headlines[0]] for name, c in comparisons.items() if c.headlines}
-    tested = {name: c for name, c in changes.items() if not math.isnan(c.p_value)}
-    adjusted = holm([c.p_value for c in tested.values()])
+    several = len({one.criterion for one in comparisons}) > 1
+    changes = [(c[c.headlines[0]], f" on {c.criterion}" * several, c) for c in comparisons if c.headlines]
+    tested = [one for one in changes if not math.isnan(one[0].p_value)]
     shown = [
-        f"{c.after.words} {c.before.text()} before, {c.after.text()} after"
-        for c, p in zip(tested.values(), adjusted, strict=True)
+        f"{c.after.words}{on} {c.before.text()} before, {c.after.text()} after"
+        for (c, on, _), p in zip(tested, holm([c.p_value for c, *_ in tested]), strict=True)
         if p < LEVEL
     ]
     if shown:
-        return [f"Its biases changed too: {'; '.join(shown)}."]
-    names = joined([BIASES[name].title for name in tested])
+        return [f"Its biases changed: {'; '.join(shown)}."]
+    names = joined([f"{of.bias.title}{on}" for _, on, of in tested])
     return [f"No change of its biases is shown ({names})."] if names else []
 
 
 def _cautions(split: SplitChange, margin: float) -> list[str]:
     said = []
-    if math.isinf(split.unsure):
-        said.append(
-            "The scores of the two judges do not rise together on the anchors, so that no map tells what the new judge "
-            "would have given: draw anchors from the old outputs."
-        )
-    elif split.unsure > margin / 2:
+    if margin / 2 < split.unsure < math.inf:
         said.append(
             f"The old outputs had {amount(split.apart, 0, 0)} points than the anchors from the old judge, so the parts "
             "lean on the map between the judges, which takes both for equally noisy. If all noise is one judge's, the "
-            f"parts move by up to {split.unsure:.2f} points: draw anchors from the old outputs, or score texts twice."
+            f"parts move by up to {split.unsure:.2f} points, and their intervals allow for that. Narrower ones take "
+            "anchors from the old outputs, or two scores of each anchor."
         )
     if split.beyond:
         said.append(f"{percent(split.beyond)} of the old outputs' scores lie beyond those of all anchors.")
@@ -299,6 +337,7 @@ FEATURES = {"length": "length", "likelihood": "likelihood", "own_system": "own w
 """Feature -> its name in words; further ones are fields of the items."""
 SIDES = ("the first version", "the second version", "the further items")
 """Names of being an output of each file, in the model of the rated items."""
+EXTRAPOLATED = 0.05  # share of outputs whose feature lies beyond those of all rated items, from which that is told
 
 
 @dataclass(frozen=True, repr=False)
@@ -325,15 +364,19 @@ def gain(asked: GainOptions) -> Gain:
     Args:
         asked: The options, each as a keyword; see ``evalbias.options.GainOptions``. ``before``, ``after`` and
             ``rated`` are files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``, all of the
-            same judge.
+            same judge. Of two DSPy programs, the outputs on the devset of ``evaluate`` are judged by the judge of its
+            metric, which also scores items of ``rated`` that have no score.
 
     Raises:
-        ValueError: The versions have no input in common, or a side lacks a feature that is named.
+        ValueError: The versions have no input in common, a side lacks a feature that is named, or the scores are on
+            different scales.
     """
     given = [asked.before, asked.after, *[asked.rated] * (asked.rated is not None)]
     sides = [read_side(one, asked)[0] for one in given]
     if asked.features and not all(side.examples for side in sides):
         raise ValueError("`features` are of the outputs themselves, which a run folder lacks: give the data.")
+    if len(scales := {side.scale for side in sides} - {None}) > 1:
+        raise ValueError(f"The scores are on different scales, {joined([*map(str, scales)])}: let one judge score all.")
     sides = [with_features(side, asked.features) for side in sides]
     if not {*sides[0].inputs} & {*sides[1].inputs}:
         raise ValueError(
@@ -345,15 +388,15 @@ def gain(asked: GainOptions) -> Gain:
     if asked.own_system and not any(one["own_system"].any() for one in columns):
         raise ValueError(f"No output is by `own_system` {asked.own_system!r:.80}: name a system of the data.")
     places = [k for k, side in enumerate(sides) if side.rated]
-    inputs, model = [one for k in places for one in sides[k].inputs], None
+    inputs, model, features = [one for k in places for one in sides[k].inputs], None, dict[str, FloatArray]()
     if places and names:
         ratings = padded([row for k in places for row in sides[k].ratings])
         scores = np.concatenate([sides[k].answers for k in places])
         features = {name: np.concatenate([columns[k][name] for k in places]) for name in names}
         whose = np.repeat(places, [len(sides[k].ids) for k in places])
         how: dict[str, Any] = {"clusters": inputs, "reliability": asked.reliability}
-        counted = np.unique(whose[EqualQuality(scores, ratings, features, **how).kept])
-        features |= {SIDES[k]: (whose == k).astype(np.float64) for k in counted[1:]}
+        kept = EqualQuality(scores, ratings, features, **how).kept
+        features |= {SIDES[k]: (whose == k).astype(np.float64) for k in np.unique(whose[kept])[1:]}
         model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
     # 2. the parts
     first, second = (
@@ -368,7 +411,27 @@ def gain(asked: GainOptions) -> Gain:
         name: Estimate(**vars(e), name=name, label=words.get(name) or FEATURES.get(name, name.replace("_", " ")))
         for name, e in found.items()
     }
-    return Gain(tuple(_gain_words(estimates)), estimates)
+    said = [*_gain_words(estimates)]
+    for name in names if places else ():
+        rated, written = features[name][kept], np.concatenate([one[name] for one in columns[:2]])
+        beyond = (written < rated.min(initial=math.inf)) | (written > rated.max(initial=-math.inf))
+        if beyond.mean() > EXTRAPOLATED:
+            far = f"{percent(beyond.mean())} of the outputs lie beyond the rated ones in {estimates[name].label}"
+            said.append(f"{far}: that part is extrapolated.")
+    return Gain(tuple(said), estimates)
+
+
+def gain_of_loops(first: Sequence[Any], last: Sequence[Any]) -> Gain | None:
+    """Split what loops gained by their own scores, between two of ``LoopRun.outputs``; None where these are the same.
+
+    Their quality is taken to be exact.
+    """
+    return gain(first, last, scores_field=OWN, reliability=1) if first and last and first != last else None
+
+
+def own_gain(found: Gain | None) -> list[str]:
+    """Say in one paragraph what ``gain_of_loops`` found, if anything; what became of the quality is told elsewhere."""
+    return [] if found is None else ["By the loop's own scores: " + " ".join(found.paragraphs[:2])]
 
 
 def _features(judged: Judged, asked: GainOptions) -> dict[str, FloatArray]:

@@ -6,7 +6,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,10 @@ from evalbias.programs.feedback import Feedback, FeedbackSource, checked_source,
 from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
-from evalbias.values import describe, digest, json_number
+from evalbias.values import describe, digest, json_number, to_json
 
-STEP_LOG, IDENTITY, QUALITY_LOG = "steps.jsonl", "loop.json", "quality.jsonl"  # files of a run's folder
-SCORE = "score"  # estimate of another quality's mean
+STEP_LOG, IDENTITY = "steps.jsonl", "loop.json"  # files of a run's folder
+SCORE, OWN = "score", "own_score"  # estimate of another quality's mean; field of a loop's own score of an output
 
 
 # --- scores of outputs by a source outside the loop -------------------------------------------------------------------
@@ -113,6 +113,12 @@ class LoopRun:
         """Item -> error that stopped it."""
         return {loop.id: loop.error for loop in self.loops if loop.error}
 
+    def checked(self) -> LoopRun:
+        """Return the run; ValueError where every item failed."""
+        if len(self.failed) == len(self.loops):
+            raise ValueError(f"No item came through the loop: {next(iter(self.failed.values()), 'there are none')}")
+        return self
+
     @property
     def ids(self) -> tuple[str, ...]:
         """Identifiers of the items."""
@@ -135,6 +141,15 @@ class LoopRun:
         score = scorer if isinstance(scorer, CachedScorer) else CachedScorer(scorer)
         by_id = {str(e["id"]): e for e in examples}
         return self._each(lambda loop, step: score(by_id[loop.id], step.output))
+
+    def outputs(self, iteration: int, quality: ArrayLike) -> list[dict[str, Any]]:
+        """Return the outputs after so many refinements as items: own scores, and their (n,) quality as the rating."""
+        items = []
+        for loop, value in zip(self.loops, np.asarray(quality), strict=True):
+            if (step := loop.at(iteration)) is not None and step.output.strip():
+                known = {"id": loop.id, "input_id": loop.id, "output": step.output}
+                items.append({**known, OWN: step.score, "rating_1": value})
+        return list(to_json(items))
 
     def tokens(self) -> FloatArray:
         """Return (t + 1,) mean tokens spent on an item up to each number of refinements."""
@@ -430,28 +445,18 @@ class StyleReport:
 
 
 def measure_style(
-    program: Paraphrased,
+    run: LoopRun,
     examples: Sequence[dspy.Example],
-    quality: FeedbackSource,
+    scorer: CachedScorer,
     *,
-    lm: Any = None,
-    log_dir: Path | None = None,
-    num_threads: int = 1,
-    progress: Callable[[int], None] | None = None,
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> StyleReport:
-    """Paraphrase outputs of others and measure whether the bias grows (Xu et al. 2024, figure 7).
+    """Measure whether the bias grows as a model paraphrases outputs of others (Xu et al. 2024, figure 7).
 
-    ``examples`` have ``id``, the output, and what feedback and ``quality``, the source of the expected scores, need.
-    The other arguments are as for ``run_loops``. ValueError where every item failed.
+    ``run`` is that of ``Paraphrased`` over the examples; the scorer's source gives the expected scores.
     """
-    run = run_loops(program, examples, lm=lm, log_dir=log_dir, num_threads=num_threads, progress=progress)
-    if len(run.failed) == len(run.loops):
-        raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
-    with nullcontext() if log_dir is None else lock_folder(log_dir):
-        scorer = CachedScorer(quality, None if log_dir is None else log_dir / QUALITY_LOG)
-        expected = expected_scores(run.quality(examples, scorer), quality, run)
+    expected = expected_scores(run.quality(examples, scorer), scorer.source, run)
     summary = summarize_loop("style", run.own(), expected, n_resamples=n_resamples, seed=seed)
     before, after = summary.rounds
     return StyleReport(before, after, summary.change, run, scorer.failed | run.failed)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, Clusters, FloatArray, IntArray, checked, cluster_codes
+from evalbias.measures.arrays import SLACK, Clusters, FloatArray, IntArray, checked, cluster_codes, mean_of_defined
 from evalbias.measures.repeats import sample_moments
-from evalbias.measures.resample import DRAWS, FEWEST_UNITS, Draws, Interval, bootstrapped, quantiles
+from evalbias.measures.resample import DRAWS, FEWEST_UNITS, Draws, Interval, bootstrapped, p_of_interval, quantiles
 
 # An old judge scored one period's outputs, a new judge those of the next, and both scored the same anchors. The change
 # of the mean is split at what the new judge would have given the old outputs, g(x) for the old judge's score x:
@@ -25,11 +25,19 @@ from evalbias.measures.resample import DRAWS, FEWEST_UNITS, Draws, Interval, boo
 # which equal noise in both leaves as it is. Tied scores get the mean of the quantiles that their place takes, so the
 # mean of g over the anchors is the new judge's mean there. Beyond the anchors' scores, the shift of the last one holds.
 #
-# What it does not know: judges whose noise differs, beside anchors that differ from the period. Where both scored a
-# text several times, scores are first moved to the mean of their group until they vary only as much as the steady
+# What it does not know is which judge is noisier. The slope of g is the ratio of the two spreads, right if both are
+# equally noisy. If all noise is one's, the slope is that of a regression in one direction, and g errs by the difference
+# times how far the period is from the anchors: ``unsure``. The intervals of the parts allow for that: with a standard
+# error of hypot(s, unsure), an error of that size is covered in 95 % or more. Where both judges scored anchors several
+# times, nothing is unsure: scores are first moved to the mean of their group until they vary only as much as the steady
 # opinions do (Kelley 1947).
 
 PARTS = ("change", "judge", "system")
+FEW = "the anchors, or a period, are of fewer than six inputs"
+NO_MAP = (
+    "the scores of the two judges do not rise together on the anchors, so that no map tells what the new judge would "
+    "have given: draw anchors from the old outputs"
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,8 @@ class SplitChange:
         spread: Standard deviation over the anchors of the change of a score.
         apart: Mean of the old judge's scores in the old period, less that of the anchors.
         beyond: Share of the old period's scores that lie beyond those of all anchors.
-        unsure: Points by which both parts may be wrong if all of the noise is one judge's; 0 where the noise is known.
+        unsure: Points by which both parts may be wrong if all of the noise is one judge's, which their intervals allow
+            for; 0 where the noise is known, infinite where the scores of the two judges do not rise together.
     """
 
     parts: dict[str, Interval]
@@ -71,13 +80,14 @@ def split_change(
         before: (n,) scores of the old period's outputs by the old judge, or (n, s) of the same prompts, NaN for none.
             Empty: the anchors are the old period's outputs, judged anew.
         after: (m,) or (m, s) the same of the new period and the new judge.
-        anchors_before: (a,) or (a, s) scores of the anchors by the old judge.
+        anchors_before: (a,) or (a, s) scores of the anchors by the old judge; several of some tell its noise.
         anchors_after: (a,) or (a, s) scores of the anchors by the new judge.
         clusters: Input of each output before, after, and of each anchor; one name is one input, drawn as a whole.
         draws: Number and seed of the bootstrap resamples, and the level of the intervals.
 
     Returns:
-        The parts; intervals are undefined where the anchors or a period are of fewer than six inputs.
+        The parts; intervals are undefined where the anchors or a period are of fewer than six inputs, and those of the
+        judge's and the system's part where the scores of both judges do not rise together.
 
     Raises:
         ValueError: No anchor has scores of both judges, a period has none, or lengths differ.
@@ -90,76 +100,85 @@ def split_change(
     """
     # 1. rows: outputs of the periods and anchors that have scores, and their inputs
     scores = {"before": before, "after": after, "anchors_before": anchors_before, "anchors_after": anchors_after}
-    means, noises = zip(*(_means(values, name) for name, values in scores.items()), strict=True)
-    checked({name: scores[name] for name in ("anchors_before", "anchors_after")})
-    kept = [~np.isnan(means[0]), ~np.isnan(means[1]), ~np.isnan(means[2] + means[3])]
+    first, second, third, fourth = (checked({name: values})[0] for name, values in scores.items())
+    checked({"anchors_before": third, "anchors_after": fourth})
+    ((first, noise), (third, of_x)), ((second, _), (fourth, of_y)) = _means(first, third), _means(second, fourth)
+    kept = [~np.isnan(first), ~np.isnan(second), ~np.isnan(third + fourth)]
     names = [
         [(group, place) for place in range(len(one))] if given is None else [("", str(name)) for name in given]
         for group, (one, given) in enumerate(zip(kept, clusters, strict=True))
     ]
     codes = cluster_codes([name for group in names for name in group], np.concatenate(kept))
     places = np.split(np.arange(len(codes)), np.cumsum([int(one.sum()) for one in kept])[:2])
-    anchored = [places[2] if not len(one) else where for one, where in zip(kept[:2], places[:2], strict=True)]
-    if not all(map(len, (*anchored, places[2]))):
+    rows = [places[2] if not len(one) else where for one, where in zip(kept[:2], places[:2], strict=True)]
+    if not all(map(len, (*rows, places[2]))):
         raise ValueError("No anchor has scores of both judges, or a period has none: give texts that were scored.")
-    x, y = means[2][kept[2]], means[3][kept[2]]
-    old, new = (means[0][kept[0]] if len(kept[0]) else x), (means[1][kept[1]] if len(kept[1]) else y)
-    noise = [noises[2][kept[2]], noises[3][kept[2]], noises[0][kept[0]] if len(kept[0]) else noises[2][kept[2]]]
-    known = not any(np.isnan(one).any() for one in noise)
-    noise = noise if known else [np.zeros(len(one)) for one in noise]
-    columns = [(*np.unique(one, return_inverse=True), e) for one, e in zip((x, y, old), noise, strict=True)]
+    x, y = third[kept[2]], fourth[kept[2]]
+    old, new = (first[kept[0]] if len(kept[0]) else x), (second[kept[1]] if len(kept[1]) else y)
+    noises = [of_x[kept[2]], of_y[kept[2]], noise[kept[0]] if len(kept[0]) else of_x[kept[2]]]
+    known = not any(np.isnan(one).any() for one in noises)
+    noises = noises if known else [np.zeros(len(one)) for one in noises]
+    columns = [(*np.unique(one, return_inverse=True), e) for one, e in zip((x, y, old), noises, strict=True)]
     levels = columns[0][0]
 
-    # 2. the parts and the map (3 + L,), in the data and in resamples of whole inputs
+    # 2. the parts, how far the anchors are, and the map (4 + L,), in the data and in resamples of whole inputs
     def statistics(counts: FloatArray) -> FloatArray:
-        ours, theirs, both = (counts[where] for where in (*anchored, places[2]))
+        ours, theirs, both = (counts[where] for where in (*rows, places[2]))
         if not all(one.any() for one in (ours, theirs, both)):  # no output of a group is drawn
-            return np.full(3 + len(levels), np.nan)
+            return np.full(4 + len(levels), np.nan)
         first, second = np.average(old, weights=ours), np.average(new, weights=theirs)
         mean, mapped = _mapped(columns, (both, both, ours))
-        return np.array([second - first, mean - first, second - mean, *mapped])
+        return np.array([second - first, mean - first, second - mean, first - np.average(x, weights=both), *mapped])
 
-    values, ends = statistics(np.ones(len(codes))), np.full((2, 3 + len(levels)), np.nan)
-    units = min(len(set(codes[where])) for where in (*anchored, places[2]))
-    if draws.resamples and units >= FEWEST_UNITS:
-        some = bootstrapped(codes, draws.resamples, draws.seed)
-        drawn = np.array([statistics(counts) for chunk in some for counts in chunk])
+    values, ends = statistics(np.ones(len(codes))), np.full((2, 4 + len(levels)), np.nan)
+    units = min(len(set(codes[where])) for where in (*rows, places[2]))
+    some: Iterable[FloatArray] = bootstrapped(codes, draws.resamples, draws.seed) if units >= FEWEST_UNITS else ()
+    drawn = np.array([statistics(counts) for chunk in some for counts in chunk])
+    errors = np.nanstd(drawn[:, :4], axis=0) if len(drawn) else np.zeros(4)
+    # 3. what the split leans on: the slope if all of the noise is one judge's, times how far the anchors are, beyond
+    #    what drawing them at random explains
+    apart, unsure = float(values[3]), 0.0
+    if apart and not known:
+        together = float(np.cov(x, y)[0, 1]) if len(x) > 1 else 0.0
+        far = math.sqrt(max(apart**2 - errors[3] ** 2, 0.0))
+        unsure = far * (y.var(ddof=1) / together - y.std() / x.std()) if together > 0 else math.inf
+    if len(drawn):
         tails = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
         ends = np.nanquantile(drawn, tails, axis=0)
-        ends[:, :3] = values[:3] + np.nanstd(drawn[:, :3], axis=0) * quantiles(tails, units)[:, None]
+        allowed = np.hypot(errors[:3], [0.0, unsure, unsure])
+        ends[:, :3] = values[:3] + allowed * quantiles(tails, units)[:, None]
     tiny = SLACK * max(float(np.abs(one).max()) for one in (old, new, x, y))
     values, ends = (np.where(np.abs(one) <= tiny, 0.0, one) for one in (values, ends))  # rounding errors of 0
-    bare = Interval(
-        math.nan, n=len(x), undefined=int((~kept[2]).sum()), units=len(set(codes[places[2]])), unit="points"
-    )
-    found = zip(PARTS, values.tolist(), *ends.tolist(), strict=False)
-    parts = {name: replace(bare, value=value, low=low, high=high) for name, value, low, high in found}
-    # 3. what the split leans on
-    apart = float(old.mean() - x.mean())
-    steep, together = float(y.std() / x.std()) if np.ptp(x) else 0.0, float(np.cov(x, y)[0, 1]) if len(x) > 1 else 0.0
-    unsure = abs(apart) * (y.var(ddof=1) / together - steep) if together > 0 else math.inf
+    undefined, inputs = int((~kept[2]).sum()), len(set(codes[places[2]]))
+    bare, parts = Interval(math.nan, n=len(x), undefined=undefined, units=inputs, unit="points"), {}
+    for name, value, low, high in zip(PARTS, values.tolist(), *ends.tolist(), strict=False):
+        p = p_of_interval(value, low, high, null=0.0, units=inputs) if name == "judge" else math.nan
+        parts[name] = replace(bare, value=value, low=low, high=high, p_value=p)
+        if why := FEW if units < FEWEST_UNITS else NO_MAP if math.isinf(low) else "":
+            parts[name] = replace(bare, value=value, reason=why)
     return SplitChange(
         parts=parts,
         levels=levels,
-        mapped=np.column_stack([values[3:], *ends[:, 3:]]),
+        mapped=np.column_stack([values[4:], *ends[:, 4:]]),
         spread=float((y - x).std(ddof=1)) if len(x) > 1 else math.nan,
         apart=apart,
         beyond=float(((old < x.min()) | (old > x.max())).mean()),
-        unsure=0.0 if known or not apart else unsure,
+        unsure=unsure,
     )
 
 
-def _means(scores: ArrayLike, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return (n,) means of single or repeated scores (n, s), and the variance of their noise; NaN where unknown."""
-    (x,) = checked({name: scores})
-    if x.ndim == 1:
-        return x, np.full(len(x), np.nan)
-    counts = (~np.isnan(x)).sum(axis=1)
-    within = sample_moments(x)[:, 1]
-    if (counts > 1).any():  # an output with one score has the noise of the others
-        within = np.where(counts > 1, within, np.nanmean(within))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.nansum(x, axis=1) / np.where(counts > 0, counts, np.nan), within / counts
+def _means(*parts: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+    """Return (n,) means of one judge's single or repeated scores (n,) or (n, s), and the variance of their noise.
+
+    An output with one score has the noise that the others of all parts have on average; NaN where none has several.
+    """
+    tables = [one if one.ndim == 2 else one[:, None] for one in parts]
+    within = [sample_moments(table)[:, 1] for table in tables]
+    typical, found = mean_of_defined(np.concatenate(within)), []
+    for table, of_one in zip(tables, within, strict=True):
+        counts = np.where((~np.isnan(table)).any(axis=1), (~np.isnan(table)).sum(axis=1), np.nan)
+        found.append((np.nansum(table, axis=1) / counts, np.where(np.isnan(of_one), typical, of_one) / counts))
+    return found
 
 
 def _mapped(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -155,32 +152,3 @@ class QuantileMap:
                 f"The quantile map was fitted to scores of {self.metric!r}, but these are scores of {metric!r}: fit a "
                 f"map to scores of {metric!r} and give it that name, or score with {self.metric!r}."
             )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the map to a JSON file, as a whole or not at all."""
-        content = {"metric": self.metric, "source": self.source.tolist(), "target": self.target.tolist()}
-        draft = Path(f"{os.fspath(path)}.part")
-        draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
-        draft.replace(path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> QuantileMap:
-        """Read a file that ``save`` wrote; a ValueError says why it holds no map, or one that names no metric."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            source, target = (np.array(content[name], dtype=np.float64) for name in ("source", "target"))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:  # no JSON, other entries, or no numbers
-            raise ValueError(f"{path} is not a quantile map; write one with QuantileMap.save.") from error
-        metric = content.get("metric")
-        if not isinstance(metric, str) or not metric.strip():
-            raise ValueError(
-                f'{path} does not name the metric that it maps: add an entry such as "metric": "chrf", or fit it again.'
-            )
-        alike = source.ndim == 1 and source.shape == target.shape and len(source) > 1
-        ascending = alike and (np.diff(source) > 0).all() and (np.diff(target) >= 0).all()
-        if not ascending or not np.isfinite([source, target]).all():
-            raise ValueError(
-                f"{path} is not a quantile map: source and target must be ascending lists of one length, with two or "
-                "more finite scores; write it again."
-            )
-        return cls(metric, source, target)

@@ -92,7 +92,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             yield from _audited(result)
         case CompileReport():
             yield from _compiled(result, several and part)
-            yield from sections(result.comparison, several=several)
+            yield from sections([result.comparison, getattr(result, "gain", None)], several=several)
         case ProbeReport():
             yield Section("What moves the judge", [*_known(result.plot()), *result.tables(), *result.paragraphs[1:]])
             yield from sections(result.measurements)

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from evalbias.evaluation.agreement import SWAPS, Versions, compare_versions, judged_of, on_common_items
-from evalbias.evaluation.bias import interval_plot, measure
+from evalbias.evaluation.agreement import Versions, compare_versions, judged_of
+from evalbias.evaluation.bias import interval_plot
 from evalbias.evaluation.biases import BIASES, title_of
-from evalbias.evaluation.estimates import LEVEL, Change, Comparison, Estimate, compare
+from evalbias.evaluation.changes import bias_words, compare_biases
+from evalbias.evaluation.estimates import Change, Comparison, Estimate
 from evalbias.evaluation.words import Table, count, ends, of_outcome, p_equals
 from evalbias.report.page import Block, Page, Section, title_of_run
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
@@ -39,8 +40,8 @@ class RunDifferences:
     settings: list[Row]
     measured: list[tuple[str, list[Pair]]]  # bias and criterion, with all estimates
     results: list[Row]
-    versions: Versions | str  # of the judge, if both are audits; or why they are not compared
-    biases: Mapping[str, Comparison]  # of two audits, on the items that both judged
+    # Criterion of two audits, "" where each has one -> ``versions`` of the judge, or why they are none, and ``biases``.
+    tests: Mapping[str, Mapping[str, Any]]
     paragraphs: Sequence[str]  # what the second judge of two audits does otherwise; empty where no run is an audit
     title: str  # what the runs judged
 
@@ -88,35 +89,47 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
     """Return what differs between two runs, whose results must be of this version's form; see ``versions_of``."""
     # 1. the measurements of both, by their place in the result, and what differs on the items of both
     ours, theirs = _measurements(first), _measurements(second)
-    versions = versions_of(first, second, pass_mark)
-    compared = {} if isinstance(versions, str) else biases_of(first, second)
+    before, after = (_audits(run) for run in (first, second))
+    tests, compared, said = dict[str, Mapping[str, Any]](), dict[str, Comparison](), list[str]()
+    for name in (name for name in before if name in after):
+        versions = versions_of(before[name], after[name], pass_mark)
+        biases = {} if isinstance(versions, str) else biases_of(before[name], after[name])
+        tests[name] = {what: found for what, found in (("versions", versions), ("biases", biases)) if found}
+        place = f"result.criteria.{name}" if name else "result"
+        compared |= {f"{place}.measurements.{bias}": one for bias, one in biases.items()}
+        texts = [versions] * bool(versions) if isinstance(versions, str) else versions.paragraphs
+        said += [f"{name}: {text}" if name else text for text in texts]
+    if not tests:
+        said = ["The two have no criterion in common, so nothing is tested: audit both on the same ones."]
     measured = []
     for place in {**ours, **theirs}:
         (title, one), (other_title, other) = (side.get(place, ("", {})) for side in (ours, theirs))
-        changes = compared[bias].changes if (bias := place.rpartition(".")[2]) in compared else {}
+        changes = compared[place].changes if place in compared else {}
         pairs = [(e.words, one.get(n), other.get(n), changes.get(n)) for n, e in {**one, **other}.items()]
         measured.append((title or other_title, pairs))
     # 2. what else differs, and does not say these numbers again
-    said, differing = (*(f"{place}." for place in {**ours, **theirs}), *REPEATED), compare_runs(first, second)
+    known, differing = (*(f"{place}." for place in {**ours, **theirs}), *REPEATED), compare_runs(first, second)
 
     def rows(part: str) -> list[Row]:
         return [
             (name.removeprefix(part), _cell(one), _cell(other))
             for name, (one, other) in differing.items()
-            if name.startswith(part) and not ONE_CRITERION.sub("result.", name).startswith(said)
+            if name.startswith(part) and not ONE_CRITERION.sub("result.", name).startswith(known)
         ]
 
     names = first.path.name, second.path.name
     names = names if names[0] != names[1] else (str(first.path), str(second.path))
     told = of_outcome if second.settings.get("outcome") else str
-    paragraphs = [versions] * bool(versions) if isinstance(versions, str) else [*map(told, versions.paragraphs)]
-    for tested in (c for c in compared.values() if c.headlines):
-        change = tested[tested.headlines[0]]
-        shown = "is shown to differ" if change.p_value < LEVEL else "is not shown to differ"  # NaN is not below
-        figures = f"{change.before.text()} and {change.after.text()}; difference {_difference(change)}"
-        paragraphs = [*paragraphs, f"{tested.bias.title.capitalize()} {shown}: {change.label} {figures}."]
+    paragraphs = [*map(told, said), *bias_words([*compared.values()])]
     title = " against ".join(dict.fromkeys(title_of_run(run.settings) for run in (first, second)))
-    return RunDifferences(names, rows("settings."), measured, rows("result."), versions, compared, paragraphs, title)
+    return RunDifferences(names, rows("settings."), measured, rows("result."), tests, paragraphs, title)
+
+
+def _audits(run: RunRecord) -> dict[str, RunRecord]:
+    """Return the audit of each criterion of a run as a run of its own; a run of one, or of none, has the name ""."""
+    several = (run.result or {}).get("criteria")
+    audits = several if isinstance(several, Mapping) else {"": run.result}
+    return {name: replace(run, result=result) for name, result in audits.items()}
 
 
 def biases_of(first: RunRecord, second: RunRecord) -> dict[str, Comparison]:
@@ -126,16 +139,15 @@ def biases_of(first: RunRecord, second: RunRecord) -> dict[str, Comparison]:
     two judges give their own systems is no difference of one number, if these are not the same systems.
     """
     contents = [run.result or {} for run in (first, second)]
-    sides = on_common_items(*(judged_of(content["items"]) for content in contents))
+    sides = [judged_of(content["items"]) for content in contents]
     before, settings = (content.get("audit", {}).get("provenance", {}) for content in contents)
-    compared = {}
-    for name, bias in BIASES.items():
-        alike = all(before.get(f.name) == settings.get(f.name) for f in fields(bias) if f.name in ("own", "family"))
-        bias = bias.configured(**{"scale": sides[1].scale, **settings})
-        if bias.kind == "bias" and alike and all(map(bias.applies, sides)):
-            measured = [measure(bias, one, seed=0, n_resamples=0) for one in sides]
-            compared[name] = compare(*measured, n_resamples=SWAPS, seed=0)
-    return compared
+    alike = [
+        bias.configured(**{"scale": sides[1].scale, **settings})
+        for bias in BIASES.values()
+        if bias.kind == "bias"
+        and all(before.get(f.name) == settings.get(f.name) for f in fields(bias) if f.name in ("own", "family"))
+    ]
+    return compare_biases(alike, *sides, seed=0)
 
 
 def versions_of(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> Versions | str:
@@ -202,7 +214,8 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
 
 def comparison_page(differing: RunDifferences) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
-    heading = "The two judges" if isinstance(differing.versions, str) else "Two judges on the same items"
+    tested = any(isinstance(one.get("versions"), Versions) for one in differing.tests.values())
+    heading = "Two judges on the same items" if tested else "The two judges"
     sections = [Section(heading, differing.paragraphs)] if differing.paragraphs else []
     for title, pairs in differing.measured:  # one section each; estimates that are defined in both runs are drawn
         drawn = [(name, one, other) for name, one, other, _ in pairs if one and other and one.null is not None]

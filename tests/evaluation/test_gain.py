@@ -1,10 +1,15 @@
 """What did an optimizer gain? From two versions' outputs to findings, in Python and by the command."""
 
+import re
+
+import dspy
 import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias, refused
+from fakes import numbers
+from models_of_text import Seeded, drawn
 
-from evalbias import audit, gain
+from evalbias import Criterion, PointwiseJudge, Sampling, audit, gain, judge_metric, score_closeness
 from evalbias.runs import read_run
 
 
@@ -63,6 +68,9 @@ def test_ratings_of_further_items_are_enough_and_fields_are_features():
     assert abs(found["lists"].value) < 0.02
     assert found.paragraphs[0].endswith(" is left for quality and what was not measured.")
     assert found.paragraphs[1] == "The gain is more than that."
+    assert len(found.paragraphs) == 2
+    shorter = gain(*versions, rated=outputs(seed=5, longer=0.3, name="r"), **OPTIONS)
+    assert re.fullmatch(r"\d+ % of the outputs lie beyond the rated ones in length: .*", shorter.paragraphs[2])
     counted = gain(*versions, rated=outputs(seed=5, name="r"), features=["digits"], **OPTIONS)
     assert counted["length"].value == pytest.approx(0.35, abs=0.08)
     with pytest.raises(ValueError, match="No item has a field 'words'"):
@@ -131,3 +139,85 @@ def test_an_own_system_that_no_file_has_is_refused():
     named = [row | {"system": "x"} for row in outputs(20)]
     with pytest.raises(ValueError, match="No output is by `own_system` 'ours'"):
         gain(named, named, own_system="ours", **OPTIONS)
+
+
+# Two programs, before and after an optimizer of DSPy.
+
+
+def likes_length(request):
+    """Score "q=3 z=0 ..." by its quality, and half a point more for each unit of log length, rounded at random."""
+    text = request.messages[-1].text
+    score = numbers(text)[0] + 0.5 * np.log(len(text) / 150)
+    return str(int(np.clip(np.floor(score + drawn(request) % 997 / 997), 1, 5)))
+
+
+def quality_and_words(name):
+    rng = np.random.default_rng(int(re.findall(r"item (\d+)", name)[-1]))
+    return round(3 + 0.6 * rng.normal(), 2), np.exp(3 + 0.3 * rng.normal())
+
+
+def writer(request):
+    """Write three times as much where the instructions say so, as the proposer of instructions does."""
+    asked = repr(request)
+    if "proposed_instruction" in asked:
+        return "[[ ## proposed_instruction ## ]]\nWrite at length.\n\n[[ ## proposed_prefix_for_output_field ## ]]\nA:"
+    quality, words = quality_and_words(asked)
+    times = 3 if "Write at length" in asked else 1
+    return f"[[ ## output ## ]]\nq={quality} z=0" + " word" * int(times * words)
+
+
+def ratings_of(k):
+    name, rng = f"item {k}", np.random.default_rng([k, 1])
+    quality, words = quality_and_words(name)
+    row = {"source": name, "output": f"q={quality} z=0" + " word" * int(words * rng.choice([1, 3]))}
+    return row | {f"rating_{r}": float(quality + 0.4 * rng.normal()) for r in (1, 2)}
+
+
+@pytest.fixture
+def evaluate():
+    judge = PointwiseJudge(Criterion("quality", "is it good?"), scoring="sampled", sampling=Sampling(samples=5))
+    judge.predict.lm = Seeded(likes_length, temperature=1.0)
+    devset = [dspy.Example(source=f"item {k}", rating_1=9.0).with_inputs("source") for k in range(60)]
+    return dspy.Evaluate(devset=devset, metric=judge_metric(judge), num_threads=1)
+
+
+def test_what_an_optimizer_of_dspy_gained_is_length(evaluate):
+    program = dspy.Predict("source -> output")
+    optimizer = dspy.COPRO(metric=evaluate.metric, breadth=2, depth=1)
+    with dspy.context(lm=Seeded(writer, temperature=1.0)):
+        train = [dspy.Example(source=f"item {k}").with_inputs("source") for k in range(100, 108)]
+        optimized = optimizer.compile(program, trainset=train, eval_kwargs={"num_threads": 1})
+        assert optimized.signature.instructions == "Write at length."
+        before, after = (evaluate(one).score / 100 for one in (program, optimized))
+        found = gain(program, optimized, evaluate=evaluate, rated=[ratings_of(k) for k in range(200, 400)])
+    assert found["gain"].value == pytest.approx(4 * (after - before), abs=0.1)  # in points of 1 to 5, not from 0 to 1
+    assert found["gain"].value > 0.3
+    assert found["length"].value == pytest.approx(found["gain"].value, abs=0.15)
+    assert found["rest"].low < 0 < found["rest"].high
+    assert found.paragraphs[0].startswith(f"Of {found['gain'].text()} points ")
+    assert (found["gain"].n, found["gain"].units) == (120, 60)
+    assert "people" not in found  # what the examples are rated is not said of the outputs
+
+
+def test_runs_of_a_program_that_fail_do_not_count_and_a_judge_s_metric_is_needed(evaluate, caplog):
+    class Writer(dspy.Module):
+        def forward(self, source):
+            k = int(source.removeprefix("item "))
+            if k in (3, 4):
+                raise ValueError("too hard")
+            return dspy.Prediction(output="" if k == 5 else ratings_of(k)["output"])
+
+    found = gain(Writer(), Writer(), evaluate=evaluate)
+    assert (found["gain"].n, found["gain"].value) == (114, 0)
+    assert "3 of 60 runs failed or left no text" in caplog.text
+    evaluate.metric.output = "answer"
+    with pytest.raises(ValueError, match=r"left no text in .answer.: name its output in evalbias\.judge_metric"):
+        gain(Writer(), Writer(), evaluate=evaluate)
+    with pytest.raises(ValueError, match="A program takes `evaluate`"):
+        gain(Writer(), Writer())
+    evaluate.metric = score_closeness(evaluate.metric.judge.criterion)
+    with pytest.raises(ValueError, match="The metric of `evaluate` is no judge's"):
+        gain(Writer(), Writer(), evaluate=evaluate)
+    other = audit(outputs(20), scores_field="judged", scale=(0, 9))
+    with pytest.raises(ValueError, match="on different scales"):
+        gain(audit(outputs(20), scores_field="judged", scale=(-9, 9)), other)

@@ -18,6 +18,7 @@ from evalbias.evaluation import (
     measure_style,
     summarize_loop,
 )
+from evalbias.evaluation.changes import gain_of_loops, own_gain
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, conclude_quality, run_loops
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Improvement, SelfRefine, Step
@@ -190,7 +191,12 @@ def texts(*outputs):
 def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
     lm = Scripted("a e xxxxxxxx", "o xxxxxxxxxxx", "i i xxxxxxxxx")
     written = texts("aexx", "oixx", "iexx")
-    report = measure_style(Paraphrased(LENGTH), written, VOWELS, lm=lm, log_dir=tmp_path, n_resamples=200)
+
+    def measured(lm):
+        run = run_loops(Paraphrased(LENGTH), written, lm=lm, log_dir=tmp_path)
+        return measure_style(run, written, CachedScorer(VOWELS), n_resamples=200)
+
+    report = measured(lm)
     assert report.before["bias"].value == pytest.approx(0.0)  # 4 letters against 2 vowels of 2 points
     own, expected = (report.after.columns[name] for name in ("scores", "expected"))
     assert own.tolist() == [12, 13, 13]
@@ -199,18 +205,19 @@ def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
     assert report.change["bias"].difference.value > 0
     assert "Text: aexx\nParaphrase:" in lm.asked[0]
     again = Scripted("never")
-    repeated = measure_style(Paraphrased(LENGTH), written, VOWELS, lm=again, log_dir=tmp_path, n_resamples=200)
+    repeated = measured(again)
     assert again.asked == []
     assert repr(repeated.change["bias"]) == repr(report.change["bias"])  # its ends are NaN: three items are too few
 
 
 def test_items_that_fail_are_reported():
     given = [*texts("aexx", "oixx"), dspy.Example(id="bare")]
-    report = measure_style(Paraphrased(LENGTH), given, VOWELS, lm=Scripted("aaaa"), n_resamples=20)
+    run = run_loops(Paraphrased(LENGTH), given, lm=Scripted("aaaa"))
+    report = measure_style(run.checked(), given, CachedScorer(VOWELS), n_resamples=20)
     assert "KeyError" in report.failed["bare"]
     assert (report.after["bias"].n, report.after["bias"].undefined) == (2, 1)
     with pytest.raises(ValueError, match="No item came through"):
-        measure_style(Paraphrased(LENGTH), [dspy.Example(id="bare")], VOWELS, lm=Scripted("a"))
+        run_loops(Paraphrased(LENGTH), [dspy.Example(id="bare")], lm=Scripted("a")).checked()
 
 
 def test_aspects_round_by_round():
@@ -280,3 +287,29 @@ def test_each_round_by_hand():
             measure_rounds(own, expected, seed=0)
     assert [doublings(k) for k in (6, 8, 1)] == [(1, 2, 4, 6), (1, 2, 4, 8), (1,)]
     assert conclude_quality([[1.0, 2.0]], "chrF", seed=0) == ""  # nothing follows from a loop of one step
+
+
+def test_what_a_loop_gains_by_its_own_scores_is_told_from_the_length_that_it_adds():
+    rng = np.random.default_rng(0)
+    loops, quality = [], rng.normal(size=(2, 200))
+    for k, rounds in enumerate(quality.T):
+        steps = []
+        for n, value in enumerate(rounds):
+            text = "word " * int((1 + n) * np.exp(3 + 0.4 * rng.normal()))
+            own = value + 0.5 * np.log(len(text)) + 0.2 * rng.normal()
+            steps.append(Step(n, text if k else " ", own if k > 1 else NAN, "", True, "", 0, 0))
+        loops.append(Loop(f"x{k}", tuple(steps)))
+    run = LoopRun((*loops, Loop("failed", (), error="down")), "own", -9.0, 9.0)
+    sides = [run.outputs(n, [*quality[n], NAN]) for n in (0, 1)]
+    assert [len(side) for side in sides] == [199, 199]  # neither the empty text nor the item that failed
+    assert (sides[0][0]["own_score"], sides[0][1]["rating_1"]) == (None, quality[0, 2])
+    found = gain_of_loops(*sides)
+    assert found["gain"].n == 2 * 198
+    assert found["length"].value == pytest.approx(0.35, abs=0.05)  # log(2) times .5
+    assert found["quality"].value == pytest.approx((quality[1] - quality[0])[2:].mean(), abs=0.02)
+    assert abs(found["rest"].value) < 0.1
+    (said,) = own_gain(found)
+    assert said.startswith("By the loop's own scores: Of +0.")
+    assert "People" not in said
+    assert gain_of_loops(sides[0], sides[0]) is None  # no refinement
+    assert own_gain(gain_of_loops(sides[0], [])) == []

@@ -143,14 +143,59 @@ def test_biases_of_two_audits_are_tested_on_the_items_of_both(tmp_path):
     assert change.difference.n == 57
     assert change.p_value < 0.05 < 0.3 < change.difference.value
     differing = run_differences(*records)
-    assert "Verbosity is shown to differ: effect of length" in " ".join(differing.paragraphs)
+    assert differing.paragraphs[-1].startswith("Its biases changed: Effect of length at equal quality ")
     (rows,) = (estimate_rows(pairs) for title, pairs in differing.measured if title.startswith("Verbosity"))
     assert rows[0][3].startswith(f"{change.difference.value:+.2f} ({change.difference.low:+.2f} to ")
     assert escape(rows[0][3]) in comparison_page(differing).html().replace("\n", " ")
     same = run_differences(records[0], records[0])
-    assert not [one for one in same.paragraphs if "is shown to differ" in one]
+    assert not [one for one in same.paragraphs if "changed" in one]
     earlier = {name: one for name, one in records[0].result["items"].items() if name not in ("texts", "writers")}
     assert "verbosity" not in biases_of(replace(records[0], result={"items": earlier}), records[1])
+
+
+def test_audits_of_several_criteria_are_tested_for_each(tmp_path):
+    rng, records = np.random.default_rng(5), {}
+    lengths = np.array([len(row["output"]) for row in ROWS])
+    rated = {"wit": PEOPLE, "tact": 6 - PEOPLE}
+    rows = [
+        {**{name: row[name] for name in ("id", "input_id", "source", "output")}}
+        | {
+            "ratings": {
+                name: [human[k] + rng.normal() / 3, human[k] + rng.normal() / 3] for name, human in rated.items()
+            }
+        }
+        for k, row in enumerate(ROWS)
+    ]
+    scores = {"old": dict(rated), "new": {"wit": PEOPLE + lengths / 10, "tact": rated["tact"]}}
+    for run, by_name in scores.items():
+        for name, values in by_name.items():
+            for row, value in zip(rows, values + rng.normal(size=60) / 9, strict=True):
+                row[f"{run}_{name}"] = float(value)
+    as_jsonl(tmp_path / "items.jsonl", rows)
+    for run in scores:
+        asked = ("--data", "items.jsonl", "--scores-field", f"{run}_{{criterion}}", "--criterion", "all")
+        evalbias("audit", *asked, "--out", run, cwd=tmp_path)
+        records[run] = read_run(tmp_path / run)
+    differing = run_differences(records["old"], records["new"])
+    assert [*differing.tests] == ["wit", "tact"]
+    moved = differing.tests["wit"]["versions"]["score"].difference.value
+    assert moved == pytest.approx(np.mean([row["new_wit"] - row["old_wit"] for row in rows]))
+    assert "wit: The score moves by " in " ".join(differing.paragraphs)
+    assert any(one.startswith("tact: ") and " agrees with people " in one for one in differing.paragraphs)
+    assert differing.paragraphs[-1].startswith("Its biases changed: ")
+    assert "Effect of length at equal quality on wit " in differing.paragraphs[-1]
+    assert "tact" not in differing.paragraphs[-1]
+    (paired,) = (pairs for title, pairs in differing.measured if title == "Verbosity: wit")
+    assert estimate_rows(paired)[0][3].startswith(
+        f"{differing.tests['wit']['biases']['verbosity']['length_effect'].difference.value:+.2f}"
+    )
+    told = answered("runs", "compare", "old", "new", cwd=tmp_path)["criteria"]
+    assert told["wit"]["versions"]["changes"]["score"]["difference"]["estimate"] == moved
+    assert told["tact"]["biases"].keys() == differing.tests["tact"]["biases"].keys()
+    assert "Two judges on the same items" in comparison_page(differing).html()
+    alone = ("--data", "items.jsonl", "--scores-field", "new_wit", "--criterion", "wit")
+    evalbias("audit", *alone, "--out", "alone", cwd=tmp_path)
+    assert "no criterion in common" in run_differences(records["old"], read_run(tmp_path / "alone")).paragraphs[0]
 
 
 def test_what_two_judges_give_different_own_systems_is_not_one_number(tmp_path):

@@ -54,8 +54,31 @@ def test_of_repeated_scores_noise_that_differs_is_removed():
     single = split_change(before.mean(axis=1), [0.0], old.mean(axis=1), new.mean(axis=1), draws=Draws(resamples=0))
     assert abs(part(kept)) < 0.03 < 0.06 < abs(part(single)) < single.unsure
     assert kept.unsure == 0
-    before[:, 1:] = np.nan  # one score each: the noise in the period is not known
-    assert split_change(before, [0.0], old, new, draws=Draws(resamples=0)).unsure > 0
+    before[:, 1:] = np.nan  # one score each: the noise in the period is that of the same judge on the anchors
+    anchored = split_change(before, [0.0], old, new, draws=Draws(resamples=0))
+    assert abs(part(anchored)) < 0.04
+    assert anchored.unsure == 0
+    assert split_change(before, [0.0], old, new[:, :1], draws=Draws(resamples=0)).unsure > 0
+
+
+def test_intervals_allow_for_noise_of_one_judge_alone():
+    rng = np.random.default_rng(4)
+    anchors, period = rng.normal(size=300) - 1, rng.normal(size=300)
+    old, new, before = (scored(q, s, rng=rng) for q, s in ((anchors, 0.8), (anchors, 0.0), (period, 0.8)))
+    found = split_change(before, scored(period, 0.0), old, new)
+    slopes = new.var(ddof=1) / np.cov(old, new)[0, 1], new.std() / old.std()
+    far = np.sqrt(found.apart**2 - 2 * 1.3 / 300)  # of two groups of 300 whose scores have a variance of 1.64 or so
+    assert found.unsure == pytest.approx(far * (slopes[0] - slopes[1]), rel=0.01)
+    assert found.parts["judge"].low < 0 < found.parts["judge"].high  # the same judge without its noise
+    half = found.parts["judge"].high - part(found)
+    twice = split_change(*(np.repeat(one[:, None], 2, axis=1) for one in (before, period, old, new)))  # known to be 0
+    without = twice.parts["judge"].high - part(twice)
+    assert half == pytest.approx(np.hypot(without, found.unsure * 1.968 * np.sqrt(300 / 299)), rel=0.001)  # Student's t
+    assert part(twice) == part(found)
+    against = split_change(before, period, old, -new)
+    assert against.unsure == np.inf
+    assert np.isnan(against.parts["system"].high)
+    assert against.parts["judge"].reason.startswith("the scores of the two judges do not rise together")
 
 
 def test_a_judge_whose_steady_opinions_do_not_differ_is_shifted():

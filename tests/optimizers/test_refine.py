@@ -90,6 +90,10 @@ def test_validation_is_on_other_items_and_tested():
     assert quality.difference.n == 6
     assert compiled.report.cost.calls == compiled.report.calls + 6 * 4 + 6
     assert compiled.report.failed == {}
+    assert compiled.report.gain["gain"].value == -4  # of own scores
+    assert (
+        str(compiled.report).splitlines()[-1].startswith("By the loop's own scores: The mean score changes by -4.00 ")
+    )
 
 
 def test_a_loop_that_never_improves_is_compiled_to_none():

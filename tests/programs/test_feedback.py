@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.evaluation import Paraphrased, measure_style
+from evalbias.evaluation import CachedScorer, Paraphrased, measure_style, run_loops
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.feedback import (
@@ -282,7 +282,7 @@ def test_an_unbiased_judge_of_translations_is_not_called_biased(to_mqm):
     quality = scorer(50.0) if to_mqm is None else MappedFeedback(scorer(50.0), to_mqm)
     errors = "\n".join(["'a' is a major accuracy error"] * 4)  # -20
     lm = Scripted(*([errors, "x y", errors] * 4))
-    report = measure_style(Paraphrased(task.loop.feedback), items, quality, lm=lm)
+    report = measure_style(run_loops(Paraphrased(task.loop.feedback), items, lm=lm), items, CachedScorer(quality))
     for side in (report.before, report.after):
         if to_mqm is None:
             assert math.isnan(side["bias"].value)
