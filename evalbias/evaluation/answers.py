@@ -51,25 +51,31 @@ def recorded_scores(
     criterion: str | Criterion = QUALITY,
     scale: tuple[float, float] | None = None,
     likelihood_lm: MeasuringLM | None = None,
+    several: bool = False,
 ) -> Judged:
     """Gather a judge's recorded scores and what is known about the items.
 
     ``examples`` have the score, a number or None, in ``field``; where known, also ``source``, ``output``, ``scores`` or
-    ``score``, ``ratings``, ``system`` and ``input_id``. ``criterion`` is that of the human scores; its task defines LS,
-    which ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score of the judge, if known. A field
-    that no item has, or a value that is no number on the scale, is a ValueError that names it.
+    ``score``, ``ratings``, ``system`` and ``input_id``. With ``several``, the field holds a list of scores of the same
+    prompt, whose mean is the answer. ``criterion`` is that of the human scores; its task defines LS, which
+    ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score of the judge, if known. A field that no
+    item has, or a value that is no number on the scale, is a ValueError that names it.
 
     Examples:
         >>> recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine").answers.tolist()
         [4.0, nan]
+        >>> recorded_scores([dspy.Example(mine=[4, 5, None])], "mine", several=True).answers.tolist()
+        [4.5]
     """
-    answers = [
-        _on_scale(e.get(field), f"{field!r} of the item {item_name(e, i)!r:.80}", scale)
-        for i, e in enumerate(_having(examples, field))
-    ]
+    rows = []
+    for i, example in enumerate(_having(examples, field)):
+        place, value = f"{field!r} of the item {item_name(example, i)!r:.80}", example.get(field)
+        rows.append([_on_scale(one, place, scale) for one in (value or [None] if several else [value])])
+    answers, judge = mean_of_raters(samples := padded(rows)), f"recorded scores {field!r}"
     check_size(answers, f"The judge's scores {field!r}")
     known = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
-    return replace(known, answers=np.array(answers), scale=scale, judge=f"recorded scores {field!r}")
+    covariates = {**known.covariates, **({SAMPLES: samples} if several else {})}
+    return replace(known, answers=answers, covariates=covariates, scale=scale, judge=judge)
 
 
 def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> float:
@@ -80,25 +86,6 @@ def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> floa
             "judge's own `scale`."
         )
     return score
-
-
-def recorded_samples(examples: Sequence[dspy.Example], field: str, **known: Any) -> Judged:
-    """Gather several recorded scores of the same prompt, whose mean is the answer.
-
-    ``examples`` have lists of numbers or None in ``field``; the other arguments are those of ``recorded_scores``.
-
-    Examples:
-        >>> recorded_samples([dspy.Example(mine=[4, 5, None]), dspy.Example(mine=None)], "mine").answers.tolist()
-        [4.5, nan]
-    """
-    scale, rows = known.get("scale"), []
-    for i, example in enumerate(_having(examples, field)):
-        place = f"a score in {field!r} of the item {item_name(example, i)!r:.80}"
-        rows.append([_on_scale(value, place, scale) for value in example.get(field) or [None]])
-    samples = padded(rows)
-    means = mean_of_raters(samples)
-    judged = recorded_scores([e.copy(**{field: m}) for e, m in zip(examples, means, strict=True)], field, **known)
-    return replace(judged, covariates={**judged.covariates, SAMPLES: samples}, examples=examples)
 
 
 def recorded_verdicts(
@@ -558,10 +545,9 @@ def answers_of(options: PreparedAudit) -> Judged:
     if judge is not None:
         known |= {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
         return function_scores(examples, judge, **known)
-    if options.scores_field is not None:
-        return recorded_scores(examples, options.scores_field, scale=options.scale, **known)
-    if options.samples_field is not None:
-        return recorded_samples(examples, options.samples_field, scale=options.scale, **known)
+    if (field := options.scores_field or options.samples_field) is not None:
+        several = options.samples_field is not None
+        return recorded_scores(examples, field, scale=options.scale, several=several, **known)
     return recorded_verdicts(examples, str(options.winner_field), swapped=options.swapped_field, **known)
 
 

@@ -140,9 +140,7 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
         said += self._compared()
         if untold:
             said.append(f"Not measured, because too few answers are complete: {_named(untold)}.")
-        for measurement in self.measurements.values():
-            told = (f"{e.words}: {e.text()} (95 % interval {e.interval})." for e in measurement.estimates.values())
-            said.append(" ".join(told))
+        said += map(Probes().conclusion, self.measurements.values())
         said += [f"Not measured: {name} ({why})." for name, why in self.not_measured.items()]
         if self.missing:
             more = ", ..." if len(self.missing) > MOST_NAMED else ""
