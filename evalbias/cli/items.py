@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
 
 def audited_items(options: Any, **changes: Any) -> PreparedAudit:
     """Read the items and the judge of a command's options as an audit does; say on stderr which were left out."""
-    ready = prepared(AuditOptions.of(options, **changes))
+    ready = prepared(replace(AuditOptions.of(options), **changes))  # which checks them as they are given
     if ready.dataset.left_out:
         say(ready.dataset.summary())
     return ready
