@@ -186,10 +186,10 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
 
     def tables(self) -> list[Table]:
         """Return ``table`` and, where people rated the items, each effect beside that of outputs at equal quality."""
-        compared = {e.kind: (e.estimate, e.observed, e.difference) for e in self.effects.values() if e.beside}
         rows = [
-            (name, self[name].beside, *(f"{e.text()} ({e.interval})" for e in each if e))
-            for name, each in compared.items()
+            (e.kind, e.beside, *map(_with_interval, (e.estimate, e.observed, e.difference)))
+            for e in self.effects.values()
+            if e.beside
         ]
         caption = "of outputs: what those get, at equal quality, that have as much more of it as the edit adds"
         beside = Table(("kind", "they", "of the edit", "of outputs", "difference"), rows, caption=caption, left=2)
@@ -210,6 +210,10 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
 
 def _named(effects: Sequence[ProbeEffect]) -> str:
     return joined([one.kind for one in effects])
+
+
+def _with_interval(e: Estimate | None) -> str:
+    return "" if e is None else e.text() if math.isnan(e.low) else f"{e.text()} ({e.interval})"
 
 
 def _taken_sentence(kind: str, taken: Estimate, placebo: Estimate, pairwise: bool) -> str:
