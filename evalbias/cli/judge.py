@@ -23,7 +23,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.options import ALL, JudgeOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.judges import asked_together
-from evalbias.report.page import lowest_section, scored_section
+from evalbias.report.page import scored_section
 from evalbias.runs import Journal, write_jsonl
 from evalbias.values import json_number, json_object
 
@@ -48,18 +48,14 @@ def judge_items(options: JudgeOptions, models: MeasuringModels, out: Out, progra
         raise DataError(f"{options.data} holds no items: there is nothing to judge.")
     more, rows = Split(items, tuple(one.criterion for one in programs), items).settings(), list[dict[str, Any]]()
     with Run("judge", options, models, out, more=more) as run:
-        sections = []
         with run.progress(len(items) * len(programs)):
             lm = asked_together(programs if len(programs) > 1 else (), items, run.options.lm)
             for program in programs:
-                some = rows_of(items, program.batch(items, lm=lm, refused=options.refused))
                 named = {"criterion": program.criterion.name} if len(programs) > 1 else {}
-                rows += [named | row for row in some]
-                lowest = lowest_section([row["score"] for row in some], items, [row["id"] for row in some])
-                sections.append(lowest and replace(lowest, title=": ".join([lowest.title, *named.values()])))
+                rows += [named | row for row in rows_of(items, program.batch(items, lm=lm, refused=options.refused))]
         file = run.folder.path / "scores.jsonl"
         write_jsonl(file, rows)
-        _leave(run, programs, file, {}, sections)
+        _leave(run, programs, file, {})
 
 
 def judge_corpus(options: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
@@ -96,7 +92,7 @@ def judge_corpus(options: JudgeOptions, models: MeasuringModels, out: Out, progr
             counts.update(record["left_out"])
         if not counts and not any(record["items"] for record in done):
             raise DataError(f"{file} holds no items: there is nothing to judge.")
-        _leave(run, [program], scores, {"left_out": dict(counts)}, [])
+        _leave(run, [program], scores, {"left_out": dict(counts)})
 
 
 def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]]:
@@ -116,9 +112,7 @@ def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]
     return done
 
 
-def _leave(
-    run: Run, programs: Sequence[PointwiseJudge], file: Path, counts: Mapping[str, Any], more: Sequence[Any]
-) -> None:
+def _leave(run: Run, programs: Sequence[PointwiseJudge], file: Path, counts: Mapping[str, Any]) -> None:
     names = [one.criterion.name for one in programs]
     found = {name: summary(file, name if len(names) > 1 else None) for name in names}
     briefs, covered = ({name: one[0] for name, one in found.items()}, {name: one[2] for name, one in found.items()})
@@ -128,7 +122,7 @@ def _leave(
     scored = [scored_section(one[1]) for one in found.values()]
     if len(names) > 1:
         scored = [replace(one, title=f"{one.title}: {name}") for name, one in zip(names, scored, strict=True)]
-    run.leave(RunOutcome(brief, brief, shown, covered, more=[*scored, *more]))
+    run.leave(RunOutcome(brief, brief, shown, covered, more=scored))
 
 
 TRUST = "To find out whether scores can be trusted, run 'evalbias audit' with the same judge and model on rated items."

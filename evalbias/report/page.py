@@ -388,14 +388,6 @@ def scored_section(scores: ArrayLike) -> Section:
     return Section("Scores", [score_bars({"judge": defined})], finding)
 
 
-def lowest_section(scores: ArrayLike, examples: Sequence[dspy.Example], ids: Sequence[Any]) -> Section | None:
-    """Show the items (n,) with the lowest scores (n,); None where no score is defined."""
-    values = np.asarray(scores, dtype=np.float64)
-    order = [int(i) for i in np.argsort(values, kind="stable")[:LISTED] if not np.isnan(values[i])]
-    items = [_item(i, {"score {:.2f}": values}, ids[i], passages_of(examples[i])) for i in order]
-    return Section(f"The {len(items)} lowest scores", [items]) if items else None
-
-
 def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[dspy.Example]]) -> Section:
     """Show the first rankings: a row has the ``input_id`` of a document, and ``order``, its ids best first."""
     items = []

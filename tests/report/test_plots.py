@@ -3,7 +3,6 @@
 import re
 import xml.etree.ElementTree as ET
 
-import dspy
 import numpy as np
 import pytest
 from fakes import Comparer, FormulaLM, items, pair
@@ -22,7 +21,7 @@ from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.optimizers.zepo import CurvePoint
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.loops import Step
-from evalbias.report.page import loop_sections, lowest_section, scored_section, worst_items
+from evalbias.report.page import loop_sections, scored_section, worst_items
 from evalbias.report.plots import by_construction, curve, draw, scatter, write_png
 
 OUTCOMES = ("same output both times", "always the first", "always the second", "a tie in one order")
@@ -155,14 +154,10 @@ def test_a_loop_is_drawn_on_one_range_and_its_worst_items_flatter_themselves():
     assert [text for _, text in item.passages] == ["s", "a0", "a1"]
 
 
-def test_scores_are_drawn_and_the_lowest_listed():
+def test_scores_are_drawn():
     section = scored_section([1.0, 4.0, 4.2, np.nan])
     assert section.finding == "3 items were scored, 3.07 on average. 1 without a defined score."
     assert section.blocks[0].title == "67 % of the judge's scores lie between 3.5 and 4.5"
-    examples = [dspy.Example(source="s", output=text) for text in "abcd"]
-    lowest = lowest_section([2.0, np.nan, 1.0, 3.0], examples, list("wxyz"))
-    assert [item.name for item in lowest.blocks[0]] == ["y", "w", "z"]
-    assert lowest_section([np.nan], examples[:1], ["w"]) is None
     assert scored_section([np.nan]).finding == ""
     plot = scored_section(np.linspace(0, 1, 101)).blocks[0]  # scores between 0 and 1: in tenths
     assert plot.marks[0].edges.tolist() == pytest.approx(np.arange(11) / 10)
