@@ -42,8 +42,8 @@ from evalbias.data import by_input, pairs, world
 from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
 from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.words import count, mark
-from evalbias.lm.cache import model_identity
-from evalbias.measures import quadratic_fit, spearman
+from evalbias.lm.cache import measuring, model_identity, resolve_lm
+from evalbias.measures import decision_rates, quadratic_fit, spearman
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.objectives import (
     CalibrationGap,
@@ -51,9 +51,12 @@ from evalbias.optimizers.objectives import (
     ContextFreeConfidence,
     DebiasedFairness,
     Fairness,
+    judged_in_order,
+    probabilities,
+    reworded,
 )
 from evalbias.optimizers.proposers import Proposer
-from evalbias.optimizers.zepo import CurvePoint, ZEPOReport, sensitivity_curve
+from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.options import MeasuringModels
 from evalbias.programs import (
     PRESETS,
@@ -281,6 +284,46 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class CurvePoint:
+    """One instruction on rated documents."""
+
+    instruction: str
+    decision_rate: float  # win rate of the first position, in [0, 1]
+    agreement: float  # mean Spearman of the rankings with people
+    objectives: Mapping[str, float]  # by name, of ``OBJECTIVES``
+
+
+def sensitivity_curve(
+    judge: PairwiseJudge,
+    instructions: Sequence[str],
+    items: Sequence[dspy.Example],
+    *,
+    lm: Any,
+    limit: int | None = None,
+    seed: int = 0,
+) -> list[CurvePoint]:
+    """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 4).
+
+    It shows whether fairness is worth seeking. ``items`` are rated outputs (``scores``) of documents; decision rates
+    and objectives are of at most ``limit`` of their pairs, ordered and without the judge's calibration. With
+    ``debias="permutation"``, decision rates and rankings are of the probabilities averaged over both orders (the figure
+    after debiasing): both say the same, so each pair counts once, in an order drawn at random.
+    """
+    debiased, model = judge.debias == "permutation", measuring(resolve_lm(lm, judge.predict))
+    compared = pairs(items, limit=limit, ordered=not debiased, seed=seed)
+    documents, nothing = list(by_input(items).values()), [judge.content_free(2)]
+    points = []
+    for text in instructions:
+        (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)
+        (free,) = probabilities(judge, [text], nothing, model, debiased=debiased)
+        judged = judged_in_order(judge, shares, compared, free)
+        agreement = measure_ranking(PairwiseRanker(reworded(judge, text), seed=seed), documents, lm=lm)
+        values = {objective.name: objective(judged) for objective in OBJECTIVES}
+        points.append(CurvePoint(text, float(decision_rates(shares)[0]), agreement["spearman"].value, values))
+    return points
+
+
+@dataclass(frozen=True)
 class CriterionResult:
     """All methods on one criterion."""
 
@@ -321,7 +364,7 @@ def run(
             outcomes[name] = _outcome(measure_ranking(ranker, list(by_input(test).values()), lm=lm))
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     points, debiased = (
-        sensitivity_curve(one, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
+        sensitivity_curve(one, instructions, test, lm=lm, limit=settings.pairs, seed=seed)
         for one in (judge, settings.judge(criterion, debias="permutation"))
     )
     sizes = len(by_input(train)), len(by_input(test))

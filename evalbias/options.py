@@ -638,7 +638,6 @@ class RankOptions(ComparingOptions):
     Compares them in pairs (PairS). Writes rankings.jsonl to the run's folder, one line for each document.
     """
 
-    search: Literal["greedy", "beam"] = option("Search that turns comparisons into a ranking.", "greedy")
     orders: int = option("Average the sorts from this many random initial orders; the paper's code: 100.", 1)
     debias: Literal["none", "permutation"] | None = option(
         "permutation asks in both orders and averages. By default, what the saved judge does."
@@ -669,11 +668,6 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     exact: bool = option(
         "Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).", False
     )
-    same_question: bool = option(
-        "Ask the judge's model whether each new wording asks for the same quality as the first, and leave out those "
-        "that do not.",
-        False,
-    )
     instruction: str | None = option(
         "Your own wording to start from. It must contain the criterion's name; {answers} stands for the answers, "
         "which otherwise follow in a line of their own."
@@ -681,10 +675,6 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     instruction_place: Literal["first", "last"] | None = option(
         "Where the instruction stands in the prompt: last, as in the paper, or first. By default last, but first for "
         "'embedded', which was trained so."
-    )
-    search: Literal["greedy", "beam"] = option("Search that turns comparisons into a ranking.", "greedy")
-    curve: bool = option(
-        "Also rank with every wording tried, with and without debiasing: agreement by decision rate.", False
     )
 
 

@@ -1,4 +1,4 @@
-"""ZEPO: the search for a fair instruction without labels, and decision rate against agreement for many instructions."""
+"""ZEPO: the search for a fair instruction without labels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.items import by_input, pairs
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.rankings import measure_ranking
 from evalbias.evaluation.words import in_one_line
-from evalbias.lm.cache import measuring, resolve_lm
-from evalbias.lm.types import Choices, unanswered
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.optimizers import objectives
@@ -25,10 +21,7 @@ from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.objectives import Objective, both_answers, judged_in_order, probabilities, reworded, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
-from evalbias.programs.judges import answer_items
-from evalbias.programs.pairwise import MIN_COVERAGE, PairwiseJudge
-from evalbias.programs.prompts import YES_NO, same_question_messages
-from evalbias.programs.ranking import PairwiseRanker
+from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs import Journal, check_settings
 from evalbias.values import describe
 
@@ -62,7 +55,7 @@ class ZEPOReport(CompileReport):
         objective: Name of the objective.
         tried: Every instruction, in the order tested.
         history: The incumbent's objective at the start and after every epoch.
-        judgments: Prompts that the search asked; with ``same_question``, one for each new wording too.
+        judgments: Prompts that the search asked.
         saved: Prompts that racing saved by dropping wordings.
         rounds: Number of examples judged by the end of each round of a race; only all of them without racing.
         rejected: (reason, text) of every wording that was turned down.
@@ -103,10 +96,6 @@ class ZEPO(JudgeOptimizer):
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
             the interval of its difference to the best excludes 0 (``drop``). The winner is
             judged on all examples. Fewer than 40 examples are judged in one round.
-        same_question: Whether to ask the judge's model, for each new wording, if it asks for the same quality as the
-            judge's own; wordings for which "No" is at least as likely as "Yes", or neither has a probability of
-            ``MIN_COVERAGE``, are turned down and stand in the report's ``rejected``. A model that says "Yes" to
-            everything turns nothing down.
         log_dir: Folder to log the search in; the same search started again continues from there.
     """
 
@@ -119,7 +108,6 @@ class ZEPO(JudgeOptimizer):
     epochs: int = 5
     objective: Objective = field(default_factory=objectives.Fairness)
     racing: bool = True
-    same_question: bool = False
     log_dir: Path | None = None
 
     def __post_init__(self) -> None:
@@ -148,7 +136,6 @@ class ZEPO(JudgeOptimizer):
             if not wordings:
                 stopped = search.nothing_new()
                 break
-            wordings = search.same(wordings)
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
             rivals = search.race(wordings, epoch, incumbent)
             # 4. The best of those that are left takes the incumbent's place if it is better.
@@ -219,7 +206,6 @@ class _Search:
                 "objective": describe(self.objective),
                 "population": zepo.population,
                 "racing": zepo.racing,
-                "same_question": zepo.same_question,
                 "seed": zepo.seed,
             }
             check_settings(zepo.log_dir / "search.json", settings)
@@ -235,8 +221,7 @@ class _Search:
         self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
         self.examples = [examples[i] for i in shuffled] if len(self.rounds) > 1 else examples
-        self.judgments = self.checked = 0
-        self.different: set[str] = set()
+        self.judgments = 0
         self.tried: list[Wording] = []
         self.rejected: list[tuple[str, str]] = []
 
@@ -256,7 +241,7 @@ class _Search:
         """Return rewordings of the incumbent, the logged ones where there are some."""
         zepo, key = self.zepo, f"{epoch} {incumbent.instruction}"
         if key not in self.proposals:
-            known = self.different | {one.instruction for one in self.tried}
+            known = {one.instruction for one in self.tried}
             seed = zepo.seed * 1_000_003 + epoch
             proposal = zepo.proposer(
                 self.judge.criterion, incumbent.instruction, zepo.population, known=known, seed=seed
@@ -274,31 +259,6 @@ class _Search:
         common = Counter(reason for reason, _ in self.rejected).most_common(1)
         most = f" ({len(self.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
         return f"the proposer has nothing new{most}"
-
-    def same(self, wordings: Sequence[str]) -> Sequence[str]:
-        """Return the wordings that ask the same as the judge's own, if they are to be checked."""
-        if not self.zepo.same_question:
-            return wordings
-        own, model = self.judge.predict.signature.instructions, measuring(self.problem.lm, self.judge.sampling)
-        questions = [Choices(same_question_messages(own, text), YES_NO) for text in wordings]
-        try:
-            answers, _ = answer_items(model, questions, [dspy.Example(id=text) for text in wordings])
-        except ValueError as error:
-            raise ValueError(
-                f"The judge's model cannot say whether wordings ask the same: {error} Leave `same_question` out."
-            ) from error
-        self._count(len(questions))
-        self.checked += len(questions)
-        kept = []
-        for i, text in enumerate(wordings):
-            yes, no = np.exp(answers.get(i, unanswered(YES_NO)).logprobs[0])
-            if yes > no and yes + no >= MIN_COVERAGE:
-                kept.append(text)
-            else:
-                reason = "another question" if yes + no >= MIN_COVERAGE else "not known to be the same question"
-                self.rejected.append((f"{reason} (by the judge's model)", text))
-                self.different.add(text)
-        return kept
 
     def race(self, wordings: Sequence[str], epoch: int, incumbent: Wording | None) -> list[Wording]:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""
@@ -348,13 +308,11 @@ class _Search:
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
         """Return the (n, c) probabilities of the judge's answers under each wording."""
         rows = self.zepo.ask(self.problem, list(wordings.values()), examples)
-        self._count(len(wordings) * len(examples) * self.orders)
-        return dict(zip(wordings, rows, strict=True))
-
-    def _count(self, prompts: int) -> None:
+        prompts = len(wordings) * len(examples) * self.orders
         self.judgments += prompts
         if self.zepo.progress is not None:
             self.zepo.progress(prompts)
+        return dict(zip(wordings, rows, strict=True))
 
     def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
         """Keep an epoch's wordings, one of which may have become the incumbent."""
@@ -367,7 +325,7 @@ class _Search:
     def saved(self) -> int:
         """Number of prompts that racing saved, of those that ask every wording about every example."""
         prompts = self.orders * (len(self.examples) + int(self.objective.content_free))
-        return len(self.tried) * prompts + self.checked - self.judgments
+        return len(self.tried) * prompts - self.judgments
 
 
 # Racing: an instruction is dropped once its answers so far show that it cannot win on all examples.
@@ -469,47 +427,3 @@ def _values(objective: Objective, one: Judged, other: Judged, counts: FloatArray
     """Return the objective of one instruction on imagined sets of all examples, (IMAGINED,)."""
     items = np.arange(counts.shape[1] // 2)
     return objective.resampled(both_answers(one.take(items), other.take(items)), counts)
-
-
-# Decision rate against agreement.
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """One instruction on rated documents."""
-
-    instruction: str
-    decision_rate: float  # win rate of the first position, in [0, 1]
-    agreement: float  # mean Spearman of the rankings with people
-    objectives: Mapping[str, float] = field(default_factory=dict)
-
-
-def sensitivity_curve(
-    judge: PairwiseJudge,
-    instructions: Sequence[str],
-    items: Sequence[dspy.Example],
-    *,
-    objectives: Sequence[Objective] = (),
-    lm: Any = None,
-    limit: int | None = None,
-    seed: int = 0,
-) -> list[CurvePoint]:
-    """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 4).
-
-    It shows whether fairness is worth seeking. ``items`` are rated outputs (``scores``) of documents; decision rates
-    and ``objectives`` are of at most ``limit`` of their pairs, ordered and without the judge's calibration. With
-    ``debias="permutation"``, decision rates and rankings are of the probabilities averaged over both orders (the figure
-    after debiasing): both say the same, so each pair counts once, in an order drawn at random.
-    """
-    debiased, model = judge.debias == "permutation", measuring(resolve_lm(lm, judge.predict))
-    compared = pairs(items, limit=limit, ordered=not debiased, seed=seed)
-    documents, nothing = list(by_input(items).values()), [judge.content_free(2)]
-    points = []
-    for text in instructions:
-        (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)
-        (free,) = probabilities(judge, [text], nothing, model, debiased=debiased)
-        judged = judged_in_order(judge, shares, compared, free)
-        agreement = measure_ranking(PairwiseRanker(reworded(judge, text), seed=seed), documents, lm=lm)
-        values = {objective.name: objective(judged) for objective in objectives}
-        points.append(CurvePoint(text, float(decision_rates(shares)[0]), agreement["spearman"].value, values))
-    return points

@@ -111,15 +111,3 @@ def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
     """Render the context of the likelihood score, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1)."""
     content = f"{criterion.source_label}: {source}\n{criterion.output_label}:"
     return [{"role": "system", "content": criterion.task}, {"role": "user", "content": content}]
-
-
-YES_NO = ("Yes", "No")
-
-
-def same_question_messages(first: str, second: str) -> list[Message]:
-    """Render the question whether two instructions, of any language, ask the same, up to one of ``YES_NO``."""
-    content = (
-        f"First instruction: {first}\n\nSecond instruction: {second}\n\n"
-        "Do both instructions ask for a judgment of the same quality? Answer with Yes or No.\nSame quality:"
-    )
-    return [{"role": "user", "content": content}]

@@ -1,9 +1,7 @@
-"""Rankings by pairwise comparisons: a merge sort, greedy or with a beam (PairS; Liu et al., COLM 2024).
+"""Rankings by pairwise comparisons: a merge sort (PairS, greedy; Liu et al., COLM 2024).
 
-The judge decides which head of two sorted lists comes next. Greedy search follows each decision. Beam search keeps the
-partial merges of the highest likelihood, the product of the probabilities that the one above is better, and follows
-both outcomes of a comparison if they are close. The sorts of all sources advance together, so that the pairs they need
-form one batch. No prompt is asked twice, and no undefined comparison decides an order.
+The judge decides which head of two sorted lists comes next. The sorts of all sources advance together, so that the
+pairs they need form one batch. No prompt is asked twice, and no undefined comparison decides an order.
 """
 
 from __future__ import annotations
@@ -13,8 +11,9 @@ import math
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import dspy
@@ -26,20 +25,27 @@ from evalbias.measures.arrays import mean_of_defined
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, load_program, tracks_usage
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
-from evalbias.programs.saved import Instrument, Setting, number_within, one_of
+from evalbias.programs.saved import Instrument, Setting, number_within
 
-SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200  # number of randomly drawn pairs to which a ranking fits a calibration
 
-MOST = 10_000  # most orders, and partial merges of a beam: a saved ranker may be a stranger's
+MOST = 10_000  # most orders: a saved ranker may be a stranger's
 
 
 def most_comparisons(n: int) -> int:
-    """Return the largest number of comparisons in a greedy ranking, ``n ceil(log2 n)``, if all of them are defined.
+    """Return the largest number of comparisons in a ranking, ``n ceil(log2 n)``, if all of them are defined.
 
     Candidates with undefined comparisons take more: each is compared with all ranked ones.
     """
     return n * math.ceil(math.log2(n)) if n > 1 else 0
+
+
+def _check_search(name: str, value: Any) -> None:
+    if value != "greedy":
+        raise ValueError(
+            f"{name}={value!r:.80} is of an earlier version, which alone ranked so: write 'greedy' in its place, and "
+            "raise 'orders', the number of sorts that are averaged."
+        )
 
 
 class PairwiseRanker(Instrument):
@@ -47,32 +53,18 @@ class PairwiseRanker(Instrument):
 
     Args:
         judge: Judge that compares two candidates.
-        search: ``"greedy"`` takes at most ``n ceil(log2 n)`` comparisons of n candidates; ``"beam"`` takes more.
-        beam_size: Number of partial merges that beam search keeps, at most 10,000; the likeliest is the result.
-        gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
         seed: Seed for the initial orders of the candidates and for the pairs of a fitted calibration.
         orders: Number of random initial orders to sort from; the scores are averaged over them (the paper's code: 100).
             At most 10,000. A pair is asked about once, and once more where another sort shows it the other way round.
     """
 
     kind = "ranker"
-    search = Setting[str](one_of(*SEARCHES))
-    beam_size = Setting[int](number_within(1, MOST, whole=True))
-    gap = Setting[float](number_within(0, 1))
+    former = MappingProxyType({"search": _check_search, "beam_size": number_within(1), "gap": number_within(0)})
     seed = Setting[int](number_within(0, whole=True))
     orders = Setting[int](number_within(1, MOST, whole=True))
 
-    def __init__(
-        self,
-        judge: PairwiseJudge,
-        *,
-        search: str = "greedy",
-        beam_size: int = 10,
-        gap: float = 0.2,
-        seed: int = 0,
-        orders: int = 1,
-    ) -> None:
-        super().__init__(search=search, beam_size=beam_size, gap=gap, seed=seed, orders=orders)
+    def __init__(self, judge: PairwiseJudge, *, seed: int = 0, orders: int = 1) -> None:
+        super().__init__(seed=seed, orders=orders)
         self.judge = judge
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
@@ -114,12 +106,10 @@ class PairwiseRanker(Instrument):
         check_batch_options(options)
         examples = [read_pair(example, index, most=None) for index, example in enumerate(examples)]
         # 1. The distinct candidates of each source are sorted from random orders. Its sorts share the answers.
-        rng, beam = np.random.default_rng(self.seed), self.beam_size if self.search == "beam" else 1
+        rng = np.random.default_rng(self.seed)
         sources = [Compared(e["source"], list(dict.fromkeys(e["candidates"]))) for e in examples]
         sorted_from = [[Compared(s.source, s.candidates, s.answers) for s in sources] for _ in range(self.orders)]
-        sorts = [
-            rank(s, rng.permutation(len(s.candidates)).tolist(), beam, self.gap) for order in sorted_from for s in order
-        ]
+        sorts = [rank(s, rng.permutation(len(s.candidates)).tolist()) for order in sorted_from for s in order]
         judge, usages = self._calibrated(sources, lm), {id(s.answers): UsageTracker() for s in sources}
         # 2. In each round the judge compares all pairs that the sorts need next, each once.
         for needed in together(sorts):
@@ -208,13 +198,10 @@ def together(parts: Sequence[Generator[list[Needed], None, Result]]) -> Generato
     return [results[i] for i in sorted(results)]
 
 
-def rank(
-    source: Compared, members: Sequence[int], beam: int, gap: float
-) -> Generator[list[tuple[Compared, Pair]], None, None]:
+def rank(source: Compared, members: Sequence[int]) -> Generator[list[tuple[Compared, Pair]], None, None]:
     """Sort a source's candidates into ``source.order``, from the order of ``members``; yields pairs to answer.
 
-    A merge takes the order within its lists for granted, so an undefined comparison must not decide one. ``beam`` and
-    ``gap`` are ``beam_size`` and ``gap`` of ``PairwiseRanker``; a beam of 1 is the greedy search.
+    A merge takes the order within its lists for granted, so an undefined comparison must not decide one.
     """
     if len(source.candidates) == 1:
         source.order = [0]
@@ -227,7 +214,7 @@ def rank(
         while order is None:
             aside = _cover(undefined, place)
             source.known = {}
-            sort = merge_sort(source, [c for c in members if c not in aside], beam, gap)
+            sort = merge_sort(source, [c for c in members if c not in aside])
             order = yield from _answered(source, sort, undefined)
         # 2. Insert each of those where its comparisons contradict the order least.
         while aside:
@@ -288,86 +275,26 @@ def _insert(source: Compared, order: list[int], candidate: int) -> None:
     order.insert(places[len(places) // 2], candidate)
 
 
-def merge_sort(
-    source: Compared, members: Sequence[int], beam: int, gap: float
-) -> Generator[list[Pair], None, list[int]]:
+def merge_sort(source: Compared, members: Sequence[int]) -> Generator[list[Pair], None, list[int]]:
     """Merge level by level; yield the pairs that a level needs next, and return the order."""
     lists = [[candidate] for candidate in members]
     while len(lists) > 1:
         odd = lists[len(lists) - len(lists) % 2 :]
-        merges = [merge(source, *two, beam, gap) for two in zip(lists[0::2], lists[1::2], strict=False)]
+        merges = [merge(source, *two) for two in zip(lists[0::2], lists[1::2], strict=False)]
         lists = (yield from together(merges)) + odd
     return lists[0] if lists else []
 
 
-@dataclass(frozen=True)
-class PartialMerge:
-    """The upper part of a merged list."""
-
-    merged: tuple[int, ...] = ()  # candidates, best first
-    above: tuple[int, ...] = ()  # for each merged one of the left list, the number of the right list above it
-    right: int = 0  # number of merged candidates of the right list
-
-    @property
-    def left(self) -> int:
-        """Number of merged candidates of the left list."""
-        return len(self.above)
-
-    def loss(self, compared: Iterable[tuple[int, int, float]]) -> float:
-        """Return the nats by which the order is less likely than the best decision of each compared pair.
-
-        ``compared`` holds positions in the left and the right list, and the log-odds in favor of the left one. All
-        partial merges are scored on the same pairs, those compared so far, whichever of them needed the pair: a product
-        over its own comparisons would favor one whose list runs out early, which has fewer factors. A pair that this
-        partial merge leaves open costs nothing, so that the loss never falls while merging.
-        """
-        contradicted = 0.0
-        for i, j, odds in compared:
-            if i < self.left and self.above[i] <= j:  # the left candidate is above the right one
-                contradicted += max(0.0, -odds)
-            elif j < self.right:
-                contradicted += max(0.0, odds)
-        return contradicted
-
-
-def merge(
-    source: Compared, left: Sequence[int], right: Sequence[int], beam: int, gap: float
-) -> Generator[list[Pair], None, list[int]]:
-    """Merge two sorted lists of candidates by ``source.known``; yield the pairs to compare next, return the order."""
-    states = [PartialMerge()]
-    while heads := {
-        state: (left[state.left], right[state.right])
-        for state in states
-        if state.left < len(left) and state.right < len(right)
-    }:
-        # 1. The judge compares the heads of both lists, in every partial merge.
-        if missing := [pair for pair in dict.fromkeys(heads.values()) if source.probability(*pair) is None]:
-            yield missing
-        # 2. The better head comes next; where the two are close, a beam follows both.
-        successors = []
-        for state in states:
-            if state not in heads:
-                successors.append(state)
-                continue
-            a, b = heads[state]
-            p = source.probability(a, b)
-            p = 0.5 if p is None or math.isnan(p) else p
-            both = [
-                PartialMerge((*state.merged, a), (*state.above, state.right), state.right),
-                PartialMerge((*state.merged, b), state.above, state.right + 1),
-            ]
-            successors += both if beam > 1 and abs(2 * p - 1) < gap else both[:1] if p >= 0.5 else both[1:]
-        # 3. The likeliest partial merges are kept.
-        if len(successors) > 1:
-            known = (
-                (i, j, source.probability(a, b))
-                for (i, a), (j, b) in itertools.product(enumerate(left), enumerate(right))
-            )
-            compared = [(i, j, log_odds(p)) for i, j, p in known if p is not None]
-            successors = sorted(successors, key=lambda state: state.loss(compared))[:beam]
-        states = successors
-    best = states[0]
-    return [*best.merged, *left[best.left :], *right[best.right :]]
+def merge(source: Compared, left: Sequence[int], right: Sequence[int]) -> Generator[list[Pair], None, list[int]]:
+    """Merge two sorted lists of candidates by ``source.known``; yield the pair to compare next, return the order."""
+    lists, merged = (list(left), list(right)), list[int]()
+    while all(lists):
+        a, b = (one[0] for one in lists)
+        if source.probability(a, b) is None:
+            yield [(a, b)]
+        ahead = lists[0] if log_odds(source.probability(a, b)) >= 0 else lists[1]  # of equal ones, the left one
+        merged.append(ahead.pop(0))
+    return [*merged, *lists[0], *lists[1]]
 
 
 def log_odds(p: float | None) -> float:

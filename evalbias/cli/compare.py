@@ -18,15 +18,13 @@ from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, 
 from evalbias.evaluation.answers import criteria_of, instruction_place_for, language_of
 from evalbias.evaluation.audit import findings_of, opening_of, reasons_of
 from evalbias.evaluation.biases import measure_all
-from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
+from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser, objectives
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
-from evalbias.optimizers.zepo import sensitivity_curve
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons
-from evalbias.report.page import Section, ranked_section
-from evalbias.report.plots import curve
+from evalbias.report.page import ranked_section
 from evalbias.report.tables import rows_table
 from evalbias.runs import write_jsonl
 
@@ -68,8 +66,7 @@ def rank_command(options: RankOptions, models: MeasuringModels, out: Out) -> Non
     judge = comparing_judge(options, options.debias)
     split = compared(options, judge.criterion, pairs=False)
     with Run("rank", options, models, out, more={**split.settings(), **_settings(judge)}) as run:
-        search = {name: getattr(options, name) for name in ("search", "seed", "orders")}
-        ranker = PairwiseRanker(judge, **search)
+        ranker = PairwiseRanker(judge, seed=options.seed, orders=options.orders)
         groups = by_input(split.test)
         documents = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups.values()]
         with run.progress(options.orders * sum(most_comparisons(len(e.candidates)) for e in documents)):
@@ -133,8 +130,6 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
     objective_of(options.objective)
     (criterion,) = criteria_of(options, [options.criterion])
     split = compared(options, criterion, searches=True)
-    if options.curve and (hold_pairs(split.test) or not any(is_rated(e, criterion.name) for e in split.test)):
-        raise ValueError("`curve` needs outputs that people rated on the criterion: leave it out.")
     with Run("optimize", options, models, out, more=split.settings()) as run:
         run.leave(search(run, run.options, split, world.GENERAL)[0])
 
@@ -177,7 +172,6 @@ def search(
         objective=objective,
         epochs=options.epochs,
         racing=not options.exact,
-        same_question=options.same_question,
         select=not options.bare,
         seed=options.seed,
         log_dir=run.folder.path / "search",
@@ -194,27 +188,16 @@ def search(
     with run.progress((1 + options.population * options.epochs) * len(drawn) * (1 if ordered else 2)):
         compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
     tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
-    # Comparisons of ranking every document once, by the greedy search; pairs are not ranked.
+    # Comparisons of ranking every document once; pairs are not ranked.
     ranked = 0 if hold_pairs(test) else sum(most_comparisons(len(group)) for group in by_input(test).values())
     with run.progress(8 * tested + sum(PROMPTS.values()) * ranked):
-        rows = compare_with_baselines(
-            judge, compiled, test, lm=options.lm, search=options.search, limit=limit, seed=options.seed
-        )
+        rows = compare_with_baselines(judge, compiled, test, lm=options.lm, limit=limit, seed=options.seed)
     report, path = compiled.report, run.folder.path
     better = rows["searched"].comparisons
     written = keep(compiled, report, path / "judge.json", compared=better, keep_worse=options.keep_worse)
-    drawn_curves: list[Section] = []
     counts = {"search": len(drawn), "all": all_pairs}
     result: dict[str, Any] = {"search": report, "rows": rows, "pairs": counts}
     run.folder.write_result(result)
-    if options.curve:
-        rated, tried, curves = with_scores(test, criterion.name), [t.instruction for t in report.tried], {}
-        for title, debias, orders in (("initial", None, 1), ("after permutation", "permutation", 2)):
-            judge.debias = debias
-            with run.progress(orders * len(tried) * (1 + tested + ranked)):
-                curves[title] = sensitivity_curve(judge, tried, rated, lm=options.lm, limit=limit, seed=options.seed)
-        drawn_curves.append(Section("Fairness and agreement", [curve(curves)]))
-        result["curves"] = curves
     brief = {
         "instruction": compiled.predict.signature.instructions,
         "judgments": report.judgments,
@@ -228,4 +211,4 @@ def search(
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(len(drawn), all_pairs))
     shown = [Group(table, *filter(None, [report.decision, written]))]
-    return RunOutcome(result, brief, shown, coverage, more=drawn_curves), rows
+    return RunOutcome(result, brief, shown, coverage), rows

@@ -382,7 +382,6 @@ def compare_with_baselines(
     items: Sequence[dspy.Example],
     *,
     lm: Any = None,
-    search: str = "greedy",
     limit: int | None = None,
     n_resamples: int = 100_000,
     seed: int = 0,
@@ -390,8 +389,7 @@ def compare_with_baselines(
     """Measure four judges: initial, initial + permutation, searched, searched + permutation.
 
     ``items`` are outputs of documents that took no part in the search, or pairs, which are not ranked. Where people
-    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs; ``search``
-    is that of the ranking, ``"greedy"`` or ``"beam"``.
+    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs.
     """
     name = initial.criterion.name
     rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)
@@ -403,7 +401,7 @@ def compare_with_baselines(
         one.debias = "permutation" if title.endswith("permutation") else None
         measurements = measure_all(judge_examples(one, compared, lm=lm), seed=seed)
         if rated:
-            ranker = PairwiseRanker(one, search=search, seed=seed)
+            ranker = PairwiseRanker(one, seed=seed)
             measurements[PeopleAgreement.name] = measure_ranking(ranker, documents, lm=lm, seed=seed)
         first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
         comparisons = {bias: compare(first[bias], m, **how) for bias, m in measurements.items() if bias in first}

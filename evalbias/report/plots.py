@@ -18,10 +18,10 @@ from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.words import count, percent
-from evalbias.measures import quadratic_fit, unfairness_scores
+from evalbias.measures import unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import SHARE
-from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
+from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.values import digest, visible
 
 if TYPE_CHECKING:
@@ -404,23 +404,3 @@ def history(report: ZEPOReport) -> Plot:
     caption = "Each dot is an instruction that was tried; the line is the best one so far."
     dots = Dots(points, line, "epoch", report.objective)
     return Plot(title[:1].upper() + title[1:], caption, (dots,))
-
-
-def curve(curves: Mapping[str, Sequence[CurvePoint]]) -> Plot:
-    """Draw the first position's win rate against agreement with people, one dot an instruction, and the parabola."""
-    marks, said = [], []
-    for name, points in curves.items():
-        rates, agreed = (np.array(v) for v in ([p.decision_rate for p in points], [p.agreement for p in points]))
-        fit, line = quadratic_fit(rates, agreed), None
-        if not np.isnan(fit.curvature):
-            x = np.linspace(rates.min(), rates.max(), 100)
-            line = _line(x, fit(x))
-            top = "" if np.isnan(fit.top) else f", top at {fit.top:.2f}"
-            said.append(f"{name}: {fit.n} instructions, R² {fit.r_squared:.2f}{top}")
-        marks.append(Dots({"": (rates, agreed)}, line, "win rate of the first position", f"Spearman, {name}", "", 0.5))
-    caption = (
-        "Each dot is an instruction: how often the first position wins under it, and its mean rank correlation with "
-        "people by document. The line is the quadratic fit. "
-    )
-    title = "Do instructions under which both positions win equally often agree better with people?"
-    return Plot(title, caption + "; ".join(said), marks)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import dspy
 import numpy as np
 import pytest
-from fakes import PARTS, FormulaLM
+from fakes import PARTS, FormulaLM, Wording, rated
 
 from benchmarks import fairness_search as command
 from benchmarks import racing
@@ -23,16 +23,18 @@ from benchmarks.fairness_search import (
     run,
     search_debiased,
     search_elsewhere,
+    sensitivity_curve,
 )
 from benchmarks.position import recorded_pairs
 from evalbias import embedded_judge_lm
 from evalbias.data import pairs, world
 from evalbias.lm.local import FOLDER
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.measures import decision_rates
+from evalbias.measures import decision_rates, quadratic_fit
 from evalbias.optimizers import GrammarParaphraser
-from evalbias.programs import PRESETS, SYNTHETIC, PairwiseJudge
+from evalbias.programs import PRESETS, SYNTHETIC, Criterion, PairwiseJudge
 
+C = Criterion("quality", "is it good?")
 GRAMMAR = GrammarParaphraser(world.PARTS)
 
 
@@ -193,3 +195,32 @@ def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name
     assert not {e.source for e in fit} & {e.source for e in test}
     assert all(e.preference == "AB"[e.better] and all(text.strip() for text in e.candidates) for e in [*fit, *test])
     assert recorded_pairs(name, 30, 50, seed=1)[1][0].id == test[0].id != recorded_pairs(name, 30, 50, seed=2)[1][0].id
+
+
+# The curve of agreement against the decision rate.
+
+
+def test_agreement_is_best_where_the_decisions_are_even():
+    wordings = [f"On quality, lean={lean}" for lean in np.linspace(-8, 8, 9)]
+    points = sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120)
+    rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
+    assert rates == sorted(rates)
+    fit = quadratic_fit(rates, agreed)
+    assert fit.curvature < 0
+    assert fit.top == pytest.approx(0.5, abs=0.15)
+    assert agreed[4] == max(agreed) == pytest.approx(1)
+    assert all(p.objectives["confidence"] < 0 for p in points)
+
+
+def test_the_curve_after_debiasing_is_of_averaged_probabilities():
+    texts = [f"On quality, lean={lean}" for lean in (-19, 0, 19)]
+    judge = PairwiseJudge(C, debias="permutation")
+    points = sensitivity_curve(judge, texts, rated(), lm=Wording())
+    # a lean of 19 nats decides nearly every comparison before debiasing, and none after it
+    assert len({p.decision_rate for p in points}) == 1
+    assert 0.4 < points[0].decision_rate < 0.6
+    assert [p.agreement for p in points] == pytest.approx([1, 1, 1])
+    assert [p.objectives["context-free confidence"] for p in points] == pytest.approx([math.log(2)] * 3)
+    biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
+    assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
+    assert biased[2].decision_rate > 0.9

@@ -304,7 +304,7 @@ def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, t
 
 @pytest.mark.slow
 def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
-    options = ["optimize", "--criterion", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL, "--curve"]
+    options = ["optimize", "--criterion", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
     options += ["--out", "run"]
     found = answered(*options, cwd=tmp_path)
     assert list(found["rows"]) == ["initial", "initial + permutation", "searched", "searched + permutation"]
@@ -320,8 +320,6 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     assert (run["train"]["items"], run["test"]["items"]) == (32, 32)
     change = result["rows"]["searched"]["comparisons"]["agreement"]["changes"]["spearman"]
     assert 0 < change["test"]["p_value"] < 1
-    for curve in (result["curves"]["initial"], result["curves"]["after permutation"]):
-        assert [p["instruction"] for p in curve] == [t["instruction"] for t in result["search"]["tried"]]
     shown = evalbias(*options, cwd=tmp_path).stdout
     assert "answers asked 0" in shown
     assert "permutation" in shown
@@ -368,7 +366,7 @@ def test_measure_preference_and_rank(outputs, tmp_path):
     calibrated = answered(*measured, "--calibration", "batch", cwd=tmp_path)["preference"]["position"]["estimates"]
     assert calibrated["fairness"]["value"] > position["fairness"]["value"]
     plain = answered("rank", *options, "--out", "plain", cwd=tmp_path)
-    both = answered("rank", *options, "--debias", "permutation", "--search", "beam", cwd=tmp_path)
+    both = answered("rank", *options, "--debias", "permutation", cwd=tmp_path)
     spearman, permuted = (one["agreement"]["estimates"]["spearman"]["value"] for one in (plain, both))
     assert permuted > spearman
     rows = records(tmp_path / "plain/rankings.jsonl")

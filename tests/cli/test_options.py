@@ -39,10 +39,10 @@ OTHER_THINGS = {"criterion", "objective", "k", "language", "instruction_place"}
 ALIKE = [
     (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction"}),
     (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction"}),
-    (options.OptimizeOptions, ZEPO, {"population", "same_question", "seed"}),
+    (options.OptimizeOptions, ZEPO, {"population", "seed"}),
     (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
     (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
-    (RankOptions, PairwiseRanker, {"search", "seed", "orders"}),
+    (RankOptions, PairwiseRanker, {"seed", "orders"}),
     (loop_options.CompileRefineOptions, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
     (loop_options.SelfOptions, summarize_loop, {"resamples"}),
     (options.LikelihoodBiasOptions, type(BIASES["likelihood"]), {"reliability"}),

@@ -104,7 +104,6 @@ REFUSED = {
             "its phrases are English. Name a model that rewords, LMParaphraser(lm) or --proposer-lm",
         ),
         (f"{NAMED} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, "),
-        (f"{NAMED} --data many.jsonl --lm embedded --curve", "--curve needs outputs that people rated"),
     ],
     "rank": [
         (OUTPUTS, "Give either --criterion"),

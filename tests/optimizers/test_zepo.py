@@ -16,8 +16,7 @@ from models_of_text import Seeded
 from evalbias import data, embedded_judge_lm
 from evalbias.data import world
 from evalbias.evaluation import BIASES, Judged
-from evalbias.lm.types import ChoiceLogprobs
-from evalbias.measures import decision_rates, quadratic_fit
+from evalbias.measures import decision_rates
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.objectives import (
     BiasObjective,
@@ -33,7 +32,6 @@ from evalbias.optimizers.objectives import (
 )
 from evalbias.optimizers.proposers import Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
-from evalbias.optimizers.zepo import sensitivity_curve
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -495,49 +493,6 @@ def test_the_whole_instruction_is_reworded_its_answer_format_included():
     assert fault("On quality, choose.", C, (), "Mind the quality.") is None  # a line that names the answers follows
 
 
-class Asked(Wording):
-    """Says "No", another question, to wordings that lean to the second position; to the steepest, hardly anything."""
-
-    def choice_logprobs(self, prompts, choices):
-        if choices != ("Yes", "No"):
-            return super().choice_logprobs(prompts, choices)
-        self.asked += [json.dumps(p) for p in prompts]
-        leans = [re.search(r"lean=(-?[\d.]+)", p[-1]["content"]) for p in prompts]
-        yes = np.array([0.1 if float(lean[1]) < 0 else 0.8 for lean in leans])
-        mass = np.array([1e-5 if float(lean[1]) == -3 else 1.0 for lean in leans])
-        return ChoiceLogprobs(choices, np.log(np.stack([mass * yes, mass * (0.9 - yes)], axis=1)))
-
-
-class Wordless(Wording):
-    """Has no tokens for "Yes" and "No"."""
-
-    def choice_logprobs(self, prompts, choices):
-        if choices == ("Yes", "No"):
-            raise ValueError("it knows neither word.")
-        return super().choice_logprobs(prompts, choices)
-
-
-def test_a_wording_that_asks_another_question_is_turned_down_and_counted(tmp_path):
-    lm, options = Asked(), {"same_question": True, "population": 9, "epochs": 3}
-    report = search(lm, log_dir=tmp_path, **options).report
-    turned = [(reason, text) for reason, text in report.rejected if "judge's model" in reason]
-    leans = {float(re.search(r"lean=(-?[\d.]+)", text)[1]): reason for reason, text in turned}
-    assert leans
-    assert all(lean < 0 for lean in leans)
-    assert {reason for lean, reason in leans.items() if lean > -3} == {"another question (by the judge's model)"}
-    assert leans.get(-3.0, "not known to be the same question (by the judge's model)").startswith("not known")
-    tried = [one.instruction for one in report.tried[1:]]
-    assert not any("lean=-" in text for text in tried)
-    assert report.judgments == len(lm.asked) == (1 + len(tried)) * 48 + len(tried) + len(turned)
-    assert report.saved == 0
-    assert len({text for _, text in turned}) == len(turned)  # none is proposed again
-    assert search(Asked(), log_dir=tmp_path, **options).report.rejected == report.rejected
-    with pytest.raises(ValueError, match="holds a run with other settings"):
-        search(log_dir=tmp_path, **{**options, "same_question": False})
-    with pytest.raises(ValueError, match=r"cannot say whether wordings ask the same: it knows neither word. Leave"):
-        search(Wordless(), **options)
-
-
 def test_a_grammar_leaves_the_line_of_the_answers_as_it_is():
     grammar, line = GrammarParaphraser(FOUR), "\nSay {answers}."
     plain = grammar(C, "a0 b1 c2 quality.", 9, known=(), seed=3).instructions
@@ -648,35 +603,6 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     assert of_many.p_values([better], first_rule([0.2] * 60, many)[1]) == [1 / 2_001]  # no draw swaps none of 60
     monkeypatch.setattr("evalbias.optimizers.objectives.SWAPS", 1)
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
-
-
-# The curve of agreement against the decision rate.
-
-
-def test_agreement_is_best_where_the_decisions_are_even():
-    wordings = [f"On quality, lean={lean}" for lean in np.linspace(-8, 8, 9)]
-    points = sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120, objectives=[Confidence()])
-    rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
-    assert rates == sorted(rates)
-    fit = quadratic_fit(rates, agreed)
-    assert fit.curvature < 0
-    assert fit.top == pytest.approx(0.5, abs=0.15)
-    assert agreed[4] == max(agreed) == pytest.approx(1)
-    assert all(p.objectives["confidence"] < 0 for p in points)
-
-
-def test_the_curve_after_debiasing_is_of_averaged_probabilities():
-    texts = [f"On quality, lean={lean}" for lean in (-19, 0, 19)]
-    judge = PairwiseJudge(C, debias="permutation")
-    points = sensitivity_curve(judge, texts, rated(), lm=Wording(), objectives=[ContextFreeConfidence()])
-    # a lean of 19 nats decides nearly every comparison before debiasing, and none after it
-    assert len({p.decision_rate for p in points}) == 1
-    assert 0.4 < points[0].decision_rate < 0.6
-    assert [p.agreement for p in points] == pytest.approx([1, 1, 1])
-    assert [p.objectives["context-free confidence"] for p in points] == pytest.approx([math.log(2)] * 3)
-    biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
-    assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
-    assert biased[2].decision_rate > 0.9
 
 
 class Believer(Wording):

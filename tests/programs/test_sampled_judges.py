@@ -89,7 +89,7 @@ def test_a_study_on_a_model_that_only_writes_draws_nothing_twice():
 
 def test_rankings_and_biases_are_measured_on_a_model_that_only_writes():
     lm, _ = writer(preference)
-    ranker = PairwiseRanker(sampled(debias="permutation"), search="beam")
+    ranker = PairwiseRanker(sampled(debias="permutation"))
     assert ranker.batch([pair(0, 12, 3, 9, 6)], lm=lm)[0].order == [1, 3, 4, 2, 0]
     judged = judge_examples(sampled(), [pair(0.1 * i, 0, source=str(i)) for i in range(20)], lm=lm)
     assert judged.answers[:, 0, 0].mean() > 0.7  # it leans to the first position

@@ -12,10 +12,7 @@ from evalbias.evaluation.loops import Paraphrase
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs import criterion as criteria
 from evalbias.programs.feedback import FindErrors, FindMissing
-from evalbias.programs.prompts import (
-    likelihood_messages,
-    same_question_messages,
-)
+from evalbias.programs.prompts import likelihood_messages
 from evalbias.programs.tasks import CONCEPTS, ROLES, TASKS, TRANSLATION
 from evalbias.values import digest
 
@@ -71,13 +68,6 @@ def test_the_messages_of_a_judge():
         "Data: src\nText A: x\nText B: y\n\n"
         "Question: Which text is better on quality: does the text say the data well?\nAnswer with A, B or Tie.\n"
         "Better quality:",
-    ]
-    assert same_question_messages("Which is best?", "Which wins?") == [
-        {
-            "role": "user",
-            "content": "First instruction: Which is best?\n\nSecond instruction: Which wins?\n\n"
-            "Do both instructions ask for a judgment of the same quality? Answer with Yes or No.\nSame quality:",
-        }
     ]
     assert [m["content"] for m in likelihood_messages(C, "src")] == ["Say the data.", "Data: src\nText:"]
     compared.instruction_place = "first"

@@ -6,7 +6,6 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from fakes import Comparer, FormulaLM, items, pair
-from matplotlib import image
 from numpy.testing import assert_allclose
 from planted import compared, likelihood_effect, partly, scored, with_effect
 
@@ -18,11 +17,10 @@ from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOOD
 from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.measures import unfairness_scores
 from evalbias.measures.resample import SHARE, estimate_mean
-from evalbias.optimizers.zepo import CurvePoint
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.loops import Step
 from evalbias.report.page import loop_sections, scored_section, worst_items
-from evalbias.report.plots import by_construction, curve, draw, scatter, write_png
+from evalbias.report.plots import by_construction, draw, scatter
 
 OUTCOMES = ("same output both times", "always the first", "always the second", "a tie in one order")
 
@@ -182,19 +180,6 @@ def test_the_scatter_shows_before_above_after():
     assert [len(mark.points[""][0]) for mark in alone.marks] == [900]
     assert alone.caption.endswith("dots are drawn, evenly spaced by likelihood.")
     assert 300 <= draw(alone)[0].count("<use ") < 350  # the ticks are drawn so too
-
-
-@pytest.mark.slow
-def test_the_curve_of_fairness_and_agreement(tmp_path):
-    points = [CurvePoint(str(x), x, 0.8 - (x - 0.5) ** 2) for x in np.linspace(0.1, 0.9, 9)]
-    plot = curve({"initial": points, "after permutation": points[2:7], "few": points[:2]})
-    first, _, few = plot.marks
-    assert_allclose(first.line[:, 1], 0.8 - (first.line[:, 0] - 0.5) ** 2)
-    assert few.line is None
-    assert "initial: 9 instructions, R² 1.00, top at 0.50; after permutation: 5 instr" in plot.caption
-    write_png(plot, tmp_path / "curve.png")
-    pixels = image.imread(tmp_path / "curve.png")
-    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
 
 
 def test_names_from_data_are_drawn_as_they_are():
