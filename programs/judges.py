@@ -6,7 +6,6 @@ One judgment runs through four steps: ``read`` checks the texts, ``_questions`` 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import warnings
@@ -22,7 +21,7 @@ import numpy as np
 from evalbias.data.items import item_name
 from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
-from evalbias.lm.contract import Sampling, aask, ask
+from evalbias.lm.contract import Sampling, ask
 from evalbias.lm.dspy_seam import (
     ClientLM,
     UsageTracker,
@@ -195,15 +194,6 @@ class Judge(Instrument):
             rows = [self.predict(**question, **self._own(lm)) for question in self._questions(item)]
         return self._predictions([item], [rows], lm, "raise")[0]
 
-    async def aforward(self, *args: Any, **fields: Any) -> dspy.Prediction:
-        """Judge as ``forward`` does, asynchronously; what corrections ask besides runs in a thread."""
-        item = self.read(inspect.signature(self.forward).bind(*args, **fields).arguments)
-        lm = resolve_lm(None, self.predict)
-        self._check([item], lm)
-        with self._asking():
-            rows = [await self.predict.acall(**question, **self._own(lm)) for question in self._questions(item)]
-        return (await asyncio.to_thread(self._predictions, [item], [rows], lm, "raise"))[0]
-
     def batch(
         self,
         examples: Sequence[dspy.Example],
@@ -333,23 +323,13 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        lm, question, options = self._asked(lm, lm_kwargs, signature, demos, inputs)
-        return [self.judge._completion(ask(lm, question, self.judge.sampling, **options))]
-
-    async def acall(
-        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        lm, question, options = self._asked(lm, lm_kwargs, signature, demos, inputs)
-        return [self.judge._completion(await aask(lm, question, self.judge.sampling, **options))]
-
-    def _asked(
-        self, lm: Any, lm_kwargs: Mapping[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
-    ) -> tuple[Any, Choices, dict[str, Any]]:
-        lm = self.judge._repaired(lm.client if isinstance(lm, ClientLM) else lm)
-        if self.judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
-            signature, demos = self.judge.predict.signature, self.judge.predict.demos
-        question = self.judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)
-        return lm, question, {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
+        judge = self.judge
+        lm = judge._repaired(lm.client if isinstance(lm, ClientLM) else lm)
+        if judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
+            signature, demos = judge.predict.signature, judge.predict.demos
+        question = judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)
+        options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
+        return [judge._completion(ask(lm, question, judge.sampling, **options))]
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:

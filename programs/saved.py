@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import math
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import dspy
 
-from evalbias.lm.dspy_seam import Parameter
+from evalbias.lm.dspy_seam import Parameter, in_thread
 from evalbias.lm.saved import check_lm, restored_lm, written_lm
 
 Value = TypeVar("Value")
@@ -238,8 +237,9 @@ class Program(dspy.Module):  # type: ignore[misc]
         return copied
 
     async def aforward(self, *args: Any, **fields: Any) -> dspy.Prediction:
-        """Run ``forward`` in a thread, so that other tasks go on; a judge awaits its model instead."""
-        return await asyncio.to_thread(type(self).forward, self, *args, **fields)
+        """Run ``forward`` in a thread, so that other tasks go on."""
+        prediction: dspy.Prediction = await in_thread(type(self).forward, self, *args, **fields)
+        return prediction
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return the settings, instructions and demonstrations, also those of parts that were compiled before."""

@@ -1,8 +1,4 @@
-"""Tree attention: the mask of each kind of layer, its kernels, and how a model takes them.
-
-This is cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky
-et al. 2024): attention to what all queries see and to the rest, merged by their log-sum-exps.
-"""
+"""Tree attention: the mask of each kind of layer, its kernels, and how a model takes them."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import AttentionInterface
 
-from evalbias.lm.tree import Layers, Pack, sent
+from evalbias.lm.tree import Pack, sent
 from evalbias.measures.arrays import IntArray
 
 # Which tokens each layer attends to: all, or those in a sliding window, counted by positions in the text, not by
@@ -41,12 +37,10 @@ BLOCK, MOST_BLOCKS = 128, 32  # least queries in a block, and number of blocks o
 class Mask:
     """What the n tokens of a pack attend to in the layers of one kind: m + n keys, of which the last n are their own.
 
-    Nearly all tokens of a pack attend to the same context and to little of the pack. The first part of the context, the
-    shared prefix, needs no mask, and no dense mask of all pairs is ever made.
+    Nearly all tokens of a pack attend to the same context and to little of the pack, and no dense mask of all pairs is
+    ever made.
     """
 
-    first: int  # token of the context at which the keys begin
-    prefix: bool  # whether all queries also attend to all tokens before ``first``; else none of them does
     ends: IntArray  # (m + n,) for each key the first query that no longer attends to it
     positions: IntArray  # (m + n,) position of each key in its row
     reach: IntArray  # (n,) first position that each query attends to
@@ -112,23 +106,14 @@ def layer_kinds(config: Any) -> tuple[str, ...] | None:
     return tuple(types) if set(types) <= {FULL, SLIDING} else None
 
 
-def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: int) -> dict[str, Mask]:
-    """Return the mask of each kind of layer; to the context's first ``prefix_length`` tokens the whole pack attends."""
-    masks: dict[str, Mask] = {}
-    whole: Mask | None = None  # of every kind that hides nothing from this pack
-    for kind in dict.fromkeys(kinds):
-        # 1. The first position that each token attends to, (n,); negative if its window begins before the text.
-        positions = pack.positions
-        reach = np.zeros_like(positions) if kind == FULL else positions - int(config.sliding_window) + 1
-        # 2. A window that cuts into the prefix leaves no part of it that all attend to.
-        cut = bool(reach.max() > 0)
-        if not cut and whole is not None:
-            masks[kind] = whole
-            continue
-        first = min(prefix_length, max(0, int(reach.min()))) if cut else prefix_length  # a place is a position there
-        after = np.concatenate([np.arange(first, len(pack.source)), positions])  # (c + n - first,)
-        masks[kind] = Mask(first, not cut and first > 0, pack.ends[first:], after, reach)
-        whole = whole if cut else masks[kind]
+def layer_masks(config: Any, kinds: Sequence[str], pack: Pack) -> dict[str, Mask]:
+    """Return the mask of each kind of layer."""
+    positions = np.concatenate([np.arange(len(pack.source)), pack.positions])  # (m + n,): places in the context are
+    whole = Mask(pack.ends, positions, np.zeros_like(pack.positions))
+    masks = dict.fromkeys(kinds, whole)
+    if SLIDING in masks:
+        reach = pack.positions - int(config.sliding_window) + 1  # negative if a window begins before the text
+        masks[SLIDING] = Mask(pack.ends, positions, reach) if reach.max() > 0 else whole
     return masks
 
 
@@ -152,18 +137,18 @@ def configured(configs: Sequence[Any], **settings: Any) -> Iterator[None]:
             setattr(config, name, value)
 
 
-# The kernels: attention of (1, H, n, d) queries to (1, G, k, d) keys and values, G dividing H, all of them or under the
-# mask of a kind of layer. They return outputs (1, H, n, d) and log-sum-exps (1, H, n).
+# The kernels: attention of (1, H, n, d) queries to (1, G, k, d) keys and values, G dividing H, under the mask of a kind
+# of layer. They return outputs (1, H, n, d) and log-sum-exps (1, H, n).
 
 
 Result = tuple[Tensor, Tensor]
 # Function of queries, keys, values, mask, factor of the scores (None: d ** -0.5) and their limit (None: none).
-Kernel = Callable[[Tensor, Tensor, Tensor, Mask | None, float | None, float | None], Result]
+Kernel = Callable[[Tensor, Tensor, Tensor, Mask, float | None, float | None], Result]
 SPARSE = 0.75  # largest share of a span of keys that is copied together; of denser spans hidden pairs are computed too
 
 
 def fused_kernel(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, scaling: float | None, softcap: float | None
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask, scaling: float | None, softcap: float | None
 ) -> Result:
     """Attend in the kernels behind PyTorch's scaled-dot-product attention, which cannot cap scores.
 
@@ -174,46 +159,42 @@ def fused_kernel(
     if softcap is not None:
         raise NotImplementedError("The fused kernels cannot cap attention scores.")
 
-    def part(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Result:
+    def part(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Result:
         if query.device.type == "cpu":
             out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                 query, key, value, attn_mask=hidden, scale=scaling
             )
             return out, lse
-        if hidden is not None:  # the kernel wants its rows to begin at multiples of 16 numbers
-            hidden = pad(hidden, (0, -hidden.shape[3] % 16))[..., : hidden.shape[3]].expand(-1, query.shape[1], -1, -1)
+        # The kernel wants the mask's rows to begin at multiples of 16 numbers.
+        hidden = pad(hidden, (0, -hidden.shape[3] % 16))[..., : hidden.shape[3]].expand(-1, query.shape[1], -1, -1)
         attend = torch.ops.aten._scaled_dot_product_efficient_attention
         out, lse, *_ = attend(query, key, value, hidden, True, scale=scaling)
         return out, lse[..., : query.shape[2]]  # it is padded too
 
-    return _by_blocks(part, query, key, value, mask, step=query.shape[2])
+    return _by_blocks(part, query, key, value, mask)
 
 
 def plain_kernel(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, scaling: float | None, softcap: float | None
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask, scaling: float | None, softcap: float | None
 ) -> Result:
     """Attend in plain operations, on any device and with capped scores, block by block of the queries."""
 
-    def part(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Result:
+    def part(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Result:
         scores = (query @ key.mT).float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)
         scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
-        scores = scores if hidden is None else scores + hidden
+        scores = scores + hidden
         lse = scores.logsumexp(-1)
         return (scores - lse[..., None]).exp().to(value.dtype) @ value, lse
 
-    return _by_blocks(part, query, key, value, mask, step=BLOCK)  # which bounds the memory of the scores
+    return _by_blocks(part, query, key, value, mask)
 
 
-def _by_blocks(
-    part: Callable[..., Result], query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, *, step: int
-) -> Result:
-    """Attend in each block of queries, without a mask in blocks of ``step``."""
-    _, heads, n, size = query.shape
+def _by_blocks(part: Callable[..., Result], query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Result:
+    """Attend in each block of queries."""
+    _, heads, _, size = query.shape
     groups = heads // key.shape[1]  # queries per key head
-    everything = [slice(0, key.shape[2])]
-    plain = [(slice(at, at + step), everything, None) for at in range(0, n, step)]
     parts = []
-    for queries, runs, hidden in plain if mask is None else mask.blocks(query):
+    for queries, runs, hidden in mask.blocks(query):
         keys, values = (  # a single run is not copied
             states[:, :, runs[0]] if len(runs) == 1 else torch.cat([states[:, :, run] for run in runs], dim=2)
             for states in (key, value)
@@ -221,7 +202,7 @@ def _by_blocks(
         # The query heads of a key head are laid side by side as queries, so that no key is repeated. The mask of all
         # heads is not kept: with few key heads, it is many times larger.
         grouped = query[:, :, queries].reshape(1, key.shape[1], -1, size)  # (1, G, H / G * q, d)
-        out, lse = part(grouped, keys, values, None if hidden is None else hidden.repeat(groups, 1)[None, None])
+        out, lse = part(grouped, keys, values, hidden.repeat(groups, 1)[None, None])
         parts.append((out.reshape(1, heads, -1, value.shape[-1]), lse.reshape(1, heads, -1)))
     return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
 
@@ -234,13 +215,13 @@ KERNELS = (fused_kernel, plain_kernel)  # attention to try for a model, the fast
 
 
 NAME = "evalbias_tree"
-_PASS: ContextVar[tuple[Kernel, Layers, Sequence[Mask]]] = ContextVar("pass")
+_PASS: ContextVar[tuple[Kernel, Sequence[Mask]]] = ContextVar("pass")
 
 
 @contextmanager
-def tree_attention(configs: Sequence[Any], kernel: Kernel, prefix: Layers, masks: Sequence[Mask]) -> Iterator[None]:
-    """Run the forward pass in the ``with`` block on a pack that also attends to a prefix, under one mask per layer."""
-    token = _PASS.set((kernel, prefix, masks))
+def tree_attention(configs: Sequence[Any], kernel: Kernel, masks: Sequence[Mask]) -> Iterator[None]:
+    """Run the forward pass in the ``with`` block on a pack, under one mask per layer."""
+    token = _PASS.set((kernel, masks))
     try:
         with configured(configs, _attn_implementation=NAME):
             yield
@@ -261,7 +242,7 @@ def attend(
     position_bias: Tensor | None = None,
     **_options: Any,
 ) -> tuple[Tensor, None]:
-    """Attend to the shared prefix and to the given keys, as an attention function of transformers.
+    """Attend under the layer's mask, as an attention function of transformers.
 
     Queries are the pack's, (1, H, n, d); keys and values those of m tokens before it and its own, (1, G, m + n, d), G
     dividing H. ``softcap`` is the limit that scores approach, c tanh(score / c). ``s_aux`` holds (H,) attention sinks:
@@ -269,17 +250,11 @@ def attend(
     which the masks hold. Returns (1, n, H, d) outputs, or raises NotImplementedError for attention of another kind.
     """
     number: Any = module.layer_idx
-    kernel, prefix, masks = _PASS.get()
+    kernel, masks = _PASS.get()
     mask = masks[number]
     if (query.shape[2], key.shape[2]) != (len(mask.reach), len(mask.ends)) or position_bias is not None:
         raise NotImplementedError(f"Layer {number} attends to other tokens or adds a bias by position.")
     out, lse = kernel(query, key, value, mask, scaling, softcap)
-    if mask.prefix:
-        keys, values = prefix[number]  # (1, G, p, d)
-        far, far_lse = kernel(query, keys, values, None, scaling, softcap)
-        # softmax over both parts weighs them by sigmoid(far_lse - lse)
-        out = torch.lerp(out, far, (far_lse - lse).sigmoid()[..., None].to(out.dtype))
-        lse = torch.logaddexp(lse, far_lse) if s_aux is not None else lse
     if s_aux is not None:
         out = out * (lse - s_aux[None, :, None]).sigmoid()[..., None].to(out.dtype)
     return out.transpose(1, 2), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -26,7 +26,6 @@ from evalbias.values import digest
 IN_FLIGHT = 16  # number of simultaneous requests to a model behind DSPy's own engines
 PLAIN_TOKENS = 16  # token limit of an answer that shows whether a model takes a prompt at all; some refuse lower ones
 MOST_DECISIONS = 64  # number of closed questions about one state in a request, which every endpoint takes
-Send = Callable[..., Awaitable[Any]]  # sends a request to a model, with DSPy's own options, and returns the response
 
 
 class AnyLM(types.MeasuringLM):
@@ -68,53 +67,34 @@ class AnyLM(types.MeasuringLM):
 
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
-        if len(questions) == 1:
-            driven(self.arun(questions, answers, self._send))
-            return
         together = Together(questions, answers, MOST_DECISIONS)
-        questions, answers = together.questions, together
-        pool, context = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy"), copy_context()
+        asked, context = together.questions, copy_context()
+        pool = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy")
 
         async def ask(question: Question) -> Any:
-            def here() -> Any:
-                return driven(self._answer(question, self._send))
+            if len(asked) == 1:
+                return self._answer(question)
+            return await asyncio.get_running_loop().run_in_executor(pool, context.copy().run, self._answer, question)
 
-            return await asyncio.get_running_loop().run_in_executor(pool, context.copy().run, here)
-
-        call = self._call(ask, questions, answers)
+        call = Call(
+            lambda place: ask(asked[place]),
+            together,
+            control=lambda place: ask(harmless(asked[place])),
+            refusal=seam.refusal_of,
+        )
         try:
-            pool.submit(asyncio.run, call.run(range(len(questions)), at_once=IN_FLIGHT)).result()
+            if len(asked) == 1:
+                driven(call.run([0], at_once=1))
+            else:
+                pool.submit(asyncio.run, call.run(range(len(asked)), at_once=IN_FLIGHT)).result()
         finally:
             call.over = True  # requests in flight are not waited for after an interrupt
             pool.shutdown(wait=False, cancel_futures=True)
         call.check()
 
-    async def arun(self, questions: Sequence[Question], answers: Answers, send: Send | None = None) -> None:
-        """Ask questions without threads, by ``acall`` unless another way to send is given."""
-        together = Together(questions, answers, MOST_DECISIONS)
-        questions, answers = together.questions, together
-        call = self._call(lambda question: self._answer(question, send or self._asend), questions, answers)
-        await call.run(range(len(questions)), at_once=IN_FLIGHT)
-        call.check()
-
-    def _call(self, ask: Callable[[Question], Awaitable[Any]], questions: Sequence[Question], answers: Answers) -> Call:
-        return Call(
-            lambda place: ask(questions[place]),
-            answers,
-            control=lambda place: ask(harmless(questions[place])),
-            refusal=seam.refusal_of,
-        )
-
-    async def _send(self, *request: Any, **options: Any) -> Any:
-        return self._checked(self.lm(*request, **self._with_options(options)))
-
-    async def _asend(self, *request: Any, **options: Any) -> Any:
-        return self._checked(await self.lm.acall(*request, **self._with_options(options)))
-
-    def _with_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        return options if "questions" in options else self._options | options  # a decision request has none
-
-    def _checked(self, response: Any) -> Any:
+    def _send(self, *request: Any, **options: Any) -> Any:
+        """Send a request, with DSPy's own options, which a decision request has none of; return the response."""
+        response = self.lm(*request, **(options if "questions" in options else self._options | options))
         if isinstance(response, dict):  # of a decision request, whose model is only in the history
             for model in seam.answering_models(self.lm, self._before):
                 self.answering[0].check("decision", model, {})
@@ -122,7 +102,7 @@ class AnyLM(types.MeasuringLM):
             self.answering[0].check("answer", response.model, response.provider_data or {})
         return response
 
-    async def _answer(self, question: Any, send: Send) -> ChoiceLogprobs | Written | Decided:
+    def _answer(self, question: Any) -> ChoiceLogprobs | Written | Decided:
         if isinstance(question, types.Likelihood):
             raise NotImplementedError(
                 f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
@@ -134,13 +114,13 @@ class AnyLM(types.MeasuringLM):
         asked = {Choices: self._choices, Text: self._text, Decisions: self._decisions}[type(question)]
         # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
         with dspy.track_usage() as tracker, dspy.context(send_stream=None), seam.without_truncation_warning():
-            answer: ChoiceLogprobs | Written | Decided = await asked(question, send)  # type: ignore[operator]
+            answer: ChoiceLogprobs | Written | Decided = asked(question)  # type: ignore[operator]
             return replace(answer, usage=seam.usage_in(tracker))
 
-    async def _choices(self, question: Choices, send: Send) -> ChoiceLogprobs:
+    def _choices(self, question: Choices) -> ChoiceLogprobs:
         messages, choices = types.as_messages(question.prompt), question.choices
         try:  # 1. as a measured judgment, which our engines and DSPy's vLLM route answer
-            response = await send(seam.judgment_request(self.model, messages, choices))
+            response = self._send(seam.judgment_request(self.model, messages, choices))
             if seam.measured_shares(response) or isinstance(self.lm, types.MeasuringLM):
                 return seam.read_judgment(response, choices)
         except seam.UNSUPPORTED:
@@ -148,7 +128,7 @@ class AnyLM(types.MeasuringLM):
                 raise
         for top in seam.TOPS:  # 2. by its most probable first tokens
             try:
-                response = await send(seam.first_token_request(self.model, messages, top))
+                response = self._send(seam.first_token_request(self.model, messages, top))
             except seam.TOO_LONG:
                 raise
             except (*seam.UNSUPPORTED, *seam.INVALID) as error:
@@ -156,17 +136,17 @@ class AnyLM(types.MeasuringLM):
             else:
                 return seam.read_first_token(response, choices)
         try:  # 3. a model that reports no log-probabilities answers a plain request
-            await send(seam.text_request(self.model, Text(question.prompt, PLAIN_TOKENS)))
+            self._send(seam.text_request(self.model, Text(question.prompt, PLAIN_TOKENS)))
         except (*seam.UNSUPPORTED, *seam.INVALID):
             raise refusal from refusal.__cause__
         raise types.NoProbabilities(self.model, f"it refuses to report them ({refusal})") from refusal
 
-    async def _decisions(self, asked: Decisions, send: Send) -> Decided:
+    def _decisions(self, asked: Decisions) -> Decided:
         """Ask a model of decision requests, such as ``dspy.TypeSafe``."""
         named = dict(zip(names_of(asked.questions), asked.questions, strict=True))
         forms = {name: systemone_form(one) for name, one in named.items()}
         try:
-            given = await send(state=asked.questions[0].prompt, questions=forms)
+            given = self._send(state=asked.questions[0].prompt, questions=forms)
         except (ImportError, TypeError, ValueError):
             raise
         except Exception as error:  # the client's own
@@ -179,15 +159,15 @@ class AnyLM(types.MeasuringLM):
             )
         )
 
-    async def _text(self, question: Text, send: Send) -> Written:
+    def _text(self, question: Text) -> Written:
         """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""
         apart = {} if question.seed is None else {"rollout_id": question.seed}
         try:
-            response = await send(seam.text_request(self.model, question), **apart)
+            response = self._send(seam.text_request(self.model, question), **apart)
         except seam.UNSUPPORTED:
             if question.seed is None:
                 raise
-            response = await send(seam.text_request(self.model, question, seed=False), **apart)
+            response = self._send(seam.text_request(self.model, question, seed=False), **apart)
         return Written(response.text or "")
 
     def samples(self) -> list[FloatArray]:
@@ -263,23 +243,13 @@ def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLog
 
 
 def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **options: Any) -> Any:
-    """Do as ``aask`` does, from a thread."""
-    return driven(aask(lm, question, sampling, waits=False, **options))
-
-
-async def aask(
-    lm: Any, question: Choices | Text, sampling: Sampling | None = None, *, waits: bool = True, **options: Any
-) -> Any:
     """Return the answer of any ``dspy.LM`` to one question, with probabilities measured or, by ``sampling``, estimated.
 
     ``options`` are those of ``AnyLM``. It raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
     """
     asked = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
-    model, answers = AnyLM(lm, **options), dict[int, Any]()
-    if waits:
-        await model.arun(asked, answers)
-    else:
-        model.run(asked, answers)
+    answers = dict[int, Any]()
+    AnyLM(lm, **options).run(asked, answers)
     types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):
         return answers[0]

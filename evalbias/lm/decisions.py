@@ -11,7 +11,7 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
+from evalbias.lm.dspy_seam import calling_predictor, in_thread, is_decision, judgment_request, read_judgment
 from evalbias.lm.forms import state_text
 from evalbias.lm.types import ChoiceLogprobs, Decision, MeasuringLM, Message, Refused
 
@@ -50,7 +50,8 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
         if "questions" not in kwargs:
             return await super().acall(prompt, **kwargs)
         if self.decides:
-            return await asyncio.to_thread(decided, self, **kwargs)
+            answers: dict[str, Any] = await in_thread(decided, self, **kwargs)
+            return answers
         requests = _requests(self.model, **kwargs)
         with _named(kwargs["state"]):
             responses = await asyncio.gather(*(self.acall(request) for request in requests.values()))

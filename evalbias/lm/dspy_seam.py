@@ -253,7 +253,7 @@ def usage_reported(answer: Callable[[Any, Any, Any], None]) -> Callable[[Any, An
 
 
 WORD = re.compile(r"\S+\s*|\s+")
-THREADS = 64  # number of simultaneous asynchronous requests to a local model, which batches them
+THREADS = 64  # number of simultaneous asynchronous calls of judges, and requests to a local model, which batches them
 
 
 class Engine:
@@ -265,8 +265,8 @@ class Engine:
 
     async def complete_async(self, request: lm15.Request) -> lm15.Response:
         """Answer one request of many simultaneous ones; by default in a thread, where requests are batched."""
-        run = functools.partial(contextvars.copy_context().run, self.complete, request)
-        return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run)
+        response: lm15.Response = await in_thread(self.complete, request)
+        return response
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         """Yield the events of the answer once it is complete, its text in words."""
@@ -307,6 +307,12 @@ class AsyncEngine:
 
     async def aclose(self) -> None:
         """Do nothing: the engine itself holds the model."""
+
+
+async def in_thread(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Return what a function returns, run in one of this process's threads, in the context of the caller."""
+    run = functools.partial(contextvars.copy_context().run, function, *arguments, **options)
+    return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run)
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeGuard
@@ -11,6 +10,7 @@ import numpy as np
 
 from evalbias.lm.cache import as_measuring, model_identity
 from evalbias.lm.decisions import decided
+from evalbias.lm.dspy_seam import in_thread
 from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question
 from evalbias.measures.arrays import TINY, normalized
 from evalbias.measures.forecasts import on_curve
@@ -96,7 +96,8 @@ class ReversedOptions(MeasuringLM):
         return decided(self, state, questions)
 
     async def acall(self, *, state: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
-        return await asyncio.to_thread(decided, self, state, questions)
+        answers: dict[str, Any] = await in_thread(decided, self, state, questions)
+        return answers
 
 
 @dataclass(frozen=True)

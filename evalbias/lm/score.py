@@ -7,7 +7,6 @@ logits are needed go through the output layer, and an answer depends on the batc
 from __future__ import annotations
 
 import copy
-import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from torch.nn.functional import linear
 
 from evalbias.lm.attention import KERNELS, Kernel, configs_of, configured, layer_kinds, layer_masks, tree_attention
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import KVParts, Pack, PackCache, PrefixStore, Rows, batches, branches, chained, packs, sent
+from evalbias.lm.tree import Layers, Pack, PackCache, PrefixStore, Rows, batches, chained, packs, sent, taken
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
 
@@ -45,8 +44,7 @@ class Scorer:
 
     # The distinct tokens of a call form a trie (``tree.py``). They run in packs: one sequence without padding, under a
     # mask that lets every token attend to itself and its ancestors only (``attention.py``). Whether a model gives the
-    # same answers in packs is tested when it is loaded. One that does not runs shared trunks once within a call
-    # (``branches``) or, if its state cannot be repeated either, every text by itself.
+    # same answers in packs is tested when it is loaded. One that does not runs every text by itself.
 
     def __init__(
         self, model: Any, *, context: int, batch_tokens: int, share: bool = True, prefix_bytes: int = 0
@@ -64,14 +62,12 @@ class Scorer:
         self._kinds = layer_kinds(self._config) or ()
         self._longest = _longest_packed(self._config)
         self._kernel: Kernel = KERNELS[0]
-        self._far = True  # whether a pack attends to its shared prefix apart from the rest of its context
         self._pack_tokens = GPU_PACK
-        self._branches = False
         self._told = False  # whether the log says that some texts are too long to share
         obstacle = self._pack_obstacle() if share else ""
         self.share = share and not obstacle  # whether texts run in packs
         if obstacle:
-            self._branches = self._can_branch(obstacle)
+            _warn_unshared(obstacle, "This model runs every text by itself")
         elif model.device.type != "cuda":
             # Attention under a mask then costs an eighth of the other computation.
             layers = sum(p.numel() for p in self._decoder.parameters()) - model.get_input_embeddings().weight.numel()
@@ -89,11 +85,11 @@ class Scorer:
         ends = counts.cumsum()
         values = np.full(ends[-1], np.nan)  # of all sequences, one after another
         short = np.array([len(s.ids) <= self._longest + 1 for s in sequences])  # a last token is only read
-        if not short.all() and not self._told and (self.share or self._branches):
+        if not short.all() and not self._told and self.share:
             self._told = True
             reason = f"those of more than {self._longest} tokens have other positions (longrope)"
             _warn_unshared(reason, "Some texts run by themselves")
-        share = self._packs if self.share else self._repeated if self._branches else self._alone
+        share = self._packs if self.share else self._alone
         for way, chosen in ((share, np.flatnonzero(short)), (self._alone, np.flatnonzero(~short))):
             rows = Rows([sequences[place] for place in chosen.tolist()], (ends - counts)[chosen])
             self.tokens_distinct += rows.tokens
@@ -131,28 +127,24 @@ class Scorer:
         """Run every distinct token once, in packs of at most ``size`` tokens; None for the largest packs."""
         stored = self.prefixes.lookup(rows)
         known = {row: length for row, (length, _) in stored.items()}
-        extended = KVParts([], [])
+        extended: Layers = []
         for pack in packs(rows, size or self._most_tokens, known=known, kept=self.prefixes.worthwhile(rows)):
-            before = extended if pack.known is None else KVParts(chained(*stored[pack.known][1]), [])
+            before = extended if pack.known is None else chained(*stored[pack.known][1])
             hidden, extended = self._run(pack, before)
             yield hidden, pack.reads
             for row, path in pack.paths.items():
                 self.prefixes.put(rows.ids[row][: len(path)], extended, path)
 
-    def _run(self, pack: Pack, before: KVParts) -> tuple[Tensor, KVParts]:
+    def _run(self, pack: Pack, before: Layers) -> tuple[Tensor, Layers]:
         """Return the (n, d) hidden states of a pack, and its context extended by its own keys and values."""
-        # 1. The context's first tokens that the whole pack attends to are the shared prefix.
-        prefix_length = pack.prefix_length
-        context = before.at(pack.source, prefix_length)
-        # 2. The tree mask of each kind of layer.
-        masks = layer_masks(self._config, self._kinds, pack, prefix_length if self._far else 0)
-        layers = [masks[kind] for kind in self._kinds]
-        # 3. One forward pass over the pack. Any mask of four dimensions keeps the model from making one of its own.
+        # 1. The tree mask of each kind of layer.
+        masks = layer_masks(self._config, self._kinds, pack)
+        # 2. One forward pass over the pack. Any mask of four dimensions keeps the model from making one of its own.
         device = self.model.device
         empty = torch.zeros(1, 1, 1, 1, dtype=self.model.dtype, device=device)
-        cache = PackCache(context, [layer.first for layer in layers])
+        cache = PackCache(taken(before, pack.source))
         self.tokens_run += len(pack.ids)
-        with tree_attention(self._configs, self._kernel, context.prefix, layers):
+        with tree_attention(self._configs, self._kernel, [masks[kind] for kind in self._kinds]):
             hidden = self._decoder(
                 input_ids=sent(pack.ids, device)[None],
                 attention_mask=dict.fromkeys(masks, empty) if len(masks) > 1 else empty,
@@ -162,21 +154,16 @@ class Scorer:
             ).last_hidden_state  # (1, n, d)
         return hidden[0], cache.extended()
 
-    def _repeated(self, rows: Rows) -> Iterator[tuple[Tensor, IntArray]]:
-        for hidden, reads in branches(self._decoder, rows, self.batch_tokens, self.model.device):  # (b, w, d)
-            self.tokens_run += hidden.shape[0] * hidden.shape[1]
-            yield hidden, reads
-
     def _alone(self, rows: Rows) -> Iterator[tuple[Tensor, IntArray]]:
         """Run every row by itself, in batches of similar length, padded on the right, where no token looks."""
         device = self.model.device
-        for batch, ids in batches(rows, range(len(rows)), 0, self.batch_tokens):  # (b, T)
+        for batch, ids in batches(rows, self.batch_tokens):  # (b, T)
             self.tokens_run += ids.size
             mask = np.array([[len(rows.ids[number])] for number in batch]) > np.arange(ids.shape[1])  # (b, T)
             hidden = self._decoder(
                 input_ids=sent(ids, device), attention_mask=sent(mask.astype(np.int64), device), use_cache=False
             ).last_hidden_state  # (b, T, d)
-            yield hidden, rows.placed([(number,) for number in batch], 0, ids.shape[1])
+            yield hidden, rows.placed(batch, ids.shape[1])
 
     def _read(self, stretches: Iterator[tuple[Tensor, IntArray]], values: FloatArray) -> None:
         """Write the log-probabilities that are read into ``values``, NaN where logits are not finite."""
@@ -205,19 +192,18 @@ class Scorer:
         """Largest number of tokens in a forward pass."""
         return min(self.batch_tokens, self._pack_tokens) if self.share else self.batch_tokens
 
-    # The trial of a model at load: whether the ways to share prefixes give the answers of texts that run by themselves.
+    # The trial of a model at load: whether packs give the answers of texts that run by themselves.
 
     def _pack_obstacle(self) -> str:
         """Find a kernel with which the model runs packs, and return what keeps it from that, or nothing."""
-        # Some models ignore a given position, or attend in code of their own. Others cache compressed keys and values
-        # (DeepSeek) or those of another layer (Gemma 3n): they take the shared prefix with the rest of the context.
+        # Some models ignore a given position, or attend in code of their own.
         if any(getattr(self._config, name, None) for name in COUNTS_PLACES):
             return "its layers count places"
         if not self._kinds:
             return f"it has layers of the kinds {', '.join(sorted(set(self._config.layer_types)))}"
         obstacles: list[str] = []
-        for self._kernel, self._far in itertools.product(KERNELS, (True, False)):
-            obstacle = self._tried(lambda rows: self._packs(rows, TRIAL_PACK))
+        for self._kernel in KERNELS:
+            obstacle = self._tried()
             if not obstacle:
                 if self._kernel is not KERNELS[0]:
                     level = logging.INFO if obstacles[0].startswith("NotImplementedError") else logging.WARNING
@@ -227,18 +213,8 @@ class Scorer:
             obstacles.append(obstacle)
         return f"in packs, {obstacles[0]}"
 
-    def _can_branch(self, obstacle: str) -> bool:
-        """Return whether the model computes the same answers from a repeated state, and log what it cannot share."""
-        other = self._tried(self._repeated)
-        if other:
-            _warn_unshared(f"{obstacle}; from a repeated state, {other}")
-        else:
-            within = "Within a call this model repeats the state after a shared prefix"
-            _warn_unshared(obstacle, f"{within}; between calls it runs every text anew")
-        return not other
-
-    def _tried(self, way: Run) -> str:
-        """Return what is wrong with the answers of a way to share prefixes, or nothing."""
+    def _tried(self) -> str:
+        """Return what is wrong with the answers in packs, or nothing."""
         # 1. Texts with a common prefix, so long that the last one of a pack stands far from its own prefix.
         longest = int(min(self.context, self._longest))
         rng, own = np.random.default_rng(0), max(2, min(64, longest - 40))
@@ -246,12 +222,12 @@ class Scorer:
         trunk = rng.integers(0, vocabulary, min(40, longest - own)).tolist()
         ids = [(*trunk, *rng.integers(0, vocabulary, own).tolist()) for _ in range(TRIAL_TEXTS)]
         rows = Rows([Scored(row, len(trunk)) for row in ids])
-        # 2. Their log-probabilities, alone and shared.
+        # 2. Their log-probabilities, alone and in packs.
         answers = np.full((2, TRIAL_TEXTS * (len(ids[0]) - len(trunk))), np.nan)
         try:
             with configured(self._configs, sliding_window=TRIAL_WINDOW):
                 self._read(self._alone(rows), answers[0])
-                self._read(way(rows), answers[1])
+                self._read(self._packs(rows, TRIAL_PACK), answers[1])
         except Exception as error:  # any model's own code: what fails is done without
             return f"{type(error).__name__}: {error}"
         finally:
@@ -289,7 +265,7 @@ def _longest_packed(config: Any) -> float:
     return min((int(limit) for limit in limits if limit), default=float("inf"))
 
 
-def _warn_unshared(reason: object, what: str = "This model runs every text by itself") -> None:
+def _warn_unshared(reason: str, what: str) -> None:
     get_logger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)
 
 

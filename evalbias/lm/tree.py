@@ -1,8 +1,7 @@
-"""What the sequences of a call share: distinct rows, the packs of their trie, trunks, and keys and values."""
+"""What the sequences of a call share: distinct rows, the packs of their trie, and keys and values."""
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,15 +69,9 @@ class Rows:
         """Number of distinct tokens: the nodes of the trie."""
         return sum(map(len, self.ids)) - sum(self.shared)
 
-    def placed(self, groups: Sequence[Sequence[int]], start: int, width: int) -> IntArray:
-        """Return the (r, 3) reads at flattened (b, w) tokens from ``start`` on; each sequence is of a group of rows."""
-        parts = [np.zeros((0, 3), dtype=np.int64)]
-        for index, group in enumerate(groups):
-            for row in group:
-                reads, positions = self.reads[row], self.reads[row][:, 0]
-                inside = reads[(positions >= start) & (positions < start + width)]
-                parts.append(inside + np.array([index * width - start, 0, 0]))
-        return np.concatenate(parts)
+    def placed(self, batch: Sequence[int], width: int) -> IntArray:
+        """Return the (r, 3) reads at the flattened (b, w) tokens of a batch of rows, at least one."""
+        return np.concatenate([self.reads[row] + np.array([index * width, 0, 0]) for index, row in enumerate(batch)])
 
 
 def sent(values: NDArray[Any], device: torch.device) -> Tensor:
@@ -111,12 +104,6 @@ class Pack:
     known: int | None  # row whose stored prefix is the context; None if the context comes from the previous pack
     reads: IntArray  # (r, 3) ``Read``: place in the pack, next token, target
     paths: Mapping[int, IntArray]  # row -> (length,) places, in context and pack, of its prefix that is to be stored
-
-    @property
-    def prefix_length(self) -> int:
-        """Number of the context's first tokens that the whole pack attends to."""
-        partly_visible = np.flatnonzero(self.ends[: len(self.source)] < len(self.ids))
-        return int(partly_visible[0]) if len(partly_visible) else len(self.source)
 
 
 def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int, int]) -> Iterator[Pack]:
@@ -169,160 +156,53 @@ def _stretches(rows: Rows, size: int, known: Mapping[int, int]) -> Iterator[list
         yield some
 
 
-# Branches, for models that cannot run packs: a trunk runs once, and its state is repeated for what follows.
-#
-# A pack needs attention, which can be masked. A layer that passes a state from token to token (linear attention, Mamba,
-# convolutions) or that counts places (ALiBi) can only run consecutive tokens. Its cache after a shared prefix, the
-# *trunk*, serves every row that begins with it: trunks run one by one, and the rests of the rows in batches, padded on
-# the right, where no token looks.
-#
-#     rows         trunks        batches
-#     a b c d      a b           c d     after a b
-#     a b c e      a b c         e .
-#     a b f g                    f g
-
-
-SHORTEST, SAVING = 16, 64  # tokens that a trunk has and saves at least: each is a forward pass of its own
-
-
-def _forks(rows: Rows, group: range, start: int) -> tuple[list[int], list[tuple[range, int]]]:
-    """Return what follows a group's first tokens: rows that go on alone, and trunks (its rows, where it ends)."""
-    alone, trunks, waiting = [], [], [group]
-    while waiting:
-        group = waiting.pop()
-        if len(group) == 1:
-            alone.append(group[0])
-            continue
-        stop = min(rows.shared[row] for row in group[1:])
-        if stop - start >= SHORTEST and (len(group) - 1) * (stop - start) >= SAVING:
-            trunks.append((group, stop))
-            continue
-        cuts = [group.start, *(row for row in group[1:] if rows.shared[row] == stop), group.stop]
-        waiting += [range(a, b) for a, b in itertools.pairwise(cuts)]
-    return alone, trunks
-
-
-def batches(rows: Rows, numbers: Sequence[int], start: int, most: int) -> Iterator[tuple[list[int], IntArray]]:
-    """Yield batches of rows of similar length: their numbers, and (b, w) tokens from ``start`` on, padded with 0.
-
-    ``most`` limits a batch's tokens, those before ``start`` and padding included. Rows that end before are left out.
-    """
-    left = sorted((n for n in numbers if len(rows.ids[n]) > start), key=lambda n: len(rows.ids[n]))
+def batches(rows: Rows, most: int) -> Iterator[tuple[list[int], IntArray]]:
+    """Yield batches of rows of similar length: their numbers, and (b, w) tokens, padded with 0, of at most ``most``."""
+    left = sorted(range(len(rows)), key=lambda number: len(rows.ids[number]))
     while left:
         count = 1
         while count < len(left) and (count + 1) * len(rows.ids[left[count]]) <= most:
             count += 1
         batch, left = left[:count], left[count:]
-        ids = np.zeros((count, len(rows.ids[batch[-1]]) - start), dtype=np.int64)
+        ids = np.zeros((count, len(rows.ids[batch[-1]])), dtype=np.int64)
         for place, number in enumerate(batch):
-            ids[place, : len(rows.ids[number]) - start] = rows.ids[number][start:]
+            ids[place, : len(rows.ids[number])] = rows.ids[number]
         yield batch, ids
 
 
-def branches(body: Any, rows: Rows, most: int, device: torch.device) -> Iterator[tuple[Tensor, IntArray]]:
-    """Yield (b, w, d) hidden states of batches of at most ``most`` tokens, and (r, 3) ``Read``; trunks run once."""
-    waiting: list[tuple[range, int, int, Any]] = [(range(len(rows)), 0, 0, None)] if len(rows) else []
-    while waiting:
-        group, start, stop, state = waiting.pop()  # a trunk's rows, its tokens, and the cache before it
-        # 1. The trunk's own tokens, after a copy of the state that its parent left.
-        if stop:
-            ids = rows.ids[group[0]][None, start:stop]  # (1, w)
-            hidden, state = _forward(body, sent(ids, device), copy.deepcopy(state))
-            yield hidden, rows.placed([group], start, ids.shape[1])
-        # 2. What its rows add, after the repeated state.
-        alone, trunks = _forks(rows, group, stop)
-        for batch, ids in batches(rows, alone, stop, most):  # (b, w)
-            hidden, _ = _forward(body, sent(ids, device), _repeated(state, len(batch)))
-            yield hidden, rows.placed([(row,) for row in batch], stop, ids.shape[1])
-        # 3. The trunks after it; its state is freed with the last of them.
-        waiting += [(group, stop, end, state) for group, end in trunks]
-
-
-def _forward(body: Any, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """Return the (b, w, d) hidden states of (b, w) tokens after a state, and the state after them."""
-    given = {} if state is None else {state[0]: state[1]}
-    outputs = body(input_ids=ids, use_cache=True, **given)
-    name = "cache_params" if hasattr(outputs, "cache_params") else "past_key_values"  # the former in Mamba
-    return outputs.last_hidden_state, (name, getattr(outputs, name))
-
-
-def _repeated(state: Any, count: int) -> Any:
-    if state is None:
-        return None
-    name, cache = copy.deepcopy(state)
-    cache.reorder_cache(torch.zeros(count, dtype=torch.long))
-    return name, cache
-
-
-# Keys and values of a pack's context, in two parts. Its first tokens are visible to all of the pack's, such as a
-# prompt's demonstrations: the *shared prefix*, which stays in place from pack to pack and is never copied. The others
-# are visible to some only, such as a text that the previous pack broke off: the *suffix*, which is stored next to the
-# pack's own keys and values. Hydragen (Juravsky et al. 2024) splits the cache in the same way.
+# Keys and values of the tokens before a pack, of each layer.
 
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values of each layer, (1, heads, tokens, head size); [] for no tokens
 
 
-@dataclass(frozen=True)
-class KVParts:
-    """Keys and values of the tokens before a pack."""
-
-    prefix: Layers  # the shared prefix, visible to every token of the pack
-    suffix: Layers  # the tokens after it
-
-    def at(self, places: IntArray, prefix_length: int) -> KVParts:
-        """Return the next pack's context, from ascending places; ``prefix_length`` of them are visible to all of it."""
-        length = token_count(self.prefix)
-        # a path leaves the prefix only at the prefix's end, so equal places come first
-        kept = int((places[:length] == np.arange(min(len(places), length))).sum())
-        before, after = sliced(self.prefix, 0, kept), _taken(self.suffix, places[kept:] - length)
-
-        def part(start: int, stop: int) -> Layers:
-            return chained(sliced(before, start, min(stop, kept)), sliced(after, max(0, start - kept), stop - kept))
-
-        return KVParts(part(0, prefix_length), part(prefix_length, len(places)))
-
-
 class PackCache(DynamicCache):  # type: ignore[misc]
-    """The cache of a forward pass over a pack: attention of layer i takes the context from token ``first[i]`` on."""
+    """The cache of a forward pass over a pack, which keeps the context's keys and values and adds the pack's own."""
 
-    def __init__(self, context: KVParts, first: Sequence[int]) -> None:
+    def __init__(self, context: Layers) -> None:
         super().__init__()
         self._context = context
-        self._first = first
-        self._layers: dict[int, tuple[Tensor, Tensor]] = {}  # suffix and own keys and values
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Store a layer's own keys and values, and return those that its attention is to use."""
-        prefix, suffix = (part[layer_idx : layer_idx + 1] for part in (self._context.prefix, self._context.suffix))
-        layer = chained(suffix, [(key_states, value_states)])
-        self._layers[layer_idx] = layer[0]
-        (whole,) = chained(sliced(prefix, self._first[layer_idx], token_count(prefix)), layer)
-        return whole
+        """Add a layer's own keys and values, and return all that its attention is to use."""
+        (self._layers[layer_idx],) = chained(self._context[layer_idx : layer_idx + 1], [(key_states, value_states)])
+        return self._layers[layer_idx]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of context tokens."""
-        return token_count(self._context.prefix) + token_count(self._context.suffix)
+        return token_count(self._context)
 
-    def extended(self) -> KVParts:
+    def extended(self) -> Layers:
         """Return the context with the pack's own keys and values, after the forward pass."""
-        return KVParts(self._context.prefix, [self._layers[number] for number in range(len(self._layers))])
+        return [self._layers[number] for number in range(len(self._layers))]
 
 
 def token_count(layers: Layers) -> int:
     """Return for how many tokens keys and values are held."""
     return int(layers[0][0].shape[2]) if layers else 0
-
-
-def sliced(layers: Layers, start: int, stop: int) -> Layers:
-    """Return the tokens from ``start`` to ``stop``, without copying."""
-    if stop <= start:
-        return []
-    if start == 0 and stop >= token_count(layers):
-        return layers
-    return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
 
 
 def chained(*parts: Layers) -> Layers:
@@ -334,12 +214,13 @@ def chained(*parts: Layers) -> Layers:
     return [(torch.cat([k for k, _ in layer], dim=2), torch.cat([v for _, v in layer], dim=2)) for layer in layers]
 
 
-def _taken(layers: Layers, places: IntArray) -> Layers:
-    """Return the tokens at ascending places; the first ones are not copied."""
+def taken(layers: Layers, places: IntArray) -> Layers:
+    """Return the tokens at ascending places; adjacent ones are not copied."""
     if not len(places):
         return []
-    if int(places[0]) == 0 and int(places[-1]) == len(places) - 1:
-        return sliced(layers, 0, len(places))
+    start, stop = int(places[0]), int(places[-1]) + 1
+    if stop - start == len(places):
+        return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
     on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # of a spread model, several
     return [(keys.index_select(2, on[keys.device]), values.index_select(2, on[keys.device])) for keys, values in layers]
 
@@ -384,10 +265,9 @@ class PrefixStore:
         self._call = 0
         self.bytes = 0
 
-    def put(self, ids: IntArray, context: KVParts, path: IntArray) -> None:
-        """Store a prefix if there is room; ``path`` holds the place of each token in the context."""
-        held = context.suffix or context.prefix
-        token = _size(held) // token_count(held)  # in bytes
+    def put(self, ids: IntArray, layers: Layers, path: IntArray) -> None:
+        """Store a prefix if there is room; ``path`` holds the place of each token in the layers."""
+        token = _size(layers) // token_count(layers)  # in bytes
         if token * len(ids) > self.budget:
             return
         # 1. Find what is stored of it already; a node that continues differently is split there.
@@ -400,8 +280,8 @@ class PrefixStore:
         # 2. Copy the rest, which follows it, into a node of its own.
         size = token * (len(ids) - length)
         if size and self._make_room(size):
-            stored = sliced(context.at(path, 0).suffix, length, len(path))
-            node = last.children[int(ids[length])] = Node(ids[length:].copy(), _copied(stored), last)
+            stored = _copied(taken(layers, path[length:]))
+            node = last.children[int(ids[length])] = Node(ids[length:].copy(), stored, last)
             self.bytes += size
             self._touch(node)
 
@@ -417,7 +297,10 @@ class PrefixStore:
                 end += 1
             if length - before >= MIN_SAVING:
                 starts = itertools.accumulate((len(node.ids) for node in nodes), initial=0)
-                parts = [sliced(node.layers, 0, length - at) for node, at in zip(nodes, starts, strict=False)]
+                parts = [
+                    taken(node.layers, np.arange(min(len(node.ids), length - at)))
+                    for node, at in zip(nodes, starts, strict=False)
+                ]
                 prefixes[number] = length, [part for part in parts if part]
                 self._touch(nodes[-1])
         return prefixes
@@ -457,8 +340,8 @@ class PrefixStore:
         """Split a node after ``n`` tokens and return the new upper node."""
         parent = lower.parent
         assert parent is not None
-        upper = Node(lower.ids[:n], _copied(sliced(lower.layers, 0, n)), parent)
-        lower.layers = _copied(sliced(lower.layers, n, len(lower.ids)))
+        upper = Node(lower.ids[:n], _copied(taken(lower.layers, np.arange(n))), parent)
+        lower.layers = _copied(taken(lower.layers, np.arange(n, len(lower.ids))))
         lower.ids, lower.parent = lower.ids[n:], upper
         upper.children[int(lower.ids[0])] = lower
         parent.children[int(upper.ids[0])] = upper

@@ -75,7 +75,7 @@ SHARED_KEYS = {
     "activation_sparsity_pattern": [0.5, 0.5, 0.0, 0.0],
 }
 MAMBA2 = {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "head_dim": 16}
-PACKS, BRANCHES, ALONE = "packs", "branches", "alone"
+PACKS, ALONE = "packs", "alone"
 KINDS = {
     "llama": ("Llama", {}, PACKS),
     "qwen2, windows in later layers": ("Qwen2", LATER, PACKS),
@@ -92,20 +92,20 @@ KINDS = {
     "nanochat, capped logits": ("NanoChat", {"final_logit_softcapping": 5.0}, PACKS),
     "gpt-oss, sinks and windows": ("GptOss", {"head_dim": 16, **EXPERTS, **WINDOWS}, PACKS),
     "opt, a decoder in the decoder": ("OPT", {"word_embed_proj_dim": 64, "ffn_dim": 96}, PACKS),
-    "llama4, chunks": ("Llama4Text", {**LLAMA4, **CHUNKS}, BRANCHES),
-    "llama4, places by distance": ("Llama4Text", LLAMA4 | {"attention_chunk_size": 32, "floor_scale": 40}, BRANCHES),
-    "falcon-h1, scaled logits": ("FalconH1", {**MAMBA2, "lm_head_multiplier": 0.5}, BRANCHES),
+    "llama4, chunks": ("Llama4Text", {**LLAMA4, **CHUNKS}, ALONE),
+    "llama4, places by distance": ("Llama4Text", LLAMA4 | {"attention_chunk_size": 32, "floor_scale": 40}, ALONE),
+    "falcon-h1, scaled logits": ("FalconH1", {**MAMBA2, "lm_head_multiplier": 0.5}, ALONE),
     "phi3, longrope": ("Phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 150}, PACKS),
-    "falcon, its own attention": ("Falcon", {"alibi": False, "new_decoder_architecture": False}, BRANCHES),
-    "falcon, new": ("Falcon", {"alibi": False, "new_decoder_architecture": True}, BRANCHES),
-    "falcon, places by distance": ("Falcon", {"alibi": True}, BRANCHES),
+    "falcon, its own attention": ("Falcon", {"alibi": False, "new_decoder_architecture": False}, ALONE),
+    "falcon, new": ("Falcon", {"alibi": False, "new_decoder_architecture": True}, ALONE),
+    "falcon, places by distance": ("Falcon", {"alibi": True}, ALONE),
     "diffllama, its own attention": ("DiffLlama", {}, PACKS),
-    "doge, its own attention": ("Doge", {}, BRANCHES),
-    "mpt, places by distance": ("Mpt", {"d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 1024}, BRANCHES),
-    "bloom, places by distance": ("Bloom", {"n_layer": 2, "n_head": 4}, BRANCHES),
-    "gpt-neo, a window of its own": ("GPTNeo", LOCAL, BRANCHES),
-    "lfm2, convolutions": ("Lfm2", MIXED, BRANCHES),
-    "qwen3-next, linear attention": ("Qwen3Next", LINEAR, BRANCHES),
+    "doge, its own attention": ("Doge", {}, ALONE),
+    "mpt, places by distance": ("Mpt", {"d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 1024}, ALONE),
+    "bloom, places by distance": ("Bloom", {"n_layer": 2, "n_head": 4}, ALONE),
+    "gpt-neo, a window of its own": ("GPTNeo", LOCAL, ALONE),
+    "lfm2, convolutions": ("Lfm2", MIXED, ALONE),
+    "qwen3-next, linear attention": ("Qwen3Next", LINEAR, ALONE),
     "mamba, no attention": ("Mamba", {"state_size": 8}, ALONE),
 }
 """Kind -> class, its configuration, and how it shares prefixes."""
@@ -198,48 +198,3 @@ def test_texts_that_cannot_share_are_logged_once(caplog):
         "Some texts run by themselves, without sharing prefixes: those of more than 150 tokens have other positions "
         "(longrope)."
     ]
-
-
-# Models that cannot run packs: a shared trunk runs once, and its state is repeated for what follows.
-
-
-def prompts(items=6, trunk=120, own=30):
-    """Return prompts with one trunk and an article per three items, each with two answers of two tokens."""
-    rng, done = np.random.default_rng(0), []
-    demonstrations = rng.integers(3, VOCABULARY, trunk).tolist()
-    for item in range(items):
-        if item % 3 == 0:
-            article = rng.integers(3, VOCABULARY, 60).tolist()
-        prompt = [*demonstrations, *article, *rng.integers(3, VOCABULARY, own + item).tolist()]
-        done += [Scored((*prompt, answer, 5), len(prompt)) for answer in (7, 8)]
-    return done
-
-
-@pytest.mark.parametrize("kind", [kind for kind, (*_, shares) in KINDS.items() if shares != PACKS])
-def test_a_trunk_runs_once(kind, caplog):
-    name, options, shares = KINDS[kind]
-    model, sequences = build(name, options), prompts()
-    made = Scorer(model, context=512, batch_tokens=4096)
-    np.testing.assert_allclose(np.concatenate(made(sequences)), plain(model, sequences), atol=1e-4)
-    if shares == ALONE:  # transformers' Mamba begins a stretch of several tokens without the state before it
-        assert "from a repeated state, its answers differ by" in caplog.text
-        return
-    assert made.tokens_run <= 1.7 * made.tokens_distinct  # the two answers to an item repeat its own 30 tokens
-    alone = Scorer(model, context=512, batch_tokens=4096, share=False)
-    alone(sequences)
-    assert made.tokens_run < 0.4 * alone.tokens_run
-    assert "repeats the state after a shared prefix" in caplog.text
-
-
-def test_reads_inside_a_trunk():
-    """Likelihoods of whole texts, one of them the beginning of the others."""
-    model = build("Qwen3Next", LINEAR)
-    rng = np.random.default_rng(1)
-    trunk = rng.integers(3, VOCABULARY, 80).tolist()
-    likely = [trunk, *([*trunk, *rng.integers(3, VOCABULARY, n).tolist()] for n in (1, 9, 40))]
-    sequences = [Scored(tuple(ids), 1) for ids in likely]
-    made = Scorer(model, context=512, batch_tokens=64)
-    run, sizes = made._decoder, []
-    made._decoder = lambda input_ids, **rest: sizes.append(input_ids.shape) or run(input_ids=input_ids, **rest)
-    np.testing.assert_allclose(np.concatenate(made(sequences)), plain(model, sequences), atol=1e-4)
-    assert all(count == 1 or count * tokens <= 64 for count, tokens in sizes)

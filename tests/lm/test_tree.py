@@ -9,7 +9,7 @@ from lm.test_families import VOCABULARY, build
 
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import KVParts, PrefixStore, Rows, chained, packs, token_count
+from evalbias.lm.tree import PrefixStore, Rows, chained, packs, token_count
 
 FAMILIES = ("Llama", "Qwen2", "GPT2", "GPTNeoX")
 
@@ -121,7 +121,7 @@ def layers_from(start, stop):
 
 
 def put(store, ids):
-    store.put(ids, KVParts(layers_from(0, len(ids)), []), np.arange(len(ids)))
+    store.put(ids, layers_from(0, len(ids)), np.arange(len(ids)))
 
 
 def looked_up(rows):
