@@ -158,7 +158,7 @@ def report(runs: Mapping[str, Finished]) -> str:
     parts = [
         f"### {run.dataset}",
         f"Judge: {judge_of(lm)}; likelihood: {other}, {' and '.join(runs)} over tokens (the paper writes the sum; its "
-        f"published tables come from code that takes the mean); scores in RS normalized by {s['normalization']}; "
+        "published tables come from code that takes the mean); scores in RS normalized by mean-range; "
         f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} candidate demonstrations, {s['test']['items']} test "
         f"items; R = {s['resamples']}; data hash {s['data_sha256'][:12]}.",
         markdown(headings, side_by_side(runs)),

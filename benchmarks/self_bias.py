@@ -11,13 +11,15 @@ the cause of self-bias: of many texts, a judge with a preference picks those tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dspy
 import numpy as np
+from simplemma import lemmatize
 
 import evalbias
 from benchmarks.harness import argument_parser, data_folder, finish, markdown
@@ -32,11 +34,9 @@ from evalbias.measures.resample import ALONE
 from evalbias.optimizers.refine import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
 from evalbias.programs.feedback import (
-    MATCHINGS,
     Feedback,
     FeedbackSource,
     JudgeFeedback,
-    coverage,
     read_feedback,
     read_missing,
 )
@@ -125,8 +125,8 @@ def _concepts(folder: Path) -> str:
             recorded_scores = recording.scores("self_all_covered")[recording.numbers.index(number)]
             own = np.array([_believes(r) for r in records])
             row = [recording.name, number, f"{np.nanmean(own):.2f} ({np.isnan(own).sum()})"]
-            for matching in MATCHINGS:
-                shares = np.array([coverage(r["concepts"], r["output"], matching=matching) for r in records])
+            for matching, covers in MATCHINGS.items():
+                shares = np.array([np.mean([covers(r["output"], one) for one in r["concepts"]]) for r in records])
                 covered = (shares == 1).astype(float)
                 published = f" ({ALL_COVERED[recording.name][number]:.2f})" if matching == "substring" else ""
                 row += [f"{covered.mean():.2f}{published}", f"{shares.mean():.2f}"]
@@ -143,6 +143,22 @@ def _concepts(folder: Path) -> str:
         '"lemma", "caught" covers "catch", and "catch" does not cover "cat".'
     )
     return f"{table(title, ('model', 'iteration', 'believes all covered (undefined)', *headings), rows)}\n\n{note}"
+
+
+def _holds(text: str, concept: str) -> bool:
+    return concept.lower() in text.lower()
+
+
+def _holds_lemmas(text: str, concept: str) -> bool:
+    """Return whether an English text holds the words of a concept, one after the other, in any inflection."""
+    words, phrase = (
+        [str(lemmatize(word, lang="en")).lower() for word in re.findall(r"\w+|[^\w\s]", one.lower())]
+        for one in (text, concept)
+    )
+    return any(words[n : n + len(phrase)] == phrase for n in range(len(words) - len(phrase) + 1))
+
+
+MATCHINGS: dict[str, Callable[[str, str], bool]] = {"substring": _holds, "lemma": _holds_lemmas}
 
 
 def unreadable_answers(folder: Path) -> list[str]:

@@ -36,7 +36,6 @@ from evalbias.programs.items import item_label, read_item, text_length
 from evalbias.programs.judges import REDUCTIONS, answer_items, likelihood_scores
 from evalbias.programs.pointwise import LIKELIHOOD, PointwiseJudge
 
-RS_NORMALIZATIONS = ("mean-range", "center-max")  # normalizations of the scores in RS: the paper's, and its code's
 BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
 TRIED = 16  # number of the longest items whose prompts are tried before anything is judged
 
@@ -133,8 +132,6 @@ class LikelihoodOptimizer(JudgeOptimizer):
         likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model.
         bins: Edges that cut human scores into labels; see ``label_of``. By default they are on the criterion's scale.
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
-        normalization: Normalization of the scores whose difference is the US of RS: ``"mean-range"`` (eq 2), or
-            ``"center-max"``, which the published code uses. BiasScore always follows eq 2.
     """
 
     compiles = (PointwiseJudge,)
@@ -144,12 +141,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
     likelihood_lm: MeasuringLM | None = None
     bins: Sequence[float] | None = None
     reduction: str = "sum"
-    normalization: str = "mean-range"
     k: int | Sequence[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.normalization not in RS_NORMALIZATIONS:
-            raise ValueError(f"normalization={self.normalization!r} is unknown: choose one of {RS_NORMALIZATIONS}.")
 
     def read(self, student: PointwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
         """Return the examples; the texts of one without a human score are not read, and may be empty."""
@@ -271,7 +263,6 @@ class BiasedDemos(LikelihoodOptimizer):
     objective: ProbeObjective | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.k < 1:
             raise ValueError(f"k={self.k}: at least one demonstration must be chosen.")
 
@@ -284,7 +275,7 @@ class BiasedDemos(LikelihoodOptimizer):
             # 2. US = Score_m - Score_h, both normalized (eq 2); RS = |LS* + US*| (eq 6), NaN where one is undefined.
             likelihoods, human = train.covariate(LIKELIHOODS), train.covariate(HUMAN_SCORES)
             model = np.where(np.isnan(likelihoods), np.nan, train.answers)
-            unfairness = unfairness_scores(model, human, normalization=self.normalization)
+            unfairness = unfairness_scores(model, human)
             rs, shown, most = rs_scores(likelihoods, unfairness), pool, f"highest RS among {len(pool)} items"
         else:
             # 2. Against a probe, the largest difference of an edit and its placebo stands in the place of both.
@@ -417,7 +408,6 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     max_loss: float = 0.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.select:
             raise ValueError("select=False: LikelihoodMitigation always chooses; BiasedDemos has a bare form.")
         if not 0 <= self.max_loss < 1:
@@ -438,7 +428,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         candidates = [random]
         # 2. Demonstrations of highest RS, with LS as a sum and as a mean.
         human, criterion, lm = judged.covariate(HUMAN_SCORES), problem.student.criterion, problem.likelihood_lm
-        unfairness = unfairness_scores(judged.answers, human, normalization=self.normalization)
+        unfairness = unfairness_scores(judged.answers, human)
         rs = {
             reduction: rs_scores(likelihood_scores(pool, criterion, lm, reduction=reduction), unfairness)
             for reduction in REDUCTIONS

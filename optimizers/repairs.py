@@ -10,7 +10,7 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.agreement import agreement_of_scores
-from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged, judge_examples
 from evalbias.evaluation.repeats import Order, counted_deviation, has_own_wording, with_criterion
 from evalbias.evaluation.verdicts import Forecasts
@@ -32,7 +32,26 @@ KEPT = 0.5
 """Share of the spread of the scores that a repair must be shown to keep: a judge that answers alike has no order."""
 
 
-class OrderRule(LikelihoodRule):
+class RepairRule(LikelihoodRule):
+    """A rule by a number of a bias, with others beside it and the agreement with people (Pearson)."""
+
+    level = CHOICE_LEVEL
+    beside: str  # number shown beside it
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the numbers of the bias."""
+        raise NotImplementedError
+
+    def estimates(self, judged: Judged) -> dict[str, Estimate]:
+        numbers = {one.name: one for one in [*self.numbers(judged), *agreement_of_scores(judged)]}
+        shown = (self.name, self.beside, AGREEMENT)
+        return {name: numbers[name].estimate(judged.clusters, seed=self.seed) for name in shown}
+
+    def bias(self, judged: Judged) -> Estimate:
+        return self.estimates(judged)[self.name]
+
+
+class OrderRule(RepairRule):
     """A judge is better if the order of its levels moves the score less, and it tells outputs apart as before.
 
     Less: the given judge's shift (the mean score with the levels reversed, less as declared) is shown to be more than
@@ -41,33 +60,24 @@ class OrderRule(LikelihoodRule):
     deviation of the scores is left.
     """
 
-    level = CHOICE_LEVEL
+    beside = "spread"
 
     def __init__(self, *, what: str = "the order of levels", seed: int) -> None:
         super().__init__("shift", seed=seed)
         self.aim = f"less bias by {what} at no significant loss of agreement or spread"
 
-    def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        """Return the shift, the spread, and the agreement with people (Pearson)."""
-        numbers = {one.name: one for one in [*Order(judged.scale).numbers(judged), *agreement_of_scores(judged)]}
-        shown = ("shift", "spread", AGREEMENT)
-        return {name: numbers[name].estimate(judged.clusters, seed=self.seed) for name in shown}
-
-    def bias(self, judged: Judged) -> Estimate:
-        """Return the shift with its interval."""
-        return self.estimates(judged)["shift"]
+    def numbers(self, judged: Judged) -> list[Number]:
+        return Order(judged.scale).numbers(judged)
 
     def errors(self, judges: Sequence[Judged]) -> Errors:
         """Return the shifts of judges, with draws of their errors, on the items that all of them scored."""
         return _mean_errors([one.covariate(ORDER) - one.answers for one in judges], judges[0], self.seed)
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the p that the magnitude of each shift is no smaller, adjusted for all of them."""
         smaller = smaller_in_magnitude(*self.errors([given, *judged]))
         return [float(p) for p in np.maximum(smaller, self.bias(given).p_value)]
 
     def loss(self, judged: Judged, given: Judged) -> str:
-        """Say whether the scores may spread too little, or agree less with people."""
         draws = Draws(seed=self.seed, confidence=1 - 2 * LOSS, swaps=0)
         how: dict[str, Any] = {"clusters": given.clusters, "method": "percentile", "draws": draws}
         left = estimate(_counted_ratio, judged.answers, given.answers, **how)
@@ -82,7 +92,6 @@ class OrderRule(LikelihoodRule):
         return super().loss(judged, given)
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return the magnitude of the shift, and minus the agreement."""
         found = self.estimates(judged)
         return abs(found["shift"].value), -found[AGREEMENT].value
 
@@ -144,7 +153,6 @@ class OrderRepair(JudgeOptimizer):
         super().check(student, trainset, valset)
 
     def rules(self, problem: Problem) -> list[Rule]:
-        """Return the rule of less order bias."""
         return [OrderRule(seed=self.seed, **({"what": "a negation"} if self.negation else {}))]
 
     def candidates(self, problem: Problem) -> list[Candidate]:
@@ -195,7 +203,7 @@ def repaired(judge: PointwiseJudge, repair: Repair | None = None) -> PointwiseJu
     return judge
 
 
-class ForecastRule(LikelihoodRule):
+class ForecastRule(RepairRule):
     """A judge is better if its probabilities are better forecasts of people's verdicts, and agreement is not lower.
 
     Better: the Brier score is shown to be lower, adjusted for all judges, and the skill against the base rate is shown
@@ -203,21 +211,14 @@ class ForecastRule(LikelihoodRule):
     spread, which an overconfident judge has to lose. Not lower: as ``LikelihoodRule`` says.
     """
 
-    level = CHOICE_LEVEL
+    beside = "forecast_error"
 
     def __init__(self, *, seed: int) -> None:
         super().__init__("brier_skill", seed=seed)
         self.aim = "better forecasts at no significant loss of agreement"
 
-    def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        """Return the skill, the calibration error, and the agreement with people (Pearson)."""
-        numbers = {one.name: one for one in [*Forecasts().numbers(judged), *agreement_of_scores(judged)]}
-        shown = ("brier_skill", "forecast_error", AGREEMENT)
-        return {name: numbers[name].estimate(judged.clusters, seed=self.seed) for name in shown}
-
-    def bias(self, judged: Judged) -> Estimate:
-        """Return the skill with its interval."""
-        return self.estimates(judged)["brier_skill"]
+    def numbers(self, judged: Judged) -> list[Number]:
+        return Forecasts().numbers(judged)
 
     def errors(self, judges: Sequence[Judged]) -> Errors:
         """Return minus the Brier scores of judges, with draws of their errors, on the items that all of them scored."""
@@ -225,18 +226,15 @@ class ForecastRule(LikelihoodRule):
         return _mean_errors([-squared_errors(one.answers, shares) for one in judges], judges[0], self.seed)
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the p that each Brier score is no lower, adjusted for all of them."""
         return [float(p) for p in higher_than_first(*self.errors([given, *judged]))]
 
     def loss(self, judged: Judged, given: Judged) -> str:
-        """Say whether the forecasts are not shown to say more than the base rate, or agree less with people."""
         skill = self.bias(judged)
         if not skill.low > 0:
             return f"is not shown to say more than the base rate (Brier skill {skill.text()}, {skill.interval})"
         return super().loss(judged, given)
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return minus the skill, and minus the agreement."""
         found = self.estimates(judged)
         return -found["brier_skill"].value, -found[AGREEMENT].value
 
@@ -272,7 +270,6 @@ class ForecastRepair(JudgeOptimizer):
         super().check(student, trainset, valset)
 
     def rules(self, problem: Problem) -> list[Rule]:
-        """Return the rule of better forecasts."""
         return [ForecastRule(seed=self.seed)]
 
     def candidates(self, problem: Problem) -> list[Candidate]:

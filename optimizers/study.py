@@ -32,7 +32,7 @@ from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, FITTED, Calibrat
 from evalbias.programs.prompts import TIE, comparison_labels
 from evalbias.values import describe, digest, get_logger, to_json
 
-WORDINGS, NUMBERS = "wordings", "result"  # keys under which a study's storage keeps the wordings, and a trial's numbers
+WORDINGS, NUMBERS = "wordings", "numbers"  # keys under which a study's storage keeps the wordings, and a trial's
 
 LOCKED = 300.0  # longest wait in seconds while another process, perhaps a paused one, writes to the same SQLite file
 
@@ -58,7 +58,6 @@ class Trial:
     objective: float  # of the calibrated answers in the given order; higher is better
     accuracy: float  # share of the labeled pairs on which the judge prefers as people do; NaN without labels
     prompts: int  # that a comparison takes
-    fit_prompts: int  # that fitting the calibration takes, once
     undefined: int  # answers and labeled pairs without a defined probability
 
 
@@ -67,10 +66,7 @@ class StudyReport(CompileReport):
     """Report of ``JudgeStudy``."""
 
     trials: tuple[Trial, ...]  # every finished trial
-    best_trials: tuple[Trial, ...]  # trials that no other one surpasses in everything
-    best: (
-        Trial  # taken: the highest objective, or with labels the highest accuracy, then objective, then fewest prompts
-    )
+    best: Trial  # with the highest objective, or with labels the highest accuracy, then objective, then fewest prompts
     failed: int  # number of trials without a defined objective or accuracy
     study_name: str  # name of the study in the storage
 
@@ -191,17 +187,15 @@ class JudgeStudy(JudgeOptimizer):
                 "another model."
             )
         best = max(finished, key=lambda t: (t.accuracy, t.objective, -t.prompts) if trials.labels else (t.objective,))
-        front = {one.number for one in study.best_trials}
         problem.details = {
             "trials": tuple(finished),
-            "best_trials": tuple(one for one in finished if one.number in front),
             "best": best,
             "failed": _count(study, TrialState.FAIL),
             "study_name": study.study_name,
         }
         options = f"debias={best.choice.debias}, calibration={best.choice.calibration}"
         name = f"{in_one_line(best.choice.instruction)} (set {best.choice.demonstrations} of demonstrations, {options})"
-        return [Candidate(name, trials.fitted(best.choice)[0])]
+        return [Candidate(name, trials.fitted(best.choice))]
 
     def rules(self, problem: Problem) -> list[Rule]:
         """With labels, a judge is better if its accuracy is; without, if the objective is."""
@@ -226,6 +220,7 @@ class JudgeStudy(JudgeOptimizer):
             "pairs": [[e.source, *e.candidates, e.get("preference")] for e in problem.fit],
             "settings": [self.instructions, self.demo_sets, self.k, self.seed, labeled],
             "calibrations": CALIBRATIONS,
+            "trials": NUMBERS,
         }
 
         def opened() -> optuna.Study:
@@ -283,19 +278,18 @@ class _Trials:
         kinds = [kind for kind in CALIBRATIONS if self.size == 2 or kind != "calibraeval"]
         self.calibrations = [None] if sampled else kinds
 
-    def fitted(self, choice: SetUp) -> tuple[PairwiseJudge, int]:
-        """Return the student set up as chosen, and the prompts that fitting its calibration takes."""
+    def fitted(self, choice: SetUp) -> PairwiseJudge:
+        """Return the student set up as chosen."""
         one = objectives.reworded(self.student, choice.instruction)
         one.predict.demos = list(self.demos[choice.demonstrations])
         one.debias, one.calibration = choice.debias, choice.calibration
         if choice.calibration in FITTED:  # not to the pairs that the accuracy is measured on
-            return one, one.calibrate(self.pairs, lm=self.lm)
-        return one, int(choice.calibration == "contextual")
+            one.calibrate(self.pairs, lm=self.lm)
+        return one
 
     def measure(self, choice: SetUp) -> dict[str, Any]:
         """Return the numbers of a ``Trial``; ``CalibrationError`` where the calibration cannot be fitted."""
-        plain, _ = self.fitted(replace(choice, debias=None))
-        whole, fit_prompts = self.fitted(choice)
+        plain, whole = self.fitted(replace(choice, debias=None)), self.fitted(choice)
         judged = _in_order(plain, self.pairs, self.lm, progress=self.progress)
         if self.objective.content_free:
             nothing = [plain.content_free(self.size)]
@@ -306,7 +300,6 @@ class _Trials:
             "objective": self.objective(judged),
             "accuracy": mean_of_defined(right),
             "prompts": self.size if choice.debias == "permutation" else 1,
-            "fit_prompts": fit_prompts,
             "undefined": count_unanswered(judged) + int(np.isnan(right).sum()),
         }
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import dspy
 import numpy as np
@@ -478,46 +478,6 @@ class MappedFeedback:
         return replace(feedback, score=float(self._map([feedback.score])[0]))
 
 
-# Concepts that a text covers: as substrings, as the self-bias paper counts them, or by their lemmas.
-
-Matching = Literal["substring", "lemma"]
-MATCHINGS: tuple[Matching, ...] = ("substring", "lemma")
-
-
-def covered_concepts(concepts: Sequence[str], text: str, *, matching: Matching = "substring") -> list[str]:
-    """Return the concepts that an English text covers, ignoring case.
-
-    ``"substring"`` counts a concept that occurs anywhere, in any language, also inside a word: "thrown" covers "throw",
-    and "catch" covers "cat" (Xu et al. 2024, section 4.1). ``"lemma"``, which needs simplemma, counts a concept whose
-    words occur one after the other in any inflection: "caught" covers "catch", and "catch" does not cover "cat".
-    """
-    if matching not in MATCHINGS:
-        raise ValueError(f"matching={matching!r} is unknown: choose one of {MATCHINGS}.")
-    if matching == "substring":
-        lowered = text.lower()
-        return [concept for concept in concepts if concept.lower() in lowered]
-    try:
-        from simplemma import lemmatize
-    except ImportError as error:
-        raise ImportError("matching='lemma' needs simplemma: pip install 'evalbias[lemma]'.") from error
-    words = _lemmas(text, lemmatize)
-    return [concept for concept in concepts if _contains(words, _lemmas(concept, lemmatize))]
-
-
-def coverage(concepts: Sequence[str], text: str, *, matching: Matching = "substring") -> float:
-    """Return the fraction of the concepts that the text covers, in [0, 1]; NaN without concepts."""
-    return len(covered_concepts(concepts, text, matching=matching)) / len(concepts) if concepts else float("nan")
-
-
-def _lemmas(text: str, lemmatize: Callable[..., Any]) -> list[str]:
-    """Return the lemmas of the words; a sign that is neither part of a word nor white space stands for itself."""
-    return [str(lemmatize(word, lang="en")).lower() for word in re.findall(r"\w+|[^\w\s]", text.lower())]
-
-
-def _contains(words: Sequence[str], phrase: Sequence[str]) -> bool:
-    return any(list(words[n : n + len(phrase)]) == list(phrase) for n in range(len(words) - len(phrase) + 1))
-
-
 # Read which concepts an answer names as missing: "all covered", a list in any layout, or a short sentence.
 # Nothing is missing only where the answer says so and nothing else. An answer that names a concept among words that are
 # not understood, contradicts itself, or names no concept is unreadable.
@@ -657,21 +617,17 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
 class ExactConcepts:
     """External oracle: score 1 if the text covers every concept, else 0.
 
-    What covers a concept: a ``"substring"``, as in the paper, or its ``"lemma"``, as in ``covered_concepts``.
+    A concept is covered if it occurs anywhere, in any case, also inside a word: "thrown" covers "throw", and "catch"
+    covers "cat" (Xu et al. 2024, section 4.1).
     """
 
+    name = "exact match of concepts"
     low, high = 0.0, 1.0
-
-    def __init__(self, *, matching: Matching = "substring") -> None:
-        covered_concepts([], "", matching=matching)
-        self.matching = matching
-        self.name = "exact match of concepts" if matching == "substring" else f"match of concepts by {matching}"
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Search the output for the example's ``concepts``."""
-        concepts = required_concepts(self.name, example)
-        covered = covered_concepts(concepts, output, matching=self.matching)
-        return _on_missing([c for c in concepts if c not in covered])
+        concepts, text = required_concepts(self.name, example), output.lower()
+        return _on_missing([concept for concept in concepts if concept.lower() not in text])
 
 
 def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:

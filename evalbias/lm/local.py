@@ -402,10 +402,7 @@ def _stop(row: _Row, tokenizer: Any) -> None:
             row.ids.pop()
 
 
-# Sampling of a token from logits by temperature, top-k and top-p, without sorting the vocabulary.
-
-
-SUM_ROUNDING = 1e-5  # largest error of a sum of probabilities in float32
+# Sampling of a token from logits by temperature, top-k and top-p.
 
 
 def drawn_token(
@@ -439,9 +436,5 @@ def drawn_token(
 
 def _nucleus(shares: torch.Tensor, top_p: float) -> torch.Tensor:
     """Return the indices of the nucleus among (V,) probabilities: the largest, at least one, that reach ``top_p``."""
-    # Tokens below (1 - top_p) / V are outside: together they have less than 1 - top_p, so the others reach top_p. Of
-    # most distributions this leaves few tokens to sort.
-    spare = float(shares.sum()) - top_p - SUM_ROUNDING
-    candidates = torch.nonzero(shares >= spare / len(shares))[:, 0]
-    ordered, order = shares[candidates].double().sort(descending=True, stable=True)
-    return candidates[order[: max(1, int((ordered.cumsum(0) - ordered < top_p).sum()))]]
+    ordered, order = shares.double().sort(descending=True, stable=True)
+    return order[: max(1, int((ordered.cumsum(0) - ordered < top_p).sum()))]

@@ -32,7 +32,7 @@ def run(tmp_path):
         "lm": {"model": "local/x@1"},
         "likelihood_lm": {"model": "local/x@1"},
         "versions": {"torch": "2"},
-        **{"reduction": "sum", "normalization": "mean-range", "k": 8, "seed": 0},
+        **{"reduction": "sum", "k": 8, "seed": 0},
         **{"resamples": 100, "data_sha256": "abc"},
         "train": {"items": 10},
         "test": {"items": 4},

@@ -160,17 +160,11 @@ def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_b
     assert len(bare.predict.demos) == 4
 
 
-@pytest.mark.slow
-def test_rs_takes_the_unfairness_of_the_papers_equation_unless_its_codes_is_named():
-    reports = {name: compile_judge(normalization=name).report for name in ("mean-range", "center-max")}
-    for name, report in reports.items():
-        us = unfairness_scores(report.train.answers, report.train.covariates[HUMAN_SCORES], normalization=name)
-        assert report.unfairness == pytest.approx(us)
-        assert report.rs == pytest.approx(rs_scores(report.train.covariates[LIKELIHOODS], us))
-    assert not np.allclose(reports["mean-range"].rs, reports["center-max"].rs, atol=0.01)
-    assert compile_judge().report.rs == pytest.approx(reports["mean-range"].rs)
-    with pytest.raises(ValueError, match="normalization='min-max' is unknown"):
-        BiasedDemos(normalization="min-max", select=False)
+def test_rs_takes_the_unfairness_of_the_papers_equation():
+    report = compile_judge().report
+    us = unfairness_scores(report.train.answers, report.train.covariates[HUMAN_SCORES])
+    assert report.unfairness == pytest.approx(us)
+    assert report.rs == pytest.approx(rs_scores(report.train.covariates[LIKELIHOODS], us))
 
 
 def test_the_report_tells_the_lengths_of_the_demonstrations():

@@ -54,14 +54,6 @@ def test_with_labels_accuracy_bias_and_prompts_are_weighed():
     assert {t.choice.debias for t in report.trials} == {None, "permutation"}
     assert {t.prompts for t in report.trials} == {1, 2}
     assert {t.choice.demonstrations for t in report.trials} > {0}
-    assert set(report.best_trials) <= set(report.trials)
-    for t in report.trials:
-        dominated = [
-            f
-            for f in report.best_trials
-            if f.accuracy >= t.accuracy and f.objective >= t.objective and f.prompts <= t.prompts
-        ]
-        assert dominated
     shown = compiled.predict.demos
     assert len(shown) == (3 if report.best.choice.demonstrations else 0)
 
@@ -133,13 +125,10 @@ def test_an_objective_that_needs_a_content_free_answer():
     assert report.best.objective == max(t.objective for t in report.trials) > 0
 
 
-def test_the_prompts_of_a_fit_are_counted_and_a_failed_fit_is_a_failed_trial():
+def test_a_failed_fit_is_a_failed_trial():
     train = sides(labels=False)[0]
     report = study(seed=3).compile(PairwiseJudge(C), trainset=train, lm=Wording(first=6.5)).report
-    costs = {None: 0, "contextual": 1, "batch": 60, "pride": 120, "calibraeval": 120}
     assert {t.choice.calibration for t in report.trials} & {"pride", "calibraeval"}
-    for t in report.trials:
-        assert t.fit_prompts == costs[t.choice.calibration]
     few = study().compile(PairwiseJudge(C), trainset=train[:8], lm=Wording(first=6.5)).report
     assert {t.choice.calibration for t in few.trials} <= {None, "contextual", "batch", "pride"}
     assert few.failed > 0  # 8 pairs are too few for a map
