@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import dspy
-from dspy import lm15
 
 from evalbias.lm.dspy_seam import calling_predictor, in_thread, is_decision, judgment_request, read_judgment
 from evalbias.lm.forms import state_text
@@ -42,21 +40,19 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
             return super().__call__(prompt, **kwargs)
         if self.decides:
             return decided(self, **kwargs)
-        requests = _requests(self.model, **kwargs)
         with _named(kwargs["state"]):
-            return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
+            return {name: self._measured(kwargs["state"], name, one) for name, one in kwargs["questions"].items()}
+
+    def _measured(self, state: Mapping[str, Any], name: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return DSPy's evidence for one output, and the options' total probability as ``coverage``."""
+        options = list(options_of(question))
+        request = judgment_request(self.model, decision_messages(state, name, question), options)
+        return _evidence(read_judgment(self(request), options), question)
 
     async def acall(self, prompt: Any = None, **kwargs: Any) -> Any:
         if "questions" not in kwargs:
             return await super().acall(prompt, **kwargs)
-        if self.decides:
-            answers: dict[str, Any] = await in_thread(decided, self, **kwargs)
-            return answers
-        requests = _requests(self.model, **kwargs)
-        with _named(kwargs["state"]):
-            responses = await asyncio.gather(*(self.acall(request) for request in requests.values()))
-        questions = kwargs["questions"]
-        return {name: _answer(r, questions[name]) for name, r in zip(requests, responses, strict=True)}
+        return await in_thread(self, prompt, **kwargs)
 
 
 def decided(lm: MeasuringLM, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,18 +105,6 @@ def options_of(question: Mapping[str, Any]) -> dict[str, Any]:
     if question["type"] == "score":
         return {str(level): meaning for level, meaning in enumerate(criteria)}
     return dict(criteria)
-
-
-def _requests(model: str, *, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, lm15.Request]:
-    return {
-        name: judgment_request(model, decision_messages(state, name, question), list(options_of(question)))
-        for name, question in questions.items()
-    }
-
-
-def _answer(response: lm15.Response, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return DSPy's evidence for one output, and the options' total probability as ``coverage``."""
-    return _evidence(read_judgment(response, list(options_of(question))), question)
 
 
 def _evidence(answer: ChoiceLogprobs, question: Mapping[str, Any]) -> dict[str, Any]:
