@@ -10,18 +10,17 @@ import json
 import math
 import os
 import shutil
+import sqlite3
 import sys
 import threading
 import time
-import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 import dspy
 import numpy as np
@@ -39,8 +38,8 @@ from evalbias.lm.types import (
     chunk_of,
     total_usage,
 )
-from evalbias.runs import FolderInUse, Journal, lock_folder
-from evalbias.values import digest
+from evalbias.runs import Journal
+from evalbias.values import digest, to_json
 
 SECONDS = 10.0  # longest time that a chunk is meant to take
 FIRST = 16  # number of questions in the first chunk of a model
@@ -90,8 +89,8 @@ class CachedLM(MeasuringLM):
         self._key = json.dumps(self._identity, sort_keys=True)
         self._exact, self._before, self._between, self._progress = exact, before, between, progress or (lambda _: None)
         self._journal = None if file is None else Journal(file)
-        self._shares = self._lm.is_local and not exact
-        self._store: Store | None = None  # opened when it is needed
+        shares = self._lm.is_local and not exact and os.environ.get("EVALBIAS_KEEP") != "0"
+        self._store = Store(self._identity) if shares else None
         records = [] if self._journal is None else self._journal.read("key")
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None and progress is None
@@ -122,14 +121,12 @@ class CachedLM(MeasuringLM):
             self._estimate(self._draws, questions, answers)
             return
         # 1. Equal questions have one key. What is known is answered before anything is asked.
-        if self._shares and any(isinstance(question, Likelihood) for question in questions):
-            self._store, self._shares = opened_store(self._identity), False
-        shared: Mapping[str, Any] = {} if self._store is None else self._store.records
+        keys = [digest([self._key, type(one).__name__, *vars(one).values()], 64) for one in questions]
+        if self._store is not None:
+            likelihoods = {key for key, one in zip(keys, questions, strict=True) if isinstance(one, Likelihood)}
+            self._known |= self._store.read(likelihoods - self._known.keys())
         places: dict[str, list[int]] = defaultdict(list)  # key -> places of the questions to ask
-        for place, question in enumerate(questions):
-            key = digest([self._key, type(question).__name__, *vars(question).values()], 64)
-            if key not in self._known and key in shared:
-                self._known[key] = shared[key]
+        for place, (key, question) in enumerate(zip(keys, questions, strict=True)):
             if key in self._known:
                 answers[place] = self._read(key, question)
                 self.questions[type(question)] += 1
@@ -141,14 +138,14 @@ class CachedLM(MeasuringLM):
         if todo:
             self._before(list(todo.values()))
         # 2. The others are asked in chunks; whatever ends the call, what was answered is kept.
-        keys, start = list(todo), 0
-        while start < len(keys):
-            end = len(keys) if self._whole else start + self._chunk
-            while end < len(keys) and isinstance(last := todo[keys[end - 1]], Decision):
-                if getattr(todo[keys[end]], "prompt", None) != last.prompt:
+        left, start = list(todo), 0
+        while start < len(left):
+            end = len(left) if self._whole else start + self._chunk
+            while end < len(left) and isinstance(last := todo[left[end - 1]], Decision):
+                if getattr(todo[left[end]], "prompt", None) != last.prompt:
                     break
                 end += 1  # decisions about one state make one request
-            part = keys[start:end]
+            part = left[start:end]
             if self._exact:
                 self.forget()
             arriving = _Arriving(self._keeping)
@@ -209,11 +206,12 @@ class CachedLM(MeasuringLM):
             answered = {part[number]: answer for number, answer in found.items() if not isinstance(answer, Refused)}
             new = {key: answer for key, answer in answered.items() if key not in self._known}
             due = not streamed or time.monotonic() - self._reported >= INTERVAL
-            for journal, kinds in ((self._journal, object), (self._store, Likelihood)):
-                if journal is not None:
-                    kept = {key: answer for key, answer in new.items() if isinstance(todo[key], kinds)}
-                    records = [{"key": key, **todo[key].dump(answer)} for key, answer in kept.items()]
-                    journal.append(records, flush=due)
+            records = {key: todo[key].dump(answer) for key, answer in new.items()}
+            if self._journal is not None:
+                self._journal.append([{"key": key, **record} for key, record in records.items()], flush=due)
+            likelihoods = {key: one for key, one in records.items() if isinstance(todo[key], Likelihood)}
+            if self._store is not None and likelihoods:
+                self._store.write(likelihoods)
             self._known |= new
             self.asked.update(type(todo[key]) for key in new)
             self._unreported += len(new)
@@ -249,52 +247,40 @@ def progress_bar(total: int, shown: bool | None) -> Iterator[Callable[[int], Non
 
 # Likelihoods that all runs share.
 
-ENGINE = Path(__file__).parent
-LARGEST = 1 << 26  # bytes of a store that is read, which takes some seconds; a larger one begins anew
-STORES: WeakValueDictionary[Path, Store] = WeakValueDictionary()  # folder -> the store that this process has open
-OPENING = threading.Lock()
+WAIT = 1.0  # longest time in seconds to wait for another process that writes
 
 
 class Store:
-    """Likelihoods under one model on this machine, which one process at a time reads and writes.
+    """Likelihoods under one model and by this code: records by hashes of the questions, in an SQLite file.
 
-    It holds numbers by hashes of the questions, and begins anew if it is damaged or too large.
+    A damaged record is measured anew. A damaged file, a folder that cannot be written and a full disk keep nothing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        weakref.finalize(self, lock_folder(folder).close)
-        self._journal, self._writing = Journal(folder / "likelihoods.jsonl"), threading.Lock()
-        try:
-            if self._journal.path.exists() and self._journal.path.stat().st_size > LARGEST:
-                raise ValueError("too large")
-            records = self._journal.read("key")
-        except ValueError:
-            self._journal.path.unlink()
-            records = self._journal.read("key")
-        self.records: dict[str, Mapping[str, Any]] = {record["key"]: record for record in records}
+    def __init__(self, identity: Mapping[str, Any]) -> None:
+        code = [file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.py"))]
+        self._path = cache_folder() / "likelihoods" / f"{digest([identity, code])}.sqlite"
 
-    def append(self, records: Sequence[Mapping[str, Any]], *, flush: bool) -> None:
-        """Keep records, if the disk has room for them."""
-        with self._writing, suppress(OSError):
-            self._journal.append(records, flush=flush)
-            self.records |= {record["key"]: record for record in records}
+    def read(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Return the records of those keys that have one."""
+        found: dict[str, Any] = {}
+        if not self._path.exists():
+            return found
+        with suppress(sqlite3.Error), closing(sqlite3.connect(self._path, timeout=WAIT)) as store:
+            for key in keys:
+                for record, checked in store.execute("SELECT record, sum FROM kept WHERE key = ?", (key,)):
+                    if digest([key, record], 16) == checked:
+                        found[key] = json.loads(record)
+        return found
 
-
-def opened_store(identity: Mapping[str, Any]) -> Store | None:
-    """Return the store of a model's fingerprint and the engine's own code, in ``cache_folder``.
-
-    There is none where another process uses it, where the folder cannot be written, and for EVALBIAS_KEEP=0.
-    """
-    if os.environ.get("EVALBIAS_KEEP") == "0":
-        return None
-    code = [file.read_text(encoding="utf-8") for file in sorted(ENGINE.glob("*.py"))]
-    folder = cache_folder() / "likelihoods" / digest([identity, code])
-    with OPENING, suppress(OSError, FolderInUse):
-        if (store := STORES.get(folder)) is None:
-            store = STORES[folder] = Store(folder)
-        return store
-    return None
+    def write(self, records: Mapping[str, Any]) -> None:
+        """Keep records by their keys."""
+        texts = {key: json.dumps(to_json(record)) for key, record in records.items()}
+        rows = [(key, text, digest([key, text], 16)) for key, text in texts.items()]
+        with suppress(OSError, sqlite3.Error):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self._path, timeout=WAIT)) as store, store:
+                store.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, record TEXT, sum TEXT)")
+                store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
 
 
 def known(answer: Any) -> Any:

@@ -1,6 +1,8 @@
 import errno
 import json
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from fakes import FormulaLM, outcome
 
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import Choices, Unanswered
-from evalbias.runs import FolderInUse, Journal
+from evalbias.runs import Journal
 
 CHOICES = ("1", "2")
 
@@ -230,11 +232,11 @@ def test_runs_share_the_likelihoods_under_a_model_of_this_machine_and_no_judgmen
     assert asked == {"Likelihood": 3, "Choices": 1}
     assert measured(Local(), tmp_path / "b.jsonl") == (first, {"Choices": 1})
     assert measured(Local()) == (first, {"Choices": 1})
-    (file,) = store.glob("*/likelihoods.jsonl")
-    assert "z=" not in file.read_text()
+    (file,) = store.glob("*.sqlite")
+    assert b"z=" not in file.read_bytes()
 
 
-@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "damaged", "large"])
+@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "record", "file"])
 def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
     first, _ = measured(Local())
     lm, options = Local(), {}
@@ -247,45 +249,36 @@ def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
     elif reason == "variable":
         monkeypatch.setenv("EVALBIAS_KEEP", "0")
     elif reason == "code":
-        monkeypatch.setattr("evalbias.lm.cache.ENGINE", tmp_path)
-    elif reason == "large":
-        monkeypatch.setattr("evalbias.lm.cache.LARGEST", 100)
+        monkeypatch.setattr("evalbias.lm.cache.__file__", str(tmp_path / "cache.py"))
+    elif reason == "record":
+        (file,) = store.glob("*.sqlite")
+        content = file.read_bytes()
+        file.write_bytes(content.replace(b"[-", b"[ "))
+        assert file.read_bytes() != content
     else:
-        (file,) = store.glob("*/likelihoods.jsonl")
-        file.write_text(file.read_text().replace("-", "+"))
+        (file,) = store.glob("*.sqlite")
+        file.write_bytes(b"no database at all" * 99)
     assert measured(lm, **options) == (first, {"Likelihood": 3, "Choices": 1})
 
 
-def test_likelihoods_are_not_kept_while_another_process_uses_the_store(store, monkeypatch):
-    def taken(path):
-        raise FolderInUse(str(path))
-
-    monkeypatch.setattr("evalbias.lm.cache.lock_folder", taken)
-    measured(Local())
-    assert not list(store.glob("*/likelihoods.jsonl"))
-
-
-def test_models_of_one_process_lose_none_of_each_others_likelihoods(store):
+def test_models_lose_none_of_each_others_likelihoods(store):
     first, second = CachedLM(Local()), CachedLM(Local())
     for lm, pair in zip((first, second, first), PAIRS, strict=True):
         lm.loglikelihood([pair])
     second.loglikelihood(PAIRS)
     assert second.asked.total() == 1
-    del first, second, lm  # the folder is free
     assert measured(Local())[1] == {"Choices": 1}
-    assert sorted(file.name for file in store.glob("*/*")) == ["likelihoods.jsonl"]
+    assert len(list(store.iterdir())) == 1
 
 
-def test_a_full_disk_costs_a_run_no_more_than_what_is_shared(store, tmp_path, monkeypatch):
-    def full(self, lines, **options):
-        if self.path.name == "likelihoods.jsonl":
-            raise OSError(28, "No space left on device")
-        write(self, lines, **options)
-
-    write = Journal._write
-    monkeypatch.setattr(Journal, "_write", full)
-    for asked in ({"Likelihood": 3, "Choices": 1}, {}):  # the second time from its own file
-        assert measured(Local(), tmp_path / "answers.jsonl")[1] == asked
+def test_a_store_that_others_write_costs_a_run_no_more_than_what_is_shared(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("evalbias.lm.cache.WAIT", 0.01)
+    CachedLM(Local()).loglikelihood([("c", "q=1 z=9")])
+    (file,) = store.glob("*.sqlite")
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for asked in ({"Likelihood": 3, "Choices": 1}, {}):  # the second time from its own file
+            assert measured(Local(), tmp_path / "answers.jsonl")[1] == asked
 
 
 def test_judgments_open_no_store(store):
