@@ -94,8 +94,10 @@ class Circle(Comparer):
 
 
 def test_a_judge_that_goes_in_circles_is_reported():
-    found = [ranked(pair(0, 1, 2), seed=seed, lm=Circle())[0] for seed in range(20)]
-    assert {(one.comparisons, one.contradictions) for one in found} == {(2, 0), (3, 1)}
+    (once,), (often,) = (ranked(pair(0, 1, 2), orders=orders, lm=Circle()) for orders in (1, 20))
+    assert (once.comparisons, once.contradictions) == (2, 0)
+    assert often.comparisons > 2
+    assert often.contradictions > 0
 
 
 def test_sorts_from_several_orders_are_averaged_and_ask_no_prompt_twice():
