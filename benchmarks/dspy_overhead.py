@@ -115,8 +115,8 @@ def prepared(name: str, prompts: int, repeats: int) -> str:
     return "\n\n".join(
         [
             f"Rendering and tokenizing in a cold call: {prompts} prompts, {work.name}, {name} "
-            f"({lm.parameters:,} parameters) in float32; CPU time of all threads, medians of {repeats} interleaved "
-            "repeats. Goal: at most 3 % together.",
+            f"({lm.engine.loaded.model.num_parameters():,} parameters) in float32; CPU time of all threads, medians of "
+            f"{repeats} interleaved repeats. Goal: at most 3 % together.",
             markdown(["step", "CPU ms a prompt (range)", "share of the call"], rows),
         ]
     )

@@ -323,9 +323,10 @@ def rows(
     The floor is the time of the distinct tokens' arithmetic (weights, and the logits that are read) at the rate of a
     matrix product in the same run; in brackets, it includes attention.
     """
-    before = lm.tokens_run, lm.tokens_distinct
+    scorer = lm.engine.scorer
+    before = scorer.tokens_run, scorer.tokens_distinct
     ours(lm, work)
-    run, distinct = lm.tokens_run - before[0], lm.tokens_distinct - before[1]
+    run, distinct = scorer.tokens_run - before[0], scorer.tokens_distinct - before[1]
     gflop, attention = arithmetic(lm, work)
     own = statistics.median(results[OURS].seconds)
     body = []
@@ -466,9 +467,9 @@ def main() -> None:
             body = [row for one in args.workloads for row in compared(lm, WORKLOADS[one], contenders, args.repeats)]
             where = f"{torch.get_num_threads()} threads" if device == "cpu" else torch.cuda.get_device_name(device)
             text = (
-                f"{lm.model}, {lm.parameters:,} parameters, {where}; medians of {args.repeats} interleaved repeats, "
-                "each from a cold start. *Deviation* is the largest difference of a log-probability from evalbias in "
-                "float32. The floor is the time of the distinct tokens' arithmetic (weights, and the logits that are "
+                f"{lm.model}, {lm.engine.loaded.model.num_parameters():,} parameters, {where}; medians of "
+                f"{args.repeats} interleaved repeats, each from a cold start. *Deviation* is the largest difference of a "
+                "log-probability from evalbias in float32. The floor is the time of the distinct tokens' arithmetic (weights, and the logits that are "
                 "read) at the rate of a matrix product in the same run; in brackets, it includes attention. Memory is "
                 "the peak of the GPU, or of the method's own processes; vLLM's includes 2 GiB for its KV cache."
             )

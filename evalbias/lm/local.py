@@ -111,26 +111,6 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         with self.engine.busy:
             self.engine.scorer.prefixes.clear()
 
-    @property
-    def context_length(self) -> int:
-        """Context length of the model in tokens."""
-        return self.engine.loaded.context_length
-
-    @property
-    def parameters(self) -> int:
-        """Number of the model's parameters."""
-        return int(self.engine.loaded.model.num_parameters())
-
-    @property
-    def tokens_run(self) -> int:
-        """Number of tokens that went through the model for probabilities so far, padding included."""
-        return self.engine.scorer.tokens_run
-
-    @property
-    def tokens_distinct(self) -> int:
-        """Number of distinct tokens of the calls so far: the least that a model without a prefix cache has to run."""
-        return self.engine.scorer.tokens_distinct
-
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: model, fingerprint, dtype, device and versions."""
         loaded = self.engine.loaded

@@ -50,7 +50,7 @@ def test_a_gguf_file_gives_the_numbers_of_the_model_it_was_made_from(folder, fil
     lm, original = load(file), load(folder)
     np.testing.assert_allclose(numbers(lm), numbers(original), atol=1e-5)
     assert lm.engine.loaded.tokenizer.chat_template == original.engine.loaded.tokenizer.chat_template
-    assert lm.context_length == 256
+    assert lm.engine.loaded.context_length == 256
     assert lm.model.startswith("local/tiny.gguf@")
 
 

@@ -197,7 +197,7 @@ def test_a_multimodal_model_is_a_text_model(tmp_path):
     )
     torch.manual_seed(0)
     lm = load(saved(Gemma3ForConditionalGeneration(config), tmp_path / "m"))
-    assert lm.context_length == 192
+    assert lm.engine.loaded.context_length == 192
     (likelihood,) = lm.loglikelihood([("the cat", " sat on a mat")])
     ids = lm.engine.loaded.tokenizer("the cat sat on a mat")["input_ids"]
     with torch.inference_mode():

@@ -107,8 +107,9 @@ def test_a_shared_prefix_runs_once(folders, share):
     lm = load(folders["llama"])
     lm.engine.scorer.share = share
     lm.choice_logprobs(text_prompts(20, 1, "the cat sat on a mat " * 8), ["1", "2"])
-    assert (lm.tokens_run == lm.tokens_distinct) == share
-    assert share or lm.tokens_run > 2 * lm.tokens_distinct
+    scorer = lm.engine.scorer
+    assert (scorer.tokens_run == scorer.tokens_distinct) == share
+    assert share or scorer.tokens_run > 2 * scorer.tokens_distinct
 
 
 def test_chat_prompts_go_through_the_chat_template(lms):

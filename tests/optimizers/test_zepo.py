@@ -172,7 +172,7 @@ def test_wordings_after_the_texts_share_what_stands_before_them():
         texts = [" ".join(e.output for e in world.documents(1, 6, seed=seed)) for seed in range(4)]  # 6 outputs each
         compared = [dspy.Example(source="s", candidates=texts[:2]), dspy.Example(source="t", candidates=texts[2:])]
         probabilities(judge, wordings, compared, lm)
-        run[place] = lm.tokens_run
+        run[place] = lm.engine.scorer.tokens_run
     assert run["last"] < 0.5 * run["first"]
 
 
