@@ -37,7 +37,7 @@ from evalbias.measures.corrections import GAIN, PEOPLE, REST
 from evalbias.measures.equal_quality import QUALITY
 from evalbias.options import AuditOptions, MeasuringModels
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.feedback import ExactConcepts, Feedback, JudgeFeedback, coverage
+from evalbias.programs.feedback import ExactConcepts, Feedback, JudgeFeedback
 from evalbias.programs.loops import BestOfK, SelfRefine
 from evalbias.programs.tasks import constrained_generation
 from evalbias.values import to_json
@@ -59,7 +59,8 @@ class CoveredShare:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Search the output for the example's ``concepts``."""
-        return Feedback(coverage(example["concepts"], output), self._exact(example, output).text)
+        covered = np.mean([concept.lower() in output.lower() for concept in example["concepts"]])
+        return Feedback(float(covered), self._exact(example, output).text)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The tables and curves of the fairness paper (Zhou et al. 2024) for any judge model, with its baselines.
+"""The tables of the fairness paper (Zhou et al. 2024) for any judge model, with its baselines.
 
 usage: python -m benchmarks.fairness_search --lm MODEL [--dtype bfloat16] [--proposer-lm MODEL]
            [--sets synthetic newsroom summeval topicalchat] [--search-documents N] [--test-documents N] [--pairs N]
@@ -10,8 +10,8 @@ search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs
 GEPA, which use human preferences on the documents of the search; where the wordings come from the grammar, theirs do
 too, so that the searches differ only in how they choose. ``--debiased`` adds a search on decisions averaged over both
 orders. All methods are run with the instruction in the first of ``--places``, by default last, as in the paper, but
-first for the embedded judge; a second one adds ZEPO's rows with the instruction there. The curves go to ``--out``, and
-the answers of the model, so that a stopped run continues.
+first for the embedded judge; a second one adds ZEPO's rows with the instruction there. The answers of the
+model go to ``--out``, so that a stopped run continues.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ from evalbias.programs import (
     preference_accuracy,
 )
 from evalbias.programs.judges import likelihood_scores
-from evalbias.report import plots
 
 JUDGES = ("Mistral-7B", "Llama-3-8B")
 
@@ -596,8 +595,6 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
         for outcomes, judgments in more:
             found.outcomes.update(outcomes)
             found.judgments.update(judgments)
-        curves = {"initial": results[criterion.name].points, "after permutation": results[criterion.name].debiased}
-        plots.write_png(plots.curve(curves), args.out / f"curve-{dataset}-{criterion.name}.png")
         print(f"{dataset} {criterion.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     return results
 

@@ -468,10 +468,11 @@ def main() -> None:
             where = f"{torch.get_num_threads()} threads" if device == "cpu" else torch.cuda.get_device_name(device)
             text = (
                 f"{lm.model}, {lm.engine.loaded.model.num_parameters():,} parameters, {where}; medians of "
-                f"{args.repeats} interleaved repeats, each from a cold start. *Deviation* is the largest difference of a "
-                "log-probability from evalbias in float32. The floor is the time of the distinct tokens' arithmetic (weights, and the logits that are "
-                "read) at the rate of a matrix product in the same run; in brackets, it includes attention. Memory is "
-                "the peak of the GPU, or of the method's own processes; vLLM's includes 2 GiB for its KV cache."
+                f"{args.repeats} interleaved repeats, each from a cold start. *Deviation* is the largest difference of "
+                "a log-probability from evalbias in float32. The floor is the time of the distinct tokens' arithmetic "
+                "(weights, and the logits that are read) at the rate of a matrix product in the same run; in brackets, "
+                "it includes attention. Memory is the peak of the GPU, or of the method's own processes; vLLM's "
+                "includes 2 GiB for its KV cache."
             )
             if missing:
                 text += f" Missing: {', '.join(missing)}."
