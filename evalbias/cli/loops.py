@@ -40,7 +40,7 @@ from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
 from evalbias.report import tables
-from evalbias.report.page import loop_sections, worst_items
+from evalbias.report.page import Section, loop_sections, worst_items
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
 from evalbias.values import digest, file_digest, message, read_json
 
@@ -257,7 +257,7 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
         outcome = _ran(run, program, items)
         quality, rows = outcome.quality(items, scorer), [_output(one) for one in outcome.loops]
         write_jsonl(folder / "outputs.jsonl", rows)
-        aspects = evaluation.measure_aspects(outcome, items, judges, seed=options.seed)
+        aspects = {one.name: outcome.quality(items, one) for one in judges}
         failed = {name: error for one in (*judges, scorer) for name, error in one.failed.items()} | outcome.failed
         conclusion = conclude_quality(quality, source.name, seed=options.seed)
         split = gain_of_loops(*(outcome.outputs(at, quality[at]) for at in (0, outcome.iterations)))
@@ -276,14 +276,13 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
             "gain": split,
         }
         shown: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
-        if aspects:
-            same = model_identity(run.options.aspects_lm) == model_identity(run.options.lm)
-            judge = "the model that wrote the texts" if same else str(run.options.aspects_lm.model)
-            changes = {aspect.name: aspect.change for aspect in aspects}
-            shown.append(tables.headlines_table(changes, of="aspect", title=f"Besides quality, judged by {judge}"))
-        shown += filter(None, [conclusion, *own_gain(split)])
+        same = aspects and model_identity(run.options.aspects_lm) == model_identity(run.options.lm)
+        judge = "the model that wrote the texts" if same else str(getattr(run.options.aspects_lm, "model", ""))
+        said = [conclude_quality(one, f"the {name}, {judge}", seed=options.seed) for name, one in aspects.items()]
+        shown += filter(None, [conclusion, *own_gain(split), *said])
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
+        sections += [Section("Besides quality", [one for one in said if one])] * any(said)
         _leave(run, task, failed, RunOutcome(result, result, shown, more=sections))
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import dspy
 import numpy as np
@@ -34,7 +34,6 @@ from evalbias.evaluation.words import (
     Table,
     amount,
     conclude,
-    count,
     ends,
     interval_words,
     joined,
@@ -133,6 +132,7 @@ class Parts(ByName[Estimate], parts="estimates"):
         estimates: Name of each part -> its estimate.
     """
 
+    counted: ClassVar[str]  # what the parts are of, in words
     paragraphs: Sequence[str]
     estimates: Mapping[str, Estimate]
 
@@ -146,10 +146,8 @@ class Parts(ByName[Estimate], parts="estimates"):
     def table(self) -> Table:
         """Return the parts."""
         rows = [(e.words, e.text(), e.interval) for e in self.estimates.values()]
-        return Table(("", "points", "95 % interval"), rows, caption=self._counts())
-
-    def _counts(self) -> str:
-        raise NotImplementedError
+        caption = self.counted.format(**vars(next(iter(self.estimates.values()))))
+        return Table(("", "points", "95 % interval"), rows, caption=caption)
 
 
 # Did the judge change, or the system?
@@ -169,14 +167,12 @@ class Drift(Parts):
         enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
     """
 
+    counted = "{n} anchors; intervals over inputs"
     margin: float
     enough: int | None
     split: SplitChange
     versions: Versions
     comparisons: Mapping[str, Comparison]
-
-    def _counts(self) -> str:
-        return f"{count(self['drift'].n, 'anchor')}; intervals over inputs"
 
     def map_table(self) -> Table:
         """Return the new judge's score for scores of the old one, nine at most."""
@@ -347,9 +343,7 @@ class Gain(Parts):
     ``"rest"`` is what no feature explains, and ``"people"`` the gain in people's ratings.
     """
 
-    def _counts(self) -> str:
-        e = self[GAIN]
-        return f"{count(e.n, 'output')} to {count(e.units, 'input')} of both versions, {e.undefined} left out"
+    counted = "{n} outputs to {units} inputs of both versions, {undefined} left out"
 
     def plot(self) -> Plot:
         """Return the parts side by side."""

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.answers import in_threads
-from evalbias.evaluation.bias import Bias, measure
+from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import SelfBias
-from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, Number, compare, measured
+from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, compare
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, signed
 from evalbias.measures.arrays import FloatArray
@@ -30,7 +30,7 @@ from evalbias.runs import Journal, check_settings, lock_folder
 from evalbias.values import describe, digest, json_number, to_json
 
 STEP_LOG, IDENTITY = "steps.jsonl", "loop.json"  # files of a run's folder
-SCORE, OWN = "score", "own_score"  # estimate of another quality's mean; field of a loop's own score of an output
+OWN = "own_score"  # field of a loop's own score of an output
 
 
 # --- scores of outputs by a source outside the loop -------------------------------------------------------------------
@@ -247,7 +247,7 @@ def _logged(log: Journal) -> dict[str, Loop]:
     return loops
 
 
-# --- self-bias round by round, and other qualities that a loop changes ------------------------------------------------
+# --- self-bias round by round -----------------------------------------------------------------------------------------
 
 
 def measure_rounds(
@@ -279,9 +279,9 @@ def measure_rounds(
 
 @dataclass(frozen=True)
 class LoopSummary:
-    """One loop round by round: its self-bias, or a mean score of another quality."""
+    """The self-bias of one loop round by round."""
 
-    name: str  # of the model, or of the other quality
+    name: str  # of the model
     numbers: tuple[int, ...]  # (t,) number of each round
     rounds: tuple[Measurement, ...]
     change: Comparison  # the last round against the first
@@ -306,44 +306,6 @@ def summarize_loop(
     ``own`` and ``expected`` are (t, n) scores on one range; ``numbers`` those of the t rounds, by default 0, 1, ...
     """
     rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
-    return _summary(name, rounds, numbers, n_resamples=n_resamples, seed=seed)
-
-
-class Aspect(Bias):
-    """Another quality of a loop's outputs than the one that its feedback scores."""
-
-    name, title, kind = "aspect", "other qualities", "explanation"
-    question = "What else did the loop change?"
-    headlines = (SCORE,)
-
-
-def measure_aspects(
-    run: LoopRun,
-    examples: Sequence[Mapping[str, Any]],
-    sources: Sequence[FeedbackSource | CachedScorer],
-    *,
-    n_resamples: int = N_RESAMPLES,
-    seed: int = 0,
-) -> list[LoopSummary]:
-    """Score all outputs of a finished loop on several qualities (Xu et al. 2024, figure 6, with judges for UniEval).
-
-    ``examples`` are the run's, in its order. Sources are such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``. Returns
-    one summary a source; every round has the one estimate ``score``.
-    """
-    how: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed}
-    summaries = []
-    for source in sources:
-        rounds = []
-        for row in run.quality(examples, source):
-            items: dict[str, Any] = {"criterion": source.name, "ids": run.ids, "columns": {SCORE: row}}
-            rounds.append(measured([Number(SCORE, "mean score", row, estimate_mean)], bias=Aspect(), **items, **how))
-        summaries.append(_summary(source.name, rounds, **how))
-    return summaries
-
-
-def _summary(
-    name: str, rounds: Sequence[Measurement], numbers: Sequence[int] | None = None, *, n_resamples: int, seed: int
-) -> LoopSummary:
     change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
     return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change)
 

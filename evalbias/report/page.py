@@ -101,8 +101,6 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case Comparison():
             title = f"{_title(result, several)}, before and after"
             yield Section(title, [*plots.changes(result), result.table()])
-        case LoopSummary() if "bias" not in result.change:  # of another quality than the loop's own
-            yield Section(f"{result.name.capitalize()}, first and last output", [result.change.table()])
         case LoopSummary():
             last = measurement_section(result.rounds[-1], f"Self-bias of {result.name}")
             question, *rest = last.blocks

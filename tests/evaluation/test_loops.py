@@ -13,7 +13,6 @@ from evalbias.evaluation import (
     Paraphrased,
     compare_loops,
     doublings,
-    measure_aspects,
     measure_rounds,
     measure_style,
     summarize_loop,
@@ -218,18 +217,6 @@ def test_items_that_fail_are_reported():
     assert (report.after["bias"].n, report.after["bias"].undefined) == (2, 1)
     with pytest.raises(ValueError, match="No item came through"):
         run_loops(Paraphrased(LENGTH), [dspy.Example(id="bare")], lm=Scripted("a")).checked()
-
-
-def test_aspects_round_by_round():
-    def steps(*texts):
-        return tuple(Step(k, text, 0.0, "", True, "", 1, 1) for k, text in enumerate(texts))
-
-    loops = (Loop("i0", steps("a", "aa")), Loop("i1", steps("a", "aaa")), Loop("i2", steps("?", "a")))
-    (aspect,) = measure_aspects(LoopRun(loops, "own", 0, 1), texts("", "", ""), [VOWELS], n_resamples=100)
-    assert [measurement["score"].value for measurement in aspect.rounds] == [2, 4]
-    change = aspect.change["score"]
-    assert (change.after.value, change.before.value, change.difference.n, change.difference.undefined) == (5, 2, 2, 1)
-    assert math.isnan(aspect.rounds[1]["score"].low)  # three items are too few for an interval
 
 
 def scores(name, items, own, expected, numbers=(0,)):

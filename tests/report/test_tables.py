@@ -21,7 +21,6 @@ from evalbias.evaluation import (
     compare_with_baselines,
     judge_examples,
     measure,
-    measure_aspects,
     measure_rounds,
     summarize_loop,
 )
@@ -34,7 +33,6 @@ from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import LoopRecord, RefineReport
 from evalbias.optimizers.zepo import ZEPO
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
-from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Step
 from evalbias.report.page import sections
 from evalbias.report.plots import history, write_png
@@ -275,14 +273,7 @@ def test_a_compilation_fits_and_is_drawn(tmp_path):
     assert "50 items, 1100 calls: 0 refinements at most, 0 demonstrations" in said(refine_table(alone))
 
 
-class Short:
-    name, low, high = "judge of understandability", 0.0, 5.0
-
-    def __call__(self, example, output):
-        return Feedback(float(len(output)), "")
-
-
-def test_a_loop_and_its_aspects_fit():
+def test_a_loop_fits():
     steps = tuple(Step(k, "x" * (k + 1), -float(k), "", True, "", 1000, 2) for k in range(3))
     run = LoopRun((Loop("a", steps), Loop("b", (), error="down")), "own MQM", -25, 0)
     quality = [[-3.0, math.nan]] * 3
@@ -290,7 +281,3 @@ def test_a_loop_and_its_aspects_fit():
     drawn = loop_table(run, quality, "sacrebleu chrf", best_of=4)
     assert [row[0] for row in cells(drawn, width=80)] == ["1", "2", "3"]
     assert "1 of 1 items have fewer than 4 different drafts, 3.0 on average" in said(drawn)
-    aspects = measure_aspects(run, [{"id": "a"}, {"id": "b"}], [Short()], n_resamples=20)
-    table = headlines_table({one.name: one.change for one in aspects}, of="aspect")
-    row = cells(table, "understandability")
-    assert row == ["judge of understandability", "mean score", "+1.00 -> +3.00", "", "1", "1"]
