@@ -358,23 +358,23 @@ def fit_rules(
 def inverse_error_weights(panel: Panel) -> FloatArray:
     """Compute weights (K,) of standardized scores that follow quality best: not negative, adding up to 1.
 
-    Correlations and validities are shrunk towards their means, which give equal weights, by the share of their spread
-    that is error (Schaefer and Strimmer 2005). The same weights are the inverse of the error covariance times the
-    validities, up to a factor.
+    Correlations, and validities, are shrunk towards their mean, which gives equal weights, by the share of their spread
+    that is error over inputs (Schaefer and Strimmer 2005). The same weights are the inverse of the error covariance
+    times the validities, up to a factor.
     """
+
+    def shrunk(parts: FloatArray) -> FloatArray:
+        (whole, *_), target = parts, parts[0].mean()
+        error, spread = float((influences(parts[1:]) ** 2).sum()), float(((whole - target) ** 2).sum())
+        return np.asarray(whole + min(1.0, error / max(spread, TINY)) * (target - whole))
+
     k, (matrices, vectors) = len(panel.names), panel._ways[0]
-    upper = np.triu_indices(k, 1)
-    every = np.column_stack([matrices[:, upper[0], upper[1]], vectors])
-    parts, flat = every[0], every[1:]
-    target = np.repeat([matrices[0][upper].mean(), vectors[0].mean()], [len(upper[0]), k])
-    error, spread = float((influences(flat) ** 2).sum()), float(((parts - target) ** 2).sum())
-    shrunk = parts + min(1.0, error / max(spread, TINY)) * (target - parts)
-    matrix = np.eye(k)
-    matrix[upper] = shrunk[: len(upper[0])]
+    upper, matrix = np.triu_indices(k, 1), np.eye(k)
+    matrix[upper] = shrunk(matrices[:, upper[0], upper[1]])
     matrix = matrix + np.triu(matrix, 1).T
     values, axes = np.linalg.eigh(matrix)
     root = axes * np.sqrt(np.maximum(values, SINGULAR))  # root root' is the matrix
-    weights, _ = scipy.optimize.nnls(root.T, np.linalg.solve(root, shrunk[len(upper[0]) :]))
+    weights, _ = scipy.optimize.nnls(root.T, np.linalg.solve(root, shrunk(vectors)))
     weights = np.where(weights < LEAST_WEIGHT * weights.sum(), 0.0, weights)
     return np.asarray(weights / weights.sum() if weights.sum() > 0 else np.full(k, 1 / k))
 

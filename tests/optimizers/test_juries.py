@@ -26,6 +26,19 @@ def test_weights_are_those_of_the_inverse_error_covariance():
     assert np.ptp(few) < np.ptp(weights)
 
 
+def test_outputs_of_an_input_that_say_the_same_weigh_no_more_than_one():
+    """Correlations and validities are shrunk by what varies between inputs, whatever the number of their outputs."""
+    scores, ratings, _ = drawn(np.random.default_rng(3), 150, 4, 0.0)
+    many = np.repeat(scores, 4, axis=0), np.repeat(ratings, 4, axis=0)
+    once = inverse_error_weights(Panel(scores, ratings))
+    assert inverse_error_weights(Panel(*many, clusters=np.repeat(range(150), 4).tolist())) == pytest.approx(once)
+    assert np.ptp(inverse_error_weights(Panel(*many))) > np.ptp(once)
+    first, second = learn_jury(members_of(scores, ratings)), learn_jury(members_of(*many, outputs=4))
+    assert len(first.rule.members) > 1
+    assert second.rule.weights == pytest.approx(first.rule.weights)
+    assert second.sentences[0] == first.sentences[0]
+
+
 def test_dawid_and_skene_weigh_by_the_rates_of_error():
     rng = np.random.default_rng(1)
     truth, right = rng.random(20_000) < 0.7, rng.random((20_000, 3)) < [0.9, 0.8, 0.7]
