@@ -254,6 +254,10 @@ class ProbeObjective(Objective):
         return [row for row in rows if "output" in row or row.id.rsplit(BAR, 2)[1] != ORIGINAL]
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
+        if plain := [name for name in judged.ids if name.count(BAR) < 2]:
+            raise ValueError(
+                f"The item {plain[0]!r:.80} has no edit, which ZEPO and BiasedDemos make: use one of them."
+            )
         items, kinds, parts = map(np.array, zip(*(name.rsplit(BAR, 2) for name in judged.ids), strict=True))
         values = judged.answers
         if judged.pairwise:
@@ -266,7 +270,7 @@ class ProbeObjective(Objective):
         edits = {*kinds} - {ORIGINAL}
         pairs = [[over((kinds == kind) & (parts == part)) for part in (EDIT, PLACEBO)] for kind in edits]
         effect = np.abs(np.diff(pairs, axis=1)).mean(axis=(0, 1))
-        return -effect if judged.pairwise else ratio(-effect, over(kinds == ORIGINAL, counted_deviation))
+        return np.asarray(-effect) if judged.pairwise else ratio(-effect, over(kinds == ORIGINAL, counted_deviation))
 
 
 def check_objective(objective: Objective) -> None:

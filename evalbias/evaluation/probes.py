@@ -399,9 +399,9 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
         if d is not None:
             beside = "disagree" if p_apart < LEVEL else "agree" if -margin < d.low and d.high < margin else "open"
         value, low, high = (scale * end for end in (e.value, e.low, e.high))
-        digits = decimals(value, low, high)
+        digits, (name, _, word) = decimals(value, low, high), kind.partition(": ")
         what = "wins in 100 comparisons" if pairwise else "points"
-        adds = KINDS[_base(kind)].adds + kind.removeprefix(_base(kind)).replace(": ", " (", 1) + ")" * (":" in kind)
+        adds = KINDS[name].adds + f" ({word})" * bool(word)
         parts = f"by the edit {effect.edit.text()}, by its placebo {effect.placebo.text()}"
         said = f"{adds} brings {amount(value, low, high, digits)} {what} ({interval_words(value, low, high, digits)}"
         found[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=f"{said}; {parts})")
@@ -418,10 +418,8 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
         judge: Judge of evalbias or its JSON file, a DSPy module or metric, or a function; see ``audit``.
         items: File, ``NAME:PATH`` of a data set, or list of examples or dicts; outputs, or pairs.
         kinds: Names of ``evalbias.data.probes.KINDS``, ``"style"`` or ``"all"``; ``"label: a student"`` and
-            ``"injection: 10 of 10"`` take a word. Also those of the judge itself: ``"order"``, ``"renamed"``,
-            ``"unread"``, ``"instruction"`` and ``"negation: QUESTION"``, which an audit asks too.
-        options: Further options of an audit, such as ``lm``, ``criterion``, ``scale``, ``reliability`` and ``seed``
-            (of the wordings, of the edited candidates of pairs, and of the intervals).
+            ``"injection: 10 of 10"`` take a word. Also what an audit asks too, its option ``probes``.
+        options: Further options of an audit, such as ``lm``, ``criterion``, ``scale``, ``reliability`` and ``seed``.
 
     Raises:
         ValueError: An unknown kind, an item without a text, or a judge that answers none.

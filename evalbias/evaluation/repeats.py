@@ -255,7 +255,7 @@ def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool)
 def _why_not_relisted(judge: Any, name: str, *, closed: bool) -> str:
     """Say why the answers in a prompt cannot be listed otherwise, or have other names; empty where they can."""
     if closed or not isinstance(judge, PointwiseJudge | PairwiseJudge):
-        return "answers are listed otherwise, or renamed, in prompts of evalbias that a model reads by tokens"
+        return "only answers in prompts of evalbias that a model reads by tokens can be listed otherwise or renamed"
     instructions = judge.predict.signature.instructions
     if isinstance(judge, PairwiseJudge):
         return "the judge's instruction names the answer B itself" if re.search(r"\bB\b", instructions) else ""
@@ -515,15 +515,12 @@ def _of_renamed(judged: Judged) -> list[Number]:
     scores, again = judged.first_wins if judged.pairwise else judged.answers, judged.covariates[RENAMED]
     both = np.stack([np.round(again - scores, 9), np.floor(again + 0.5) != np.floor(scores + 0.5)])
     both[:, np.isnan(again + scores)] = np.nan
-    rise, changed = both.mean(axis=2) if judged.pairwise else both
-    shift = (
-        partial(estimate_shift, tolerated=0.0, unseen=1.0, unit="win rate") if judged.pairwise else _shift_of(judged)
-    )
-    moved, level = (
-        ("the first position's win rate", "pairs whose winner")
-        if judged.pairwise
-        else ("the score, in points", "outputs whose nearest level")
-    )
+    if judged.pairwise:
+        (rise, changed), moved, level = both.mean(axis=2), "the first position's win rate", "pairs whose winner"
+        shift = partial(estimate_shift, tolerated=0.0, unseen=1.0, unit="win rate")
+    else:
+        (rise, changed), moved, level = both, "the score, in points", "outputs whose nearest level"
+        shift = _shift_of(judged)
     return [
         Number("renamed", "renamed", rise, shift, says=f"Shift by other names of the answers, of {moved}"),
         share_number("renamed_changed", "changed", changed, says=f"Share of {level} changes by other names"),
