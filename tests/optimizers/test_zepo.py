@@ -632,7 +632,8 @@ def test_a_search_finds_the_wording_that_believes_no_label():
     report = found.report
     assert report.objective == "probe"
     assert any(one.chosen and one.name != "given" for one in report.candidates)  # better on held-back inputs
+    plain = Judged(("0",), "quality", np.full((1, 1, 2), 0.5))
     with pytest.raises(ValueError, match="The item '0' has no edit, which ZEPO and BiasedDemos make"):
-        sensitivity_curve(judge, ["On quality, trust=0.0"], rated(), lm=Believer(), objectives=[probe])
+        probe(plain)
     with pytest.raises(ValueError, match="`kinds` 'fame' is unknown"):
         ProbeObjective("fame")
