@@ -43,7 +43,7 @@ from evalbias.evaluation import Measurement, compare_with_baselines, measure_ran
 from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import measuring, model_identity, resolve_lm
-from evalbias.measures import decision_rates, quadratic_fit, spearman
+from evalbias.measures import decision_rates, spearman
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.objectives import (
     CalibrationGap,
@@ -522,8 +522,22 @@ def _ranges(curve: Sequence[CurvePoint]) -> str:
 
 
 def _fit(curve: Sequence[CurvePoint]) -> str:
-    fit = quadratic_fit([p.decision_rate for p in curve], [p.agreement for p in curve])
-    return f"{shown(fit.r_squared)}, {shown(fit.top)}"
+    return ", ".join(map(shown, parabola([p.decision_rate for p in curve], [p.agreement for p in curve])))
+
+
+def parabola(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """Return R² and the highest point of the least-squares parabola of y on x, without points that hold a NaN.
+
+    NaN for fewer than four points, fewer than three distinct x, or a constant y; and for a top that is none.
+    """
+    points = np.array([x, y], dtype=np.float64)
+    a, b = points[:, ~np.isnan(points).any(axis=0)]
+    if len(a) < 4 or len(np.unique(a)) < 3 or np.ptp(b) == 0:
+        return math.nan, math.nan
+    curvature, slope, constant = np.polyfit(a, b, 2).tolist()
+    rest = b - np.polyval([curvature, slope, constant], a)
+    top = -slope / (2 * curvature) if curvature < 0 else math.nan
+    return float(1 - (rest**2).sum() / ((b - b.mean()) ** 2).sum()), top
 
 
 def _signed(value: float) -> str:

@@ -32,7 +32,6 @@ from evalbias.measures.pairs import estimate_fairness as estimate_fairness
 from evalbias.measures.pairs import estimate_first_rate as estimate_first_rate
 from evalbias.measures.pairs import longer_wins as longer_wins
 from evalbias.measures.pairs import negative_entropies as negative_entropies
-from evalbias.measures.pairs import quadratic_fit as quadratic_fit
 from evalbias.measures.pairs import win_shares as win_shares
 from evalbias.measures.resample import Draws as Draws
 from evalbias.measures.resample import Interval as Interval

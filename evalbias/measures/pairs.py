@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures import arrays, resample
-from evalbias.measures.arrays import Before, Clusters, FloatArray, checked, defined, numbers, ratio, settled, vectors
+from evalbias.measures.arrays import Before, Clusters, FloatArray, checked, defined, numbers, ratio, vectors
 from evalbias.measures.resample import DRAWS, SHARE, Draws, Interval, change, difference_of_shares, estimate_share, mean
 
 # Who wins a comparison.
@@ -443,44 +443,3 @@ def cyclic_triples(systems: ArrayLike, wins: ArrayLike, groups: Sequence[object]
                 marks.append(float(won[a, b] == won[b, c] != won[a, c]))
                 where.append(group)
     return np.array(marks), where
-
-
-# Quadratic fit of agreement against decision rate, whose top lies near one half (Zhou et al. 2024, figure 2).
-
-
-@dataclass(frozen=True)
-class QuadraticFit:
-    """Least-squares parabola ``y = curvature x^2 + slope x + constant`` of n points."""
-
-    curvature: float
-    slope: float
-    constant: float
-    top: float  # x at which the curve is highest; NaN unless the curvature is negative
-    r_squared: float  # share of the variance of y that the parabola explains, in [0, 1]
-    n: int
-
-    def __call__(self, x: ArrayLike) -> np.ndarray:
-        """Evaluate the parabola at x."""
-        return np.polyval([self.curvature, self.slope, self.constant], numbers(x, "x"))
-
-
-def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
-    """Fit a parabola by least squares to ``x`` (n,), such as decision rates of instructions, and ``y`` (n,), agreement.
-
-    Points with a NaN are left out. NaN for fewer than four points, fewer than three distinct x, or a constant y.
-
-    Examples:
-        >>> fit = quadratic_fit([0.0, 0.25, 0.5, 0.75, 1.0], [0.1, 0.4, 0.5, 0.4, 0.1])
-        >>> round(fit.top, 6), round(fit.r_squared, 6)
-        (0.5, 1.0)
-    """
-    a, b = vectors(x=x, y=y)
-    kept = defined(a, b)
-    a, b = settled(a[kept]), settled(b[kept])
-    if len(a) < 4 or len(np.unique(a)) < 3 or b.min() == b.max():
-        return QuadraticFit(math.nan, math.nan, math.nan, math.nan, math.nan, len(a))
-    curvature, slope, constant = np.polyfit(a, b, 2).tolist()
-    rest = b - np.polyval([curvature, slope, constant], a)
-    r_squared = float(1 - (rest**2).sum() / ((b - b.mean()) ** 2).sum())
-    top = -slope / (2 * curvature) if curvature < 0 else math.nan
-    return QuadraticFit(curvature, slope, constant, top, r_squared, len(a))

@@ -19,6 +19,7 @@ from benchmarks.fairness_search import (
     agreement_table,
     compiled,
     grammar_writer,
+    parabola,
     report,
     run,
     search_debiased,
@@ -30,7 +31,7 @@ from evalbias import embedded_judge_lm
 from evalbias.data import pairs, world
 from evalbias.lm.local import FOLDER
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.measures import decision_rates, quadratic_fit
+from evalbias.measures import decision_rates
 from evalbias.optimizers import GrammarParaphraser
 from evalbias.programs import PRESETS, SYNTHETIC, Criterion, PairwiseJudge
 
@@ -205,11 +206,18 @@ def test_agreement_is_best_where_the_decisions_are_even():
     points = sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120)
     rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
     assert rates == sorted(rates)
-    fit = quadratic_fit(rates, agreed)
-    assert fit.curvature < 0
-    assert fit.top == pytest.approx(0.5, abs=0.15)
+    assert parabola(rates, agreed)[1] == pytest.approx(0.5, abs=0.15)
     assert agreed[4] == max(agreed) == pytest.approx(1)
     assert all(p.objectives["confidence"] < 0 for p in points)
+
+
+def test_the_parabola_by_hand():
+    # orthogonal polynomials (-3, -1, 1, 3) and (1, -1, -1, 1): coefficients 4/20 and -2/4 explain .8 + 1 of 2
+    for more in ([], [math.nan]):
+        assert parabola([0, 1, 2, 3, *more], [0, 1, 2, 1, *more]) == pytest.approx((0.9, 1.9))
+    for x, y in (([0, 1, 2], [0, 1, 0]), ([0, 0, 1, 1], [0, 1, 2, 1]), ([0, 1, 2, 3], [5, 5, 5, 5]), ([], [])):
+        assert np.isnan(parabola(x, y)).all()
+    assert math.isnan(parabola([0, 1, 2, 3], [0, 0.5, 2, 4.5])[1])  # x^2 / 2 has no highest point
 
 
 def test_the_curve_after_debiasing_is_of_averaged_probabilities():

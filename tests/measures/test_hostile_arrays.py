@@ -64,7 +64,6 @@ CALLS = {
     "estimate_effect": lambda x, of: m.estimate_effect(
         x, of(RATINGS), of(LIKELIHOODS), before=of(HUMAN), names=("likelihood",)
     ),
-    "quadratic_fit": lambda x, of: m.quadratic_fit(of(HUMAN), x),
     "brier_scores": lambda x, of: np.sort(m.brier_scores(x, of(OUTCOMES))),
     "estimate_calibration_error": lambda x, of: m.estimate_calibration_error(x, of(OUTCOMES), **DRAWN),
     "corrected_mean": lambda x, of: m.corrected_mean(x, of(LABELS * HUMAN)),
@@ -103,7 +102,7 @@ ALONE |= {"calibration_gap", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
 UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score"]
 UNITLESS += ["estimate_effect", "rs_scores", "unfairness_scores"]
-NAN_IF_CONSTANT = [name for name in UNITLESS if name != "pairwise_accuracy"] + ["quadratic_fit"]
+NAN_IF_CONSTANT = [name for name in UNITLESS if name != "pairwise_accuracy"]
 EACH = pytest.mark.parametrize("name", CALLS)
 SCORES = hn.arrays(np.float64, N, elements=st.integers(0, 20).map(lambda i: i / 20))
 

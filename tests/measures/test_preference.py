@@ -19,7 +19,6 @@ from evalbias.measures import (
     estimate_share,
     longer_wins,
     negative_entropies,
-    quadratic_fit,
     win_shares,
 )
 from evalbias.measures.pairs import ONE_SIDED, counted_fairness, estimate_balanced_rate
@@ -229,25 +228,3 @@ def test_the_interval_of_a_difference_is_paired():
     other = estimate_balanced_rate(1 - a, classes, before=a)
     assert other.value == pytest.approx(0.0)
     assert other.high > 2 * found.high
-
-
-# Agreement against decision rates.
-
-
-def test_the_fit_by_hand():
-    # orthogonal polynomials (-3, -1, 1, 3) and (1, -1, -1, 1): coefficients 4/20 and -2/4 explain .8 + 1 of 2
-    fit = quadratic_fit([0, 1, 2, 3], [0, 1, 2, 1])
-    assert (fit.curvature, fit.slope, fit.constant) == pytest.approx((-0.5, 1.9, -0.1))
-    assert (fit.top, fit.r_squared, fit.n) == pytest.approx((1.9, 0.9, 4))
-    assert fit([0, 2]) == pytest.approx([-0.1, 1.7])
-    gap = quadratic_fit([0, 1, 2, 3, math.nan], [0, 1, 2, 1, 0.3])
-    assert (gap.curvature, gap.n) == (pytest.approx(-0.5), 4)
-
-
-def test_points_that_do_not_tell_a_parabola():
-    for x, y in (([0, 1, 2], [0, 1, 0]), ([0, 0, 1, 1], [0, 1, 2, 1]), ([0, 1, 2, 3], [5, 5, 5, 5]), ([], [])):
-        fit = quadratic_fit(x, y)
-        assert np.isnan([fit.curvature, fit.slope, fit.constant, fit.top, fit.r_squared]).all()
-        assert fit.n == len(x)
-    assert math.isnan(quadratic_fit([0, 1, 2, 3], [0, 0.5, 2, 4.5]).top)  # x^2 / 2 has no highest point
-    assert quadratic_fit([0, 0, 1, 2], [0, 0, 1, 0]).curvature == pytest.approx(-1)  # four points at three places
