@@ -101,7 +101,7 @@ def split_change(
     # 1. rows: outputs of the periods and anchors that have scores, and their inputs
     scores = {"before": before, "after": after, "anchors_before": anchors_before, "anchors_after": anchors_after}
     first, second, third, fourth = (checked({name: values})[0] for name, values in scores.items())
-    checked({"anchors_before": third, "anchors_after": fourth})
+    checked({"anchors_before": anchors_before, "anchors_after": anchors_after})
     ((first, noise), (third, of_x)), ((second, _), (fourth, of_y)) = _means(first, third), _means(second, fourth)
     kept = [~np.isnan(first), ~np.isnan(second), ~np.isnan(third + fourth)]
     names = [
