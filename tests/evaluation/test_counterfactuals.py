@@ -360,3 +360,25 @@ def test_no_edit_of_12_is_found_in_5_percent_of_judges_of_noise_and_an_effect_in
         flagged.append(hits / 200)
     assert flagged[0] <= 0.08  # 5 % and twice the error of 200 draws
     assert flagged[1] >= least
+
+
+@pytest.mark.slow
+def test_the_difference_of_both_covers_0_of_a_judge_that_likes_length_of_its_own_and_added_alike():
+    rng, covered, apart = np.random.default_rng(1), 0, 0
+    for _ in range(120):
+        quality, taste = rng.normal(size=40), 0.5 + 0.3 * rng.normal(size=40)  # each input has a taste of its own
+        words = np.exp(4 + 0.3 * quality + 0.4 * rng.normal(size=40)).astype(int)  # better outputs are longer
+        lengths = np.stack([words, (1.5 * words).astype(int), words])  # (3, n)
+        scores = 3 + quality + taste * np.log(lengths) + 0.4 * rng.normal(size=lengths.shape)
+        ratings = [(one + 0.7 * rng.normal(size=3)).tolist() for one in quality]
+        rows = [
+            dspy.Example(id=f"{k}|{part}", input_id=f"i{k}", output="x" * lengths[v, k], mine=scores[v, k], score=0)
+            for k in range(40)
+            for v, part in enumerate(("original|1", "verbosity|edit", "verbosity|placebo"))
+        ]
+        rows[::3] = [row.copy(ratings=one) for row, one in zip(rows[::3], ratings, strict=True)]
+        found = read_probes(recorded_scores(rows, "mine"))["verbosity"]
+        covered += found.difference.low <= 0 <= found.difference.high
+        apart += found.beside == "disagree"
+    assert 0.9 <= covered / 120
+    assert apart / 120 <= 0.1
