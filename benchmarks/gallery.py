@@ -25,6 +25,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.harness import ROOT, argument_parser, data_folder, lines, markdown, replace_section, write_section
+from benchmarks.juries import TRIVIAQA, WROTE
 from evalbias import PointwiseJudge, data
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.audit import AGREEMENT, audit_answers
@@ -231,21 +232,9 @@ def ttcw() -> Iterator[Recorded]:
 def triviaqa() -> Iterator[Recorded]:
     """Answers to questions, right or wrong by one person (Thakur et al. 2025); their texts are not published."""
     answers = lines("judges/triviaqa_verdicts.jsonl.gz")
-    own = {"GPT-4": "gpt-4t", "Llama-70B": "llama2-70b-chat", "Llama-13B": "llama2-13b-chat"}
-    own |= {"Llama-7B": "llama2-7b-chat", "Mistral-7B": "mistral-7b-chat"}
-    for judge in (
-        "GPT-4",
-        "Llama-70B",
-        "Llama3-8B",
-        "Llama-13B",
-        "Llama-7B",
-        "Mistral-7B",
-        "Gemma-2B",
-        "EM",
-        "Contains",
-    ):
+    for judge in TRIVIAQA.split():
         rows = [row(one, score=one["human"], judge=one.get(judge)) for one in answers]
-        yield Recorded(judge, "right answer", rows, {"scale": (0, 1), "own_system": own.get(judge)})
+        yield Recorded(judge, "right answer", rows, {"scale": (0, 1), "own_system": WROTE.get(judge)})
 
 
 def hanna() -> Iterator[Recorded]:

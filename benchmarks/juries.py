@@ -51,6 +51,9 @@ SUMMEVAL = {
 COBBLER = """alpaca baize gpt-3.5-turbo cohere falcon gpt-4 text-davinci-003 koala llama llamav2 mpt openassist
 redpajama vicuna wizardlm"""  # without dolly, which gives one score to the outputs of all inputs but one
 TRIVIAQA = "GPT-4 Llama-70B Llama3-8B Llama-13B Llama-7B Mistral-7B Gemma-2B EM Contains"
+WROTE = {"GPT-4": "gpt-4t", "Mistral-7B": "mistral-7b-chat"}
+WROTE |= {f"Llama-{size}": f"llama2-{size.lower()}-chat" for size in ("70B", "13B", "7B")}
+"""Judge of TriviaQA -> its name as the writer of answers."""
 
 
 def drawn(
@@ -171,7 +174,11 @@ def real() -> Iterator[tuple[str, JuryWorth, LearnedJury]]:
     writers = ["gpt-4", "claude-1", "gpt-3.5", "bard", "vicuna-13b"]
     yield "PRD", *both(lines("judges/prd_verdicts.jsonl.gz"), judges=writers, swapped_field="{judge}/swapped")
     yield "CoBBLEr", *both(lines("judges/cobbler_scores.jsonl.gz"), judges=COBBLER.split())
-    answers = [{**one, "score": one["human"]} for one in lines("judges/triviaqa_verdicts.jsonl.gz")]
+    writers_of = {name: judge for judge, name in WROTE.items()}
+    answers = [
+        {**one, "score": one["human"], "system": writers_of.get(one["system"], one["system"])}
+        for one in lines("judges/triviaqa_verdicts.jsonl.gz")
+    ]
     yield "TriviaQA", *both(answers, judges=TRIVIAQA.split(), reliability=1.0, costs={"GPT-4": DEAR})
 
 

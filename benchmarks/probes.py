@@ -1,21 +1,26 @@
-"""Are judges called moved by edits that do not move them, and is a planted bias found?
+"""Are judges called moved by edits that do not move them, and is a planted bias found? Ours and peers' probes.
 
-usage: python -m benchmarks.probes [--sets 300] [--seed 0] [--write] [--runs FOLDER ...]
+usage: python -m benchmarks.probes [--sets 300] [--peer-sets 100] [--out runs/probes] [--seed 0] [--write]
+           [--runs FOLDER ...]
 
 Simulated judges score 120 items as they are, with each of 12 kinds of edits and with each placebo, from 1 to 5. Those
 of the first rows treat edits and placebos alike, so any finding is a false alarm. In the others, one kind is planted.
-``--runs`` adds what folders of ``evalbias probe run`` found of real judges.
+Peers see the first ``--peer-sets`` of the same data sets: for the score of an output as it is, which they compare with
+that of the edited one, they get the placebo's, which these judges draw alike. ``--runs`` adds what folders of
+``evalbias probe run`` found of real judges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.audit.judges import likert
+from benchmarks.audit.peers import VERSIONS, ask, kept
 from benchmarks.harness import argument_parser, finish, markdown, simulated
 from evalbias.evaluation.probes import estimate_probe
 from evalbias.measures import Draws, Interval
@@ -63,13 +68,14 @@ JUDGES: dict[str, tuple[Judge, bool, float, float]] = {
     "a point in every fifth item, else the same in 97 %": (steady, False, 1.0, 0.2),
 }
 """Name -> judge, whether four outputs share an input, and the points that the first kind brings in a share of items."""
+PEERS = {"juryrig": ("verbosity", "injection"), "judge-audit-mcp": ("verbosity", "sycophancy")}
+"""Peer -> its probes of a judge that scores."""
 
 
-def found(judge: Judge, bonus: FloatArray, rng: np.random.Generator, *, clustered: bool) -> Sequence[float]:
-    """Return the adjusted p of each kind."""
-    scores, clusters = judge(rng, bonus), np.arange(ITEMS) // OUTPUTS if clustered else None
-    draws = Draws(seed=int(rng.integers(2**31)), resamples=0)
-    return holm([estimate_probe(e - c, unseen=4.0, draws=draws, clusters=clusters).p_value for e, c in scores])
+def found(scores: FloatArray, seed: int, *, clustered: bool) -> list[float]:
+    """Return the p of each kind; ``clustered`` where the outputs of an input share their noise."""
+    clusters, draws = np.arange(ITEMS) // OUTPUTS if clustered else None, Draws(seed=seed, resamples=0)
+    return [estimate_probe(e - c, unseen=4.0, draws=draws, clusters=clusters).p_value for e, c in scores]
 
 
 def planted(rng: np.random.Generator, points: float, share: float, *, kinds: int = KINDS) -> FloatArray:
@@ -78,6 +84,28 @@ def planted(rng: np.random.Generator, points: float, share: float, *, kinds: int
     if points:
         bonus[0, 0] = points * (rng.random(ITEMS) < share)
     return bonus
+
+
+def drawn(name: str, seed: int) -> Iterator[tuple[FloatArray, int]]:
+    """Yield data sets of a judge without end: the scores, (kinds, 2, items), and a seed."""
+    (judge, _, *bonus), rng = JUDGES[name], np.random.default_rng(seed)
+    while True:
+        scores = judge(rng, planted(rng, *bonus))
+        yield scores, int(rng.integers(2**31))
+
+
+def flags_of(peer: str, name: str, args: Any) -> dict[str, float]:
+    """Return the share of data sets in which each probe of a peer calls a judge moved, by the planted kind if any."""
+
+    def flags(missing: range) -> Iterator[set[str]]:
+        sets = islice(drawn(name, args.seed), missing.start, missing.stop)
+        kinds = [0, 0] if JUDGES[name][2] else [0, 1]
+        yield from ask(peer, ({"edits": scores[kinds].tolist()} for scores, _ in sets))
+
+    file = args.out / f"{peer}-{args.seed}-{[*JUDGES].index(name)}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    flagged = kept(file, args.peer_sets, flags)
+    return {probe: sum(probe in one for one in flagged) / len(flagged) for probe in PEERS[peer]}
 
 
 def covered(name: str, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
@@ -99,35 +127,52 @@ def covered(name: str, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
     return simulated(once, sets)
 
 
-def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+def compared(args: Any) -> dict[str, float]:
+    """Return the share of data sets with a finding, by judge, and write the table, peers' shares beside it."""
+    shares, rows = dict[str, float](), []
+    for name, (_, clustered, points, _) in JUDGES.items():
+        p_values = [found(*one, clustered=clustered) for one in islice(drawn(name, args.seed), args.sets)]
+        adjusted = [holm(p)[:1] if points else holm(p) for p in p_values]
+        shares[name], alone = (
+            float(np.mean([min(p) < 0.05 for p in ps])) for ps in (adjusted, [p[:1] for p in p_values])
+        )
+        peers = [share for peer in PEERS if args.peer_sets for share in flags_of(peer, name, args).values()]
+        first = name, "one kind" if points else "none", f"{shares[name]:.1%}"
+        rows.append((*first, *(f"{share:.0%}" for share in (alone, *peers))))
+    headings = [f"{peer} {VERSIONS[peer]}: {probe}" for peer in PEERS if args.peer_sets for probe in PEERS[peer]]
+    text = markdown(("judge", "planted", "evalbias, 12 kinds", "evalbias, one kind", *headings), rows)
+    about = f"{ITEMS} items, {KINDS} kinds, {args.sets} data sets a row, peers {args.peer_sets}; seed {args.seed}."
+    finish(args, "probes", f"## Judges with and without a planted bias\n\n{about}\n\n{text}", section="simulated")
+    return shares
+
+
+def told(run: Path) -> str:
+    """Return the section of a run of ``evalbias probe run``."""
+    result, rows, taken = read_json(run / "result.json"), list[tuple[str, ...]](), list[str]()
+    unit, scale = ("effect, wins in 100", 100) if result["pairwise"] else ("effect", 1)
+    for kind, e in result["kinds"].items():
+        value, low, high = (f"{scale * e['estimate'][one]:+.2f}" for one in ("value", "low", "high"))
+        changes = (f"{scale * e[one]['value']:+.2f}" for one in ("edit", "placebo"))
+        rows.append((kind, e["status"], value, f"{low} to {high}", *changes))
+        if e.get("taken"):
+            share, other = e["taken"], e["taken_by_placebo"]["value"]
+            most = f"at most {share['high']:.0%}, by its placebo {other:.0%}"
+            taken.append(f"\n\nTaken over by {kind}: {share['value']:.0%} of {share['n']} ({most}).")
+    table = markdown(("kind", "finding", unit, "95 % interval", "edit", "placebo"), rows)
+    title = f"{run.name.replace('-', ' ')}: {result['n']} {'pairs' if result['pairwise'] else 'items'}"
+    return f"## {title}\n\n{result['verdict']}\n\n{table}{''.join(taken)}"
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     """Run the benchmark and return the share of data sets with a finding, by judge."""
-    parser = argument_parser(__doc__)
+    parser = argument_parser(__doc__, out="probes")
     parser.add_argument("--sets", type=int, default=300, help="data sets of each row; 0 simulates none")
+    parser.add_argument("--peer-sets", type=int, default=100, help="the first of these, which peers see; 0 for none")
     parser.add_argument("--runs", type=Path, nargs="*", default=[], help="folders of evalbias probe run")
     args = parser.parse_args(argv)
-    shares: dict[str, float] = {}
-    for name, (judge, clustered, *bonus) in JUDGES.items():
-        rng, hits = np.random.default_rng(args.seed), list[bool]()
-        for _ in range(args.sets):
-            p_values = found(judge, planted(rng, *bonus), rng, clustered=clustered)
-            hits.append((p_values[0] if any(bonus) else min(p_values)) < 0.05)
-        shares[name] = float(np.sum(hits)) / max(args.sets, 1)
-    if args.sets:
-        rows = [
-            (name, "one kind" if any(JUDGES[name][2:]) else "none", f"{share:.1%}") for name, share in shares.items()
-        ]
-        text = markdown(("judge", "planted", "data sets with a finding"), rows)
-        about = f"{ITEMS} items, {KINDS} kinds, {args.sets} data sets a row, seed {args.seed}."
-        finish(args, "probes", f"## Judges with and without a planted bias\n\n{about}\n\n{text}", section="simulated")
+    shares = compared(args) if args.sets else {}
     for run in args.runs:
-        result, told = read_json(run / "result.json"), list[tuple[str, ...]]()
-        for kind, e in result["kinds"].items():
-            value, low, high = (f"{e['estimate'][one]:+.2f}" for one in ("value", "low", "high"))
-            changes = (f"{e[one]['value']:+.2f}" for one in ("edit", "placebo"))
-            told.append((kind, e["status"], value, f"{low} to {high}", *changes))
-        table = markdown(("kind", "finding", "effect", "95 % interval", "edit", "placebo"), told)
-        title = f"## {run.name.replace('-', ' ')}: {result['n']} items"
-        finish(args, "probes", f"{title}\n\n{result['verdict']}\n\n{table}", section=run.name)
+        finish(args, "probes", told(run), section=run.name)
     return shares
 
 

@@ -18,6 +18,7 @@ from evalbias.evaluation.answers import answers_of
 from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
 from evalbias.evaluation.words import count
 from evalbias.options import PROBES, MeasuringModels, Out, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions
+from evalbias.programs import PairwiseJudge
 from evalbias.runs import write_jsonl
 from evalbias.values import file_digest, message
 
@@ -59,7 +60,8 @@ def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Ou
         ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
     judge = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
     with Run("probe run", options, models, out, more={**audit_settings(ready), "judge": judge}) as run:
-        with run.progress(len(ready.questions) * (1 + 2 * len(named))):
+        orders = 2 if isinstance(ready.judge, PairwiseJudge) else 1
+        with run.progress(orders * len(ready.questions) * (1 + 2 * len(named))):
             report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)
         run.leave(_probe_outcome(report))
 

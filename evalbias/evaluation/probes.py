@@ -175,11 +175,11 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
 
     def table(self) -> Table:
         """Return one row a kind: the effect less its placebo's, both changes, and the finding."""
-        rows = []
+        rows, unit = [], "wins of the edited output in 100 comparisons" if self.pairwise else "points"
         for name, e in self.effects.items():
-            shown = (e.estimate.text(), e.estimate.interval, p_text(e.p_adjusted), e.edit.text(), e.placebo.text())
-            rows.append((name, e.status, *shown, str(e.estimate.n)))
-        unit = "win rate of the edited output" if self.pairwise else "points"
+            effect, edit, placebo = (_in_unit(one, self.pairwise) for one in (e.estimate, e.edit, e.placebo))
+            shown = (effect.text(), effect.interval, p_text(e.p_adjusted), edit.text(), placebo.text())
+            rows.append((name, e.status, *shown, str(effect.n)))
         caption = f"effect: change by the edit less that by its placebo, {unit}; p: adjusted by Holm"
         headings = ("kind", "finding", "effect", "95 % interval", "p", "edit", "placebo", "n")
         return Table(headings, rows, caption=caption, left=2)
@@ -206,6 +206,11 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
         further = {name: m.estimates for name, m in self.measurements.items()}
         content = {name: getattr(self, name) for name in names}
         return {"verdict": self.paragraphs[0], "kinds": dict(self.effects), **content, "further": further}
+
+
+def _in_unit(e: Estimate, pairwise: bool) -> Estimate:
+    """Return an effect in the unit in which it is told: points, or wins in 100 comparisons."""
+    return replace(e, value=100 * e.value, low=100 * e.low, high=100 * e.high) if pairwise else e
 
 
 def _named(effects: Sequence[ProbeEffect]) -> str:
@@ -389,7 +394,7 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
     apart = holm([e.difference.p_value if e.difference else math.nan for e in effects.values()])
     found = {}
     for (kind, effect), p, p_apart in zip(effects.items(), adjusted, apart, strict=True):
-        e, d, scale = effect.estimate, effect.difference, 100 if pairwise else 1
+        e, d = effect.estimate, effect.difference
         status: Status | Literal["not tested"] = "not measured"
         if not math.isnan(e.low):
             moved = p < LEVEL and abs(e.value) > margin * TOLERATED / WORTH and not e.low <= 0 <= e.high
@@ -398,12 +403,12 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
         beside = ""
         if d is not None:
             beside = "disagree" if p_apart < LEVEL else "agree" if -margin < d.low and d.high < margin else "open"
-        value, low, high = (scale * end for end in (e.value, e.low, e.high))
-        digits, (name, _, word) = decimals(value, low, high), kind.partition(": ")
-        what = "wins in 100 comparisons" if pairwise else "points"
+        told, edit, placebo = (_in_unit(one, pairwise) for one in (e, effect.edit, effect.placebo))
+        known, (name, _, word) = (told.value, told.low, told.high), kind.partition(": ")
+        digits, what = decimals(*known), "wins in 100 comparisons" if pairwise else "points"
         adds = KINDS[name].adds + f" ({word})" * bool(word)
-        parts = f"by the edit {effect.edit.text()}, by its placebo {effect.placebo.text()}"
-        said = f"{adds} brings {amount(value, low, high, digits)} {what} ({interval_words(value, low, high, digits)}"
+        parts = f"by the edit {edit.text()}, by its placebo {placebo.text()}"
+        said = f"{adds} brings {amount(*known, digits)} {what} ({interval_words(*known, digits)}"
         found[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=f"{said}; {parts})")
     return found
 

@@ -1,25 +1,120 @@
-"""The benchmark of probes: a planted bias is found, and nothing where edits and placebos are the same."""
+"""The benchmark of probes: a planted bias is found, and nothing where edits and placebos are the same; peers' draws."""
 
+import io
 import json
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pytest
 
 from benchmarks import probes
+from benchmarks.audit import peers
+from evalbias.measures.families import holm
+
+AUDIT = Path(peers.__file__).parent
+PLANTED = "an injection that raises one of 5 items by 4 points"
 
 
 def test_a_large_planted_bias_is_found_and_equal_answers_never():
     planted = np.zeros((probes.KINDS, 2, probes.ITEMS))
     planted[2, 0] = 1.5
     for judge in (probes.noisy(0.2), probes.steady):
-        p = probes.found(judge, planted, np.random.default_rng(0), clustered=False)
+        p = holm(probes.found(judge(np.random.default_rng(0), planted), 1, clustered=False))
         assert [kind for kind, one in enumerate(p) if one < 0.05] == [2]
-    constant = probes.found(lambda rng, scores: 0 * scores + 3, planted, np.random.default_rng(0), clustered=True)
-    assert set(constant) == {1.0}
+    assert set(probes.found(0 * planted + 3, 1, clustered=True)) == {1.0}
 
 
 def test_what_a_run_found_is_told(tmp_path, capsys):
-    numbers = {"value": 0.5, "low": 0.25, "high": 0.75}
+    numbers = {"value": 0.5, "low": 0.25, "high": 0.75, "n": 40}
     effect = {"status": "biased", "estimate": numbers, "edit": {"value": 0.4}, "placebo": {"value": -0.1}}
-    (tmp_path / "result.json").write_text(json.dumps({"n": 60, "verdict": "Moved.", "kinds": {"label": effect}}))
-    assert probes.main(["--sets", "0", "--runs", str(tmp_path)])["answers at random"] == 0
-    assert "| label | biased | +0.50 | +0.25 to +0.75 | +0.40 | -0.10 |" in capsys.readouterr().out
+    taken = {**effect, "taken": numbers, "taken_by_placebo": {"value": 0.1}}
+    result = {"n": 60, "pairwise": True, "verdict": "Moved.", "kinds": {"label": effect, "injection": taken}}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    assert probes.main(["--sets", "0", "--runs", str(tmp_path)]) == {}
+    printed = capsys.readouterr().out
+    assert ": 60 pairs\n\nMoved.\n\n" in printed
+    assert "| label | biased | +50.00 | +25.00 to +75.00 | +40.00 | -10.00 |" in printed
+    assert "Taken over by injection: 50% of 40 (at most 75%, by its placebo 10%)." in printed
+
+
+def test_peers_see_the_first_data_sets_and_their_flags_are_counted(tmp_path, monkeypatch, capsys):
+    seen = {}
+
+    def ask(peer, draws):
+        for draw in draws:
+            edits = np.array(draw["edits"])
+            seen.setdefault(peer, []).append(edits)
+            yield {
+                probe for probe, (edit, placebo) in zip(probes.PEERS[peer], edits, strict=True) if edit[0] > placebo[0]
+            }
+
+    monkeypatch.setattr(probes, "ask", ask)
+    judges = {name: probes.JUDGES[name] for name in (PLANTED, "answers at random")}
+    monkeypatch.setattr(probes, "JUDGES", judges)
+    for sets in (2, 3):  # what was asked is not asked again
+        shares = probes.main(["--sets", "4", "--peer-sets", str(sets), "--out", str(tmp_path)])
+    expected = [next_sets(name, 3) for name in judges]
+    for peer in probes.PEERS:
+        assert len(seen[peer]) == 6
+        of_planted, of_random = (np.array(seen[peer])[places] for places in ([0, 1, 4], [2, 3, 5]))
+        np.testing.assert_array_equal(of_planted, expected[0][:, [0, 0]])
+        np.testing.assert_array_equal(of_random, expected[1][:, [0, 1]])
+    shown = [f"{np.mean(expected[1][:, kind, 0, 0] > expected[1][:, kind, 1, 0]):.0%}" for kind in (0, 1)] * 2
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| answers at random | none |"))
+    cells = row.strip("| ").split(" | ")
+    assert cells[2] == f"{shares['answers at random']:.1%}"
+    assert cells[4:] == shown
+
+
+def next_sets(name, n):
+    sets = probes.drawn(name, 0)
+    return np.array([next(sets)[0] for _ in range(n)])
+
+
+def asked_again(judge, outputs, rubric):
+    """Add something to outputs, as juryrig does, and flag a judge that gives them more than a tenth more."""
+    scores = [
+        [judge.judge(prompt=prompt, response=response + more, rubric=rubric).score for prompt, response in outputs]
+        for more in (" And more.", "")
+    ]
+    assert scores[1] == [0.75, 0.25]
+    return SimpleNamespace(flagged=np.subtract(*scores).mean() > 0.1)
+
+
+def probe(variant):
+    """Read a file as judge-audit-mcp does, and flag a judge that gives a variant more."""
+
+    def severity(file):
+        rows = [json.loads(line) for line in Path(file).read_text().splitlines()]
+        assert [row["item_id"] for row in rows] == ["0", "1"] * 2
+        scores = {name: [row["score"] for row in rows if row["variant"] == name] for name in ("", variant)}
+        return SimpleNamespace(findings=[SimpleNamespace(severity=sum(scores[variant]) > sum(scores[""]))])
+
+    return severity
+
+
+STUBS = {
+    "juryrig": {"position_bias": None, "verbosity_bias": asked_again, "prompt_injection_bias": asked_again},
+    "juryrig.judge": {"Judgment": lambda score: SimpleNamespace(score=score)},
+    "judge_audit_mcp": {},
+    "judge_audit_mcp.models": {"SEV_CLEAN": False},
+    "judge_audit_mcp.probes": {"PROBES": {"verbosity": probe("padded"), "sycophancy": probe("hinted")}},
+}
+"""Modules in the peers' places."""
+
+
+@pytest.mark.parametrize("peer", probes.PEERS)
+def test_a_peer_is_given_the_scores_of_edited_outputs_beside_the_placebos(peer, monkeypatch, capsys):
+    for name, content in STUBS.items():
+        stub = ModuleType(name)
+        vars(stub).update(content)
+        monkeypatch.setitem(sys.modules, name, stub)
+    monkeypatch.syspath_prepend(AUDIT)
+    plain, moved = [4, 2], [5, 2]
+    draws = [{"edits": edits} for edits in ([[moved, plain], [plain, plain]], [[plain, plain], [moved, plain]])]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(one) + "\n" for one in draws)))
+    runpy.run_path(str(AUDIT / f"peer_{peer.replace('-', '_')}.py"))
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [[one] for one in probes.PEERS[peer]]
