@@ -188,6 +188,7 @@ def test_pairs_count_wins_of_the_edited_candidate_in_both_orders():
     found = read_probes(recorded_verdicts(given, "winner", swapped="swapped"))["label"]
     assert (found.estimate.value, found.edit.value, found.placebo.value) == (0.5, 0.5, 0)
     assert found.sentence.startswith("a label of its writer brings 50.00 more wins in 100 comparisons")
+    assert found.sentence.endswith("; by the edit +50.00, by its placebo +0.00)")
     asked = probe(lambda e: choice(e.copy(candidates=e.candidates), 0, 1), pairs, kinds=["label"], seed=2)
     assert asked["label"].estimate.value == 0.5
     with pytest.raises(ValueError, match="`kinds` order: it is of a judge that scores, and this one compares"):
