@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from test_layers import IMPORTS, MODULES, ROOT
 
-LINES = {"sources": 40870, "tests": 38890, "benchmarks": 9330}
+LINES = {"sources": 40870, "tests": 38990, "benchmarks": 9410}
 """Most lines of each; the sources are to fall to 35,000 again."""
 MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 128, 30, 700
 PARAMETERS = 8
