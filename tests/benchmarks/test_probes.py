@@ -63,8 +63,8 @@ def test_peers_see_the_first_data_sets_and_their_flags_are_counted(tmp_path, mon
         np.testing.assert_array_equal(of_planted, expected[0][:, [0, 0]])
         np.testing.assert_array_equal(of_random, expected[1][:, [0, 1]])
     shown = [f"{np.mean(expected[1][:, kind, 0, 0] > expected[1][:, kind, 1, 0]):.0%}" for kind in (0, 1)] * 2
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| answers at random | none |"))
-    cells = row.strip("| ").split(" | ")
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| answers at random | none |")]
+    cells = rows[-1].strip("| ").split(" | ")
     assert cells[2] == f"{shares['answers at random']:.1%}"
     assert cells[4:] == shown
 
