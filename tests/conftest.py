@@ -31,6 +31,16 @@ def pytest_configure(config):
     settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "all")
 
 
+def pytest_collection():
+    """Do not collect garbage while the packages are imported, nor look at what they hold again for every test."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    gc.enable()
+    gc.freeze()
+
+
 def pytest_unconfigure():
     CACHE.cleanup()
 

@@ -4,7 +4,7 @@ import ast
 from collections import Counter
 
 import pytest
-from test_layers import IMPORTS, MODULES, ROOT
+from test_layers import MODULES, ROOT, imported, trees
 
 LINES = {"sources": 40870, "tests": 38990, "benchmarks": 9410}
 """Most lines of each; the sources are to fall to 35,000 again."""
@@ -24,7 +24,6 @@ TWICE = {"Likelihood"}
 """Public names that two modules define: the bias of likely texts, and the question for a text's likelihood."""
 
 CODE = {module: file for module, file in MODULES.items() if file.name != "__init__.py"}
-TREES = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in MODULES.items()}
 
 
 def lines(files):
@@ -38,7 +37,7 @@ def test_lines(part):
 
 
 def test_modules():
-    importers = Counter(other for module in MODULES for other in IMPORTS[module])
+    importers = Counter(other for module in MODULES for other in imported()[module])
     assert len(CODE) <= MOST_MODULES
     assert sum(importers[module] == 1 for module in CODE) <= MOST_WITH_ONE_IMPORTER
     assert {module for module, file in CODE.items() if lines([file]) > LONGEST} == set()
@@ -46,7 +45,7 @@ def test_modules():
 
 def test_no_public_name_is_defined_twice():
     places = {}
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, set()).add(module)
@@ -55,7 +54,7 @@ def test_no_public_name_is_defined_twice():
 
 def test_functions_take_few_parameters():
     many = {}
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]

@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,15 @@ def modules():
 MODULES = modules()
 
 
+@cache
+def trees():
+    """Return the name of each module -> its syntax tree; parsed only where a test asks."""
+    return {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in MODULES.items()}
+
+
 def imports(module):
     """Yield the modules of ours that a module imports, also inside functions and for types."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    for node in ast.walk(trees()[module]):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{a.name}" for a in node.names]
@@ -74,7 +81,10 @@ def imports(module):
                 yield inner
 
 
-IMPORTS = {module: set(imports(module)) for module in MODULES}
+@cache
+def imported():
+    """Return the name of each module -> those of ours that it imports."""
+    return {module: set(imports(module)) for module in MODULES}
 
 
 def test_one_module_imports_what_dspy_does_not_export():
@@ -93,12 +103,12 @@ def test_imports_run_one_way(layer):
     assert inside
     allowed = {name for name in LAYERS[: LAYERS.index(layer) + 1] if (layer, name) not in APART}
     assert {
-        (m, other) for m in inside for other in IMPORTS[m] if layer_of(other) not in {*allowed, "evalbias"}
+        (m, other) for m in inside for other in imported()[m] if layer_of(other) not in {*allowed, "evalbias"}
     } == set()
 
 
 def test_no_module_imports_itself_through_others():
-    left = {module: set(others) for module, others in IMPORTS.items()}
+    left = {module: set(others) for module, others in imported().items()}
     while free := [module for module, others in left.items() if not others]:
         left = {module: others - set(free) for module, others in left.items() if module not in free}
     assert sorted(left) == []

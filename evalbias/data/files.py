@@ -41,7 +41,6 @@ class Source:
     mapping: Mapping[str, str] = field(default_factory=dict)  # our field -> the table's column, where they differ
     rows: Sequence[Row] = ()  # of a table, under our names
     left_out: dict[str, list[str]] = field(default_factory=dict)  # reason -> items
-    header: Sequence[str] = ()  # columns of a table of texts, once its first row is read
     decimal_mark: str = "."  # of numbers that are written as text
     digest: Any = field(default_factory=hashlib.sha256)  # of all read so far
 
@@ -403,7 +402,7 @@ def csv_rows(source: Source) -> Rows:
             source.leave_out("note above the header", f"{path}:{first}")
             line = first = first + 1
         reader = csv.reader(text, strict=True, delimiter=delimiter)
-        source.header = names = [name.strip() for name in next(reader, [])]
+        names = [name.strip() for name in next(reader, [])]
         _check_distinct(filter(None, names), f"{path}:{first}")
         line = reader.line_num + first  # of the next row's first line
         for cells in reader:

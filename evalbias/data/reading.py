@@ -22,6 +22,8 @@ from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, 
 from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined
 
+Places = Mapping[str, Sequence[str]]  # reason -> items that are left out
+
 
 class Dataset(list[Any]):
     """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
@@ -31,19 +33,9 @@ class Dataset(list[Any]):
     is a plain list without the attributes.
     """
 
-    def __init__(
-        self,
-        examples: Iterable[dspy.Example],
-        *,
-        name: str,
-        path: Path,
-        sha256: str,
-        left_out: Mapping[str, Sequence[str]],
-    ) -> None:
+    def __init__(self, examples: Iterable[Any], *, name: str, path: Path, sha256: str, left_out: Places) -> None:
         super().__init__(examples)
-        self.name = name
-        self.path = path
-        self.sha256 = sha256
+        self.name, self.path, self.sha256 = name, path, sha256
         self.left_out = {reason: tuple(places) for reason, places in left_out.items()}
 
     def summary(self) -> str:
@@ -317,13 +309,11 @@ def _read_chosen(table: Source) -> None:
     """Read columns NAME_model_a, NAME_model_b and NAME_tie with 1 in one of them as one column NAME that says which."""
     columns, rows = table.columns, [row for _, row in table.rows]
     for name in (one.removesuffix("_tie") for one in columns if one.endswith("_tie")):
-        parts = {f"{name}_{one}": one for one in ("model_a", "model_b", "tie")}
-        if name not in columns and parts.keys() <= {*columns}:
-            told = [
-                [one for part, one in parts.items() if items.code_of(row.get(part)) in ("1", "true")] for row in rows
-            ]
+        parts = [f"{name}_{one}" for one in ("model_a", "model_b", "tie")]
+        if name not in columns and {*parts} <= {*columns}:
+            told = [[part for part in parts if items.code_of(row.get(part)) in ("1", "true")] for row in rows]
             for row, chosen in zip(rows, told, strict=True) if max(map(len, told)) == 1 else ():
-                row[name] = next(iter(chosen), "")
+                row[name] = next((part.removeprefix(f"{name}_") for part in chosen), "")
                 for part in parts:
                     row.pop(part, None)
 
@@ -636,9 +626,7 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
             both[column] = added[column]
     if not joined:
         raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
-    before = examples
-    if not isinstance(before, Dataset):
-        before = Dataset(examples, name="list", path=Path("list"), sha256="", left_out={})
-    left_out = before.left_out | ({f"no row in {name}": tuple(missing)} if missing else {})
+    before = examples if isinstance(examples, Dataset) else _items(Source("list", Path("list")), Wanted())
     sha256 = hashlib.sha256(f"{before.sha256} {table.sha256} {chosen}".encode()).hexdigest()
+    left_out = before.left_out | ({f"no row in {name}": tuple(missing)} if missing else {})
     return Dataset(joined, name=before.name, path=before.path, sha256=sha256, left_out=left_out)

@@ -206,7 +206,7 @@ def tmu_gfm(source: Source) -> Rows:
 
 def _published_tmu_gfm(source: Source) -> Rows:
     rows = list(csv_rows(source))
-    if missing := sorted(_COLUMNS - set(source.header)):
+    if missing := sorted(_COLUMNS - {*(rows[0][1] if rows else ())}):
         raise DataError(f"{source.path}:1 lacks the columns {missing}; give the CSV file of TMU-GFM.")
     for index, (where, row) in enumerate(rows):
         annotations, means = {}, {}

@@ -323,6 +323,8 @@ def test_each_command_runs_as_it_is_printed(tmp_path, k):
             file.unlink()
     asked = recognised_columns(table_of(path)).questions
     assert ("Left to you" in said) == bool(asked)
+    if not asked and k:  # the same audit again: once is enough
+        return
     done = evalbias("audit", "--data", path.name, "--json", cwd=tmp_path, check=False)
     assert done.returncode == (2 if asked else 0)  # an audit by itself guesses nothing
     assert "evalbias doctor" in done.stderr

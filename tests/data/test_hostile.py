@@ -164,19 +164,19 @@ def repeated(value, rows, kind):
 
 
 SHARED = repeated("v" * 100_000, 10_000, pyarrow.int32())
-BOMBS = {
-    "text": SHARED,
-    "list": pyarrow.ListArray.from_arrays(pyarrow.array(range(10_001), pyarrow.int32()), SHARED),
-    "record": pyarrow.StructArray.from_arrays([SHARED], ["a"]),
-    "rows": repeated("v", 5_000_000, pyarrow.int32()),
-    "nulls": pyarrow.array([[None] * 5_000_000], pyarrow.list_(pyarrow.int64())),
-    "bytes": pyarrow.array([b"x" * 1000] * 300_000, pyarrow.binary(1000)),
+BOMBS = {  # what makes each, because it takes a second of every process that collects these tests
+    "text": lambda: SHARED,
+    "list": lambda: pyarrow.ListArray.from_arrays(pyarrow.array(range(10_001), pyarrow.int32()), SHARED),
+    "record": lambda: pyarrow.StructArray.from_arrays([SHARED], ["a"]),
+    "rows": lambda: repeated("v", 5_000_000, pyarrow.int32()),
+    "nulls": lambda: pyarrow.array([[None] * 5_000_000], pyarrow.list_(pyarrow.int64())),
+    "bytes": lambda: pyarrow.array([b"x" * 1000] * 300_000, pyarrow.binary(1000)),
 }
 
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_parquet_file_of_kilobytes_that_unpacks_to_gigabytes_is_refused(tmp_path, kind):
-    content = parquet(source=BOMBS[kind])
+    content = parquet(source=BOMBS[kind]())
     assert len(content) < 100_000
     allocated = pyarrow.total_allocated_bytes()
     with pytest.raises(DataError, match=r"a\.parquet has 0\.0.* MB and unpacks to more than 256 MB"):
