@@ -196,7 +196,7 @@ class _Search:
             raise ValueError(
                 f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
             )
-        # 2. The log is of one search; proposals in it are used again, and the instructions are written anew.
+        # 2. The log is of one search; proposals in it are used again.
         self.proposals: dict[str, Proposal] = {}
         if zepo.log_dir is not None:
             settings = {
@@ -209,13 +209,10 @@ class _Search:
                 "seed": zepo.seed,
             }
             check_settings(zepo.log_dir / "search.json", settings)
-            self.log, self.tried_log = (
-                Journal(zepo.log_dir / f"{name}.jsonl") for name in ("proposals", "instructions")
-            )
+            self.log = Journal(zepo.log_dir / "proposals.jsonl")
             for one in self.log.read("key", "instructions", "rejected", "calls"):
                 rejected = tuple((reason, text) for reason, text in one["rejected"])
                 self.proposals[one["key"]] = Proposal(tuple(one["instructions"]), rejected, one["calls"])
-            self.tried_log.path.unlink(missing_ok=True)
         # 3. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
         self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
@@ -316,10 +313,7 @@ class _Search:
 
     def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
         """Keep an epoch's wordings, one of which may have become the incumbent."""
-        noted = [replace(one, accepted=one is accepted) for one in wordings]
-        self.tried += noted
-        if self.zepo.log_dir is not None:
-            self.tried_log.append([one.to_dict() for one in noted])
+        self.tried += [replace(one, accepted=one is accepted) for one in wordings]
 
     @property
     def saved(self) -> int:

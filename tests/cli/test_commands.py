@@ -235,7 +235,7 @@ def test_a_scale_of_ones_own_takes_no_edges_of_the_data_set(data_dir, tmp_path):
 KILLED = {
     "judge": ([1], ["scores.jsonl"]),
     "compile likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"]),
-    "optimize": ([1, 100, 250], ["judge.json", "search/instructions.jsonl", "search/proposals.jsonl"]),
+    "optimize": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"]),
 }
 """Command -> lengths of the journal at which it is killed, and what it writes besides its result."""
 
