@@ -451,7 +451,6 @@ class Dots:
     x_label: Label = ""
     y_label: str = ""
     y_null: str = ""  # what is written where y is 0, the height of an unbiased judge; empty draws nothing there
-    x_null: float | None = None  # place of a vertical line, that of an unbiased judge
 
 
 @dataclass(frozen=True)

@@ -193,8 +193,6 @@ class _Drawing:
         if mark.y_null:
             axis.axhline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
             self.words(mark.y_null, (1, 0), (6, 0), xycoords=("axes fraction", "data"), va="center")
-        if mark.x_null is not None:
-            axis.axvline(mark.x_null, color=colors.muted, linewidth=1, linestyle=DASHED)
         if mark.line is not None:
             x, y, low, high = mark.line.T
             axis.fill_between(x, low, high, color=colors.accent, alpha=0.22, lw=0)
