@@ -441,6 +441,7 @@ def _check_distinct(names: Iterable[str], where: str) -> None:
 # Parquet: read in pieces, because a file of kilobytes may hold gigabytes.
 
 BATCH, SMALL_BATCH = 1024, 16  # rows read at once: usually, and where many long texts may take few bytes
+CELLS = 2**18  # values read at once, of a wide table: its first rows tell what it is
 VALUE = 64  # bytes that a value of a Parquet file takes in Python besides its text
 
 
@@ -485,7 +486,7 @@ def _layout(metadata: Any) -> tuple[int, list[str], int]:
     """
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    size, shared, rows = 0, [], BATCH
+    size, shared, rows = 0, [], max(SMALL_BATCH, min(BATCH, CELLS // max(len(leaves), 1)))
     for i, leaf in enumerate(leaves):
         chunks = [group.column(i) for group in groups]
         size += sum(chunk.num_values for chunk in chunks) * max(VALUE, leaf.length or 0)  # length: of a fixed width
