@@ -140,7 +140,7 @@ def test_every_command_has_the_options_that_a_page_gives_it():
             "docs/how-to/probes.md",
             r"planted biases of \.3 to \.4 points are found in (\d+) to (\d+) %",
             "probes",
-            r"0\.3 points, [^|]+ \| one kind \| ([\d.]+)% \| \| 0\.4 points, [^|]+ \| one kind \| ([\d.]+)%",
+            r"0\.3 points, [^|]+ \| one kind \| ([\d.]+)%.*? 0\.4 points, [^|]+ \| one kind \| ([\d.]+)%",
         ),
         (
             "docs/how-to/server.md",
