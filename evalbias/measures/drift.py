@@ -136,11 +136,11 @@ def split_change(
     drawn = np.array([statistics(counts) for chunk in some for counts in chunk])
     errors = np.nanstd(drawn[:, :4], axis=0) if len(drawn) else np.zeros(4)
     # 3. what the split leans on: the slope if all of the noise is one judge's, times how far the anchors are, beyond
-    #    what drawing them at random explains
+    #    what drawing them at random explains (twice its variance: once leaves too much of it where there is no more)
     apart, unsure = float(values[3]), 0.0
     if apart and not known:
         together = float(np.cov(x, y)[0, 1]) if len(x) > 1 else 0.0
-        far = math.sqrt(max(apart**2 - errors[3] ** 2, 0.0))
+        far = math.sqrt(max(apart**2 - 2 * errors[3] ** 2, 0.0))
         unsure = far * (y.var(ddof=1) / together - y.std() / x.std()) if together > 0 else math.inf
     if len(drawn):
         tails = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
