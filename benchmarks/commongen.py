@@ -178,8 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config = {"max_iterations": args.refinements, "max_tokens": args.max_tokens, "seed": args.seed}
         rows = [*judged_loops(lm, drawn, k=args.judged, threads=args.threads, out=args.out, **config)]
         text = (
-            f"{model}, at most {args.max_tokens} tokens, {count(args.refinements, 'refinement')}; seed {args.seed}. The "
-            "model scores its own texts from 1 to 5. Quality is the share of the concepts that a text covers."
+            f"{model}, at most {args.max_tokens} tokens, {count(args.refinements, 'refinement')}; seed {args.seed}. "
+            "The model scores its own texts from 1 to 5. Quality is the share of the concepts that a text covers."
         )
         headings = ["loop, last output against first", "gain by its own scores", *PARTS[1:-1], "gain in coverage"]
         finish(args, "changes", f"## Gain: {title} on CommonGen\n\n{text}\n\n{markdown(headings, rows)}", section=title)
