@@ -441,7 +441,6 @@ def _check_distinct(names: Iterable[str], where: str) -> None:
 # Parquet: read in pieces, because a file of kilobytes may hold gigabytes.
 
 BATCH, SMALL_BATCH = 1024, 16  # rows read at once: usually, and where many long texts may take few bytes
-CELLS = 2**18  # values read at once, of a wide table: its first rows tell what it is
 VALUE = 64  # bytes that a value of a Parquet file takes in Python besides its text
 
 
@@ -486,7 +485,7 @@ def _layout(metadata: Any) -> tuple[int, list[str], int]:
     """
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    size, shared, rows = 0, [], max(SMALL_BATCH, min(BATCH, CELLS // max(len(leaves), 1)))
+    size, shared, rows = 0, [], BATCH
     for i, leaf in enumerate(leaves):
         chunks = [group.column(i) for group in groups]
         size += sum(chunk.num_values for chunk in chunks) * max(VALUE, leaf.length or 0)  # length: of a fixed width
@@ -599,6 +598,8 @@ def hub_table(name: str) -> Source:
 
 def _plain(value: Any) -> Any:
     """Return plain Python values at any depth: NaN and pandas' NA are None, and numpy's values are Python's."""
+    if type(value) in (str, int, float, bool):  # most values of a table; NaN is not equal to itself
+        return None if value != value else value
     if hasattr(value, "tolist"):  # numpy's arrays and scalars
         value = value.tolist()
     if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType"):
