@@ -212,6 +212,7 @@ def _mapped(
 def anchors_needed(change: float, spread: float, *, power: float = 0.8) -> int:
     """Compute how many anchors of different inputs show a change of the judge, in points, with probability ``power``.
 
+    That holds where the anchors are the old period's outputs, or were scored several times (``SplitChange.unsure``).
     ``spread`` is the standard deviation of the change of a score: ``SplitChange.spread``, or before any anchor was
     judged anew, the noise of one score times the root of 2. ValueError for numbers out of range.
 
