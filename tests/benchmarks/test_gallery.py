@@ -143,6 +143,7 @@ WITHIN = {  # the same -> a number whose interval excludes 0 among outputs of on
 }
 
 
+@pytest.mark.slow
 def test_gpt_4_has_the_known_effects_on_summaries(data_dir):
     found = 0
     for one in gallery.summeval():

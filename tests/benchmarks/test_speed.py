@@ -18,6 +18,7 @@ def lm(data_dir, tmp_path_factory):
     return LocalLM(str(path), device="cpu", dtype="float32")
 
 
+@pytest.mark.slow
 def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm, data_dir):
     work = WORKLOADS["llmbar"](data_dir, 4)
     assert work.prompts[0] != work.prompts[1]  # the two orders of a pair

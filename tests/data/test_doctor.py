@@ -283,6 +283,7 @@ FIELDS = {"context": "source", "response": "output", "summary": "output", "doc_i
 JUDGES = ("judge", "LLM score", "judge_choice", "verdict", "judge_swapped", "verdict_swapped")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_no_column_of_published_judgments_is_taken_for_another(data_dir, tmp_path, name):
     (file,) = data_dir.glob(f"{name}.jsonl*")
@@ -310,6 +311,7 @@ def doctor(path, cwd):
     return said, [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  evalbias audit ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 6, 14, 38, 42, 52, 55, 61, 67, 70, 73, 74, 75, 76])
 def test_each_command_runs_as_it_is_printed(tmp_path, k):
     path = write(tmp_path, rows_of(CASES[k], n=40, seed=k), "csv" if k % 2 else "jsonl")
@@ -331,6 +333,7 @@ def test_each_command_runs_as_it_is_printed(tmp_path, k):
     assert all(one.why in done.stderr for one in asked)
 
 
+@pytest.mark.slow
 def test_what_a_file_is_and_what_it_lacks(tmp_path, data_dir):
     path = write(tmp_path, rows_of(CASES[0], n=40), "csv")
     said, _ = doctor(path.name, tmp_path)

@@ -43,6 +43,7 @@ def records(path):
     return [json.loads(line) for line in content.decode("utf-8").split("\n") if line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_the_published_form_equals_the_recorded_one(name, data_dir):
     ours, theirs, (*_, count, inputs) = published(name, data_dir), recorded(name, data_dir), FORMS[name]

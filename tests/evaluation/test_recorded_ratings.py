@@ -31,6 +31,7 @@ def ttcw(recorded):
     return recorded("ttcw_verdicts")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["consistency", "fluency"])
 def test_experts_who_mostly_give_the_best_rating_agree_as_scipy_says(summeval, criterion):
     found = summeval("gpt-4-0314", criterion)
@@ -43,6 +44,7 @@ def test_experts_who_mostly_give_the_best_rating_agree_as_scipy_says(summeval, c
     assert ceiling.low > found["agreement"]["spearman"].high
 
 
+@pytest.mark.slow
 def test_experts_on_creativity_agree_beyond_chance_as_the_judge_hardly_does(ttcw):
     found = evalbias.audit([{**row, "mine": row["gpt-4-turbo"]} for row in ttcw], scores_field="mine")["agreement"]
     assert found["human_kappa"].low > 0
@@ -50,6 +52,7 @@ def test_experts_on_creativity_agree_beyond_chance_as_the_judge_hardly_does(ttcw
     assert 0 < found["kappa"].value < found["human_kappa"].value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("judge", "criterion", "validity", "points"),
     [

@@ -146,6 +146,7 @@ def trivia(recorded):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("judge", "tpr", "tnr"),
     [("GPT-4", 0.947, 0.829), ("Gemma-2B", 0.919, 0.461), ("Llama-70B", 0.991, 0.689), ("Contains", 0.785, 0.992)],

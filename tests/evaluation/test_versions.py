@@ -153,6 +153,7 @@ def test_biases_of_two_audits_are_tested_on_the_items_of_both(tmp_path):
     assert "verbosity" not in biases_of(replace(records[0], result={"items": earlier}), records[1])
 
 
+@pytest.mark.slow
 def test_audits_of_several_criteria_are_tested_for_each(tmp_path):
     rng, records = np.random.default_rng(5), {}
     lengths = np.array([len(row["output"]) for row in ROWS])
