@@ -201,7 +201,8 @@ class EqualQuality:
         z = self.scores[:, 0]
         sums = sums_by_cluster(np.column_stack([np.ones(len(z)), z, z**2]), self.codes)
         n, first, second = (sums.sum(axis=0) - sums).T
-        points = self.score_sd * np.sqrt(second / n - (first / n) ** 2)  # of the scores without each input
+        variances = np.maximum(second / n - (first / n) ** 2, 0.0)  # rounding errors may be below 0
+        points = self.score_sd * np.sqrt(variances)  # of the scores without each input
         return values[1:, 0] * self.score_sd, left_out[:, 1:, 0] * points[:, None]
 
     def rated(self, reliability: float) -> Rated:

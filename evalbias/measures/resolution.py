@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import Clusters, FloatArray, IntArray, checked, cluster_codes, ratio
+from evalbias.measures.arrays import SLACK, Clusters, FloatArray, IntArray, checked, cluster_codes, ratio
 from evalbias.measures.equal_quality import MIN_CLUSTERS, EqualQuality
 from evalbias.measures.ratings import deviations
 from evalbias.measures.resample import Interval
@@ -127,7 +127,8 @@ def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, 
         which = f"{', '.join(few):.200} answered one" if few else f"{len(set(who))} has such"
         raise ValueError(f"Two systems or more need two rated inputs each, and {which}: add items, or leave some out.")
     # 1 the mean of each system on each input: (G, S, 1 + r) of the score and of each rater
-    y, rated = y[kept] - y[kept].mean(), rated[kept]
+    level, rounding = y[kept].mean(), SLACK * np.abs(y[kept]).max()
+    y, rated = np.where(np.abs(y[kept] - level) <= rounding, 0.0, y[kept] - level), rated[kept]
     columns = np.column_stack([y, deviations(rated)])
     shape = (where.max() + 1, who.max() + 1, columns.shape[1])
     sums, counts = np.zeros(shape), np.zeros(shape)

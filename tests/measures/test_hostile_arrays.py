@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
 from hypothesis.extra import pandas as hp
@@ -172,6 +172,7 @@ def test_the_unit_of_the_scores_does_not_matter(name, x, offset, unit):
 
 
 @EACH
+@example(np.isin(np.arange(N), (20, 22)), 1.0)  # whose variance without an input is below 0 by rounding
 @settings(max_examples=5)
 @given(hn.arrays(np.bool_, N), st.sampled_from([1.0, 0.5]))
 def test_rounding_errors_are_no_spread(name, up, size):
