@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +257,7 @@ class Store:
     """
 
     def __init__(self, identity: Mapping[str, Any]) -> None:
-        code = [file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.py"))]
-        self._path = cache_folder() / "likelihoods" / f"{digest([identity, code])}.sqlite"
+        self._path = cache_folder() / "likelihoods" / f"{digest([identity, _code(Path(__file__).parent)])}.sqlite"
 
     def read(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the records of those keys that have one."""
@@ -281,6 +280,12 @@ class Store:
             with closing(sqlite3.connect(self._path, timeout=WAIT)) as store, store:
                 store.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, record TEXT, sum TEXT)")
                 store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+
+
+@cache
+def _code(folder: Path) -> str:
+    """Return the hash of a folder's code, which is read once in a process."""
+    return digest([file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py"))])
 
 
 def known(answer: Any) -> Any:
