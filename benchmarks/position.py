@@ -93,7 +93,7 @@ def mitigations(
     new = partial(PairwiseJudge, criterion, instruction_place=instruction_place_for(lm))
     made = {"none": Mitigation(new(), 0)}
     made["contextual"] = Mitigation(new(calibration="contextual"), 1)
-    for title, kind in (("batch", "batch"), ("PriDe", "pride"), ("CalibraEval", "calibraeval")):
+    for title, kind in (("batch", "batch"), ("PriDe", "pride")):
         judge = new(calibration=kind)
         try:
             made[title] = Mitigation(judge, judge.calibrate(pairs, lm=lm))

@@ -616,7 +616,7 @@ class ComparingOptions(Seeded, Comparing):
     beside = (MeasuringModels, Out)
     criterion: str | None = option("'name: definition', or the name of a criterion of the data set.")
     judge: Path | None = option("A pairwise judge's JSON file.")
-    calibration: Literal["none", "contextual", "batch", "pride", "calibraeval"] | None = option(
+    calibration: Literal["none", "contextual", "batch", "pride"] | None = option(
         "Correct for the judge's position preference, without labels. By default, what the saved judge does."
     )
 

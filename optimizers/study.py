@@ -273,10 +273,8 @@ class _Trials:
         labeled = [e for e in self.pairs if e.get("preference") in answers]
         sets = study.demo_sets if len(labeled) >= study.k else 0
         self.demos = [list(self.student.predict.demos), *(rng.sample(labeled, study.k) for _ in range(sets))]
-        # 3. Calibrations need measured probabilities, and one of them pairs.
-        sampled = self.student.sampling or problem.lm.sampling
-        kinds = [kind for kind in CALIBRATIONS if self.size == 2 or kind != "calibraeval"]
-        self.calibrations = [None] if sampled else kinds
+        # 3. Calibrations need measured probabilities.
+        self.calibrations = [None] if self.student.sampling or problem.lm.sampling else list(CALIBRATIONS)
 
     def fitted(self, choice: SetUp) -> PairwiseJudge:
         """Return the student set up as chosen."""

@@ -17,7 +17,7 @@ from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures import position_calibration
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
-from evalbias.measures.position_calibration import Correction, Order, PositionMap, PositionOffsets, decisions, gaps
+from evalbias.measures.position_calibration import Correction, Order, PositionOffsets, decisions, gaps
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
@@ -25,15 +25,14 @@ from evalbias.programs.judges import Judge, RefusedItems, load_program
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
-FITTED = ("batch", "pride", "calibraeval")  # kinds of calibration that are fitted to comparisons; they need no labels
-EVERY_ORDER = ("pride", "calibraeval")  # kinds whose fit asks every comparison in every rotation of the candidates
+FITTED = ("batch", "pride")  # kinds of calibration that are fitted to comparisons; they need no labels
 CALIBRATIONS = (None, "contextual", *FITTED)
 DEBIASING = (None, "permutation")
-FEWEST_COMPARISONS = 10  # smallest number of comparisons for a fit to the comparisons that it corrects, and for a map
+FEWEST_COMPARISONS = 10  # smallest number of comparisons for a fit to the comparisons that it corrects
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3  # default for the total probability of the answers below which a comparison is undefined
 
-Corrections = dict[int, PositionOffsets | PositionMap]  # fitted correction by number of candidates
+Corrections = dict[int, PositionOffsets]  # fitted correction by number of candidates
 
 
 def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
@@ -41,10 +40,20 @@ def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
     corrections: Corrections = {}
     for count, fields in saved.items():
         numbers = {name: tuple(float(value) for value in values) for name, values in fields.items()}
-        if "offsets" in numbers and len(numbers["offsets"]) not in (int(count), int(count) + 1):  # one more for a tie
+        corrections[int(count)] = PositionOffsets(**numbers)
+        if len(numbers["offsets"]) not in (int(count), int(count) + 1):  # one more for a tie
             raise TypeError(f"{len(numbers['offsets'])} offsets for {count} candidates")
-        corrections[int(count)] = (PositionOffsets if "offsets" in numbers else PositionMap)(**numbers)
     return corrections
+
+
+def check_calibration(name: str, value: Any) -> None:
+    """Refuse an unknown kind of calibration, and one that judges of earlier versions may name."""
+    if value == "calibraeval":
+        raise ValueError(
+            f"{name}='calibraeval' (CalibraEval) was removed, because no judge that was measured gained by it over "
+            "'pride': make the judge anew with calibration='pride', and call judge.calibrate(examples)."
+        )
+    one_of(*CALIBRATIONS)(name, value)
 
 
 class PairwiseJudge(Judge):
@@ -59,8 +68,8 @@ class PairwiseJudge(Judge):
         debias: ``"permutation"`` asks in every rotation of the candidates (both orders of a pair) and averages. None
             asks in the given order only.
         calibration: Correction for position, at one prompt per comparison. ``"contextual"`` divides by the answers to a
-            content-free input, ``"batch"`` by their geometric mean over a batch, ``"pride"`` by the positions' prior;
-            ``"calibraeval"`` maps the probabilities of a pair so that both orders agree. None corrects nothing.
+            content-free input, ``"batch"`` by their geometric mean over a batch, ``"pride"`` by the positions' prior.
+            None corrects nothing.
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
         instruction: Wording of the question. Defaults to one about the criterion's name and definition, and a line
             "Answer with {answers}."
@@ -74,8 +83,8 @@ class PairwiseJudge(Judge):
             and the task of a criterion that has the default ones.
 
     Attributes:
-        corrections: Correction by number of candidates, as fitted by ``calibrate``. Single calls with ``batch``,
-            ``pride`` or ``calibraeval`` calibration need them. Setting another ``calibration`` discards them.
+        corrections: Correction by number of candidates, as fitted by ``calibrate``. Single calls with ``batch``
+            or ``pride`` calibration need them. Setting another ``calibration`` discards them.
     """
 
     kind = "pairwise judge"
@@ -84,7 +93,7 @@ class PairwiseJudge(Judge):
     scoring = Setting[str](one_of("expected", "sampled"))
     ties = Setting[bool](one_of(False, True))
     debias = Setting[str | None](one_of(*DEBIASING))
-    calibration = Setting[str | None](one_of(*CALIBRATIONS), resets=("corrections",))
+    calibration = Setting[str | None](check_calibration, resets=("corrections",))
     min_coverage = Setting[float](number_within(0, 1))
     instruction_place = Setting[str](one_of("first", "last"))
     corrections = Setting[Corrections](
@@ -144,7 +153,7 @@ class PairwiseJudge(Judge):
         for count, comparisons in sizes.items():
             if (kind := self.calibration) not in FITTED or count in self.corrections:
                 continue
-            if kind in EVERY_ORDER and len(self._orders(count)) < count:
+            if kind == "pride" and len(self._orders(count)) < count:
                 raise ValueError(
                     f"calibration={kind!r} is not fitted, which takes every order of the candidates: first call "
                     f"judge.calibrate(examples), on examples of {count} candidates."
@@ -249,10 +258,10 @@ class PairwiseJudge(Judge):
         return [done[i] for i in range(len(items))]
 
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> int:
-        """Fit the ``batch``, ``pride`` or ``calibraeval`` calibration to examples and keep it; labels are not used.
+        """Fit the ``batch`` or ``pride`` calibration to examples and keep it; labels are not used.
 
-        Return the number of prompts asked: in every rotation for ``pride`` and ``calibraeval``. ``CalibrationError``, a
-        ``ValueError``, if the examples do not determine the calibration; ``ValueError`` if it is of another kind.
+        Return the number of prompts asked: in every rotation for ``pride``. ``CalibrationError``, a ``ValueError``, if
+        the examples do not determine the calibration; ``ValueError`` if it is of another kind.
         """
         model, kind = resolve_lm(lm, self.predict), self.calibration
         self.measuring(model)
@@ -262,7 +271,7 @@ class PairwiseJudge(Judge):
         fitted, asked = {}, 0
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
-            orders = position_calibration.rotations(count, every=True) if kind in EVERY_ORDER else self._orders(count)
+            orders = position_calibration.rotations(count, every=True) if kind == "pride" else self._orders(count)
             logprobs = self.answer_logprobs(part, orders, model)
             fitted[count] = fit_correction(kind, logprobs, orders, min_coverage=self.min_coverage)
             asked += len(part) * len(orders)
@@ -330,18 +339,15 @@ class CalibrationError(ValueError):
 
 def fit_correction(
     calibration: str, logprobs: FloatArray, orders: Sequence[Order], *, min_coverage: float
-) -> PositionOffsets | PositionMap:
+) -> PositionOffsets:
     """Fit a calibration in ``FITTED`` to (n, r, c + t) log-probabilities without labels; NaN where undefined.
 
-    Each of the r orders holds the candidate at each position; a kind in ``EVERY_ORDER`` takes all rotations. Prompts
-    below ``min_coverage`` are left out. ``CalibrationError`` if too few comparisons are defined, there are more
-    candidates than the kind takes, or the orders contradict each other.
+    Each of the r orders holds the candidate at each position; ``pride`` takes all rotations. Prompts below
+    ``min_coverage`` are left out. ``CalibrationError`` if no comparison is defined.
     """
     count = len(orders[0])
     covered = np.exp(logprobs).sum(axis=2, keepdims=True) >= min_coverage
     kept = np.where(covered, logprobs, np.nan)
-    if calibration == "calibraeval":
-        return _position_map(kept, count)
     if calibration == "pride":
         prior = position_calibration.position_prior(kept, orders)
         offsets = position_calibration.prior_offsets(prior, ties=kept.shape[2] > count)
@@ -353,22 +359,3 @@ def fit_correction(
             f"{calibration!r} cannot be fitted. Give other comparisons, or a lower min_coverage."
         )
     return PositionOffsets(tuple(offsets.tolist()))
-
-
-def _position_map(logprobs: FloatArray, count: int) -> PositionMap:
-    if count != 2:
-        raise CalibrationError(f"calibration='calibraeval' maps pairs, not {count} candidates: use 'pride' for those.")
-    shares = position_calibration.first_shares(logprobs)  # (n, 2)
-    usable = int((~np.isnan(shares)).all(axis=1).sum())
-    if usable < FEWEST_COMPARISONS:
-        raise CalibrationError(
-            f"{usable} of {len(shares)} pairs are defined in both orders, too few to fit a map: give "
-            f"{FEWEST_COMPARISONS} or more."
-        )
-    position_map = position_calibration.fit_position_map(shares[:, 0], shares[:, 1])
-    if position_map is None:
-        raise CalibrationError(
-            f"The two orders contradict each other in too many of {usable} pairs: no monotone map is better than the "
-            "constant 1/2. Use debias='permutation'."
-        )
-    return position_map

@@ -1,6 +1,5 @@
-"""PriDe and CalibraEval: by hand, against slow definitions, and on a judge whose position bias is planted."""
+"""PriDe: by hand, and on a judge whose position bias is planted."""
 
-import itertools
 import math
 
 import numpy as np
@@ -8,15 +7,11 @@ import pytest
 
 from evalbias.measures import win_shares
 from evalbias.measures.position_calibration import (
-    SPREAD,
-    PositionMap,
     PositionOffsets,
     batch_offsets,
     by_candidate,
     calibrate_comparisons,
     decisions,
-    first_shares,
-    fit_position_map,
     gaps,
     position_prior,
     prior_offsets,
@@ -140,62 +135,3 @@ def test_a_planted_prior_is_recovered_and_removed(prior, ties):
     if ties:
         odds = np.log(found.positions[..., -1]) - np.log(found.positions[..., :count]).mean(axis=2)
         np.testing.assert_allclose(odds, exact[..., -1] - exact[..., :count].mean(axis=2))
-
-
-# CalibraEval.
-
-
-def test_a_map_by_hand():
-    position_map = PositionMap((0.4, 0.6, 0.8), (0.0, 0.5, 0.7))
-    # shares .7 and .5 of two positions, with .2 on a tie; F(.7) = .6, F(.5) = .25
-    logprobs = np.log([[[0.56, 0.24, 0.2], [0.4, 0.4, 0.2]]])
-    assert first_shares(logprobs) == pytest.approx(np.array([[0.7, 0.5]]))
-    assert np.exp(position_map(logprobs))[0] == pytest.approx(np.array([[0.48, 0.32, 0.2], [0.2, 0.6, 0.2]]))
-    ends = np.exp(position_map(np.log([[[0.1, 0.9], [0.95, 0.05]]])))  # beyond the knots the map is constant
-    assert ends[0] == pytest.approx(np.array([[0.0, 1.0], [0.7, 0.3]]))
-    with np.errstate(divide="ignore"):
-        nothing = np.log(np.array([[[0.0, 0.0]]]))
-    assert np.isnan(position_map(nothing)).all()
-
-
-def loss(u, v):
-    return np.mean((u + v - 1) ** 2 - SPREAD * (u - v) ** 2)
-
-
-def test_one_pair_by_hand():
-    # the sum term wants F(p) + F(p') = 1, the spread term the largest difference: 1 and 0
-    assert fit_position_map([0.9], [0.6]) == PositionMap((0.6, 0.9), (0.0, 1.0))
-    # .9 and .7 say nothing in either order: each wants F = 1/2, and the constant is the minimum
-    assert fit_position_map([0.9, 0.7], [0.9, 0.7]) is None
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_no_monotone_map_on_a_grid_is_better(seed):
-    rng = np.random.default_rng(seed)
-    quality, lean = rng.normal(0, 1.5, 3), 1.0
-    first, swapped = (1 / (1 + np.exp(-(s * quality + lean + rng.normal(0, 0.7, 3)))) for s in (1, -1))
-    knots = np.sort(np.concatenate([first, swapped]))
-    grid = itertools.combinations_with_replacement(np.linspace(0, 1, 9), len(knots))
-    best = min(loss(np.interp(first, knots, f), np.interp(swapped, knots, f)) for f in grid)
-    found = fit_position_map(first, swapped) or PositionMap((0.0, 1.0), (0.5, 0.5))
-    assert loss(*(np.interp(x, found.shares, found.values) for x in (first, swapped))) <= best + 1e-6
-
-
-def test_pairs_without_two_orders_do_not_count():
-    whole = fit_position_map([0.9, 0.8], [0.6, 0.7])
-    assert fit_position_map([0.9, NAN, 0.8, 0.99], [0.6, 0.1, 0.7, NAN]) == whole
-    assert fit_position_map([], []) is None
-    assert fit_position_map([NAN], [0.5]) is None
-    assert fit_position_map([0.7] * 20, [0.7] * 20) is None  # the judge looks at the position alone
-
-
-def test_bad_maps_are_refused():
-    for pair in ((1.5, 0.5), (-0.5, 0.5), (0.5, 1.5), (0.5, -0.5)):
-        with pytest.raises(ValueError, match=r"outside of \[0, 1\]"):
-            fit_position_map(*([share] for share in pair))
-    with pytest.raises(ValueError, match="different lengths"):
-        fit_position_map([0.5], [0.5, 0.6])
-    bad = [((0.1, 0.2), (0.5,)), ((0.2, 0.1), (0.1, 0.2)), ((0.1,), (1.2,)), ((-0.5, 0.2), (0.1, 0.2)), ((), ())]
-    for shares, values in (*bad, ((NAN,), (NAN,))):
-        with pytest.raises(ValueError, match="must ascend"):
-            PositionMap(shares, values)

@@ -128,10 +128,10 @@ def test_an_objective_that_needs_a_content_free_answer():
 def test_a_failed_fit_is_a_failed_trial():
     train = sides(labels=False)[0]
     report = study(seed=3).compile(PairwiseJudge(C), trainset=train, lm=Wording(first=6.5)).report
-    assert {t.choice.calibration for t in report.trials} & {"pride", "calibraeval"}
-    few = study().compile(PairwiseJudge(C), trainset=train[:8], lm=Wording(first=6.5)).report
-    assert {t.choice.calibration for t in few.trials} <= {None, "contextual", "batch", "pride"}
-    assert few.failed > 0  # 8 pairs are too few for a map
+    assert "pride" in {t.choice.calibration for t in report.trials}
+    tieless = study().compile(PairwiseJudge(C, ties=True), trainset=train, lm=Wording(first=6.5)).report
+    assert {t.choice.calibration for t in tieless.trials} <= {None, "pride"}
+    assert tieless.failed > 0  # the other two divide by the probability of "Tie", which the model gives to no pair
 
 
 @pytest.mark.slow

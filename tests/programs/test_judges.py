@@ -87,7 +87,6 @@ CALIBRATED = [
     (PointwiseJudge, {"correction": ScoreCorrection({"likelihood": Slope(0.3, -20.0)})}),
     (PairwiseJudge, {"debias": "permutation", "ties": True}),
     *((PairwiseJudge, {"debias": "permutation", "calibration": c}) for c in ("contextual", "batch", "pride")),
-    (PairwiseJudge, {"debias": "permutation", "calibration": "calibraeval"}),
 ]
 
 
@@ -95,7 +94,7 @@ CALIBRATED = [
 def test_every_way_of_asking_gives_the_same_prediction(lms, make, options):
     judge = make(C, **options, **({"min_coverage": 0.0} if make is PairwiseJudge else {}))
     judge.predict.lm = lms["qwen2-chat"]
-    if options.get("calibration") in ("batch", "pride", "calibraeval"):
+    if options.get("calibration") in ("batch", "pride"):
         pairs = [KINDS["compares"].item(q) for q in range(12)]
         judge.calibrate(pairs, lm=Comparer(lean=1.0))
         assert judge.corrections

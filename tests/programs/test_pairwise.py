@@ -1,4 +1,5 @@
 import asyncio
+import json
 import math
 
 import dspy
@@ -49,37 +50,45 @@ def test_calibration_removes_the_position_bias(calibration):
     assert [p.probability for p in predictions] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)] * 3)
 
 
-def test_pride_and_calibraeval_are_fitted_without_labels_and_take_one_prompt_a_pair(tmp_path):
+def test_pride_is_fitted_without_labels_and_takes_one_prompt_a_pair(tmp_path):
     fresh = [pair(1, 2), pair(3, 1), pair(2, 4)]
     known = [pair(1, 2), pair(3, 1), pair(2, 2.5), pair(1, 4), pair(5, 2)] * 2
     raw = PairwiseJudge(C).batch(fresh, lm=Comparer(lean=3.0))
     assert [p.preference for p in raw] == [0, 0, 0]
-    for calibration in ("pride", "calibraeval"):
-        judge, lm = PairwiseJudge(C, calibration=calibration), Comparer(lean=3.0)
-        assert judge.calibrate(known, lm=lm) == len(lm.prompts) == 20
-        found = judge.batch(fresh, lm=lm)
-        assert len(lm.prompts) == 23
-        assert [p.preference for p in found] == [1, 0, 1]
-        judge.save(str(tmp_path / "judge.json"))
-        loaded = load_pairwise_judge(tmp_path / "judge.json")
-        assert loaded.corrections == judge.corrections != {}
-        assert [p.probability for p in loaded.batch(fresh, lm=lm)] == [p.probability for p in found]
-        loaded.calibration = "batch"  # another kind must not use what was fitted for this one
-        assert loaded.corrections == {}
-        if calibration == "pride":
-            assert [p.probability for p in found] == pytest.approx([sigmoid(d) for d in (-1, 2, -2)])
+    judge, lm = PairwiseJudge(C, calibration="pride"), Comparer(lean=3.0)
+    assert judge.calibrate(known, lm=lm) == len(lm.prompts) == 20
+    fair = judge.batch(fresh, lm=lm)
+    assert len(lm.prompts) == 23
+    assert [p.preference for p in fair] == [1, 0, 1]
+    assert [p.probability for p in fair] == pytest.approx([sigmoid(d) for d in (-1, 2, -2)])
+    judge.save(str(tmp_path / "judge.json"))
+    loaded = load_pairwise_judge(tmp_path / "judge.json")
+    assert loaded.corrections == judge.corrections != {}
+    assert [p.probability for p in loaded.batch(fresh, lm=lm)] == [p.probability for p in fair]
+    loaded.calibration = "batch"  # another kind must not use what was fitted for this one
+    assert loaded.corrections == {}
+
+
+def test_a_saved_judge_whose_calibration_was_removed_is_refused_with_the_reason(tmp_path):
+    path = tmp_path / "judge.json"
+    PairwiseJudge(C, calibration="pride").save(str(path))
+    state = json.loads(path.read_text())
+    state["settings"]["calibration"] = "calibraeval"
+    state["settings"]["corrections"] = {"2": {"shares": [0.4, 0.9], "values": [0.0, 1.0]}}  # as its fit was saved
+    path.write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=r"judge\.json: .*'calibraeval' \(CalibraEval\) was removed.*'pride'"):
+        load_pairwise_judge(path)
 
 
 def test_a_calibration_is_fitted_to_a_batch_that_has_every_order():
     examples = [pair(1, 2), pair(3, 1), pair(2, 2.5), pair(1, 4), pair(5, 2)] * 2
-    for calibration in ("pride", "calibraeval"):
-        judge = PairwiseJudge(C, calibration=calibration, debias="permutation")
-        found = judge.batch(examples, lm=Comparer(lean=3.0))
-        assert [p.preference for p in found] == [1, 0, 1, 1, 0] * 2
-        assert all(p.consistent for p in found)
-        judge.debias = None
-        with pytest.raises(ValueError, match=rf"{calibration}' is not fitted, which takes every order"):
-            judge.batch(examples, lm=Comparer(lean=3.0))
+    judge = PairwiseJudge(C, calibration="pride", debias="permutation")
+    fair = judge.batch(examples, lm=Comparer(lean=3.0))
+    assert [p.preference for p in fair] == [1, 0, 1, 1, 0] * 2
+    assert all(p.consistent for p in fair)
+    judge.debias = None
+    with pytest.raises(ValueError, match=r"pride' is not fitted, which takes every order"):
+        judge.batch(examples, lm=Comparer(lean=3.0))
 
 
 def test_pride_takes_ties_and_many_candidates():
@@ -95,9 +104,6 @@ def test_what_cannot_be_calibrated_is_refused_with_the_reason():
     refusals = [
         ("pride", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
         ("batch", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
-        ("calibraeval", [pair(1, 2)] * 9, Comparer(), "9 of 9 pairs are defined in both orders, too few"),
-        ("calibraeval", [pair(1, 2, 3)] * 10, Comparer(), "maps pairs, not 3 candidates"),
-        ("calibraeval", [pair(1, 1.0)] * 10, Comparer(lean=1.0), "contradict each other in too many of 10 pairs"),
         ("contextual", [pair(1, 2)], Comparer(), "calibration='contextual' is not fitted"),
         (None, [pair(1, 2)], Comparer(), "calibration=None is not fitted"),
     ]
