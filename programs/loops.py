@@ -163,8 +163,7 @@ class Improvement:
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.margin >= 0:
-            raise ValueError(f"margin={self.margin} would accept worse outputs: give at least 0.")
+        number_within(0)("margin", self.margin)  # below 0, worse outputs would be accepted
 
     def __call__(self, before: float, after: float) -> bool:
         """Return True if an output with the score ``after`` is accepted."""

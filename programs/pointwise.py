@@ -78,8 +78,7 @@ def repair_of(saved: Any) -> Repair:
     """Read a repair from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
     one_of(False, True)("'both_orders'", saved["both_orders"])
     offsets = tuple(number(one, "'offsets'", required=True) for one in saved["offsets"])
-    x, y = ([number(point[axis], "'curve'", required=True) for point in saved["curve"]] for axis in (0, 1))
-    curve = tuple(zip(x, y, strict=True))
+    curve = tuple((number(x, "'curve'", required=True), number(y, "'curve'", required=True)) for x, y in saved["curve"])
     return Repair(saved["both_orders"], offsets, tuple(saved["wordings"]), tuple(saved["passing"]), curve)
 
 

@@ -60,6 +60,8 @@ def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = Fals
     if kind == "embedded":
         from evalbias import embedded_judge_lm
 
+        if Path(name).exists():
+            say(f"{name} is the judge that comes with evalbias; for the model in the folder, give .{os.sep}{name}.")
         return embedded_judge_lm(device=given.device)
     if kind == "dspy":
         return _dspy(name.removeprefix(ANY), given.api_base, given)

@@ -577,7 +577,7 @@ def score_bars(sides: Mapping[str, FloatArray]) -> Plot:
     shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in sides.items()}
     first = next(iter(shares.values()))
     most = int(np.argmax(first))
-    title = f"{percent(first[most])} of the judge's scores lie between {edges[most]:g} and {edges[most + 1]:g}"
+    title = f"{percent(first[most])} of the judge's scores lie between {edges[most]:.4g} and {edges[most + 1]:.4g}"
     caption = "A judge that puts most outputs into one or two bars can hardly tell them apart."
     return Plot(title, caption, [Bars(shares, edges, "score", "share of the items", percent=True)])
 

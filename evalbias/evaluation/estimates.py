@@ -419,10 +419,9 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
         )
     if before.clusters is not None and after.clusters is not None and [*before.clusters] != [*after.clusters]:
         raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
-    if before.provenance.get("reduction") != after.provenance.get("reduction"):
-        raise ValueError("Before and after were measured with different reductions of LS: use the same.")
-    if len({one.provenance.get(LENGTH) for one in (before, after)} - {None}) > 1:
-        raise ValueError("Before and after were measured with different units of length: use the same.")
+    for name, what in (("reduction", "reductions of LS"), (LENGTH, "units of length")):
+        if len({one.provenance.get(name) for one in (before, after)} - {None}) > 1:
+            raise ValueError(f"Before and after were measured with different {what}: use the same.")
     for name, first in before.numbers.items():
         if name in after.numbers and not first.like(after.numbers[name]):
             raise ValueError(

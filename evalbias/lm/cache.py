@@ -39,7 +39,7 @@ from evalbias.lm.types import (
     total_usage,
 )
 from evalbias.runs import Journal
-from evalbias.values import digest, to_json
+from evalbias.values import digest, get_logger, to_json
 
 SECONDS = 10.0  # longest time that a chunk is meant to take
 FIRST = 16  # number of questions in the first chunk of a model
@@ -90,7 +90,7 @@ class CachedLM(MeasuringLM):
         self._exact, self._before, self._between, self._progress = exact, before, between, progress or (lambda _: None)
         self._journal = None if file is None else Journal(file)
         shares = self._lm.is_local and not exact and os.environ.get("EVALBIAS_KEEP") != "0"
-        self._store = Store(self._identity) if shares else None
+        self._store = Store() if shares else None
         records = [] if self._journal is None else self._journal.read("key")
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None and progress is None
@@ -248,38 +248,64 @@ def progress_bar(total: int, shown: bool | None) -> Iterator[Callable[[int], Non
 # Likelihoods that all runs share.
 
 WAIT = 1.0  # longest time in seconds to wait for another process that writes
+LIMIT = 2**30  # bytes of the likelihoods of all models; above, the quarter that was written first is forgotten
 
 
 class Store:
-    """Likelihoods under one model and by this code: records by hashes of the questions, in an SQLite file.
+    """Likelihoods under one model and by this code: records by hashes of the questions, in the SQLite file of all.
 
-    A damaged record is measured anew. A damaged file, a folder that cannot be written and a full disk keep nothing.
+    A damaged record is measured anew. A damaged file is set aside as ``kept.damaged``, and another one begun. A folder
+    that cannot be written, a full disk and a file that others use for longer than ``WAIT`` keep nothing. A run that
+    still needs what is forgotten above ``LIMIT`` has it in memory and in its own file.
     """
 
-    def __init__(self, identity: Mapping[str, Any]) -> None:
-        self._path = cache_folder() / "likelihoods" / f"{digest([identity, _code(Path(__file__).parent)])}.sqlite"
+    def __init__(self) -> None:
+        self._path, self._code = cache_folder() / "likelihoods" / "kept.sqlite", _code(Path(__file__).parent)
 
     def read(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the records of those keys that have one."""
+        """Return the records of those keys that have one; a key is of a model and a question."""
         found: dict[str, Any] = {}
-        if not self._path.exists():
-            return found
-        with suppress(sqlite3.Error), closing(sqlite3.connect(self._path, timeout=WAIT)) as store:
+
+        def look_up(store: sqlite3.Connection) -> None:
             for key in keys:
-                for record, checked in store.execute("SELECT record, sum FROM kept WHERE key = ?", (key,)):
+                for record, checked in store.execute("SELECT record, sum FROM kept WHERE key = ?", (self._code + key,)):
                     if digest([key, record], 16) == checked:
                         found[key] = json.loads(record)
+
+        if self._path.exists():
+            self._open(look_up)
         return found
 
     def write(self, records: Mapping[str, Any]) -> None:
         """Keep records by their keys."""
         texts = {key: json.dumps(to_json(record)) for key, record in records.items()}
-        rows = [(key, text, digest([key, text], 16)) for key, text in texts.items()]
+
+        def insert(store: sqlite3.Connection) -> None:
+            rows = [(self._code + key, text, digest([key, text], 16)) for key, text in texts.items()]
+            store.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, record TEXT, sum TEXT)")
+            store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+            pages, free, size = (store.execute(f"PRAGMA {one}").fetchone()[0] for one in _PAGES)
+            if (pages - free) * size > LIMIT:
+                store.execute("DELETE FROM kept WHERE rowid <= (SELECT (3 * min(rowid) + max(rowid)) / 4 FROM kept)")
+
+        self._open(insert)
+
+    def _open(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Do something with the file in one transaction, which an error undoes."""
         with suppress(OSError, sqlite3.Error):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self._path, timeout=WAIT)) as store, store:
-                store.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, record TEXT, sum TEXT)")
-                store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+            self._path.touch()
+            opened = self._path.stat()
+            try:
+                with closing(sqlite3.connect(self._path, timeout=WAIT)) as store, store:
+                    work(store)
+            except sqlite3.DatabaseError as error:  # of this very class for what is damaged or no database
+                if type(error) is sqlite3.DatabaseError and os.path.samestat(opened, self._path.stat()):
+                    self._path.replace(aside := self._path.with_suffix(".damaged"))
+                    get_logger(__name__).warning("%s is damaged (%s): it is now %s.", self._path, error, aside)
+
+
+_PAGES = ("page_count", "freelist_count", "page_size")
 
 
 @cache

@@ -83,8 +83,12 @@ def cache_folder() -> Path:
     """Return the folder of everything that evalbias keeps for speed: ``EVALBIAS_CACHE``, else in the user's cache."""
     if own := os.environ.get("EVALBIAS_CACHE"):
         return Path(own)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "evalbias"
+    if home := os.environ.get("XDG_CACHE_HOME"):
+        return Path(home) / "evalbias"
+    try:
+        return Path.home() / ".cache" / "evalbias"
+    except RuntimeError as error:
+        raise ValueError(f"{error} Set EVALBIAS_CACHE to the folder that keeps what is made once for speed.") from error
 
 
 def sample_of(probabilities: FloatArray) -> FloatArray:

@@ -121,7 +121,7 @@ class Repair:
     def __post_init__(self) -> None:
         if len(self.wordings) not in (0, 2) or not all(isinstance(one, str) for one in self.wordings + self.passing):
             raise ValueError(f"wordings={self.wordings!r:.80}: give those of the question and of its negation, or ().")
-        rises = np.diff(np.reshape(self.curve, (-1, 2)), axis=0)
+        rises = np.diff(np.array(self.curve or [], dtype=np.float64).reshape(-1, 2), axis=0)
         if bool(self.curve) != bool(self.passing) or not ((rises[:, 0] > 0) & (rises[:, 1] >= 0)).all():
             raise ValueError(f"curve={self.curve!r:.80}: give points that rise, and the options that are `passing`.")
 

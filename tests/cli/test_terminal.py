@@ -110,6 +110,14 @@ def test_options_that_a_model_cannot_use_are_refused(name, options, told):
         open_lm(name, MeasuringModels(**options))
 
 
+def test_which_model_is_opened_is_said_where_a_folder_is_named_embedded(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "embedded").mkdir()
+    assert open_lm("embedded").model.startswith("local/embedded@")
+    told = "embedded is the judge that comes with evalbias; for the model in the folder, give ./embedded.\n"
+    assert capsys.readouterr().err == told
+
+
 def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert open_lm("openai/gpt-4o-mini").model == "openai/gpt-4o-mini"

@@ -6,13 +6,14 @@ import math
 from functools import partial
 
 import numpy as np
+import planted
 import pytest
 from planted import taste
 from scipy import stats
 
 from evalbias import measures
 from evalbias.evaluation import Number, compare, measure
-from evalbias.evaluation.biases import Likelihood
+from evalbias.evaluation.biases import BIASES, Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.measures import estimate_effect, estimate_mean, estimate_share, estimate_spearman
@@ -149,11 +150,22 @@ def test_a_comparison_by_hand():
     ],
 )
 def test_what_cannot_be_compared(other, match):
-    judged = [scored([1.0, 2.0, 4.0, 3.0], **{"inputs": tuple("xxyz"), **more}) for more in ({}, other)]
+    own = {"inputs": tuple("xxyz"), "provenance": {"reduction": "sum"}}
+    judged = [scored([1.0, 2.0, 4.0, 3.0], **{**own, **more}) for more in ({}, other)]
     sides = [measure(Likelihood(), one, seed=0, n_resamples=20) for one in judged]
     assert compare(sides[0], sides[0], n_resamples=9, seed=0)["performance"].difference.units == 3
     with pytest.raises(ValueError, match=match):
         compare(*sides, n_resamples=9, seed=0)
+
+
+def test_length_is_compared_where_one_of_two_audits_measured_likelihood():
+    likely = planted.scored(np.random.default_rng(0), 60, length=0.3)
+    covariates = {name: values for name, values in likely.covariates.items() if name != LIKELIHOODS}
+    likely = dataclasses.replace(likely, provenance={"reduction": "sum"})
+    plain = dataclasses.replace(likely, covariates=covariates, provenance={})
+    sides = [measure(BIASES["verbosity"], one, seed=0, n_resamples=20) for one in (likely, plain)]
+    change = compare(*sides, n_resamples=9, seed=0)["length_effect"]
+    assert change.before.value == change.after.value == sides[0]["length_effect"].value
 
 
 def test_numbers_are_alike_if_their_settings_and_columns_are():

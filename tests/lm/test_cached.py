@@ -261,6 +261,65 @@ def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
     assert measured(lm, **options) == (first, {"Likelihood": 3, "Choices": 1})
 
 
+@pytest.mark.parametrize("damage", [b"no database at all" * 99, None])
+def test_a_damaged_store_is_set_aside_once_and_begun_anew(damage, store, caplog):
+    first, _ = measured(Local())
+    (file,) = store.glob("*.sqlite")
+    content = file.read_bytes()
+    file.write_bytes(damaged := damage or content[:4096] + b"\xff" * (len(content) - 4096))
+    assert measured(Local()) == (first, {"Likelihood": 3, "Choices": 1})
+    assert measured(Local()) == (first, {"Choices": 1})
+    assert file.with_suffix(".damaged").read_bytes() == damaged
+    (said,) = caplog.records
+    assert "is damaged" in said.getMessage()
+
+
+def test_a_store_that_another_process_has_begun_anew_is_left_alone(store, monkeypatch):
+    measured(Local())
+    (file,) = store.glob("*.sqlite")
+
+    def damaged(path, **options):
+        file.replace(store / "elsewhere")
+        file.write_bytes((store / "elsewhere").read_bytes())
+        raise sqlite3.DatabaseError("file is not a database")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("evalbias.lm.cache.sqlite3.connect", damaged)
+        CachedLM(Local()).loglikelihood(PAIRS)
+    assert measured(Local())[1] == {"Choices": 1}
+    assert not [*store.glob("*.damaged")]
+
+
+def test_the_store_forgets_what_was_written_first_and_a_run_keeps_all(store, monkeypatch, tmp_path):
+    monkeypatch.setattr("evalbias.lm.cache.LIMIT", 64_000)
+    pairs = [([{"role": "user", "content": "c"}], f"q={k} z={k} " + "w " * 50) for k in range(400)]
+    lm = CachedLM(Local(), tmp_path / "a.jsonl", chunk=10)
+    first = lm.loglikelihood(pairs)
+    (file,) = store.glob("*.sqlite")
+    assert file.stat().st_size < 80_000
+    last, begun = CachedLM(Local()), CachedLM(Local())
+    last.loglikelihood(pairs[-20:])
+    begun.loglikelihood(pairs[:20])
+    assert (last.asked.total(), begun.asked.total()) == (0, 20)
+    for own in (lm, CachedLM(Local(), tmp_path / "a.jsonl")):
+        before = own.asked.total()
+        again = own.loglikelihood(pairs)
+        assert own.asked.total() == before
+        assert all((a.per_token == b.per_token).all() for a, b in zip(first, again, strict=True))
+
+
+def test_without_a_home_the_folder_is_asked_for(monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("EVALBIAS_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("EVALBIAS_KEEP", raising=False)
+    monkeypatch.setattr("pathlib.Path.home", home)
+    with pytest.raises(ValueError, match=r"home directory\. Set EVALBIAS_CACHE to the folder"):
+        CachedLM(Local())
+
+
 def test_models_lose_none_of_each_others_likelihoods(store):
     first, second = CachedLM(Local()), CachedLM(Local())
     for lm, pair in zip((first, second, first), PAIRS, strict=True):

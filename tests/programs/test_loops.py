@@ -212,6 +212,10 @@ def test_a_plain_predictor_and_a_loop_of_another_shape_are_not_loaded(tmp_path):
         with pytest.raises(ValueError, match=match):
             other.load(str(tmp_path / f"{file}.json"))
     assert other.perfect == "best"
+    state = program.dump_state()
+    state["settings"]["accept"] = None
+    with pytest.raises(ValueError, match=r"its accept is None \(margin=None: give a number of at least 0\.\)"):
+        program.load_state(state)
 
 
 def test_the_generators_own_parameters_are_its_inputs():

@@ -20,6 +20,7 @@ from models_of_text import Scripted, Seeded
 
 from evalbias import BiasedDemos, ServerLM, load_correction, load_judge
 from evalbias.evaluation.answers import load_any_judge
+from evalbias.lm.orders import Repair
 from evalbias.lm.saved import RecordedLM, record
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge, load_ranker
@@ -528,12 +529,23 @@ def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "repair", [{"both_orders": "x", "offsets": []}, {"both_orders": True, "offsets": [None]}, {"both_orders": True}]
+    "repair",
+    [{"both_orders": "x", "offsets": []}, {"both_orders": True, "offsets": [None]}, {"both_orders": True}]
+    + [
+        {"both_orders": True, "offsets": [], "wordings": [], "passing": ["yes"], "curve": curve}
+        for curve in ([[0]], [[0, 0.5, 1]], [[["x"], 1]], [["a", "b"]])
+    ],
 )
 def test_a_damaged_repair_is_refused(repair, tmp_path):
     file = edited(PointwiseJudge(QUALITY), tmp_path, lambda state: state["settings"].update(repair=repair))
     with pytest.raises(ValueError, match=r"damaged|not a saved|'both_orders'='x' is unknown|'offsets' is None"):
         load_any_judge(file)
+
+
+@pytest.mark.parametrize("curve", [(("a", "b"), ("c", "d")), ((0, (1, 2)),)])
+def test_a_curve_of_texts_is_no_repair(curve):
+    with pytest.raises(ValueError, match=r"could not convert|inhomogeneous"):
+        Repair(curve=curve, passing=("yes",))
 
 
 SCORED = {"source": "the source", "output": "o", "score": 3}

@@ -160,6 +160,7 @@ def test_scores_are_drawn():
     plot = scored_section(np.linspace(0, 1, 101)).blocks[0]  # scores between 0 and 1: in tenths
     assert plot.marks[0].edges.tolist() == pytest.approx(np.arange(11) / 10)
     assert plot.title == "11 % of the judge's scores lie between 0.9 and 1"
+    assert "between 0.6333 and 0.6667" in scored_section([1 / 3, *[2 / 3] * 3]).blocks[0].title
     assert scored_section([0, 1, 1]).blocks[0].marks[0].edges.tolist() == [-0.5, 0.5, 1.5]
     assert scored_section([0.7, 0.7]).blocks[0].marks[0].heights["judge"].sum() == 1
 
