@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import Any
 
 import dspy
@@ -14,7 +13,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random
 
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import in_one_line
@@ -32,10 +31,8 @@ from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, FITTED, Calibrat
 from evalbias.programs.prompts import TIE, comparison_labels
 from evalbias.values import describe, digest, get_logger, to_json
 
-WORDINGS, NUMBERS = "wordings", "numbers"  # keys under which a study's storage keeps the wordings, and a trial's
-
+WORDINGS = "wordings"  # key under which a study's storage keeps the wordings
 LOCKED = 300.0  # longest wait in seconds while another process, perhaps a paused one, writes to the same SQLite file
-
 RIGHT = "right"  # covariate of judged pairs: (n,) 1 where the judge prefers as people do, 0 where not, else NaN
 
 
@@ -69,17 +66,6 @@ class StudyReport(CompileReport):
     best: Trial  # with the highest objective, or with labels the highest accuracy, then objective, then fewest prompts
     failed: int  # number of trials without a defined objective or accuracy
     study_name: str  # name of the study in the storage
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Optuna's own log on stderr; the report holds what a user wants to know."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(level)
 
 
 @dataclass(eq=False, repr=False)
@@ -140,77 +126,73 @@ class JudgeStudy(JudgeOptimizer):
                 f"A study weighs debiasing itself, so its objective is of one order, not the {self.objective.name}: "
                 "give Fairness(), or search with ZEPO."
             )
-        if self.select and not with_preference(trainset):
+        if self.select and not _preferred(trainset):
             objectives.check_held_back(self.objective)
         super().check(student, trainset, valset)
 
-    @_quiet()
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge as the best trial set it up; ``ValueError`` if no trial has a defined objective."""
-        trials = _Trials(problem, self)
+        space = _Space(self, problem)
         # 1. Open the study; a process that is not the first finds its wordings and trials there.
-        study = self._open(problem, labeled=trials.labels)
+        study = self._open(problem, labeled=space.labeled)
         if WORDINGS not in study.user_attrs:
             own = problem.student.predict.signature.instructions
             proposal = self.proposer(problem.student.criterion, own, self.instructions, known={own}, seed=self.seed)
             study.set_user_attr(WORDINGS, [own, *proposal.instructions])
         wordings = list(study.user_attrs[WORDINGS])
-        abandoned = _count(study, TrialState.RUNNING)  # by a process that was killed, or another's that still runs
-        while _count(study, TrialState.COMPLETE) < self.trials and _count(study, TrialState.FAIL) < self.trials:
+
+        def trials(state: TrialState) -> list[FrozenTrial]:
+            return study.get_trials(deepcopy=False, states=[state])
+
+        abandoned = len(trials(TrialState.RUNNING))  # by a process that was killed, or another's that still runs
+        while max(len(trials(TrialState.COMPLETE)), len(trials(TrialState.FAIL))) < self.trials:
             # 2. Ask for a set-up; the sampler is seeded by the trials so far, so that a resumed study draws the same.
             seed = self.seed * 1_000_003 + len(study.get_trials(deepcopy=False)) - abandoned
             study.sampler = optuna.samplers.TPESampler(seed=seed)
             trial = study.ask()
             choice = SetUp(
                 trial.suggest_categorical("instruction", wordings),
-                trial.suggest_categorical("demonstrations", list(range(len(trials.demos)))),
-                trial.suggest_categorical("debias", DEBIASING) if trials.labels else problem.student.debias,
-                trial.suggest_categorical("calibration", trials.calibrations),
+                trial.suggest_categorical("demonstrations", list(range(len(space.demos)))),
+                trial.suggest_categorical("debias", DEBIASING) if space.labeled else problem.student.debias,
+                trial.suggest_categorical("calibration", space.calibrations),
             )
             # 3. Measure it, and tell its numbers; one that is undefined fails and is counted.
             try:
-                result = trials.measure(choice)
+                measured = space.measure(trial.number, choice)
             except CalibrationError:
-                result = dict.fromkeys(("objective", "accuracy", "prompts"), math.nan)
-            trial.set_user_attr(NUMBERS, {"choice": vars(choice), **result})
-            names = ("objective", "accuracy", "prompts") if trials.labels else ("objective",)
-            values = [result[name] for name in names]
-            if any(math.isnan(value) for value in values):
+                study.tell(trial, state=TrialState.FAIL)
+                continue
+            trial.set_user_attr("trial", asdict(measured))
+            values = [measured.objective, measured.accuracy, measured.prompts][: 3 if space.labeled else 1]
+            if np.isnan(values).any():
                 study.tell(trial, state=TrialState.FAIL)
             else:
                 study.tell(trial, values)
         # 4. Take the best.
-        finished = [_trial(one) for one in study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])]
+        attributes = [one.user_attrs["trial"] for one in trials(TrialState.COMPLETE)]
+        finished = [Trial(**{**one, "choice": SetUp(**one["choice"])}) for one in attributes]
+        failed = len(trials(TrialState.FAIL))
         if not finished:
             raise ValueError(
-                f"All {_count(study, TrialState.FAIL)} trials have an undefined value: the judge answers nothing. Try "
-                "another model."
+                f"All {failed} trials have an undefined value: the judge answers nothing. Try another model."
             )
-        best = max(finished, key=lambda t: (t.accuracy, t.objective, -t.prompts) if trials.labels else (t.objective,))
+        best = max(finished, key=lambda t: (t.accuracy, t.objective, -t.prompts) if space.labeled else (t.objective,))
         problem.details = {
             "trials": tuple(finished),
             "best": best,
-            "failed": _count(study, TrialState.FAIL),
+            "failed": failed,
             "study_name": study.study_name,
         }
         options = f"debias={best.choice.debias}, calibration={best.choice.calibration}"
         name = f"{in_one_line(best.choice.instruction)} (set {best.choice.demonstrations} of demonstrations, {options})"
-        return [Candidate(name, trials.fitted(best.choice))]
+        return [Candidate(name, space.fitted(best.choice))]
 
-    def rules(self, problem: Problem) -> list[Rule]:
-        """With labels, a judge is better if its accuracy is; without, if the objective is."""
-        objective = Accuracy() if has_labels(problem) else self.objective
-        return [objectives.ObjectiveRule(objective, seed=self.seed)]
-
-    def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
-        """Have a judge compare the held-back pairs in the given order; the accuracy is that of the whole judge."""
-        if not has_labels(problem):
-            return _in_order(judge, problem.held_back, problem.lm)
-        pairs = with_preference(problem.held_back)
-        judged = _in_order(judge, pairs, problem.lm)
-        right = rightness(pairs, judge.batch(pairs, lm=problem.lm))
-        return replace(judged, covariates={**judged.covariates, RIGHT: right})
-
+    @retry(  # processes that begin together trip over each other's tables; the next attempt finds them
+        retry=retry_if_exception_type(SQLAlchemyError),
+        stop=stop_after_attempt(5),
+        wait=wait_random(0.1, 0.5),
+        reraise=True,
+    )
     def _open(self, problem: Problem, *, labeled: bool) -> optuna.Study:
         content = {
             "student": describe(problem.student),
@@ -220,94 +202,79 @@ class JudgeStudy(JudgeOptimizer):
             "pairs": [[e.source, *e.candidates, e.get("preference")] for e in problem.fit],
             "settings": [self.instructions, self.demo_sets, self.k, self.seed, labeled],
             "calibrations": CALIBRATIONS,
-            "trials": NUMBERS,
+            "trials": [one.name for one in fields(Trial)],
         }
-
-        def opened() -> optuna.Study:
-            storage: Any = self.storage
-            if storage is not None and storage.startswith("sqlite"):  # itself waits 5 seconds for another process
-                storage = optuna.storages.RDBStorage(storage, engine_kwargs={"connect_args": {"timeout": LOCKED}})
+        storage: Any = self.storage
+        if storage is not None and storage.startswith("sqlite"):  # itself waits 5 seconds for another process
+            storage = optuna.storages.RDBStorage(storage, engine_kwargs={"connect_args": {"timeout": LOCKED}})
+        verbosity = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # the report holds what a user wants to know
+        try:
             return optuna.create_study(
                 study_name=f"evalbias-{problem.student.criterion.name}-{digest(to_json(content), 12)}",
                 storage=storage,
                 load_if_exists=True,
                 directions=["maximize", "maximize", "minimize"] if labeled else ["maximize"],
             )
+        finally:
+            optuna.logging.set_verbosity(verbosity)
 
-        retry = Retrying(  # processes that begin together trip over each other's tables; the next attempt finds them
-            retry=retry_if_exception_type(SQLAlchemyError),
-            stop=stop_after_attempt(5),
-            wait=wait_random(0.1, 0.5),
-            reraise=True,
-        )
-        return retry(opened)
+    def rules(self, problem: Problem) -> list[Rule]:
+        """With labels, a judge is better if its accuracy is; without, if the objective is."""
+        return [objectives.ObjectiveRule(Accuracy() if _labeled(problem) else self.objective, seed=self.seed)]
 
-
-def _count(study: optuna.Study, state: TrialState) -> int:
-    return len(study.get_trials(deepcopy=False, states=[state]))
-
-
-def _trial(trial: FrozenTrial) -> Trial:
-    result = dict(trial.user_attrs[NUMBERS])
-    return Trial(number=trial.number, choice=SetUp(**result.pop("choice")), **result)
+    def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
+        """Have a judge compare the held-back pairs in the given order; the accuracy is that of the whole judge."""
+        if not _labeled(problem):
+            return _in_order(judge, problem.held_back, problem.lm)
+        pairs = _preferred(problem.held_back)
+        judged = _in_order(judge, pairs, problem.lm)
+        return replace(judged, covariates={**judged.covariates, RIGHT: _rightness(judge, pairs, problem.lm)})
 
 
-class _Trials:
+class _Space:
     """The set-ups that a study chooses from, and their numbers."""
 
-    def __init__(self, problem: Problem, study: JudgeStudy) -> None:
-        self.student: PairwiseJudge = problem.student
-        self.lm, self.progress, self.objective = problem.lm, study.progress, study.objective
+    def __init__(self, study: JudgeStudy, problem: Problem) -> None:
+        self.study, self.student, self.lm = study, problem.student, problem.lm
         # 1. With labels, half of the inputs tell the accuracy, and the others give demonstrations and calibrations.
-        self.labels = has_labels(problem)
+        self.labeled = _labeled(problem)
         self.pairs, self.scored = problem.fit, list[dspy.Example]()
-        if self.labels:
+        if self.labeled:
             self.pairs, scored = halves(problem.fit, seed=study.seed)
-            count_unlabeled("to measure trials on", scored)
+            self.scored = _preferred(scored, "to measure trials on")
             if study.select:
-                count_unlabeled("kept back", problem.held_back)
-            self.scored = with_preference(scored)
+                _preferred(problem.held_back, "kept back")
         # 2. Sets of labeled pairs are the demonstrations; the first set is the student's own.
         self.size = len(self.pairs[0].candidates)
         answers, rng = comparison_labels(self.size, ties=self.student.ties), random.Random(study.seed)
-        labeled = [e for e in self.pairs if e.get("preference") in answers]
-        sets = study.demo_sets if len(labeled) >= study.k else 0
-        self.demos = [list(self.student.predict.demos), *(rng.sample(labeled, study.k) for _ in range(sets))]
+        shown = [e for e in self.pairs if e.get("preference") in answers]
+        sets = study.demo_sets if len(shown) >= study.k else 0
+        self.demos = [list(self.student.predict.demos), *(rng.sample(shown, study.k) for _ in range(sets))]
         # 3. Calibrations need measured probabilities.
         self.calibrations = [None] if self.student.sampling or problem.lm.sampling else list(CALIBRATIONS)
 
     def fitted(self, choice: SetUp) -> PairwiseJudge:
         """Return the student set up as chosen."""
-        one = objectives.reworded(self.student, choice.instruction)
-        one.predict.demos = list(self.demos[choice.demonstrations])
-        one.debias, one.calibration = choice.debias, choice.calibration
+        judge = objectives.reworded(self.student, choice.instruction)
+        judge.predict.demos = list(self.demos[choice.demonstrations])
+        judge.debias, judge.calibration = choice.debias, choice.calibration
         if choice.calibration in FITTED:  # not to the pairs that the accuracy is measured on
-            one.calibrate(self.pairs, lm=self.lm)
-        return one
+            judge.calibrate(self.pairs, lm=self.lm)
+        return judge
 
-    def measure(self, choice: SetUp) -> dict[str, Any]:
-        """Return the numbers of a ``Trial``; ``CalibrationError`` where the calibration cannot be fitted."""
+    def measure(self, number: int, choice: SetUp) -> Trial:
+        """Return the trial of a set-up; ``CalibrationError`` where the calibration cannot be fitted."""
         plain, whole = self.fitted(replace(choice, debias=None)), self.fitted(choice)
-        judged = _in_order(plain, self.pairs, self.lm, progress=self.progress)
-        if self.objective.content_free:
+        judged = _in_order(plain, self.pairs, self.lm, progress=self.study.progress)
+        if self.study.objective.content_free:
             nothing = [plain.content_free(self.size)]
             (free,) = objectives.probabilities(plain, [choice.instruction], nothing, self.lm)  # (1, c + t)
             judged = replace(judged, content_free=free)
-        right = rightness(self.scored, whole.batch(self.scored, lm=self.lm, progress=self.progress))
-        return {
-            "objective": self.objective(judged),
-            "accuracy": mean_of_defined(right),
-            "prompts": self.size if choice.debias == "permutation" else 1,
-            "undefined": count_unanswered(judged) + int(np.isnan(right).sum()),
-        }
-
-
-def _in_order(judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: Any, *, progress: Any = None) -> Judged:
-    """Have a judge compare pairs in the given order only, with its calibration."""
-    plain: PairwiseJudge = judge.deepcopy()
-    plain.debias = None
-    answers = plain.batch(pairs, lm=lm, progress=progress)
-    return objectives.judged_in_order(plain, np.array([p.positions[0] for p in answers]), pairs)
+        right = _rightness(whole, self.scored, self.lm, progress=self.study.progress)
+        prompts = self.size if choice.debias == "permutation" else 1
+        undefined = count_unanswered(judged) + int(np.isnan(right).sum())
+        return Trial(number, choice, self.study.objective(judged), mean_of_defined(right), prompts, undefined)
 
 
 class Accuracy(Objective):
@@ -319,30 +286,38 @@ class Accuracy(Objective):
         return objectives.over_defined(mean, counts, judged.covariate(RIGHT))
 
 
-def with_preference(pairs: Sequence[dspy.Example]) -> list[dspy.Example]:
-    """Return the pairs of which people prefer one candidate: those that have a label and are no ties."""
-    return [e for e in pairs if preference_label(e) not in (None, TIE)]
+def _in_order(judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: Any, *, progress: Any = None) -> Judged:
+    """Have a judge compare pairs in the given order only, with its calibration."""
+    plain: PairwiseJudge = judge.deepcopy()
+    plain.debias = None
+    answers = plain.batch(pairs, lm=lm, progress=progress)
+    return objectives.judged_in_order(plain, np.array([p.positions[0] for p in answers]), pairs)
 
 
-def has_labels(problem: Problem) -> bool:
+def _rightness(judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: Any, *, progress: Any = None) -> FloatArray:
+    """Return (n,) 1 where a judge prefers as people do, a half for a tie, NaN where its comparison is undefined."""
+    compared = zip(pairs, judge.batch(pairs, lm=lm, progress=progress), strict=True)
+    return np.array([preference_accuracy(e, p, undefined=math.nan) for e, p in compared], dtype=np.float64)
+
+
+def _labeled(problem: Problem) -> bool:
     """Return whether the study weighs the accuracy: in the search and in the choice, or in neither."""
-    return bool(with_preference(problem.fit) or with_preference(problem.held_back))
+    return bool(_preferred(problem.fit) or _preferred(problem.held_back))
 
 
-def count_unlabeled(use: str, pairs: Sequence[dspy.Example]) -> None:
-    """Log how many pairs of a part of the trainset the accuracy leaves out; all of them are refused."""
-    left_out = len(pairs) - len(with_preference(pairs))
-    if left_out == len(pairs):
+def _preferred(pairs: Sequence[dspy.Example], use: str = "") -> list[dspy.Example]:
+    """Return the pairs of which people prefer one candidate: those that have a label and are no ties.
+
+    With a ``use``, log how many pairs the accuracy leaves out; ``ValueError`` if it leaves out all of them.
+    """
+    preferred = [e for e in pairs if preference_label(e) not in (None, TIE)]
+    left_out = len(pairs) - len(preferred)
+    if use and not preferred:
         raise ValueError(
             f"None of the {left_out} pairs {use} says which candidate people prefer, but other pairs do: label more, "
             "or remove the labels (preference, better) to choose by the objective alone."
         )
-    if left_out:
+    if use and left_out:
         text = "%d of the %d pairs %s have no label or are ties: the accuracy leaves them out."
         get_logger(__name__).warning(text, left_out, len(pairs), use)
-
-
-def rightness(pairs: Sequence[dspy.Example], predictions: Sequence[Any]) -> FloatArray:
-    """Return (n,) 1 where a judge prefers as people do, a half for a tie, NaN where its comparison is undefined."""
-    compared = zip(pairs, predictions, strict=True)
-    return np.array([preference_accuracy(e, p, undefined=math.nan) for e, p in compared], dtype=np.float64)
+    return preferred
