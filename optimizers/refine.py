@@ -180,7 +180,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         own = [self._record(run, items, scorer, margin) for margin, run in by_margin.items()]
         external = self._record(listening, items, scorer, 0.0)
         # 2. The items whose quality rose most are shown; on the others, the best margin is chosen.
-        best = most_improved(external.qualities, self.k)
+        rise = external.qualities[-1] - external.qualities[0]  # (n,)
+        most = min(self.k, len(items) // 2)
+        best = [int(n) for n in np.argsort(-rise, kind="stable") if rise[n] > 0][:most]
         others = [n for n in range(len(items)) if n not in best]
         rivals = [(one, one.qualities[:, others]) for one in own]
         iterations, chosen = self._choose(rivals)
@@ -262,8 +264,11 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             done[first] += base
             for margin in wider:
                 # A wider margin changes nothing where every accepted step exceeds it: that loop is copied, not run.
-                loop = own[margin]
-                again = [item for item, old in zip(part, base, strict=True) if _changes(old, loop.accept)]
+                loop, again = own[margin], list[dspy.Example]()
+                for item, old in zip(part, base, strict=True):
+                    scores = [step.score for step in old.steps if step.accepted]
+                    if any(not loop.accept(before, after) for before, after in itertools.pairwise(scores)):
+                        again.append(item)
                 fresh = {one.id: one for one in self._run(problem, loop, again, f"own-{margin:g}").loops}
                 done[margin] += [fresh.get(old.id, old) for old in base]
                 if self.progress is not None:
@@ -322,12 +327,6 @@ def _calls(loops: Sequence[Loop]) -> int:
     return sum(loop.calls for loop in loops)
 
 
-def _changes(loop: Loop, accept: Improvement) -> bool:
-    """Return whether another rule refuses a step that was accepted."""
-    scores = [step.score for step in loop.steps if step.accepted]
-    return any(not accept(before, after) for before, after in itertools.pairwise(scores))
-
-
 def _run_of(loops: Sequence[Loop], source: FeedbackSource) -> LoopRun:
     return LoopRun(tuple(loops), source.name, source.low, source.high).checked()
 
@@ -344,12 +343,6 @@ def with_margin(loop: SelfRefine, margin: float) -> SelfRefine:
     copy: SelfRefine = loop.deepcopy()
     copy.accept = Improvement(margin * (loop.feedback.high - loop.feedback.low))
     return copy
-
-
-def most_improved(quality: FloatArray, k: int) -> list[int]:
-    """Return at most k items, and half of all, whose quality, (t + 1, n), rose most from first to last round."""
-    gain = quality[-1] - quality[0]
-    return [int(n) for n in np.argsort(-gain, kind="stable") if gain[n] > 0][: min(k, len(gain) // 2)]
 
 
 def with_steps(loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, shown: Sequence[int]) -> SelfRefine:

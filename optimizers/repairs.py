@@ -80,7 +80,8 @@ class OrderRule(RepairRule):
     def loss(self, judged: Judged, given: Judged) -> str:
         draws = Draws(seed=self.seed, confidence=1 - 2 * LOSS, swaps=0)
         how: dict[str, Any] = {"clusters": given.clusters, "method": "percentile", "draws": draws}
-        left = estimate(_counted_ratio, judged.answers, given.answers, **how)
+        deviation = counted_deviation
+        left = estimate(lambda c, x, y: ratio(deviation(c, x), deviation(c, y)), judged.answers, given.answers, **how)
         if not left.low >= KEPT:
             before, after = (self.estimates(one)["spread"].text() for one in (given, judged))
             return (
@@ -104,10 +105,6 @@ def _mean_errors(columns: Sequence[FloatArray], judged: Judged, seed: int) -> Er
         return np.full(len(columns), np.nan), np.full((1, len(columns)), np.nan)
     influence = sums_by_cluster(x - x.mean(axis=0), codes) / len(x) * np.sqrt(groups / (groups - 1))
     return x.mean(axis=0), _drawn_errors(influence, seed)
-
-
-def _counted_ratio(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    return ratio(counted_deviation(counts, x), counted_deviation(counts, y))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -280,7 +277,11 @@ class ForecastRepair(JudgeOptimizer):
         passing = tuple(one for one, value in zip(criterion.labels, criterion.values, strict=True) if value >= mark)
         judged, where = self.answers(problem, repaired(student, base), examples), f"{len(examples)} training items"
         problem.given = replace(problem.given, answers=self.answers(problem, student, examples), items=where)
-        crossed = cross_fitted(judged, {}, _along, scale=(0, 1), seed=self.seed)
+
+        def fit(rest: Judged) -> list[Callable[..., FloatArray]]:
+            return [lambda p, features, scale, curve=curve: on_curve(p, curve) for curve in _curves(rest).values()]
+
+        crossed = cross_fitted(judged, {}, fit, scale=(0, 1), seed=self.seed)
         return [
             Candidate(name, repaired(student, replace(base, passing=passing, curve=curve)), {}, answers, where)
             for (name, curve), answers in zip(_curves(judged).items(), crossed, strict=False)
@@ -302,7 +303,3 @@ def _curves(judged: Judged) -> dict[str, Curve]:
     known = defined(p, shares)
     fits = {"Platt's logistic curve": platt_curve, "isotonic curve": isotonic_curve}
     return {name: fit(p[known], shares[known]) for name, fit in fits.items()}
-
-
-def _along(judged: Judged) -> list[Callable[..., FloatArray]]:
-    return [lambda p, features, scale, curve=curve: on_curve(p, curve) for curve in _curves(judged).values()]

@@ -134,7 +134,9 @@ class ZEPO(JudgeOptimizer):
             # 2. Reword the incumbent.
             wordings = search.propose(epoch, incumbent)
             if not wordings:
-                stopped = search.nothing_new()
+                common = Counter(reason for reason, _ in search.rejected).most_common(1)
+                most = f" ({len(search.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
+                stopped = f"the proposer has nothing new{most}"
                 break
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
             rivals = search.race(wordings, epoch, incumbent)
@@ -169,10 +171,6 @@ class ZEPO(JudgeOptimizer):
         objectives.check_searchable(examples, debiased=debiased)
         (rows,) = probabilities(judge, [wording], examples, problem.lm, debiased=debiased)
         return judged_in_order(judge, rows, examples)
-
-    def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """Return (w, n, c) probabilities of the judge's answers under several wordings."""
-        return probabilities(problem.student, wordings, examples, problem.lm, debiased=self.objective.debiased)
 
 
 class _Search:
@@ -251,12 +249,6 @@ class _Search:
         self.problem.calls += proposal.calls
         return proposal.instructions
 
-    def nothing_new(self) -> str:
-        """Say that nothing was proposed, and why most wordings were turned down."""
-        common = Counter(reason for reason, _ in self.rejected).most_common(1)
-        most = f" ({len(self.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
-        return f"the proposer has nothing new{most}"
-
     def race(self, wordings: Sequence[str], epoch: int, incumbent: Wording | None) -> list[Wording]:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""
         texts = dict(enumerate(wordings, start=len(self.tried)))
@@ -304,14 +296,15 @@ class _Search:
 
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
         """Return the (n, c) probabilities of the judge's answers under each wording."""
-        rows = self.zepo.ask(self.problem, list(wordings.values()), examples)
+        texts, debiased = list(wordings.values()), self.objective.debiased
+        rows = probabilities(self.judge, texts, examples, self.problem.lm, debiased=debiased)  # (w, n, c)
         prompts = len(wordings) * len(examples) * self.orders
         self.judgments += prompts
         if self.zepo.progress is not None:
             self.zepo.progress(prompts)
         return dict(zip(wordings, rows, strict=True))
 
-    def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
+    def note(self, wordings: Sequence[Wording], accepted: Wording) -> None:
         """Keep an epoch's wordings, one of which may have become the incumbent."""
         self.tried += [replace(one, accepted=one is accepted) for one in wordings]
 
