@@ -142,7 +142,7 @@ class JudgeStudy(JudgeOptimizer):
         wordings = list(study.user_attrs[WORDINGS])
 
         def trials(state: TrialState) -> list[FrozenTrial]:
-            return study.get_trials(deepcopy=False, states=[state])
+            return list(study.get_trials(deepcopy=False, states=[state]))
 
         abandoned = len(trials(TrialState.RUNNING))  # by a process that was killed, or another's that still runs
         while max(len(trials(TrialState.COMPLETE)), len(trials(TrialState.FAIL))) < self.trials:
