@@ -1,6 +1,7 @@
 """What did an optimizer gain? From two versions' outputs to findings, in Python and by the command."""
 
 import re
+from functools import partial
 
 import dspy
 import numpy as np
@@ -157,10 +158,14 @@ def quality_and_words(name):
 
 
 def writer(request):
-    """Write three times as much where the instructions say so, as the proposer of instructions does."""
+    """Write three times as much where the instructions say so, as every proposer of instructions does."""
     asked = repr(request)
-    if "proposed_instruction" in asked:
-        return "[[ ## proposed_instruction ## ]]\nWrite at length.\n\n[[ ## proposed_prefix_for_output_field ## ]]\nA:"
+    if "new_instruction" in asked:  # GEPA's
+        return '{"new_instruction": "Write at length."}'
+    wanted = [name for name in re.findall(r"\[\[ ## (\w+) ## ]]", asked) if name != "completed"]
+    if wanted[-1] != "output":  # of COPRO, MIPROv2 or SIMBA
+        texts = {"module_advice": '{"self": "Write at length."}'}
+        return "\n".join(f"[[ ## {name} ## ]]\n{texts.get(name, 'Write at length.')}" for name in dict.fromkeys(wanted))
     quality, words = quality_and_words(asked)
     times = 3 if "Write at length" in asked else 1
     return f"[[ ## output ## ]]\nq={quality} z=0" + " word" * int(times * words)
@@ -181,13 +186,28 @@ def evaluate():
     return dspy.Evaluate(devset=devset, metric=judge_metric(judge), num_threads=1)
 
 
-def test_what_an_optimizer_of_dspy_gained_is_length(evaluate):
-    program = dspy.Predict("source -> output")
-    optimizer = dspy.COPRO(metric=evaluate.metric, breadth=2, depth=1)
+ONE = {"num_threads": 1}
+NO_DEMOS = {"max_bootstrapped_demos": 0, "max_labeled_demos": 0}
+OPTIMIZERS = {  # with the options of ``compile``
+    "COPRO": (partial(dspy.COPRO, breadth=2, depth=1), {"eval_kwargs": ONE}),
+    "GEPA": (partial(dspy.GEPA, max_metric_calls=40, reflection_lm=Seeded(writer, temperature=1.0), **ONE), {}),
+    "MIPROv2": (
+        partial(dspy.MIPROv2, auto=None, num_candidates=2, **NO_DEMOS, **ONE),
+        {"num_trials": 3, "minibatch": False},
+    ),
+    "SIMBA": (partial(dspy.SIMBA, bsize=4, num_candidates=3, max_steps=2, max_demos=0, **ONE), {}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "COPRO")) for name in OPTIMIZERS]
+)
+def test_what_an_optimizer_of_dspy_gained_is_length(name, evaluate):
+    program, (optimizer, options) = dspy.Predict("source -> output"), OPTIMIZERS[name]
     with dspy.context(lm=Seeded(writer, temperature=1.0)):
         train = [dspy.Example(source=f"item {k}").with_inputs("source") for k in range(100, 108)]
-        optimized = optimizer.compile(program, trainset=train, eval_kwargs={"num_threads": 1})
-        assert optimized.signature.instructions == "Write at length."
+        optimized = optimizer(metric=evaluate.metric).compile(program, trainset=train, **options)
+        assert "Write at length." in optimized.signature.instructions
         before, after = (evaluate(one).score / 100 for one in (program, optimized))
         found = gain(program, optimized, evaluate=evaluate, rated=[ratings_of(k) for k in range(200, 400)])
     assert found["gain"].value == pytest.approx(4 * (after - before), abs=0.1)  # in points of 1 to 5, not from 0 to 1
