@@ -542,12 +542,17 @@ class CompileOptions(Choosing, ScoringOptions):
 
     judge: Path | None = option("JSON file of the judge to compile, instead of a new one for `criteria`.")
     k: int = option("Number of demonstrations.", 8)
+    objective: str | None = option(
+        "Show demonstrations against a probe in place of likelihood bias: probe:KIND, such as probe:authority."
+    )
     resamples: int = option("Number of random swaps in the permutation test.", 100_000)
     max_loss: float = option("Loss of agreement (Pearson's r) to allow for a smaller bias, such as 0.05.", 0.0)
 
     def __post_init__(self) -> None:
         if self.k < 1:
             raise ValueError(f"`k` is {self.k}: compiling needs one demonstration or more.")
+        if self.objective is not None and self.max_loss:
+            raise ValueError("`max_loss` is of a smaller likelihood bias: leave it out, or `objective`.")
 
 
 class ThresholdOptions(Seeded, Items):
@@ -661,7 +666,8 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     epochs: int = option("Number of epochs.", 5)
     objective: str = option(
         "What the search optimizes: fairness (the paper's), debiased (fairness of decisions averaged over both "
-        "orders), confidence, context-free, calibration, or a bias (position, verbosity).",
+        "orders), confidence, context-free, calibration, a bias (position, verbosity), or probe:KIND (see evalbias probe), "
+        "such as probe:authority.",
         "fairness",
     )
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 200)

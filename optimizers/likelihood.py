@@ -279,7 +279,7 @@ class BiasedDemos(LikelihoodOptimizer):
             rs, shown, most = rs_scores(likelihoods, unfairness), pool, f"highest RS among {len(pool)} items"
         else:
             # 2. Against a probe, the largest difference of an edit and its placebo stands in the place of both.
-            rows = self.objective.searched(pool)
+            rows = self.objective.searched(pool, problem.student.criterion.scale)
             answers = self._asked(problem, problem.baseline, rows).answers.reshape(len(pool), -1)  # (n, 1 + 2 edits)
             effects = answers[:, 1::2] - answers[:, 2::2]
             largest = np.argmax(np.nan_to_num(np.abs(effects), nan=-1.0), axis=1)
@@ -310,7 +310,8 @@ class BiasedDemos(LikelihoodOptimizer):
         """Have a judge answer the held-back items, against a probe with each edit and placebo."""
         if self.objective is None:
             return super().tested(problem, program)
-        return self._asked(problem, program, self.objective.searched(problem.held_back))
+        rows = self.objective.searched(problem.held_back, problem.student.criterion.scale)
+        return self._asked(problem, program, rows)
 
     def _asked(self, problem: Problem, judge: PointwiseJudge, rows: Sequence[dspy.Example]) -> Judged:
         return evaluation.judge_examples(judge, rows, lm=problem.lm, progress=self.progress)
@@ -321,7 +322,7 @@ class ProbeRule(ObjectiveRule):
 
     def __init__(self, objective: ProbeObjective, *, seed: int) -> None:
         super().__init__(objective, seed=seed)
-        self.aim = "less effect of edits at no significant loss of agreement"
+        self.aim += " at no significant loss of agreement"
 
     def loss(self, judged: Judged, given: Judged) -> str:
         """Say whether the agreement on the items as they are falls, or may fall, as ``LikelihoodRule`` does."""

@@ -137,6 +137,7 @@ class Objective:
     """
 
     name: str  # in reports
+    aim = ""  # what makes a judge better, in words; by default more of the objective
     content_free = False  # whether it needs the answer to a content-free input
     debiased = False  # whether it is of decisions averaged over the orders of the candidates
 
@@ -243,14 +244,16 @@ class ProbeObjective(Objective):
         seed: Seed of the edits.
     """
 
-    name = "probe"
+    name, aim = "probe", "less effect of edits"
 
     def __init__(self, *kinds: str, seed: int = 0) -> None:
         self.kinds, self.seed = [*named_kinds(kinds)], seed
 
-    def searched(self, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+    def searched(
+        self, examples: Sequence[dspy.Example], scale: tuple[float, float] | None = None
+    ) -> list[dspy.Example]:
         """Return the items with each edit and placebo, behind each item as it is; of pairs the edited ones alone."""
-        rows = with_edits(examples, self.kinds, seed=self.seed)
+        rows = with_edits(examples, self.kinds, seed=self.seed, scale=scale)
         return [row for row in rows if "output" in row or row.id.rsplit(BAR, 2)[1] != ORIGINAL]
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
@@ -271,6 +274,14 @@ class ProbeObjective(Objective):
         pairs = [[over((kinds == kind) & (parts == part)) for part in (EDIT, PLACEBO)] for kind in edits]
         effect = np.abs(np.diff(pairs, axis=1)).mean(axis=(0, 1))
         return np.asarray(-effect) if judged.pairwise else ratio(-effect, over(kinds == ORIGINAL, counted_deviation))
+
+
+def probe_of(name: str, *, seed: int) -> ProbeObjective:
+    """Return the objective that ``"probe:KIND"`` names, such as ``"probe:authority"``."""
+    before, _, kind = name.partition(":")
+    if before != ProbeObjective.name:
+        raise ValueError(f"`objective` {name} is unknown: give probe:KIND, such as probe:authority.")
+    return ProbeObjective(kind, seed=seed)
 
 
 def check_objective(objective: Objective) -> None:
@@ -307,7 +318,7 @@ class ObjectiveRule(Rule):
 
     def __init__(self, objective: Objective, *, seed: int) -> None:
         self.objective = objective
-        self.aim = f"a higher {objective.name}"
+        self.aim = objective.aim or f"a higher {objective.name}"
         self.seed = seed
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:

@@ -127,20 +127,23 @@ OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
 
 
 def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out) -> None:
-    objective_of(options.objective)
+    objective_of(options)
     (criterion,) = criteria_of(options, [options.criterion])
     split = compared(options, criterion, searches=True)
     with Run("optimize", options, models, out, more=split.settings()) as run:
         run.leave(search(run, run.options, split, world.GENERAL)[0])
 
 
-def objective_of(name: str) -> objectives.Objective:
-    """Return an objective by name: one of ``OBJECTIVES``, or a registered bias that has one."""
+def objective_of(options: OptimizeOptions) -> objectives.Objective:
+    """Return the objective that is named: one of ``OBJECTIVES``, a registered bias that has one, or a probe."""
+    name = options.objective
     if name in OBJECTIVES:
         return OBJECTIVES[name]()
     if name in BIASES and BIASES[name].objective:
         return objectives.BiasObjective(BIASES[name])
-    known = [*OBJECTIVES, *(bias.name for bias in BIASES.values() if bias.objective)]
+    if name.startswith("probe:"):
+        return objectives.probe_of(name, seed=options.seed)
+    known = [*OBJECTIVES, *(bias.name for bias in BIASES.values() if bias.objective), "probe:KIND"]
     raise ValueError(f"`objective` {name} is unknown: choose one of {', '.join(known)}.")
 
 
@@ -156,7 +159,7 @@ def search(
         instruction_place=options.instruction_place or instruction_place_for(options.lm),
         language=language_of(options),
     )
-    objective = objective_of(options.objective)
+    objective = objective_of(options)
     proposer: Any = GrammarParaphraser(grammar)
     if options.proposer_lm != "grammar":
         proposer = LMParaphraser(options.proposer_lm)
@@ -185,7 +188,8 @@ def search(
             f"`pairs` {limit} draws pairs of {few} of the {documents} documents to search on, and choosing needs "
             f"{FEWEST_TO_CHOOSE}: raise `pairs`, or take the result unchecked (`bare`)."
         )
-    with run.progress((1 + options.population * options.epochs) * len(drawn) * (1 if ordered else 2)):
+    asked = len(objective.searched(drawn)) * (1 if ordered else 2)
+    with run.progress((1 + options.population * options.epochs) * asked):
         compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
     tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
     # Comparisons of ranking every document once; pairs are not ranked.

@@ -16,6 +16,7 @@ from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.cache import CachedLM
 from evalbias.optimizers.likelihood import LikelihoodOptimizer, draw_demos, rated_items, with_demos
+from evalbias.optimizers.objectives import ProbeObjective, probe_of
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.judges import REDUCTIONS, asked_together
@@ -62,14 +63,15 @@ def _unfairness(criterion: str, sides: Mapping[str, Judged]) -> Section:
 
 
 def compile_likelihood_command(options: CompileOptions, models: MeasuringModels, out: Out) -> None:
+    against = None if options.objective is None else probe_of(options.objective, seed=options.seed)
     judges = scoring_judges(options, options.criteria, options.judge)
     split = scored(options, tuple(judge.criterion for judge in judges))
     with Run("compile likelihood", options, models, out, more=split.settings()) as run:
-        _, outcome = compile_judges(run, run.options, split, judges, _optimizer(run.options, split))
+        _, outcome = compile_judges(run, run.options, split, judges, _optimizer(run.options, split, against))
         run.leave(outcome)
 
 
-def _optimizer(options: CompileOptions, split: Split) -> LikelihoodOptimizer:
+def _optimizer(options: CompileOptions, split: Split, against: ProbeObjective | None) -> LikelihoodOptimizer:
     shared: dict[str, Any] = {
         "likelihood_lm": options.likelihood_lm,
         "bins": split.bins,
@@ -77,8 +79,8 @@ def _optimizer(options: CompileOptions, split: Split) -> LikelihoodOptimizer:
         "n_resamples": options.resamples,
         "seed": options.seed,
     }
-    if options.bare:
-        return optimizers.BiasedDemos(options.k, **shared, select=False)
+    if options.bare or against is not None:
+        return optimizers.BiasedDemos(options.k, objective=against, **shared, select=not options.bare)
     sizes = sorted({size for size in (2, options.k // 2, options.k) if 2 <= size <= options.k})
     return optimizers.LikelihoodMitigation(sizes, max_loss=options.max_loss, **shared)
 
@@ -90,6 +92,8 @@ def compile_judges(
     items = {"trainset": list(split.train), "valset": list(split.test)}
     train, test = map(len, items.values())
     sets = 1 + len(optimizer.k) * len(REDUCTIONS) if isinstance(optimizer.k, tuple) else 2  # of demonstrations
+    if against := getattr(optimizer, "objective", None):
+        sets = 3 * (1 + 2 * len(against.kinds))  # each item as it is, with each edit and with each placebo
     # About as many answers: each text's likelihood once, the training items, half of them with every set, the others.
     with run.progress(train + test + len(judges) * (train + sets * train // 2 + 3 * test)):
         compiled = optimizers.compile_each(optimizer, judges, **items, lm=options.lm)

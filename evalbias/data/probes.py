@@ -183,12 +183,12 @@ def named_kinds(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, t
         if name not in (*GROUPS, *KINDS, *others) or (word and not takes) or BAR in word:
             known = ", ".join([*GROUPS, *KINDS, *others])
             raise ValueError(
-                f"`kinds` {given!r:.80} is unknown: choose some of {known}; label and injection take a word, such as "
+                f"The kind {given!r:.80} is unknown: choose some of {known}; label and injection take a word, such as "
                 f"'label: a student', without {BAR!r}."
             )
         found = {f"{kind}: {word}" if word else kind: (kind, word) for kind in GROUPS.get(name, (name,))}
         if twice := named.keys() & found.keys():
-            raise ValueError(f"`kinds` names {min(twice)!r:.80} twice: leave one out.")
+            raise ValueError(f"The kind {min(twice)!r:.80} is named twice: leave one out.")
         named |= found
     return named
 

@@ -343,6 +343,19 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
 
 
 @pytest.mark.slow
+def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
+    more = ["--objective", "probe:injection", "--bare", "--keep-worse", "--out", "run"]
+    evalbias("compile", "likelihood", *scoring, *more, "--limit", 60, "-k", 2, "--resamples", 99, cwd=tmp_path)
+    demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
+    assert [bool(re.search(r"(: |assistant\n)5\.?$", demo["output"])) for demo in demos] == [True, True]
+    options = ["--criterion", CRITERION, "--data", outputs, "--lm", "embedded", "--epochs", 1, "--population", 2]
+    search = answered("optimize", *options, *more[:3], "--pairs", 20, "--out", "searched", cwd=tmp_path)
+    result = json.loads((tmp_path / "searched/result.json").read_text())["search"]
+    assert (result["objective"], result["tried"][0]["examples"]) == ("probe", 40)  # edited and with the placebo
+    assert search["instruction"] == result["chosen"]
+
+
+@pytest.mark.slow
 def test_recorded_pairs_are_searched_on_but_not_ranked(tmp_path):
     verdicts = Path(__file__).parents[2] / "docs/data/verdicts.jsonl"
     options = ["--data", verdicts, "--lm", "embedded", *WORLDLY, "--pairs", 20]

@@ -44,9 +44,9 @@ def test_kinds_are_named_by_group_and_with_a_word():
         "negation: is it rude?": ("negation", "is it rude?")
     }
     for wrong in (["fame"], ["emoji: x"], ["label: a|b"], ["order"]):
-        with pytest.raises(ValueError, match=r"`kinds` '.*' is unknown: choose some of style, all, headings"):
+        with pytest.raises(ValueError, match=r"The kind '.*' is unknown: choose some of style, all, headings"):
             named_kinds(wrong)
-    with pytest.raises(ValueError, match="`kinds` names 'bold' twice"):
+    with pytest.raises(ValueError, match="The kind 'bold' is named twice"):
         named_kinds(["style", "bold"])
 
 

@@ -634,5 +634,5 @@ def test_a_search_finds_the_wording_that_believes_no_label():
     plain = Judged(("0",), "quality", np.full((1, 1, 2), 0.5))
     with pytest.raises(ValueError, match="The item '0' has no edit, which ZEPO and BiasedDemos make"):
         probe(plain)
-    with pytest.raises(ValueError, match="`kinds` 'fame' is unknown"):
+    with pytest.raises(ValueError, match="The kind 'fame' is unknown"):
         ProbeObjective("fame")
