@@ -229,7 +229,9 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--sets", type=int, default=300, help="data sets of each row; 0 simulates none")
     parser.add_argument("--peer-sets", type=int, default=100, help="the first of these, which peers see; 0 for none")
     parser.add_argument("--runs", type=Path, nargs="*", default=[], help="folders of evalbias probe run")
-    parser.add_argument("--compiled", nargs="*", choices=list(mitigation.JUDGES), default=[], help="real judges to compile")
+    parser.add_argument(
+        "--compiled", nargs="*", choices=list(mitigation.JUDGES), default=[], help="real judges to compile"
+    )
     parser.add_argument("--kind", default="injection", help="what they are compiled against")
     parser.add_argument("--data", nargs="+", choices=SETS, default=SETS, help="on which data")
     parser.add_argument("--items", type=int, default=60, help="items to search and choose on, and as many of the test")

@@ -543,7 +543,7 @@ class CompileOptions(Choosing, ScoringOptions):
     judge: Path | None = option("JSON file of the judge to compile, instead of a new one for `criteria`.")
     k: int = option("Number of demonstrations.", 8)
     objective: str | None = option(
-        "Show demonstrations against a probe in place of likelihood bias: probe:KIND, such as probe:authority."
+        "Search against a probe in place of likelihood bias: probe:authority, or another KIND of evalbias probe."
     )
     resamples: int = option("Number of random swaps in the permutation test.", 100_000)
     max_loss: float = option("Loss of agreement (Pearson's r) to allow for a smaller bias, such as 0.05.", 0.0)
@@ -666,8 +666,8 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     epochs: int = option("Number of epochs.", 5)
     objective: str = option(
         "What the search optimizes: fairness (the paper's), debiased (fairness of decisions averaged over both "
-        "orders), confidence, context-free, calibration, a bias (position, verbosity), or probe:KIND (see evalbias probe), "
-        "such as probe:authority.",
+        "orders), confidence, context-free, calibration, a bias (position, verbosity), or a probe (probe:authority, or "
+        "another KIND of evalbias probe).",
         "fairness",
     )
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 200)

@@ -248,9 +248,9 @@ class BiasedDemos(LikelihoodOptimizer):
     ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back. RS comes from the
     judge with k random demonstrations, the paper's baseline, which are not shown again. On the valset the result is
     compared with this baseline where ``select=False``, the paper's method, otherwise with the judge that was given.
-    With an ``objective``, the demonstrations are the k items that an edit moves most, with this edit, and a judge is
-    better if edits move it less on held-back items. It also takes the options of ``LikelihoodOptimizer`` and of every
-    optimizer.
+    With an ``objective``, the demonstrations are the k items that an edit moves most, with this edit; the random ones
+    compete with them, and a judge is better if edits move it less on held-back items. It also takes the options of
+    ``LikelihoodOptimizer`` and of every optimizer.
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
@@ -289,19 +289,19 @@ class BiasedDemos(LikelihoodOptimizer):
             rs, most = np.abs(unfairness), f"the {len(pool)} items that edits move most, edited"
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
         chosen = [shown[i] for i in highest_rs(rs, self.k)]
-        compiled = self.shown(problem, chosen)
+        found = Candidate(f"the {self.k} demonstrations of {most}", self.shown(problem, chosen))
         problem.details = {
             "train": train,
             "unfairness": unfairness,
             "rs": rs,
-            "demonstrations": tuple(item_name(e) for e in chosen),
-            "demonstration_words": tuple(len(e.output.split()) for e in chosen),
+            **_shown_items(chosen),
             "mean_words": float(np.mean([len(e.output.split()) for e in pool])),
             "random": tuple(item_name(e) for e in random),
             "left_out": items - len(problem.fit),
             "undefined": int(np.isnan(rs).sum()),
         }
-        return [Candidate(f"the {self.k} demonstrations of {most}", compiled)]
+        others = [Candidate(f"{self.k} random demonstrations", problem.baseline, _shown_items(random))]
+        return [found, *(others if self.objective else [])]
 
     def rules(self, problem: Problem) -> list[Rule]:
         return super().rules(problem) if self.objective is None else [ProbeRule(self.objective, seed=self.seed)]
@@ -315,6 +315,12 @@ class BiasedDemos(LikelihoodOptimizer):
 
     def _asked(self, problem: Problem, judge: PointwiseJudge, rows: Sequence[dspy.Example]) -> Judged:
         return evaluation.judge_examples(judge, rows, lm=problem.lm, progress=self.progress)
+
+
+def _shown_items(items: Sequence[dspy.Example]) -> dict[str, Any]:
+    """Return the report's fields about the demonstrations that are shown."""
+    words = tuple(len(e.output.split()) for e in items)
+    return {"demonstrations": tuple(map(item_name, items)), "demonstration_words": words}
 
 
 class ProbeRule(ObjectiveRule):

@@ -80,7 +80,10 @@ def test_a_judge_is_asked(tmp_path):
     [
         ("emit --data items.jsonl --out items.jsonl", "items.jsonl exists, maybe with scores: name another --out"),
         ("emit --data items.jsonl --out new.csv", "new.csv: name a .jsonl file as --out."),
-        ("emit --data items.jsonl --out new.jsonl --kind fame", "The kind 'fame' is unknown: choose some of style, all"),
+        (
+            "emit --data items.jsonl --out new.jsonl --kind fame",
+            "The kind 'fame' is unknown: choose some of style, all",
+        ),
         ("read --data items.jsonl --scores-field mine", "The id 'r0' is not one of probe emit"),
         (
             "read --data items.jsonl --winner-field mine --scale 1-5",

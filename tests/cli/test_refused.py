@@ -79,7 +79,10 @@ REFUSED = {
     "compile likelihood": [
         (f"{ITEMS} -k 0", "-k is 0: compiling needs one demonstration or more."),
         ("--data items.jsonl --lm embedded --judge scores.json --scale 1-5", f"{OWN} --scale."),
-        ("--data none.jsonl --lm none.gguf --objective probe:fame", "The kind 'fame' is unknown: choose some of style, "),
+        (
+            "--data none.jsonl --lm none.gguf --objective probe:fame",
+            "The kind 'fame' is unknown: choose some of style, ",
+        ),
         (f"{ITEMS} --objective fairness", "--objective fairness is unknown: give probe:KIND, such as probe:authority."),
         (f"{ITEMS} --objective probe:bold --max-loss .1", "--max-loss is of a smaller likelihood bias: leave it out"),
         (f"{ITEMS} --candidates ids.txt", "ids.txt lists 'elsewhere', which is no training item of this split (1 such"),
@@ -107,7 +110,10 @@ REFUSED = {
             "its phrases are English. Name a model that rewords, LMParaphraser(lm) or --proposer-lm",
         ),
         (f"{NAMED} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, "),
-        (f"{NAMED} --data none.jsonl --lm none.gguf --objective probe:", "The kind '' is unknown: choose some of style, "),
+        (
+            f"{NAMED} --data none.jsonl --lm none.gguf --objective probe:",
+            "The kind '' is unknown: choose some of style, ",
+        ),
     ],
     "rank": [
         (OUTPUTS, "Give either --criterion"),

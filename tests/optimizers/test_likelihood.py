@@ -132,8 +132,8 @@ def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_b
     report = found.report
     assert all("GPT-4" in demo.output for demo in found.predict.demos)
     assert report.chosen.startswith("the 4 demonstrations of the ")
-    before, after = (one.estimates["probe"].value for one in report.candidates)
-    assert before < -0.5 < -0.05 < after
+    before, after, at_random = (one.estimates["probe"].value for one in report.candidates)
+    assert max(before, at_random) < -0.5 < -0.05 < after
     scores = dict(zip(report.train.ids, report.rs, strict=True))
     assert report.rs == pytest.approx(np.abs(report.unfairness))
     assert min(scores[name] for name in report.demonstrations) >= np.sort(report.rs)[-4]
@@ -141,6 +141,14 @@ def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_b
     class Unmoved(Impressed):  # demonstrations change nothing: the given judge is kept
         def _row(self, prompt, choices):
             return super()._row([prompt[0], prompt[-1]], choices)
+
+    class Overawed(Impressed):  # any demonstrations but labelled ones help
+        def _row(self, prompt, choices):
+            demos = [{"content": f"{one['content']} GPT-4"} for one in prompt[1:-1]]
+            return super()._row([prompt[0], *([] if "GPT-4" in str(prompt[1:-1]) else demos), prompt[-1]], choices)
+
+    plain = search.compile(PointwiseJudge(C), trainset=train, lm=Overawed()).report
+    assert (plain.chosen, plain.demonstrations) == ("4 random demonstrations", plain.random)
 
     kept = search.compile(PointwiseJudge(C), trainset=train, lm=Unmoved())
     assert kept.predict.demos == []
@@ -156,6 +164,9 @@ def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_b
 
     dull = search.compile(PointwiseJudge(C), trainset=train, lm=Dulled())
     assert dull.predict.demos == []
+    ordered = BiasedDemos(2, objective=ProbeObjective("injection"), select=False)
+    shown = ordered.compile(PointwiseJudge(C), trainset=train, lm=Impressed()).predict.demos
+    assert [demo.output.rstrip(".")[-1] for demo in shown] == ["5", "5"]  # the highest score of this scale
     bare = BiasedDemos(4, objective=probe, select=False).compile(PointwiseJudge(C), trainset=train, lm=Dulled())
     assert len(bare.predict.demos) == 4
 
