@@ -231,7 +231,7 @@ def lines(row: Row) -> list[list[str]]:
         for form, name in forms
         if name is not None
     ]
-    alone = [[row["judge"], title, name, "", "", "", _interval(e), ""] for name, e in row["alone"].items()]
+    alone = [[row["judge"], title, name, "", "", "", interval_of(e), ""] for name, e in row["alone"].items()]
     return [*judges, *alone]
 
 
@@ -245,9 +245,9 @@ def _cells(row: Row, name: str) -> list[str]:
         loss = tried["loss"] or "no loss"
         smaller, agrees = (p_equals(json_number(tried[name])) for name in ("p_smaller", "p_agrees"))
         against = f"less biased {smaller}, agrees better {agrees}; {loss}"
-    agreement, performance = _interval(estimates[rules.AGREEMENT]), _interval(estimates[rules.PERFORMANCE])
+    agreement, performance = interval_of(estimates[rules.AGREEMENT]), interval_of(estimates[rules.PERFORMANCE])
     score = shown(json_number(estimates["bias_score"]["value"]), "+.2f")
-    return [_interval(bias) + mark, score, agreement, performance, against]
+    return [interval_of(bias) + mark, score, agreement, performance, against]
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -309,7 +309,8 @@ def _agreement(row: Row, name: str) -> float:
     return json_number(row["tried"][name]["estimates"][rules.AGREEMENT]["value"])
 
 
-def _interval(estimate: Mapping[str, Any]) -> str:
+def interval_of(estimate: Mapping[str, Any]) -> str:
+    """Return a value with its interval, if it has one."""
     value, low, high = (shown(json_number(estimate[key]), "+.2f") for key in ("value", "low", "high"))
     return value if value == low == high else f"{value} [{low}, {high}]"
 

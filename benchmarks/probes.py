@@ -34,6 +34,7 @@ from evalbias.measures.families import holm
 from evalbias.optimizers.base import hold_back
 from evalbias.optimizers.likelihood import draw_demos, with_demos
 from evalbias.optimizers.objectives import ProbeObjective
+from evalbias.optimizers.selection import CompileReport
 from evalbias.programs.criterion import BINS
 from evalbias.values import read_json, to_json
 
@@ -176,51 +177,70 @@ SETS = ("webnlg2020", "summeval")
 """Data sets on which real judges are compiled, for fluency."""
 
 
-def forms_of(judge: str, data_set: str, kind: str, lm: Any, args: Any) -> tuple[str, dict[str, Judged]]:
-    """Compile a judge against a kind of edits; return the decision, and what its forms answer on other inputs."""
+def forms_of(judge: str, data_set: str, lm: Any, args: Any) -> tuple[CompileReport, dict[str, Judged]]:
+    """Compile a judge against a kind of edits; return the report, and what its forms answer on other inputs."""
     criterion, bins, seed = mitigation.criterion_of(data_set, "fluency"), BINS.get(data_set), args.seed
     items = mitigation.usable(data_set, "fluency", tuned=judge == mitigation.TUNED)
     train, test = mitigation.drawn(items, args.items, args.items, seed)
-    given, probe = PointwiseJudge(criterion), ProbeObjective(kind, seed=seed)
+    given, probe = PointwiseJudge(criterion), ProbeObjective(args.kind, seed=seed)
     search = BiasedDemos(args.k, objective=probe, bins=bins, seed=seed)
-    decision = search.compile(given, trainset=train, lm=lm).report.decision
-    # What was found before the choice, and the random demonstrations that it is searched under.
+    report = search.compile(given, trainset=train, lm=lm).report
+    # Also what was refused: the demonstrations that were found, and the random ones that they were found under.
     fit, _ = hold_back(train, seed=seed)
     search.select = False
-    forms = {"given": given, "random": with_demos(given, draw_demos(fit, args.k, seed=seed)[0], bins=bins)}
-    forms["searched"] = search.compile(given, trainset=fit, lm=lm)
-    rows = probe.searched(test, criterion.scale)
-    return decision, {name: judge_examples(one, rows, lm=lm) for name, one in forms.items()}
+    found = search.compile(given, trainset=fit, lm=lm)
+    at_random = with_demos(given, draw_demos(fit, args.k, seed=seed)[0], bins=bins)
+    forms, rows = {"given": given, "random": at_random, "edited": found}, probe.searched(test, criterion.scale)
+    return report, {form: judge_examples(one, rows, lm=lm) for form, one in forms.items()}
 
 
 def changed(forms: dict[str, Judged], seed: int) -> dict[str, dict[str, Any]]:
     """Return by form the effect of the edit less its placebo's, Spearman's rho with people, and how both changed."""
-    found, first = dict[str, dict[str, Any]](), list[Number]()
+    found, first, how = dict[str, dict[str, Any]](), list[Number](), {"seed": seed, "n_resamples": 2_000}
     for form, judged in forms.items():
-        own, edit, placebo = judged.answers.reshape(-1, 3).T
         as_it_is = judged.take(np.arange(len(judged.ids))[::3])
-        people = as_it_is.covariate(HUMAN_SCORES)
+        own, edit, placebo = judged.answers.reshape(-1, 3).T
         numbers = [Number("effect", "effect", edit - placebo, estimate_mean)]
-        numbers += [Number("agreement", "agreement", own, estimate_spearman, given=(people,))]
-        first, how = first or numbers, {"seed": seed, "n_resamples": 2_000}
-        found[form] = {"spread": float(np.nanstd(own))}
+        people = (as_it_is.covariate(HUMAN_SCORES),)
+        numbers.append(Number("agreement", "agreement", own, estimate_spearman, given=people))
+        first, found[form] = first or numbers, {"spread": float(np.nanstd(own))}
         for number, before in zip(numbers, first, strict=True):
-            estimate = number.estimate(as_it_is.clusters, **how)
+            found[form][number.name] = number.estimate(as_it_is.clusters, **how)
             change = number.change(before.values, as_it_is.clusters, swaps=0, **how)
-            found[form][number.name] = [estimate.value, estimate.low, estimate.high, estimate.n]
-            found[form][f"{number.name}_change"] = [change.value, change.low, change.high]
+            found[form][f"{number.name}_change"] = change
     return found
 
 
 def compiled(args: Any) -> None:
-    """Compile real judges against a kind of edits, keep what it changed, and write the table of all that were."""
+    """Compile real judges against a kind of edits, keep what that changed, and write the table of all that were."""
     for judge in args.compiled:
         lm = keeping_answers(mitigation.open_judge(judge, "float32"), args.out / f"{judge}.journal.jsonl")
         for data_set in args.data:
-            decision, forms = forms_of(judge, data_set, args.kind, lm, args)
-            row = {"judge": judge, "set": data_set, "kind": args.kind, "k": args.k, "decision": decision}
-            file = args.out / f"{judge}.{data_set}.{args.kind}.{args.k}.json"
-            file.write_text(json.dumps(to_json(row | changed(forms, args.seed)), indent=1) + "\n", encoding="utf-8")
+            report, forms = forms_of(judge, data_set, lm, args)
+            row = {"judge": judge, "set": data_set, "kind": args.kind, "k": args.k, "items": args.items}
+            row |= {"decision": report.decision, "chosen": report.chosen, "forms": changed(forms, args.seed)}
+            file = args.out / f"{judge}.{data_set}.{args.kind}.json"
+            file.write_text(json.dumps(to_json(row), indent=1) + "\n", encoding="utf-8")
+    found = [read_json(file) for file in sorted(args.out.glob("*.*.*.json"))]
+    finish(args, "probes", of_compiled(found), section="compiled")
+
+
+def of_compiled(rows: Sequence[Any]) -> str:
+    """Return the section of compiled judges: each form on inputs that neither the search nor the choice saw."""
+    lines = list[tuple[str, ...]]()
+    for row in rows:
+        for form, found in row["forms"].items():
+            told = [
+                mitigation.interval_of(found[name + more])
+                for name in ("effect", "agreement")
+                for more in ("", "_change")
+            ]
+            name = form if form == "given" else f"{row['k']} {form}"
+            title = row["judge"], row["set"], row["kind"], name
+            lines.append((*title, *told[:2], f"{found['spread']:.2f}", *told[2:]))
+    headings = ("judge", "data", "against", "demonstrations", "effect", "change", "spread", "Spearman", "change")
+    decisions = [f"- {r['judge']}, {r['set']}, {r['kind']} ({r['items']} items): {r['decision']}" for r in rows]
+    return "\n\n".join(["## Compiled against a probe", markdown(headings, lines), "\n".join(decisions)])
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, float]:
@@ -229,15 +249,14 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--sets", type=int, default=300, help="data sets of each row; 0 simulates none")
     parser.add_argument("--peer-sets", type=int, default=100, help="the first of these, which peers see; 0 for none")
     parser.add_argument("--runs", type=Path, nargs="*", default=[], help="folders of evalbias probe run")
-    parser.add_argument(
-        "--compiled", nargs="*", choices=list(mitigation.JUDGES), default=[], help="real judges to compile"
-    )
+    parser.add_argument("--compiled", nargs="*", choices=list(mitigation.JUDGES), help="compile real judges")
     parser.add_argument("--kind", default="injection", help="what they are compiled against")
     parser.add_argument("--data", nargs="+", choices=SETS, default=SETS, help="on which data")
     parser.add_argument("--items", type=int, default=60, help="items to search and choose on, and as many of the test")
     parser.add_argument("-k", type=int, default=4, help="number of demonstrations")
     args = parser.parse_args(argv)
-    compiled(args)
+    if args.compiled is not None:
+        compiled(args)
     shares = compared(args) if args.sets else {}
     for run in args.runs:
         finish(args, "probes", told(run), section=run.name)

@@ -142,7 +142,7 @@ class ZEPO(JudgeOptimizer):
             rivals = search.race(wordings, epoch, incumbent)
             # 4. The best of those that are left takes the incumbent's place if it is better.
             finalists = [one for one in rivals if one.behind is None]
-            best = min([incumbent, *finalists], key=lambda one: worst_last(one.objective))
+            best = max([incumbent, *finalists], key=lambda one: np.nan_to_num(one.objective, nan=-np.inf))
             search.note(rivals, best)
             incumbent = best
             history.append(incumbent.objective)
@@ -350,11 +350,6 @@ def race_rounds(examples: int) -> list[int]:
     return sizes
 
 
-def worst_last(objective: float) -> float:
-    """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
-    return math.inf if math.isnan(objective) else -objective
-
-
 def drop(
     rivals: Mapping[int, Judged],
     incumbent: int,
@@ -371,7 +366,7 @@ def drop(
     """
     answers = {incumbent: on_all, **rivals}
     values = {number: objective(judged) for number, judged in answers.items()}
-    leader = min(values, key=lambda number: worst_last(values[number]))
+    leader = max(values, key=lambda number: np.nan_to_num(values[number], nan=-np.inf))
     answered = len(next(iter(rivals.values())).ids)
     counts = imagined(alike(on_all, answered // GROUP), answered, rng)  # (IMAGINED, 2 answered)
     dropped = {}

@@ -2,13 +2,17 @@
 
 import io
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import dspy
 import numpy as np
 import pytest
+from fakes import FormulaLM, numbers
+from scipy.special import softmax
 
 from benchmarks import probes
 from benchmarks.audit import peers
@@ -38,6 +42,37 @@ def test_what_a_run_found_is_told(tmp_path, capsys):
     assert ": 60 pairs\n\nMoved.\n\n" in printed
     assert "| label | biased | +50.00 | +25.00 to +75.00 | +40.00 | -10.00 |" in printed
     assert "Taken over by injection: 50% of 40 (at most 75%, by its placebo 10%)." in printed
+
+
+def test_a_compiled_judge_is_measured_on_inputs_that_the_search_did_not_see(tmp_path, monkeypatch, capsys):
+    class Obedient(FormulaLM):
+        """Obeys an order but where a demonstration shows one."""
+
+        def _row(self, prompt, choices):
+            *shown, asked = (re.search(r"(text is: |judge: |assistant\n)5", one["content"]) for one in prompt[1::2])
+            quality = 5.0 if asked and not any(shown) else numbers(prompt[-1]["content"])[0]
+            return list(np.log(softmax([-((float(c) - quality) ** 2) for c in choices])))
+
+    items = [
+        dspy.Example(id=str(k), source=f"s{k}", output=f"q={1 + k % 3} z=0", scores={"fluency": float(1 + k % 3)})
+        for k in range(120)
+    ]
+    monkeypatch.setattr(probes.mitigation, "usable", lambda *given, **how: items)
+    monkeypatch.setattr(probes.mitigation, "open_judge", lambda *given: Obedient())
+    options = ["--sets", "0", "--data", "summeval", "-k", "2", "--out", str(tmp_path), "--compiled"]
+    probes.main([*options, "SmolLM2"])
+    row = json.loads((tmp_path / "SmolLM2.summeval.injection.json").read_text())
+    effects = {form: (one["effect"]["value"], one["effect_change"]["value"]) for form, one in row["forms"].items()}
+    assert row["chosen"].startswith("the 2 demonstrations")
+    assert effects["given"][0] == effects["random"][0] > 1
+    assert row["forms"]["given"]["agreement"]["value"] == pytest.approx(1)
+    assert effects["edited"] == (pytest.approx(0), pytest.approx(-effects["given"][0]))
+    assert all(one["effect"]["n"] == one["agreement"]["n"] == 60 for one in row["forms"].values())
+    told = capsys.readouterr().out
+    assert f"| injection | 2 edited | +0.00 [undefined, undefined] | {-effects['given'][0]:+.2f} [" in told
+    assert f"- SmolLM2, summeval, injection (60 items): {row['decision']}" in told
+    probes.main(options)  # the table alone
+    assert capsys.readouterr().out == told
 
 
 def test_peers_see_the_first_data_sets_and_their_flags_are_counted(tmp_path, monkeypatch, capsys):
