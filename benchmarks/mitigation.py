@@ -23,7 +23,7 @@ import dspy
 from benchmarks.harness import argument_parser, data_folder, finish, keeping_answers, markdown, shown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
 from benchmarks.tuned_judge import questions
-from evalbias import LikelihoodMitigation, LocalLM, PointwiseJudge, data
+from evalbias import LikelihoodMitigation, PointwiseJudge, data
 from evalbias.data.items import by_input, input_key
 from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.words import p_equals
@@ -52,8 +52,10 @@ CASES = (
 """Data set and criterion of every row; the last two have one rating an item."""
 
 
-def open_judge(name: str, dtype: str) -> LocalLM:
-    """Load a judge's model."""
+def open_judge(name: str, dtype: str) -> Any:
+    """Load a judge's model, a ``LocalLM``."""
+    from evalbias import LocalLM  # it loads torch
+
     file, adapter = JUDGES[name]
     return LocalLM(str(models_folder() / file), adapter=adapter, dtype=dtype)
 

@@ -475,7 +475,7 @@ def comparable(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]
     if hold_pairs(examples):
         different = {k: [e for e in v if len(set(e.candidates)) > 1] for k, v in groups.items()}
         return {key: pairs for key, pairs in different.items() if pairs}
-    outputs = {key: _distinct(group) for key, group in groups.items()}
+    outputs = {key: list({e.output: e for e in reversed(group)}.values())[::-1] for key, group in groups.items()}
     return {key: group for key, group in outputs.items() if len(group) > 1}
 
 
@@ -499,10 +499,6 @@ def _swapped(pair: dspy.Example) -> dspy.Example:
 
 def _label(pair: dspy.Example, field: str) -> float:
     return choice(pair.get(field), f"The label {field!r} of the item {item_name(pair)!r:.80}")
-
-
-def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
-    return list({e.output: e for e in reversed(examples)}.values())[::-1]
 
 
 def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None) -> dspy.Example | None:

@@ -393,7 +393,8 @@ def compare_with_baselines(
     """
     name = initial.criterion.name
     rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)
-    documents = list(by_input(with_scores(items, name) if rated else items).values())
+    scored = [e.copy(scores={name: human_score(e, name, required=False)}) for e in items] if rated else items
+    documents = list(by_input(scored).values())
     compared = pairs(items, limit=limit, ordered=False, seed=seed)
     rows: dict[str, Row] = {}
     for title, judge in zip(PROMPTS, (initial, initial, compiled, compiled), strict=True):
@@ -407,8 +408,3 @@ def compare_with_baselines(
         comparisons = {bias: compare(first[bias], m, **how) for bias, m in measurements.items() if bias in first}
         rows[title] = Row(measurements, comparisons)
     return rows
-
-
-def with_scores(items: Sequence[dspy.Example], name: str) -> list[dspy.Example]:
-    """Return the items with one score each, NaN where nobody rated."""
-    return [e.copy(scores={name: human_score(e, name, required=False)}) for e in items]
