@@ -349,10 +349,11 @@ def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert [bool(re.search(r"(: |assistant\n)5\.?$", demo["output"])) for demo in demos] == [True, True]
     options = ["--criterion", CRITERION, "--data", outputs, "--lm", "embedded", "--epochs", 1, "--population", 2]
-    search = answered("optimize", *options, *more[:3], "--pairs", 20, "--out", "searched", cwd=tmp_path)
+    evalbias("optimize", *options, *more[:4], "--pairs", 20, "--out", "searched", cwd=tmp_path)
     result = json.loads((tmp_path / "searched/result.json").read_text())["search"]
     assert (result["objective"], result["tried"][0]["examples"]) == ("probe", 40)  # edited and with the placebo
-    assert search["instruction"] == result["chosen"]
+    judge = load_pairwise_judge(tmp_path / "searched/judge.json")
+    assert judge.predict.signature.instructions == result["chosen"]
 
 
 @pytest.mark.slow
