@@ -8,6 +8,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+import commands
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
@@ -27,8 +28,10 @@ providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure(config):
-    """Try more examples where slow tests run too."""
-    settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "all")
+    """Try more examples, and draw the plots of every command, where slow tests run too."""
+    quick = "not slow" in config.getoption("markexpr")
+    settings.load_profile("quick" if quick else "all")
+    commands.DRAWN = not quick
 
 
 def pytest_collection():

@@ -6,12 +6,13 @@ import re
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 
 import dspy
 import hostile
+import commands
 import pytest
-from commands import evalbias
 from fake_server import serving
 from fakes import FormulaLM
 from hypothesis import given, settings
@@ -21,6 +22,8 @@ from report.test_page import Reader, check_scripts
 from evalbias import audit, judge_examples
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
+
+evalbias = partial(commands.evalbias, drawn=True)
 
 
 def check(told, codes=(0,)):

@@ -112,6 +112,9 @@ def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
     labels = [math.floor(human[name] + 0.5) for name in report.demonstrations]
     assert [d.score for d in compiled.predict.demos] == labels
     assert not set(report.random) & set(ids)
+    us = unfairness_scores(report.train.answers, report.train.covariates[HUMAN_SCORES])  # as the paper's equation
+    assert report.unfairness == pytest.approx(us)
+    assert report.rs == pytest.approx(rs_scores(report.train.covariates[LIKELIHOODS], us))
 
 
 class Impressed(FormulaLM):
@@ -169,13 +172,6 @@ def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_b
     assert [demo.output.rstrip(".")[-1] for demo in shown] == ["5", "5"]  # the highest score of this scale
     bare = BiasedDemos(4, objective=probe, select=False).compile(PointwiseJudge(C), trainset=train, lm=Dulled())
     assert len(bare.predict.demos) == 4
-
-
-def test_rs_takes_the_unfairness_of_the_papers_equation():
-    report = compile_judge().report
-    us = unfairness_scores(report.train.answers, report.train.covariates[HUMAN_SCORES])
-    assert report.unfairness == pytest.approx(us)
-    assert report.rs == pytest.approx(rs_scores(report.train.covariates[LIKELIHOODS], us))
 
 
 def test_the_report_tells_the_lengths_of_the_demonstrations():
