@@ -9,9 +9,9 @@ import xml.etree.ElementTree as ET
 from functools import partial
 from pathlib import Path
 
+import commands
 import dspy
 import hostile
-import commands
 import pytest
 from fake_server import serving
 from fakes import FormulaLM
