@@ -238,18 +238,17 @@ class ThresholdTuning(JudgeOptimizer):
         self, judged: Judged, test: Judged, start: float, selection: Selection
     ) -> dict[str, Mapping[str, Estimate]]:
         """Return what each threshold does on the test items, those that are no choice of ours included."""
-        marks = {"given": start, "chosen": selection.chosen.details.get("threshold", math.nan)}  # NaN: none is chosen
-        marks |= {"ReAnchor": self._anchored(judged), "all pass": -math.inf}
-        verdicts = {name: verdicts_at(test, t, self.pass_mark) for name, t in marks.items() if not math.isnan(t)}
-        return {name: self._rule.estimates(one) for name, one in verdicts.items()}
-
-    def _anchored(self, judged: Judged) -> float:
-        """Return the threshold that DSPy's ReAnchor fits to agree with people, on scores put from 0 to 1."""
+        # 1. DSPy's ReAnchor fits its threshold to agree with people, on scores put from 0 to 1.
         passed = verdicts_at(judged, 0.0, self.pass_mark).covariate(HUMAN_SCORES)
         known = ~np.isnan(judged.answers) & ~np.isnan(passed)
         low, high = judged.scale or (float(np.nanmin(judged.answers)), float(np.nanmax(judged.answers)))
         p = (judged.answers[known] - low) / (high - low)
-        return low + (high - low) * anchored_threshold(p.tolist(), [(1 - y, y) for y in passed[known].tolist()])
+        place = anchored_threshold(p.tolist(), [(1 - y, y) for y in passed[known].tolist()])
+        # 2. Each threshold's verdicts on the test items.
+        marks = {"given": start, "chosen": selection.chosen.details.get("threshold", math.nan)}  # NaN: none is chosen
+        marks |= {"ReAnchor": low + (high - low) * place, "all pass": -math.inf}
+        verdicts = {name: verdicts_at(test, t, self.pass_mark) for name, t in marks.items() if not math.isnan(t)}
+        return {name: self._rule.estimates(one) for name, one in verdicts.items()}
 
     def _decision(self, selection: Selection, given: Candidate) -> str:
         """Say that no threshold reaches what is asked for, and how near the nearest comes, or which one does."""

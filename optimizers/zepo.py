@@ -128,7 +128,14 @@ class ZEPO(JudgeOptimizer):
         """Return the judge with the best wording; ``ValueError`` for what cannot be searched, or another's log."""
         judge, search = problem.student, _Search(problem, self)
         # 1. The judge's own wording is the first incumbent, judged on all examples.
-        incumbent = search.first()
+        (incumbent,) = search.race([judge.predict.signature.instructions], 0, None)
+        if math.isnan(incumbent.objective):
+            raise ValueError(
+                f"Under the first instruction, the judge answers none of the {len(search.examples)} examples: its "
+                "answers have no probability (see min_coverage), so there is nothing to compare. Try another model, or "
+                "another instruction_place."
+            )
+        search.note([incumbent], incumbent)
         history, stopped = [incumbent.objective], f"{self.epochs} epochs"
         for epoch in range(1, self.epochs + 1):
             # 2. Reword the incumbent.
@@ -219,18 +226,6 @@ class _Search:
         self.judgments = 0
         self.tried: list[Wording] = []
         self.rejected: list[tuple[str, str]] = []
-
-    def first(self) -> Wording:
-        """Judge the judge's own wording on all examples."""
-        (wording,) = self.race([self.judge.predict.signature.instructions], 0, None)
-        if math.isnan(wording.objective):
-            raise ValueError(
-                f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
-                "answers have no probability (see min_coverage), so there is nothing to compare. Try another model, or "
-                "another instruction_place."
-            )
-        self.note([wording], wording)
-        return wording
 
     def propose(self, epoch: int, incumbent: Wording) -> Sequence[str]:
         """Return rewordings of the incumbent, the logged ones where there are some."""

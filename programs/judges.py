@@ -22,13 +22,7 @@ from evalbias.data.items import item_name
 from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
 from evalbias.lm.contract import Sampling, ask
-from evalbias.lm.dspy_seam import (
-    ClientLM,
-    UsageTracker,
-    add_usage,
-    decides,
-    with_callbacks,
-)
+from evalbias.lm.dspy_seam import ClientLM, UsageTracker, add_usage, decides, with_callbacks
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
@@ -182,16 +176,14 @@ class Judge(Instrument):
         closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
         return dspy.context(adapter=JudgeAdapter(self), **({"trace": None} if closed else {}))
 
-    def _own(self, lm: Any) -> dict[str, Any]:
-        """Return the option of a call that leaves decision requests to ``JudgeAdapter`` instead of DSPy."""
-        return {"lm": ClientLM(lm)} if lm is not None and (self._decided or decides(lm)) else {}
-
     def _judged(self, **fields: Any) -> dspy.Prediction:
         """Judge the item of a call."""
         item, lm = self.read(fields), resolve_lm(None, self.predict)
         self._check([item], lm)
+        # ``JudgeAdapter`` answers decision requests instead of DSPy.
+        own = {"lm": ClientLM(lm)} if lm is not None and (self._decided or decides(lm)) else {}
         with self._asking():
-            rows = [self.predict(**question, **self._own(lm)) for question in self._questions(item)]
+            rows = [self.predict(**question, **own) for question in self._questions(item)]
         return self._predictions([item], [rows], lm, "raise")[0]
 
     def batch(

@@ -279,16 +279,13 @@ class PointwiseJudge(Judge):
             instructions = instructions.removesuffix(f"\n{self.answer_format}")
         return kind, instructions, levels
 
-    def _demo_score(self, value: Any) -> Any:
-        """Return a demonstration's score; of a decision that DSPy drew from the judge, or saved, what it decided."""
-        if not self._decided or not (is_decided(value) or isinstance(value, Mapping)):
-            return value
-        decided = value["value"] if isinstance(value, Mapping) else value.value
-        return self.criterion.scale[0] + decided if self._kind == "score" else float(decided)
-
     def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
         check_item(demo, name)
-        score = number(self._demo_score(demo.get("score")), f"The score of {name}", texts=True)
+        value: Any = demo.get("score")
+        if self._decided and (is_decided(value) or isinstance(value, Mapping)):  # DSPy drew or saved it
+            decided = value["value"] if isinstance(value, Mapping) else value.value
+            value = self.criterion.scale[0] + decided if self._kind == "score" else float(decided)
+        score = number(value, f"The score of {name}", texts=True)
         if math.isnan(score):
             raise ValueError(
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
@@ -305,18 +302,13 @@ class PointwiseJudge(Judge):
         # score = sum over labels of value * P(label)
         score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
         mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
-        shares = {"distribution": distribution, "mode": mode, "coverage": float(answer.coverage[0])}
-        return {"score": score, **shares, **self._level(distribution), "samples": answer.samples}
-
-    def _level(self, distribution: Mapping[str, float]) -> dict[str, Any]:
-        """Return the score that threshold, cuts or weights decide for, where the output is a decision."""
-        if not self._decided:
-            return {}
-        p, labels = list(distribution.values()), list(distribution)
-        if math.isnan(p[0]):
-            return {"level": None}
-        settings = self.predict.fields.get("score", {})
-        return {"level": self.criterion.values[decided_place(self._kind, labels, p, settings)]}
+        coverage, level = float(answer.coverage[0]), dict[str, Any]()
+        if self._decided:  # by threshold, cuts or weights
+            p, settings = list(distribution.values()), self.predict.fields.get("score", {})
+            place = None if math.isnan(score) else decided_place(self._kind, list(distribution), p, settings)
+            level["level"] = None if place is None else self.criterion.values[place]
+        row = {"score": score, "distribution": distribution, "mode": mode, "coverage": coverage}
+        return {**row, **level, "samples": answer.samples}
 
     def _completion(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         row, labels = self._row(answer), self.criterion.labels
