@@ -15,7 +15,7 @@ from evalbias.cli.app import parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, judges_of, looked_at, recognised_columns
-from evalbias.data.files import EXPORTS, Source, folder_files, memory_table
+from evalbias.data.files import ANNOTATED, EXPORTS, Source, folder_files, memory_table
 from evalbias.data.items import DataError
 from evalbias.data.sets import SETS, known_set
 from evalbias.evaluation.answers import answers_of, prepared
@@ -35,7 +35,7 @@ def doctor_command(file: str) -> None:
     # 1. What it is, and what its columns hold.
     spec, source = _opened(file)
     name, columns = reading.parse_spec(spec)[0], source.columns
-    kind = "a data set" if name in SETS else "an export of" if name in EXPORTS else "a plain table:"
+    kind = "a data set" if name in SETS else "an export of" if name in (*EXPORTS, *ANNOTATED) else "a plain table:"
     _print(f"{file}: {kind} {name} with {count(len(source.rows), 'row')}.")
     if len(seen := looked_at(columns)) < len(columns):
         most = f"those whose names tell a field, then the first, up to {seen[-1]!r:.80}"
@@ -133,13 +133,15 @@ def _opened(spec: str) -> tuple[str, Source]:
             held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
             raise DataError(f"{spec} is no known data set; it {held}.")
         return (spec := f"{kinds.pop()}:{spec}"), reading.opened(spec)
-    if name is None and reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS):
+    if name is None and reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS, *ANNOTATED):
         source = reading.opened(spec)
         if not source.rows:
             raise DataError(f"{spec} holds no rows: give a file with one row for each output.")
         if (name := known_set(path, source.columns)) is None:
             return spec, source
     named = f"{name}:{spec}" if name else spec
+    if reading.parse_spec(named)[0] in ANNOTATED:
+        return named, reading.opened(named)
     try:
         return named, memory_table(reading.read(named))
     except (ValueError, OSError):

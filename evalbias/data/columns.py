@@ -38,7 +38,7 @@ CHOICES, COUNTS = WORDS["choices"], WORDS["counts"]  # between two outputs; of n
 INPUTS, OUTPUTS, CHATS, WRITERS = WORDS["inputs"], WORDS["outputs"], WORDS["chats"], WORDS["writers"]
 RESPONSES = {"responses"}  # people's, beside a word for them, as Argilla writes
 PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
-FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second"}  # end of a pair's names
+FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second", "chosen": "rejected"}  # in a pair's names
 ENDS = {*"abcde", "left", "right", "first", "second"}
 LETTERS = {"a", "b", "model_a", "model_b", *items.TIES}  # choices that mean the same whatever the labels are
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
@@ -177,7 +177,7 @@ class _Column:
     name: str
     cells: Sequence[Any]  # one a row, None where there is no value
     words: tuple[str, ...] = ()  # of its name, without accents
-    end: str = ""  # number or letter at the end of its name
+    end: str = ""  # number or letter at the end of its name, or which of two it is about
     kind: str = NOTHING
     numbers: Mapping[str, float] = field(default_factory=dict)  # word -> number, of cells such as pass or 4/5
     codes: tuple[str, ...] | None = None  # of two outputs and a tie, () for 0, 1, A, B; None if these are no choices
@@ -186,6 +186,8 @@ class _Column:
     def of(cls, name: str, cells: Sequence[Any]) -> _Column:
         words = _words(name)
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
+        if words[:1] in ([one] for one in PREFERRED) and WRITERS & {*words[1:]}:  # chosen_model
+            end = words.pop(0)
         one = cls(name, [_from_text(cell) if word(cell) else None for cell in cells], tuple(words), end)
         if (kind := _kind(one.given)) in (TALKS, ASKED_FOR):
             one = replace(one, cells=[*map(files.text_of, one.cells)])

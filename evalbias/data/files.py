@@ -15,6 +15,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 import zlib
 from collections import Counter
@@ -122,10 +123,13 @@ def decoded(content: bytes, path: Path) -> str:
     try:
         return content.decode("utf-16" if is_utf_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line, at = content.count(b"\n", 0, error.start) + 1, error.start
+        begin = max(content.rfind(b"\n", 0, at) + 1, at - 20)
+        read = content[begin : at + 20].partition(b"\n")[0].decode("cp1252", "replace")
+        remedy = f" If {read!r} is what stands there: iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > NEW"
         raise DataError(
             f"{path} is not {'UTF-16' if is_utf_16 else 'UTF-8'} text: line {line} has the byte "
-            f'0x{content[error.start]:02x}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").'
+            f'0x{content[at]:02x}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").{remedy * (not is_utf_16)}'
         ) from error
 
 
@@ -529,7 +533,8 @@ FORMATS: dict[str, Callable[[Source], Rows]] = {
 }
 HUB = "hf"  # name of the Hugging Face hub as a source
 EXPORTS = ("mlflow", "langfuse", "langsmith", "phoenix", "inspect", "promptfoo", "deepeval", "pydantic-evals", "otel")
-"""Names of the tools whose exports ``importers`` reads."""
+ANNOTATED = ("label-studio", "mturk")
+"""Names of the tools whose exports ``importers`` reads: of judged texts, and of columns that the user named."""
 
 
 def file_table(kind: str, path: Path) -> Source:

@@ -97,8 +97,10 @@ class Tool:
     rows: Sequence[str] = ()  # lists of records in a file's one object
     id: Sequence[str] = ()  # joined by slashes; by default the place in the file
     also: Sequence[str] = ()  # other ids by which scores name the item
-    source: str
-    output: str
+    source: str = ""
+    output: str = ""
+    columns: str = ""  # path of an object with the item's texts under the user's own names, in place of both
+    repeated: bool = False  # whether each of several records has what one person said of the item
     system: str = ""
     input_id: str = ""
     said: Sequence[Said]
@@ -118,6 +120,43 @@ def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 name = f"{scorer}/{part}" if part else scorer
                 said.append({"name": name, "value": one, "who": author, "kind": "person" if author else "scorer"})
     yield sample | {"said": said}
+
+
+def _label_studio(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give a task one entry for each result about the whole of it, of an annotation or a prediction."""
+    said = []
+    judged = [(kind, one) for kind in ("annotations", "predictions") for one in as_list(task.get(kind))]
+    for kind, one in judged:
+        entry = {"kind": kind, "who": at(one, "completed_by.email|completed_by.id|completed_by|model_version")}
+        for result in [] if at(one, "was_cancelled") else as_list(at(one, "result")):
+            value = at(result, "value")
+            if isinstance(value, dict) and len(value) == 1:  # with more, it is about a part of a text
+                said += _chosen(at(result, "from_name"), at(value, "rating|number|selected|choices"), entry)
+    yield task | {"said": said}
+
+
+def _chosen(name: Any, value: Any, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return an entry with what somebody said, none where it is several things at once."""
+    several = as_list(value)
+    return [{**entry, "name": name, "value": value} for value in several if len(several) == 1]
+
+
+def _mturk(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give a row, which is one worker's, an entry for each answer; a choice may be a column of booleans for each."""
+    given: dict[str, Any] = {}  # question -> answer, or answer -> whether it was chosen
+    for name, value in _attributes(at(row, "Answer")).items() if at(row, "AssignmentStatus") != "Rejected" else ():
+        question, _, answer = name.rpartition(".")
+        if name == "taskAnswers":
+            given |= _attributes(at(value, "0"))
+        elif isinstance(value, bool) and question:
+            given.setdefault(question, {})[answer] = value
+        else:
+            given[name] = value
+    said, entry = [], {"kind": "worker", "who": at(row, "WorkerId")}
+    for name, one in given.items():
+        chosen = [answer for answer, is_chosen in one.items() if is_chosen is True] if isinstance(one, dict) else one
+        said += _chosen(name, at(one, "label") or chosen, entry)
+    yield row | {"said": said}
 
 
 RESULT, DETAILS = "gen_ai.evaluation.result", "gen_ai.client.inference.operation.details"
@@ -149,6 +188,7 @@ LISTS = {f"{level}{kind}" for level in ("resource", "scope", "") for kind in ("s
 
 
 def _attributes(given: Any) -> dict[str, Any]:
+    """Return an object as it is, and OTLP's list of names with values as one; empty for anything else."""
     if isinstance(given, dict):
         return given
     pairs = [one for one in as_list(given) if isinstance(one, dict) and "key" in one]
@@ -168,7 +208,12 @@ def _attribute(value: Any) -> Any:
     return given
 
 
-PREPARED: dict[str, Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = {"inspect": _inspect, "otel": _otel}
+PREPARED: dict[str, Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = {
+    "inspect": _inspect,
+    "otel": _otel,
+    "label-studio": _label_studio,
+    "mturk": _mturk,
+}
 """Tool -> what makes records with the paths of importers.json of those in its files."""
 TOOLS = {
     name: Tool(**{**paths, "said": [Said(**one) for one in paths["said"]]})
@@ -205,13 +250,19 @@ def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
     elif kind in ("csv", "tsv", "parquet"):
         table = Source(kind, path, digest=source.digest)
         for where, row in FORMATS[kind](table):
-            yield where, row if kind == "parquet" else {column: parsed_or_given(cell) for column, cell in row.items()}
+            yield where, row if kind == "parquet" else {column: _from_cell(cell) for column, cell in row.items()}
     elif kind in ("json", "jsonl"):
         for where, value in json_values(source.text(path), path, lines=kind == "jsonl", nan=True):
             for k, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
                 yield from _inner(_checked(one, where if k is None else f"{where}[{k}]"), lists)
     else:
         raise DataError(f"{path} is no export that is read: give .json, .jsonl, .csv, .tsv, .parquet or .eval.")
+
+
+def _from_cell(cell: str) -> Any:
+    """Return what a cell of JSON holds; a number that is written in another way stays text, such as 1.50."""
+    value = parsed_or_given(cell)
+    return cell if isinstance(value, int | float) and not isinstance(value, bool) and str(value) != cell else value
 
 
 def _checked(record: Any, where: str) -> tuple[str, dict[str, Any]]:
@@ -285,6 +336,7 @@ def _score(value: Any, words: Mapping[str, float]) -> float | None:
         return None
 
 
+_RATINGS = {"id", "score", "scores", "ratings", "better"}  # our fields that are not columns of the user's
 RESERVED = {"id", "input_id", "source", "output", "system", "score", "scores", "ratings"}
 Heard = tuple[str, Said, Any, str, str]  # place, form, entry, criterion, and ids of the item, one a line
 
@@ -316,7 +368,7 @@ def _rows(tool: Tool, source: Source) -> Rows:
             columns[name if most == 1 else f"{name}_{k + 1}"] = held
     scored = {i for given in (*people.values(), *judges.values()) for i in given}
     for name, (where, row) in items.items():
-        if name in scored or (not scored and row["output"]):
+        if name in scored or (not scored and (tool.columns or row.get("output"))):
             ratings = {c: by.get(name) or [None] * len(next(iter(by.values()))) for c, by in rated.items()}
             said = {column: held.get(name) for column, held in columns.items()}
             yield where, row | said | ({"ratings": ratings} if rated else {})
@@ -338,9 +390,9 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
             continue
         parts = [str(part) for part in (at(record, one) for one in tool.id) if part is not None]
         name = "/".join(parts or [where.removeprefix(f"{source.path.parent}/")])
-        if name in items:
+        if name in items and not tool.repeated:
             raise DataError(f"{where}: the id {name!r:.80} is already used at {items[name][0]}; leave one of them out.")
-        items[name] = where, {**_item(tool, record), "id": name}
+        items.setdefault(name, (where, {**_item(tool, record), "id": name}))
         is_root = not any(at(record, parent) for parent in PARENTS)
         for key in (str(k) for k in (at(record, one) for one in tool.also) if k is not None):
             known[key] = name if is_root else known.get(key, name)
@@ -390,6 +442,9 @@ def _told_apart(
 
 def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
     """Return an item's texts, and its system and input where they are known."""
+    if tool.columns:
+        given = _attributes(at(record, tool.columns))
+        return {f"{tool.columns}.{name}" if name in _RATINGS else name: value for name, value in given.items()}
     row = {"source": at(record, tool.source), "output": at(record, tool.output)}
     if row["output"] is None:  # a whole conversation under one name
         row |= dict(zip(("source", "output"), transcript(row["source"]) or (row["source"], ""), strict=True))

@@ -144,7 +144,7 @@ def opened(source: Any) -> Source:
     name, path = parse_spec(os.fspath(source))
     if name in SETS:
         raise ValueError(f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here.")
-    if name in files.EXPORTS:
+    if name in (*files.EXPORTS, *files.ANNOTATED):
         from evalbias.data import importers
 
         return importers.export_table(name, _existing(path))
@@ -239,13 +239,14 @@ def parse_spec(spec: str) -> tuple[str, str]:
         (('tmu-gfm', 'ratings.csv'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
     """
     name, colon, path = spec.partition(":")
-    if colon and path and (name in SETS or name in files.FORMATS or name in files.EXPORTS or name == files.HUB):
+    named = sorted([*SETS, *files.EXPORTS, *files.ANNOTATED])
+    if colon and path and name in (*named, *files.FORMATS, files.HUB):
         return name, path
     ending = Path(spec.lower().removesuffix(".gz")).suffix.removeprefix(".")
     if ending in files.FORMATS:
         return ending, spec
     what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
-    endings, names = ", ".join(f".{name}" for name in files.FORMATS), ", ".join(sorted([*SETS, *files.EXPORTS]))
+    endings, names = ", ".join(f".{name}" for name in files.FORMATS), ", ".join(named)
     raise ValueError(
         f"{spec!r} {what}; give a file that ends in {endings} (also .gz), NAME:PATH with a NAME of {names}, or hf:NAME."
         " Save a spreadsheet as CSV (in UTF-8)."

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import hostile
+import numpy as np
 import pytest
 from commands import as_jsonl, evalbias
 
@@ -15,7 +16,7 @@ import evalbias as package
 from evalbias.data.columns import recognised_columns
 from evalbias.data.reading import read, table_of
 
-ROWS = 24
+ROWS, NAN = 24, np.nan
 
 
 def cells(k, quality, rng):
@@ -188,6 +189,10 @@ CASES = [
     "id|id|; annotator|like|; question|q|source; answer|a|output; rating|15|; gpt4_score|15|scores_field",
     "prompt|q|source; response|a|output; rating.responses|list|ratings; rating.suggestion|15|scores_field",
     "input|q|source; completion|a|output; choice|yn|; judge|yn|scores_field",
+    # as benchmarks write them
+    "id|id|; prompt|q|source; chosen|a|output_1; chosen_model|few|system_1; rejected|a2|output_2; "
+    "rejected_model|system|system_2; subset|same|",
+    "prompt|q|source; chosen|a|output_1; rejected|a2|output_2; chosen_score|15|; rejected_score|15|",
 ]
 WRITERS = ("csv", "semicolon", "bom", "tsv", "jsonl", "json", "gz", "bar", "wrapped", "one row")
 
@@ -406,6 +411,56 @@ def test_chosen_and_rejected_texts_are_a_pair(tmp_path):
         item = read(path, mapping=mapping)[3]
         assert (item.source, item.candidates) == ("What is thing 3?", ["It is 3.", "Is 3."])
         assert "people prefer 'chosen'" in said
+
+
+ANSWERED = {
+    "columns": lambda value: {f"Answer.tone.{one}": str(one == value).lower() for one in range(1, 6)},
+    "crowd": lambda value: {"Answer.taskAnswers": json.dumps([{"tone": {str(one): one == value for one in range(6)}}])},
+    "label": lambda value: {"Answer.taskAnswers": json.dumps([{"tone": {"label": value}}])},
+    "number": lambda value: {"Answer.tone": str(value)},
+}
+
+
+@pytest.mark.parametrize("form", ANSWERED)
+def test_a_batch_of_mturk_is_read_with_a_rater_for_each_worker(tmp_path, form):
+    rows = []
+    for k, one in enumerate(rows_of("question|q|; answer|a|; judge_score|15|; rating|15|")):
+        inputs = {f"Input.{name}": value for name, value in one.items()}  # also a rating, which no worker gave
+        for worker in (k % 4, (k + 1) % 4):
+            status = "Rejected" if (k, worker) == (3, 3) else "Approved"
+            row = {"HITId": f"H{k}", "WorkerId": f"W{worker}", "AssignmentStatus": status, **inputs}
+            rows.append(row | ANSWERED[form](1 + (k + worker) % 5))
+    path = write(tmp_path, rows, "csv")
+    said, (command,) = doctor(path.name, tmp_path)
+    assert "an export of mturk with 24 rows" in " ".join(said.split())
+    assert command[:3] == ["audit", "--data", "mturk:t.csv"]
+    audited = package.audit(f"mturk:{path}")
+    assert audited.judged.judge == "recorded scores 'judge_score'"
+    expected = [[1, 2, NAN, NAN], [NAN, 3, 4, NAN], [NAN, NAN, 5, 1], [4, NAN, NAN, NAN]]
+    np.testing.assert_array_equal(audited.judged.ratings[:4], expected)
+
+
+def test_the_json_of_label_studio_is_read_with_a_rater_for_each_annotator(tmp_path):
+    rows = rows_of("prompt|q|; answer|a|; judge_score|15|; score|15|")
+    tasks = []
+    for k, data in enumerate(rows):
+        results = [
+            [{"from_name": "tone", "type": "rating", "value": {"rating": 1 + (k + who) % 5}}] for who in range(3)
+        ]
+        results[1] = [{"from_name": "tone", "type": "choices", "value": {"choices": [str(1 + k % 4)]}}]
+        results[2] += [{"from_name": "tone", "type": "number", "value": {"start": 0, "end": 3, "number": 9}}]
+        given = [{"completed_by": {"id": 3, "email": f"{who}@x"}, "result": one} for who, one in enumerate(results)]
+        given[0]["was_cancelled"] = k == 2
+        guess = {"model_version": "v1", "result": [{"from_name": "topic", "value": {"choices": ["sums"]}}]}
+        tasks.append({"id": k, "data": data, "annotations": given, "predictions": [guess]})
+    path = write(tmp_path, tasks, "json")
+    _, (command,) = doctor(path.name, tmp_path)
+    assert command[:3] == ["audit", "--data", "label-studio:t.json"]
+    audited = package.audit(f"label-studio:{path}")
+    np.testing.assert_array_equal(audited.judged.ratings[:3], [[1, 1, 3], [2, 2, 4], [NAN, 3, 5]])
+    mapping = {"source": "prompt", "output": "answer"}
+    item = read(f"label-studio:{path}", mapping=mapping)[0]
+    assert (item.source, item["data.score"], item["v1/topic"]) == (rows[0]["prompt"], rows[0]["score"], "sums")
 
 
 def test_two_conversations_share_their_beginning_as_the_source(tmp_path):

@@ -10,7 +10,7 @@ from commands import as_jsonl
 import evalbias
 from evalbias import data
 from evalbias.data import DataError
-from evalbias.data.files import EXPORTS, text_of, transcript
+from evalbias.data.files import ANNOTATED, EXPORTS, text_of, transcript
 from evalbias.data.importers import TOOLS, recognised
 
 
@@ -199,6 +199,12 @@ OTEL = [
     {"resourceLogs": [{"resource": {}, "scopeLogs": [{"scope": {}, "logRecords": LOGS}]}]},
 ]
 
+TOLD = [{"completed_by": k, "result": [{"from_name": "tone", "value": {"rating": 6 - 2 * k}}]} for k in (1, 2)]
+GUESS = {"model_version": "m-1", "result": [{"from_name": "tone", "value": {"number": 3}}]}
+TASK = {"id": 7, "data": {"source": "2 + 2?", "output": "Four."}, "annotations": TOLD, "predictions": [GUESS]}
+HIT = {"HITId": "H", "Input.source": "2 + 2?", "Input.output": "Four."}
+HITS = [HIT | {"WorkerId": f"W{k}", "Answer.tone": 6 - 2 * k} for k in (1, 2)]
+
 FILES = [
     ("mlflow", [TRACE], MLFLOW),
     ("mlflow", [ROW], MLFLOW),
@@ -215,6 +221,8 @@ FILES = [
     ("deepeval", {"testCases": [CASE], "conversationalTestCases": [TALK]}, DEEPEVAL),
     ("pydantic-evals", REPORT, EVALS),
     ("otel", OTEL, {"tone": 0.5, "short": 1, "system": "m-1"}),
+    ("label-studio", [TASK], {"ratings": {"tone": [4, 2]}, "m-1/tone": 3}),
+    ("mturk", HITS, {"ratings": {"tone": [4, 2]}}),
 ]
 
 
@@ -247,7 +255,7 @@ def test_a_plain_table_is_no_export(tmp_path):
 
 
 def test_every_tool_has_a_file_here():
-    assert {tool for tool, _, _ in FILES} == set(TOOLS) == set(EXPORTS)
+    assert {tool for tool, _, _ in FILES} == set(TOOLS) == {*EXPORTS, *ANNOTATED}
 
 
 def test_what_nobody_scored_is_left_out_and_counted(tmp_path):

@@ -296,7 +296,10 @@ def refused(folder, text, match, **options):
         ("source,Output 1,Output 2\nq,a,b\n", r"--map 'output_1=Output 1,output_2=Output 2' \(in Python, mapping={"),
         ("prompt,reply_a,reply_b,human\nq,a,b,A\n", "output_1=reply_a,output_2=reply_b,source=prompt,better=human"),
         ("source,output_1,output_2,better\ns,o,p,2\n", r"a\.csv:2: 'better' is 2: give 0 or 'A' for the first"),
-        ("source,output\nq,a\nr,Größe\n".encode("latin-1"), "is not UTF-8 text: line 3 has the byte 0xf6; save it as"),
+        (
+            "source,output\nq,a\nr,Größe\n".encode("latin-1"),
+            r"is not UTF-8 text: line 3 has the byte 0xf6; save it as .* If 'r,Größe' is what stands there: iconv -f",
+        ),
         ("source,output\nq,Größe\n".encode("utf-16")[:-1], r"a\.csv is not UTF-16 text: line 2 has the byte 0x0a;"),
     ],
 )
