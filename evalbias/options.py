@@ -33,7 +33,7 @@ UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions",
 """Options that decide no number, or that a run keeps in another form."""
 
 PROBES = ORDER, RENAMED, UNREAD, INSTRUCTION, NEGATION = ("order", "renamed", "unread", "instruction", "negation")
-"""What is changed when a judge is asked about its items again."""
+"""Changes with which a judge is asked about its items again."""
 Tested = Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
 
 
@@ -445,7 +445,7 @@ class PlanOptions(Options):
 
 
 class Changing(Seeded, Items):
-    """What is changed in the texts."""
+    """Changes of the texts."""
 
     kinds: Sequence[str] = option(
         "What is changed: style, authority, bandwagon, label, 'label: a student', distraction, verbosity, injection or "

@@ -290,11 +290,11 @@ _SHORT.maxstring = 120
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that make the numbers, as far as they are installed."""
-    found = {"python": platform.python_version()}
+    packages = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            packages[name] = version(name)
+    return packages
 
 
 def default_path(settings: Mapping[str, Any]) -> Path:

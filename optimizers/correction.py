@@ -296,12 +296,12 @@ class _Learning:
             human = human * effect.quality * effect.score_sd
         elif not judged.on_peoples_scale:
             return 0.0, ""
-        found = estimate_mean(scores - human, clusters=given.clusters)
+        mean = estimate_mean(scores - human, clusters=given.clusters)
         where, unit = ("Position", "log-odds of the first") if judged.pairwise else ("Leniency", "points")
-        if not (found.low > 0 or found.high < 0):
-            return 0.0, f"{where}: nothing is subtracted, because none is shown ({signed(found.value)} {unit})."
-        interval = ends(signed(found.low), signed(found.high))
-        return found.value, f"{where}: {signed(found.value)} {unit} are subtracted from every score ({interval})."
+        if not (mean.low > 0 or mean.high < 0):
+            return 0.0, f"{where}: nothing is subtracted, because none is shown ({signed(mean.value)} {unit})."
+        interval = ends(signed(mean.low), signed(mean.high))
+        return mean.value, f"{where}: {signed(mean.value)} {unit} are subtracted from every score ({interval})."
 
 
 def as_scores(judged: Judged, names: Sequence[str]) -> Judged:

@@ -123,8 +123,8 @@ def learn_jury(
         shared = shared_biases(judged, replace(jury, covariates=first.covariates, writers=first.writers), reliability)
     sentences += [more, *filter(None, (one.sentence() for one in shared))]
     spent = float(prices[list(rule.members)].sum()), rule.cost(table[defined(table)], prices)
-    told, agreement = tuple(filter(None, sentences)), (float(values[best]), float(values[place]))
-    return LearnedJury(names, rule, told, answers, name, agreement, spent, tuple(shared))
+    said, agreement = tuple(filter(None, sentences)), (float(values[best]), float(values[place]))
+    return LearnedJury(names, rule, said, answers, name, agreement, spent, tuple(shared))
 
 
 def _table(judged: Sequence[Judged]) -> tuple[FloatArray, tuple[float, float] | None]:
@@ -144,7 +144,7 @@ def _asking_first(
     tolerances = TOLERANCES[: 1 if rule.kind == "verdict" else None]
     tried = [replace(rule, first=one, tolerance=t) for one in sets for t in tolerances]
     kept, human = defined(table), answers.covariate(HUMAN_SCORES)
-    best, cost, told = rule, before, ""
+    best, cost, sentence = rule, before, ""
     for one in tried:
         spent = one.cost(table[kept], prices)
         early = np.where(one.settled(np.nan_to_num(table)), one(np.nan_to_num(table)), answers.answers)
@@ -152,13 +152,13 @@ def _asking_first(
         change = estimate_pearson(early, human, before=answers.answers, clusters=answers.clusters, draws=draws)
         if spent < cost and change.low > -ALLOWED:
             best, cost = one, spent
-            asked = joined([names[place] for place in one.first])
-            told = (
-                f"Asking {asked} first, and the others only where these differ, settles "
+            firsts = joined([names[place] for place in one.first])
+            sentence = (
+                f"Asking {firsts} first, and the others only where these differ, settles "
                 f"{percent(float(one.settled(table[kept]).mean()))} of the items and costs {spent:.3g} instead of "
                 f"{before:.3g} an item; Pearson with people changes by {signed(change.value)} (at worst "
                 f"{signed(change.low)})."
             )
     if not tried:
         return rule, ""
-    return best, told or "Asking some first, and the others where these differ, is not shown to lose little enough."
+    return best, sentence or "Asking some first, and the others where these differ, is not shown to lose little enough."

@@ -289,7 +289,7 @@ class BiasedDemos(LikelihoodOptimizer):
             rs, most = np.abs(unfairness), f"the {len(pool)} items that edits move most, edited"
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
         chosen = [shown[i] for i in highest_rs(rs, self.k)]
-        found = Candidate(f"the {self.k} demonstrations of {most}", self.shown(problem, chosen))
+        biased = Candidate(f"the {self.k} demonstrations of {most}", self.shown(problem, chosen))
         problem.details = {
             "train": train,
             "unfairness": unfairness,
@@ -301,7 +301,7 @@ class BiasedDemos(LikelihoodOptimizer):
             "undefined": int(np.isnan(rs).sum()),
         }
         others = [Candidate(f"{self.k} random demonstrations", problem.baseline, _shown_items(random))]
-        return [found, *(others if self.objective else [])]
+        return [biased, *(others if self.objective else [])]
 
     def rules(self, problem: Problem) -> list[Rule]:
         return super().rules(problem) if self.objective is None else [ProbeRule(self.objective, seed=self.seed)]
@@ -363,7 +363,7 @@ def against_baselines(
         baselines[name] = replace(own, name=name, label=name, values=scores).estimate(clusters, seed=seed)
         if not surpasses(own, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
             unbeaten.append(name)
-    listed = ", ".join(f"{name} {signed(found.value)}" for name, found in baselines.items())
+    listed = ", ".join(f"{name} {signed(estimate.value)}" for name, estimate in baselines.items())
     sentence = f"Performance on the held-back items: the judge {signed(own.value())}, {listed}."
     if unbeaten:
         sentence += f" The judge is not significantly better than {' or '.join(unbeaten)}: no gain is shown."

@@ -137,26 +137,24 @@ def _value(name: str, judged: Judged) -> float:
 
 
 def _estimate(name: str, judged: Judged, seed: int) -> Estimate:
-    found = Likelihood().number(name, judged).estimate(judged.clusters, seed=seed)
-    return replace(found, value=_value(name, judged), label=BIAS_LABELS.get(name, found.label))
+    estimate = Likelihood().number(name, judged).estimate(judged.clusters, seed=seed)
+    return replace(estimate, value=_value(name, judged), label=BIAS_LABELS.get(name, estimate.label))
 
 
 def proxy_worth(judged: Judged, feature: str, name: str) -> str:
     """Say how well a feature, a covariate and its name, agrees with people by itself: what removing it costs."""
     values, human = judged.covariate(feature), judged.covariate(HUMAN_SCORES)
-    found = estimate_pearson(values, human, clusters=judged.clusters)
-    if not (found.low > 0 or found.high < 0):
-        return (
-            f"The {name} alone is not shown to agree with people ({_shown(found)}): removing its effect need not cost."
-        )
+    r = estimate_pearson(values, human, clusters=judged.clusters)
+    if not (r.low > 0 or r.high < 0):
+        return f"The {name} alone is not shown to agree with people ({_shown(r)}): removing its effect need not cost."
     return (
-        f"The {name} alone agrees with people ({_shown(found)}), so a judge that no longer follows it loses "
+        f"The {name} alone agrees with people ({_shown(r)}), so a judge that no longer follows it loses "
         "agreement, unless its scores say the same by themselves."
     )
 
 
-def _shown(found: Interval) -> str:
-    return f"Pearson {signed(found.value)}, {ends(signed(found.low), signed(found.high))}"
+def _shown(r: Interval) -> str:
+    return f"Pearson {signed(r.value)}, {ends(signed(r.low), signed(r.high))}"
 
 
 class LikelihoodRule(Rule):

@@ -78,8 +78,8 @@ def probabilities(
     """
     if debiased:
         orders = rotations(len(examples[0].candidates), every=True)
-        asked = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
-        rows = probabilities(judge, wordings, asked, lm)  # (w, n r, c)
+        in_orders = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
+        rows = probabilities(judge, wordings, in_orders, lm)  # (w, n r, c)
         positions = rows.reshape(len(wordings) * len(examples), len(orders), -1)
         averaged = by_candidate(positions, orders).mean(axis=1)
         return np.asarray(averaged.reshape(len(wordings), len(examples), -1))
@@ -324,9 +324,9 @@ class ObjectiveRule(Rule):
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return the objective with its interval over inputs."""
         resampled = partial(self.objective.resampled, judged)
-        found = interval(resampled, _inputs(judged), method="percentile", draws=Draws(self.seed, SWAPS))
+        bounds = interval(resampled, _inputs(judged), method="percentile", draws=Draws(self.seed, SWAPS))
         name, undefined = self.objective.name, count_unanswered(judged)
-        known = {**vars(found), "n": len(judged.ids) - undefined, "undefined": undefined}
+        known = {**vars(bounds), "n": len(judged.ids) - undefined, "undefined": undefined}
         return {name: Estimate(name=name, label=name, **known)}
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:

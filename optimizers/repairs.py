@@ -93,8 +93,8 @@ class OrderRule(RepairRule):
         return super().loss(judged, given)
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        found = self.estimates(judged)
-        return abs(found["shift"].value), -found[AGREEMENT].value
+        estimates = self.estimates(judged)
+        return abs(estimates["shift"].value), -estimates[AGREEMENT].value
 
 
 def _mean_errors(columns: Sequence[FloatArray], judged: Judged, seed: int) -> Errors:
@@ -232,8 +232,8 @@ class ForecastRule(RepairRule):
         return super().loss(judged, given)
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        found = self.estimates(judged)
-        return -found["brier_skill"].value, -found[AGREEMENT].value
+        estimates = self.estimates(judged)
+        return -estimates["brier_skill"].value, -estimates[AGREEMENT].value
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -74,9 +74,9 @@ class ThresholdRule(Rule):
         numbers = [share_number(name, name, x, excluded=int(no.sum())) for name, (x, no) in rows.items()]
         if self.cost is not None:
             numbers.append(Number("cost", "cost", self._costs(d, y), estimate_mean, signed=False))
-        found = {one.name: one.estimate(units, seed=self.seed) for one in numbers}
+        shares = {one.name: one.estimate(units, seed=self.seed) for one in numbers}
         coverage = share_number("coverage", "coverage", judged.answers).estimate(judged.clusters, seed=self.seed)
-        return {**found, "coverage": coverage}
+        return {**shares, "coverage": coverage}
 
     def lead(self, tried: Tried) -> float:
         """Return by how much the interval of each share that is asked for lies above it, or minus the cost."""
@@ -113,8 +113,8 @@ class ThresholdRule(Rule):
         if self.cost is not None:
             d, y, _ = _outcomes(judged)
             return (float(np.nanmean(self._costs(d, y))),)
-        found = self.estimates(judged)
-        shares = -found["recall"].value, -found["precision"].value
+        estimates = self.estimates(judged)
+        shares = -estimates["recall"].value, -estimates["precision"].value
         return shares if self.precision is not None else shares[::-1]
 
 
@@ -256,10 +256,10 @@ class ThresholdTuning(JudgeOptimizer):
             return str(selection.fields["decision"])
         tried = selection.fields["candidates"][1:]
         nearest = max(tried, key=self._rule.lead)
-        found = ", ".join(f"{e.label} {e.shown}" for e in nearest.estimates.values())
+        reached = ", ".join(f"{e.label} {e.shown}" for e in nearest.estimates.values())
         return (
             f"No threshold reaches {self._rule.aim}: none of {len(tried)} is shown to on {given.items}. The nearest, "
-            f"{nearest.name}, has {found} there. The given threshold is kept."
+            f"{nearest.name}, has {reached} there. The given threshold is kept."
         )
 
 

@@ -396,8 +396,8 @@ def imagined(groups: IntArray, answered: int, rng: np.random.Generator) -> Float
 def alike(incumbent: Judged, groups: int) -> IntArray:
     """Group the examples, (n,), by quantiles of the incumbent's first probability."""
     first = incumbent.answers[:, 0, 0]
-    found = np.searchsorted(np.nanquantile(first, np.arange(1, groups) / groups), first)
-    return np.where(np.isnan(first), groups, found)
+    quantiles = np.searchsorted(np.nanquantile(first, np.arange(1, groups) / groups), first)
+    return np.where(np.isnan(first), groups, quantiles)
 
 
 def _values(objective: Objective, one: Judged, other: Judged, counts: FloatArray) -> FloatArray:

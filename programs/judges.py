@@ -217,11 +217,11 @@ class Judge(Instrument):
         items = [self.read(example, index) for index, example in enumerate(examples)]
         lm = resolve_lm(lm, self.predict)
         self._check(items, lm)
-        asked = [self._questions(item) for item in items]
-        flat = [(item, inputs) for item, questions in zip(items, asked, strict=True) for inputs in questions]
+        questions_of = [self._questions(item) for item in items]
+        flat = [(item, inputs) for item, questions in zip(items, questions_of, strict=True) for inputs in questions]
         with usage_by_item(items) as trackers:
             answered = iter(self._ask(flat, lm, refused=refused, progress=progress))
-            rows = [[next(answered) for _ in questions] for questions in asked]
+            rows = [[next(answered) for _ in questions] for questions in questions_of]
             done = self._predictions(items, rows, lm, refused)
         for tracker, prediction in zip(trackers, done, strict=False):  # none unless DSPy tracks the usage
             prediction.set_lm_usage(tracker.get_total_tokens())
@@ -230,7 +230,7 @@ class Judge(Instrument):
 
     def _ask(
         self,
-        asked: Sequence[tuple[dspy.Example, Mapping[str, Any]]],
+        pairs: Sequence[tuple[dspy.Example, Mapping[str, Any]]],
         lm: Any,
         *,
         refused: RefusedItems = "undefined",
@@ -240,8 +240,8 @@ class Judge(Instrument):
         model, size = self.measuring(lm), chunk_of(lm)
         question_of = self._asks(model, self.predict.signature.instructions, self.predict.demos)
         rows: list[dict[str, Any]] = []
-        for start in range(0, len(asked), size):
-            part = asked[start : start + size]
+        for start in range(0, len(pairs), size):
+            part = pairs[start : start + size]
             questions = [question_of(inputs) for _, inputs in part]
             answers, why = answer_items(model, questions, [item for item, _ in part], refused=refused)
             for i, question in enumerate(questions):

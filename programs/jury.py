@@ -111,13 +111,13 @@ class Jury(Instrument):
         """
         self._check()
         rule, name = self.rule, "win_share" if self.pairwise else "score"
-        table, asked = np.full((2, len(examples), len(self.judges)), [[[np.nan]], [[0.0]]])
+        table, counts = np.full((2, len(examples), len(self.judges)), [[[np.nan]], [[0.0]]])
 
         def ask(places: Sequence[int], rows: Any) -> None:
             for place in places:
                 some = [examples[row] for row in rows]
                 answers = self.judges[place].batch(some, lm=lm, progress=progress, **options) if some else []
-                table[rows, place], asked[rows, place] = [float(one[name]) for one in answers], 1.0
+                table[rows, place], counts[rows, place] = [float(one[name]) for one in answers], 1.0
 
         def values() -> Any:
             return 2 * table - 1 if self.pairwise else table
@@ -125,9 +125,9 @@ class Jury(Instrument):
         ask(rule.first or rule.members, np.arange(len(examples)))
         if rule.first:
             ask([one for one in rule.members if one not in rule.first], np.flatnonzero(~rule.settled(values())))
-        found = rule(values())
-        found = (1 + found) / 2 if self.pairwise else found
+        combined = rule(values())
+        combined = (1 + combined) / 2 if self.pairwise else combined
         return [
             dspy.Prediction(**{name: float(one)}, scores=dict(enumerate(row.tolist())), asked=int(count))
-            for one, row, count in zip(found, table, asked.sum(axis=1), strict=True)
+            for one, row, count in zip(combined, table, counts.sum(axis=1), strict=True)
         ]

@@ -95,8 +95,8 @@ def judge_metric(
             return math.nan, _problem_feedback(judge, problem)
         answer = judge(source=given, output=str(text))
         low, high = judge.criterion.scale
-        told = jury_feedback if isinstance(judge, Jury) else score_feedback
-        return (float(answer.score) - low) / (high - low), told(judge, answer)
+        feedback_of = jury_feedback if isinstance(judge, Jury) else score_feedback
+        return (float(answer.score) - low) / (high - low), feedback_of(judge, answer)
 
     name = judge.criterion.name
     return ProgramMetric(judged, name=name, undefined=undefined, judge=judge, source=source, output=output)
@@ -240,12 +240,12 @@ def _agreement(example: Any, prediction: Any) -> tuple[float, str]:
     preferred = choice(prediction["preference"], "The judge's preference", count=len(LETTERS))
     chosen = TIE if math.isnan(preferred) else letter_of(preferred)
     if chosen != TIE:
-        value, found = float(chosen == people), f"The judge prefers {chosen}"
+        value, verdict = float(chosen == people), f"The judge prefers {chosen}"
     elif math.isnan(preferred) and math.isnan(prediction.get("gap", 0.0)):
-        value, found = math.nan, "The judge's comparison is undefined"
+        value, verdict = math.nan, "The judge's comparison is undefined"
     else:
-        value, found = 1.0 if people == TIE else 0.5, "The judge has no preference"
-    return value, f"{found}; {'people have none' if people == TIE else f'people prefer {people}'}."
+        value, verdict = 1.0 if people == TIE else 0.5, "The judge has no preference"
+    return value, f"{verdict}; {'people have none' if people == TIE else f'people prefer {people}'}."
 
 
 def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramMetric:

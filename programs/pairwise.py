@@ -268,15 +268,15 @@ class PairwiseJudge(Judge):
         if kind not in FITTED:
             raise ValueError(f"calibration={kind!r} is not fitted: choose one of {FITTED}, then call calibrate.")
         examples = [self.read(e, i) for i, e in enumerate(examples)]
-        fitted, asked = {}, 0
+        fitted, prompts_asked = {}, 0
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
             orders = position_calibration.rotations(count, every=True) if kind == "pride" else self._orders(count)
             logprobs = self.answer_logprobs(part, orders, model)
             fitted[count] = fit_correction(kind, logprobs, orders, min_coverage=self.min_coverage)
-            asked += len(part) * len(orders)
+            prompts_asked += len(part) * len(orders)
         self.corrections = self.corrections | fitted
-        return asked
+        return prompts_asked
 
     def answer_logprobs(
         self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: RefusedItems = "undefined"

@@ -113,13 +113,13 @@ class PairwiseRanker(Instrument):
         judge, usages = self._calibrated(sources, lm), {id(s.answers): UsageTracker() for s in sources}
         # 2. In each round the judge compares all pairs that the sorts need next, each once.
         for needed in together(sorts):
-            asked = list({(id(s.answers), pair): (s, pair) for s, pair in needed}.values())
+            unique = list({(id(s.answers), pair): (s, pair) for s, pair in needed}.values())
             items = [
-                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in asked
+                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in unique
             ]
-            for (source, pair), found in zip(asked, judge.batch(items, lm=lm, progress=progress), strict=True):
-                source.answers[pair] = Answer(found.win_share, found.coverage, len(found.positions))
-                for model, tokens in (found.get_lm_usage() or {}).items():
+            for (source, pair), comparison in zip(unique, judge.batch(items, lm=lm, progress=progress), strict=True):
+                source.answers[pair] = Answer(comparison.win_share, comparison.coverage, len(comparison.positions))
+                for model, tokens in (comparison.get_lm_usage() or {}).items():
                     usages[id(source.answers)].add_usage(model, tokens)
         # 3. Scores of all candidates, of which equal ones share a place.
         sorted_sources = zip(*sorted_from, strict=True)

@@ -17,24 +17,24 @@ from evalbias.values import file_digest
 
 def drift_command(options: DriftOptions, out: GateOut) -> None:
     conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
-    found = drift(**vars(options))
+    split = drift(**vars(options))
     with Run("drift", options, None, out, more=more) as run:
-        content = found.to_dict()
+        content = split.to_dict()
         brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
-        shown = ["\n".join(found.paragraphs), found.table(), found.map_table()]
-        run.leave(RunOutcome(content, brief, shown, page=found, verdict=found.paragraphs[0]))
-    tell_build([one.decide_on(found.estimates.get(one.bias)) for one in conditions])
+        shown = ["\n".join(split.paragraphs), split.table(), split.map_table()]
+        run.leave(RunOutcome(content, brief, shown, page=split, verdict=split.paragraphs[0]))
+    tell_build([one.decide_on(split.estimates.get(one.bias)) for one in conditions])
 
 
 def gain_command(options: GainOptions, out: GateOut) -> None:
     names = [GAIN, REST, PEOPLE, QUALITY, *FEATURES, *options.features]
     conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
-    found = gain(**vars(options))
+    parts = gain(**vars(options))
     with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:
-        content = found.to_dict()
-        shown = ["\n".join(found.paragraphs), found.table()]
-        run.leave(RunOutcome(content, content, shown, page=found, verdict=found.paragraphs[0]))
-    tell_build([one.decide_on(found.estimates.get(one.bias)) for one in conditions])
+        content = parts.to_dict()
+        shown = ["\n".join(parts.paragraphs), parts.table()]
+        run.leave(RunOutcome(content, content, shown, page=parts, verdict=parts.paragraphs[0]))
+    tell_build([one.decide_on(parts.estimates.get(one.bias)) for one in conditions])
 
 
 def digests(*sides: Any) -> dict[str, Any]:

@@ -44,18 +44,18 @@ def doctor_command(file: str) -> None:
     for reason, places in source.left_out.items():
         _print(f"Left out, {reason}: {', '.join(places[:3])}{', ...' if len(places) > 3 else ''}.")
     table = reading.table_of(source)
-    found = recognised_columns(table)
-    fields = {column: ours for ours, column in found.fields.items()}
-    told = {one: why for one, why in found.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
-    cells = {one: " | ".join(_shown(row.get(one)) for _, row in table.rows[:3]) for one in told}
-    rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in told.items()]
+    recognised = recognised_columns(table)
+    fields = {column: ours for ours, column in recognised.fields.items()}
+    reasons = {one: why for one, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
+    cells = {one: " | ".join(_shown(row.get(one)) for _, row in table.rows[:3]) for one in reasons}
+    rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in reasons.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
-    for question in found.questions:
+    for question in recognised.questions:
         _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
     # 2. The commands that audit it, and what they measure.
     commands, judged = [], list[Judged]()
-    n_answers = math.prod(len(one.answers) for one in found.questions if one.answers)
-    for settings in _answered(found, name, table):
+    n_answers = math.prod(len(one.answers) for one in recognised.questions if one.answers)
+    for settings in _answered(recognised, name, table):
         command, given = command_line(spec, settings), spec if name in (*SETS, *EXPORTS) else source
         try:
             if any(name in settings for name in ("scores_field", "samples_field", "winner_field")):
@@ -71,7 +71,7 @@ def doctor_command(file: str) -> None:
     if commands:
         if not judged:
             _print("No column holds a judge's answers for certain: put in a MODEL that judges.")
-        answers = len(commands) > 1 and any(len(one.answers) > 1 for one in found.questions)
+        answers = len(commands) > 1 and any(len(one.answers) > 1 for one in recognised.questions)
         _print("One command for each answer:" if answers else "The command:")
     for command in commands:
         typer.echo(f"  {command}")
@@ -93,8 +93,8 @@ def command_line(spec: str, settings: Mapping[str, Any]) -> str:
         given["scale"] = "-".join(f"{end:g}" for end in scale)
     for name, value in given.items():
         words += [spelled(name), value if isinstance(value, str) else ",".join(value)]
-    asked = [] if any(name.endswith("_field") for name in given) else ASKED[: 2 if "criterion" in given else None]
-    return shlex.join([*words, *asked])
+    criterion = [] if any(name.endswith("_field") for name in given) else ASKED[: 2 if "criterion" in given else None]
+    return shlex.join([*words, *criterion])
 
 
 def _print(text: str) -> None:
@@ -106,17 +106,17 @@ def _shown(cell: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
-def _answered(found: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:
+def _answered(recognised: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:
     """Yield the options of an audit for each answer to the questions, or for each judge of a tool's export."""
     if name in EXPORTS:
-        criteria = [one["criterion"] for about in found.questions for one in about.answers if "criterion" in one]
+        criteria = [one["criterion"] for about in recognised.questions for one in about.answers if "criterion" in one]
         for judge in judges_of(table.rows[0][1] if table.rows else {}):
             own = [one for one in criteria if one == judge.rpartition("/")[2]] or criteria
             yield from [{"scores_field": judge, "criterion": one} for one in own] or [{"scores_field": judge}]
         return
-    answers = [one.answers for one in found.questions if one.answers]
+    answers = [one.answers for one in recognised.questions if one.answers]
     for chosen in itertools.islice(itertools.product(*answers), MOST):
-        options = found.options(*chosen)
+        options = recognised.options(*chosen)
         if name in SETS:  # whose columns are known
             options.pop("mapping", None)
         yield options

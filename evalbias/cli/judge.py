@@ -114,12 +114,13 @@ def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]
 
 def _leave(run: Run, programs: Sequence[PointwiseJudge], file: Path, counts: Mapping[str, Any]) -> None:
     names = [one.criterion.name for one in programs]
-    found = {name: summary(file, name if len(names) > 1 else None) for name in names}
-    briefs, covered = ({name: one[0] for name, one in found.items()}, {name: one[2] for name, one in found.items()})
+    summaries = {name: summary(file, name if len(names) > 1 else None) for name in names}
+    briefs = {name: one[0] for name, one in summaries.items()}
+    covered = {name: one[2] for name, one in summaries.items()}
     brief = {**briefs[names[0]], **counts} if len(names) == 1 else {"criteria": briefs}
     shown = [(f"{name}: " if len(names) > 1 else "") + in_words(one, file) for name, one in briefs.items()]
     shown.append(TRUST)
-    scored = [scored_section(one[1]) for one in found.values()]
+    scored = [scored_section(one[1]) for one in summaries.values()]
     if len(names) > 1:
         scored = [replace(one, title=f"{one.title}: {name}") for name, one in zip(names, scored, strict=True)]
     run.leave(RunOutcome(brief, brief, shown, covered, more=scored))

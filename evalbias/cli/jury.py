@@ -17,11 +17,11 @@ from evalbias.values import to_json
 
 def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
     with Run("jury", options, models, out) as run:
-        asked = run.options
+        given = run.options
         with run.progress(0):
-            judged = panel_of(asked)
-        how: dict[str, Any] = {"costs": asked.costs, "reliability": asked.reliability}
-        worth, learned = jury_worth(judged, families=asked.families, **how), learn_jury(judged, seed=asked.seed, **how)
+            judged = panel_of(given)
+        how: dict[str, Any] = {"costs": given.costs, "reliability": given.reliability}
+        worth, learned = jury_worth(judged, families=given.families, **how), learn_jury(judged, seed=given.seed, **how)
         members, sets, errors = worth.tables()
         file = run.folder.path / "jury.json"
         save_rule(learned.rule, file)

@@ -10,9 +10,9 @@ from evalbias.report.page import Section
 
 
 def plan_command(options: PlanOptions, out: Out) -> None:
-    found = plan(**vars(options))
+    planned = plan(**vars(options))
     with Run("plan", options, None, out, more=digests(options.data)) as run:
-        first, *others = found.paragraphs
-        content, section = found.to_dict(), Section("What the judge can show", [*others, found.table()], first)
-        shown = ["\n".join(found.paragraphs), found.table()]
+        first, *others = planned.paragraphs
+        content, section = planned.to_dict(), Section("What the judge can show", [*others, planned.table()], first)
+        shown = ["\n".join(planned.paragraphs), planned.table()]
         run.leave(RunOutcome(content, content, shown, more=[section], verdict=first))

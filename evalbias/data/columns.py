@@ -28,7 +28,7 @@ WORDS = {
     name: frozenset(words.split())
     for name, words in read_json(Path(__file__).with_name("columns.json"), "install evalbias again").items()
 }
-"""What columns are called, as words in lower case without accents, in English, German and French."""
+"""Names of columns, as words in lower case without accents, in English, German and French."""
 VALUES, PEOPLE, JUDGES = WORDS["values"], WORDS["people"], WORDS["judges"]
 VOTERS = PEOPLE | WORDS["voters"]  # names of a person who voted
 OUTCOMES, MODELS = WORDS["outcomes"], WORDS["models"]  # without an error; a judge's, beside a word for its answer
@@ -45,14 +45,14 @@ NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by cr
 PAIRS, TEXTS = "pairs of texts", "texts"
 TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
 OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
-"""What the cells of a column may be."""
+"""Kinds of cells that a column may have."""
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """What the columns do not tell, why, and its answers: each maps fields, or options of an audit, to columns."""
+    """Open question about the columns, why, and its answers: each maps fields, or options of an audit, to columns."""
 
     about: str
     why: str
@@ -61,7 +61,7 @@ class OpenQuestion:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a table hold: field, or option of an audit -> column, and the reason for each column."""
+    """Contents of a table's columns: field, or option of an audit -> column, and the reason for each column."""
 
     fields: Mapping[str, str]
     why: Mapping[str, str]
@@ -142,8 +142,8 @@ def _likely(table: Source) -> dict[str, str]:
 
     Names that fill a message by themselves are left out.
     """
-    found = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
-    mapping = found.options(*(one.answers[0] for one in found.questions if one.answers)).get("mapping", {})
+    columns = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
+    mapping = columns.options(*(one.answers[0] for one in columns.questions if one.answers)).get("mapping", {})
     short = ((ours, theirs) for ours, theirs in mapping.items() if not ours.startswith("judge_") and len(theirs) <= 80)
     return dict(itertools.islice(short, MOST_NAMED))
 
@@ -160,16 +160,16 @@ def judges_of(item: Any) -> list[str]:
 
 def certain_options(table: Source, remedy: str, doctor: str, outcome: str | None) -> dict[str, Any]:
     """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
-    found = recognised_columns(table, outcome)
-    why = [f"{one.about}: {one.why}" for one in found.questions]
-    if found.judge is None and not why:
+    columns = recognised_columns(table, outcome)
+    why = [f"{one.about}: {one.why}" for one in columns.questions]
+    if columns.judge is None and not why:
         why = ["no column is named like a judge's answers"]
     if why:
         open_ = f"{remedy} The columns do not tell it"
-        if found.judge is not None:
-            open_ = f"The column {found.judge!r} is the judge's, but more is open"
+        if columns.judge is not None:
+            open_ = f"The column {columns.judge!r} is the judge's, but more is open"
         raise ValueError(f"{open_} ({'; '.join(why)}). '{doctor}' lists the choices.")
-    return found.options()
+    return columns.options()
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,22 +203,22 @@ class _Column:
 
     @property
     def is_names(self) -> bool:
-        """Whether the cells name a few of something, such as systems."""
+        """True if the cells name a few of something, such as systems."""
         return self.kind == TEXTS and len({*self.given}) > 1 and all(len(name) <= 60 for name in self.given)
 
     @property
     def is_judges(self) -> bool:
-        """Whether a word of the name is of a judge or a model."""
+        """True if a word of the name is of a judge or a model."""
         return bool({*self.words} & (JUDGES | MODELS))
 
     @property
     def about(self) -> set[str]:
-        """What its name says besides whose ratings it holds, such as a criterion."""
+        """Words of its name besides those that say whose ratings it holds, such as a criterion."""
         return {*self.words} - PEOPLE - JUDGES - MODELS - VALUES
 
     @property
     def may_count_persons(self) -> bool:
-        """Whether the cells may number the persons who rated, who are all that the name says."""
+        """True if the cells may number the persons who rated, who are all that the name says."""
         is_number = self.kind == RATED and not self.numbers
         return {*self.words} <= PERSONS and is_number and all(float(cell).is_integer() for cell in self.given)
 
@@ -324,9 +324,9 @@ class _Table:
         self._read_writers()
         self._read_inputs()
         self._read_judgments()
-        asked = {name for one in self.questions for answer in one.answers for name in answer.values()}
+        left_open = {name for one in self.questions for answer in one.answers for name in answer.values()}
         for name, one in self.all.items():
-            left = "left to you" if name in asked else NO_FIELD
+            left = "left to you" if name in left_open else NO_FIELD
             self.why.setdefault(name, f"{left}; {one.says()}")
         return Columns(self.fields, {name: self.why[name] for name in self.all}, self.questions)
 
@@ -389,8 +389,8 @@ class _Table:
             why = f"{inputs[0].name!r} is the same in all rows: one input, or an instruction that tells none"
             self._ask("source", why, [{"source": inputs[0].name}, {}])
             return
-        asked = [c for c in varied if WORDS["asked"] & {*c.words}]
-        self._choose("source", asked if len(asked) == 1 else varied or inputs)
+        prompts = [c for c in varied if WORDS["asked"] & {*c.words}]
+        self._choose("source", prompts if len(prompts) == 1 else varied or inputs)
 
     # 2. Who wrote the outputs, and which of them answer one input.
 
@@ -493,14 +493,14 @@ class _Table:
         """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
         known = known or any(name.startswith(("score", "rating", "better")) for name in {*self.fields} - {*OPTIONS})
         judged, repeats = not {*OPTIONS[:3]}.isdisjoint(self.fields), self._repeats()
-        asked = [c for c in persons if c.name not in self.fields.values()]
-        asked = [c for c in asked if self._repeats(1 if {*c.words} & (JUDGES | PERSONS) else 2 / 3)]
+        ambiguous = [c for c in persons if c.name not in self.fields.values()]
+        ambiguous = [c for c in ambiguous if self._repeats(1 if {*c.words} & (JUDGES | PERSONS) else 2 / 3)]
         for one, beside in unread:
             words = {*one.words}
             lost = beside or (words & PEOPLE and not known) or (words & JUDGES and not judged)
             who = not words & VALUES and (words & JUDGES or repeats)
-            asked += [one] if (one.is_names and (lost or who)) or (one.kind == OTHERS and lost) else []
-        for one in asked:
+            ambiguous += [one] if (one.is_names and (lost or who)) or (one.kind == OTHERS and lost) else []
+        for one in ambiguous:
             why = f"{one.name!r} holds {one.kind}: if it says who judged, keep the rows of one judge"
             self._ask(one.name, f"{why}; if it holds ratings, write them as numbers")
 
@@ -545,8 +545,8 @@ class _Table:
             left[0] = [c for c in theirs if c not in values[0] and self._is_like(c, values[0])] or left[0]
         left[1] = [c for c in left[1] if not OUTCOMES & {*c.words}]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
-            told = "an outcome" if all(OUTCOMES & {*c.words} for c in left[0]) else "people's"
-            whose = " or ".join(name for name, some in zip((told, "the judge's"), left, strict=True) if some)
+            label = "an outcome" if all(OUTCOMES & {*c.words} for c in left[0]) else "people's"
+            whose = " or ".join(name for name, some in zip((label, "the judge's"), left, strict=True) if some)
             names = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
             names = "a rating without an error" if whose == "an outcome" else names
             about = "outcome" if whose == "an outcome" else f"{whose} ratings"

@@ -234,11 +234,11 @@ def check_text(record: Mapping[str, Any], where: str) -> None:
 def parsed_or_given(value: Any) -> Any:
     """Return what a text of JSON holds; any other value as it is, and JSON with halves of characters too."""
     try:
-        found = parsed(value) if isinstance(value, str) else value
+        content = parsed(value) if isinstance(value, str) else value
     except ValueError:
         return value
     escapes = isinstance(value, str) and "\\ud" in value.lower()
-    return value if escapes and lone_surrogate(json.dumps(found, ensure_ascii=False)) else found
+    return value if escapes and lone_surrogate(json.dumps(content, ensure_ascii=False)) else content
 
 
 # Conversations: what was said before the last answer, and that answer; and a value of any shape as one text.
@@ -365,12 +365,12 @@ def _parted(source: Any, first: Any, second: Any) -> tuple[str, str, str] | None
 
 def _in_turn(questions: Any, answers: Any) -> list[tuple[str, str]] | None:
     """Return (role, text) of lists of questions and of their answers, also as JSON; None for anything else."""
-    asked, said = parsed_or_given(questions), parsed_or_given(answers)
-    if not (isinstance(asked, list) and isinstance(said, list) and len(asked) == len(said)):
+    prompts, said = parsed_or_given(questions), parsed_or_given(answers)
+    if not (isinstance(prompts, list) and isinstance(said, list) and len(prompts) == len(said)):
         return None
-    if not all(isinstance(one, str | None) for one in (*asked, *said)):
+    if not all(isinstance(one, str | None) for one in (*prompts, *said)):
         return None
-    return [turn for q, a in zip(asked, said, strict=True) for turn in (("user", q or ""), ("assistant", a or ""))]
+    return [turn for q, a in zip(prompts, said, strict=True) for turn in (("user", q or ""), ("assistant", a or ""))]
 
 
 # CSV and TSV: all cells are texts.

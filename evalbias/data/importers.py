@@ -46,11 +46,11 @@ def at(record: Any, path: str) -> Any:
         (1, {'b': 1, 'c': 2})
     """
     for one in filter(None, path.split("|")):
-        found = _walk(record, one.removeprefix("=").split("."))
+        cell = _walk(record, one.removeprefix("=").split("."))
         if one.startswith("="):
-            found = parsed_or_given(found)
-        if not (found is None or found in ("", [], {}) or found != found):
-            return found
+            cell = parsed_or_given(cell)
+        if not (cell is None or cell in ("", [], {}) or cell != cell):
+            return cell
     return None
 
 
@@ -64,8 +64,8 @@ def _walk(value: Any, steps: Sequence[str]) -> Any:
     if not isinstance(value, dict):
         return None
     for n in range(len(steps), 0, -1):
-        if (name := ".".join(steps[:n])) in value and (found := _walk(value[name], steps[n:])) is not None:
-            return found
+        if (name := ".".join(steps[:n])) in value and (inner := _walk(value[name], steps[n:])) is not None:
+            return inner
     start = ".".join(steps) + "."
     return {name.removeprefix(start): one for name, one in value.items() if str(name).startswith(start)} or None
 
@@ -272,7 +272,7 @@ def _checked(record: Any, where: str) -> tuple[str, dict[str, Any]]:
 
 def _inner(row: Row, lists: Sequence[str]) -> Rows:
     where, record = row
-    inner = {name: found for name in lists if isinstance(found := _walk(record, name.split(".")), list)}
+    inner = {name: values for name in lists if isinstance(values := _walk(record, name.split(".")), list)}
     rest = {name: value for name, value in record.items() if name not in {one.partition(".")[0] for one in inner}}
     for name, rows in inner.items():
         for k, one in enumerate(rows):
@@ -424,7 +424,7 @@ def _told_apart(
         is_score = value is not None and bool(kind or not form.kind)
         if target is None:
             strangers += 1
-        elif is_score and not any(at(entry, path) == meant for path, meant in form.unless.items()):
+        elif is_score and not any(at(entry, path) == wanted for path, wanted in form.unless.items()):
             said = (f"{where}: item {target!r:.80}", value)
             if form.people and kind == form.people:
                 by = people.setdefault(criterion, {}).setdefault(target, {})

@@ -186,10 +186,10 @@ def named_kinds(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, t
                 f"The kind {given!r:.80} is unknown: choose some of {known}; label and injection take a word, such as "
                 f"'label: a student', without {BAR!r}."
             )
-        found = {f"{kind}: {word}" if word else kind: (kind, word) for kind in GROUPS.get(name, (name,))}
-        if twice := named.keys() & found.keys():
+        group = {f"{kind}: {word}" if word else kind: (kind, word) for kind in GROUPS.get(name, (name,))}
+        if twice := named.keys() & group.keys():
             raise ValueError(f"The kind {min(twice)!r:.80} is named twice: leave one out.")
-        named |= found
+        named |= group
     return named
 
 

@@ -312,8 +312,8 @@ def _read_chosen(table: Source) -> None:
     for name in (one.removesuffix("_tie") for one in columns if one.endswith("_tie")):
         parts = [f"{name}_{one}" for one in ("model_a", "model_b", "tie")]
         if name not in columns and {*parts} <= {*columns}:
-            told = [[part for part in parts if items.code_of(row.get(part)) in ("1", "true")] for row in rows]
-            for row, chosen in zip(rows, told, strict=True) if max(map(len, told)) == 1 else ():
+            marked = [[part for part in parts if items.code_of(row.get(part)) in ("1", "true")] for row in rows]
+            for row, chosen in zip(rows, marked, strict=True) if max(map(len, marked)) == 1 else ():
                 row[name] = next((part.removeprefix(f"{name}_") for part in chosen), "")
                 for part in parts:
                     row.pop(part, None)

@@ -443,10 +443,10 @@ def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None =
     described: dict[str, Any] = {"criterion": first.criterion, "ids": second.ids, "clusters": second.clusters}
     for one in (first, second):
         scores.append(one.win_shares if one.pairwise else one.answers)
-        told = [Number("score", "score", scores[-1], estimate_share if one.pairwise else estimate_points)]
+        headlines = [Number("score", "score", scores[-1], estimate_share if one.pairwise else estimate_points)]
         if numbers := {number.name: number for number in bias.numbers(one)}:
-            told.append(headline_number(numbers))
-        measurements.append(measured(told, seed=seed, bias=bias, columns={}, **described))
+            headlines.append(headline_number(numbers))
+        measurements.append(measured(headlines, seed=seed, bias=bias, columns={}, **described))
     # 2 the decisions
     lost, won = (_passed(second, one, pass_mark) for one in scores)
     turn = won - lost
@@ -504,8 +504,8 @@ def by_item(judged: Judged) -> dict[str, Any]:
     kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge", "writers")}
     keys = _keys(judged)
     texts = [[e.get("source") or e.get("input_id"), e.get("output")] for e in judged.examples]
-    told = [text if text[1] else key for text, key in zip(texts, keys, strict=False)] or keys
-    columns = {"ids": keys, "inputs": judged.inputs, "outputs": told}
+    outputs = [text if text[1] else key for text, key in zip(texts, keys, strict=False)] or keys
+    columns = {"ids": keys, "inputs": judged.inputs, "outputs": outputs}
     return {**{name: [*map(digest, column)] for name, column in columns.items()}, **parts, **kept}
 
 

@@ -569,8 +569,8 @@ def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
         judges = [name for name in judges if f"/{name}".endswith(ending)] or judges
     if len(judges) == 1:
         return judges[0]
-    found = f" {items.path} has the recorded scores {', '.join(map(repr, judges))}." if judges else ""
-    raise ValueError(f"{ONE_JUDGE}{found:.800}")
+    recorded = f" {items.path} has the recorded scores {', '.join(map(repr, judges))}." if judges else ""
+    raise ValueError(f"{ONE_JUDGE}{recorded:.800}")
 
 
 def _pairs_to_judge(options: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:

@@ -644,8 +644,8 @@ def _left_out(only: str, biases: Sequence[Bias], judged: Judged) -> dict[str, st
         ValueError: Such a judge cannot have the one to test.
     """
     biases = [bias for bias in biases if bias.kind == "bias" and bias.suits(judged)]
-    told = judged.unmeasurable  # why a bias cannot be measured
-    names = [b.name for b in biases if b.applies(judged) or b.lacks(judged) or b.name in told]  # not that of loops
+    reasons = judged.unmeasurable  # why a bias cannot be measured
+    names = [b.name for b in biases if b.applies(judged) or b.lacks(judged) or b.name in reasons]  # not that of loops
     if only not in names:
         kind = "compares" if judged.pairwise else "scores"
         raise ValueError(f"only={only!r} is no bias of a judge that {kind}: name one of {', '.join(names)}.")

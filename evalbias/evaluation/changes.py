@@ -1,4 +1,4 @@
-"""What changed between two files of judged outputs: judge or system (drift), quality or what judges like (gain)."""
+"""Changes between two files of judged outputs: of judge or system (drift), of quality or what judges like (gain)."""
 
 from __future__ import annotations
 
@@ -89,18 +89,18 @@ def _judged(given: Any, options: Any) -> Judged:
         given = given[options.criterion]
     if isinstance(given, Judged | Audit):
         return given if isinstance(given, Judged) else given.judged
-    asked: dict[str, Any] = {"data": given}
+    settings: dict[str, Any] = {"data": given}
     if (evaluate := getattr(options, "evaluate", None)) is not None:
         if not isinstance(metric := evaluate.metric, ProgramMetric) or metric.judge is None:
             raise ValueError("The metric of `evaluate` is no judge's: make it by evalbias.judge_metric(JUDGE).")
         if options.scores_field is None and options.samples_field is None:
-            asked["judge"] = metric.judge
+            settings["judge"] = metric.judge
         if isinstance(given, dspy.Module):
-            asked |= {"data": outputs_of(given, evaluate), "judge": metric.judge}
-            asked |= dict.fromkeys(("mapping", "scores_field", "samples_field"))
+            settings |= {"data": outputs_of(given, evaluate), "judge": metric.judge}
+            settings |= dict.fromkeys(("mapping", "scores_field", "samples_field"))
     elif isinstance(given, dspy.Module):
         raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
-    return answers_of(prepared(AuditOptions.of(options, **asked)))
+    return answers_of(prepared(AuditOptions.of(options, **settings)))
 
 
 def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Example]:
@@ -196,17 +196,17 @@ class Drift(Parts):
 
 
 @keywords(DriftOptions)
-def drift(asked: DriftOptions) -> Drift:
+def drift(options: DriftOptions) -> Drift:
     """Split the change of a mean score between two periods into the judge's part and the system's: a ``Drift``.
 
     Args:
-        asked: The options, each as a keyword; see ``evalbias.options.DriftOptions``. ``before`` and ``after`` are
+        options: The options, each as a keyword; see ``evalbias.options.DriftOptions``. ``before`` and ``after`` are
             files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``.
 
     Raises:
         ValueError: No text was scored by both judges, or the two differ in criterion or scale.
     """
-    (old, old_texts), (new, new_texts) = (read_side(one, asked) for one in (asked.before, asked.after))
+    (old, old_texts), (new, new_texts) = (read_side(one, options) for one in (options.before, options.after))
     # 1. anchors: texts of both, a repeated one as often as both have it
     pairs = _in_common(old_texts, new_texts)
     if not len(pairs):
@@ -220,15 +220,15 @@ def drift(asked: DriftOptions) -> Drift:
     repeated = all(SAMPLES in side.covariates for side in (old, new))
     columns = [side.covariates[SAMPLES] if repeated else side.answers for side in (*periods, first, second)]
     inputs = (periods[0].inputs, periods[1].inputs, first.inputs)
-    split = split_change(*columns, clusters=inputs, draws=Draws(seed=asked.seed))
+    split = split_change(*columns, clusters=inputs, draws=Draws(seed=options.seed))
     estimates = {
         name: Estimate(**vars(e), name=name, label=LABELS[name], null=0.0 if name == "drift" else None)
         for name, e in zip(LABELS, split.parts.values(), strict=True)
     }
-    versions = compare_versions(first, second, seed=asked.seed)
-    comparisons = compare_biases([BIASES[name] for name in CHANGED], first, second, seed=asked.seed)
+    versions = compare_versions(first, second, seed=options.seed)
+    comparisons = compare_biases([BIASES[name] for name in CHANGED], first, second, seed=options.seed)
     # 3. in words
-    margin = asked.margin or MARGIN * float(np.nanstd(old.answers))
+    margin = options.margin or MARGIN * float(np.nanstd(old.answers))
     enough = items_needed(estimates["drift"], margin) if margin > 2 * split.unsure else None  # else more do not help
     alone = not any(len(one.ids) for one in periods)
     said = [
@@ -292,8 +292,8 @@ def _level_words(split: SplitChange) -> list[str]:
 def compare_biases(biases: Iterable[Bias], before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
     """Compare biases of two judges by paired tests on the items that both judged: those that these tell."""
     sides = on_common_items(before, after)
-    told = [bias for bias in biases if all(map(bias.applies, sides))]
-    both = {bias.name: [measure(bias, one, seed=seed, n_resamples=0) for one in sides] for bias in told}
+    shared = [bias for bias in biases if all(map(bias.applies, sides))]
+    both = {bias.name: [measure(bias, one, seed=seed, n_resamples=0) for one in sides] for bias in shared}
     return {name: compare(*each, n_resamples=SWAPS, seed=seed) for name, each in both.items()}
 
 
@@ -352,11 +352,11 @@ class Gain(Parts):
 
 
 @keywords(GainOptions)
-def gain(asked: GainOptions) -> Gain:
+def gain(options: GainOptions) -> Gain:
     """Split the gain in a mean score from one version to another into quality and what the judge likes: a ``Gain``.
 
     Args:
-        asked: The options, each as a keyword; see ``evalbias.options.GainOptions``. ``before``, ``after`` and
+        options: The options, each as a keyword; see ``evalbias.options.GainOptions``. ``before``, ``after`` and
             ``rated`` are files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``, all of the
             same judge. Of two DSPy programs, the outputs on the devset of ``evaluate`` are judged by the judge of its
             metric, which also scores items of ``rated`` that have no score.
@@ -365,22 +365,22 @@ def gain(asked: GainOptions) -> Gain:
         ValueError: The versions have no input in common, a side lacks a feature that is named, or the scores are on
             different scales.
     """
-    given = [asked.before, asked.after, *[asked.rated] * (asked.rated is not None)]
-    sides = [read_side(one, asked)[0] for one in given]
-    if asked.features and not all(side.examples for side in sides):
+    given = [options.before, options.after, *[options.rated] * (options.rated is not None)]
+    sides = [read_side(one, options)[0] for one in given]
+    if options.features and not all(side.examples for side in sides):
         raise ValueError("`features` are of the outputs themselves, which a run folder lacks: give the data.")
     if len(scales := {side.scale for side in sides} - {None}) > 1:
         raise ValueError(f"The scores are on different scales, {joined([*map(str, scales)])}: let one judge score all.")
-    sides = [with_features(side, asked.features) for side in sides]
+    sides = [with_features(side, options.features) for side in sides]
     if not {*sides[0].inputs} & {*sides[1].inputs}:
         raise ValueError(
             "`before` and `after` have no input in common: give outputs of both versions to the same inputs."
         )
     # 1. the features that all sides have, and the model of what they are worth at equal quality
-    columns = [_features(side, asked) for side in sides]
+    columns = [_features(side, options) for side in sides]
     names = [name for name in columns[0] if all(name in one for one in columns)]
-    if asked.own_system and not any(one["own_system"].any() for one in columns):
-        raise ValueError(f"No output is by `own_system` {asked.own_system!r:.80}: name a system of the data.")
+    if options.own_system and not any(one["own_system"].any() for one in columns):
+        raise ValueError(f"No output is by `own_system` {options.own_system!r:.80}: name a system of the data.")
     places = [k for k, side in enumerate(sides) if side.rated]
     inputs, model, features = [one for k in places for one in sides[k].inputs], None, dict[str, FloatArray]()
     if places and names:
@@ -388,7 +388,7 @@ def gain(asked: GainOptions) -> Gain:
         scores = np.concatenate([sides[k].answers for k in places])
         features = {name: np.concatenate([columns[k][name] for k in places]) for name in names}
         whose = np.repeat(places, [len(sides[k].ids) for k in places])
-        how: dict[str, Any] = {"clusters": inputs, "reliability": asked.reliability}
+        how: dict[str, Any] = {"clusters": inputs, "reliability": options.reliability}
         kept = EqualQuality(scores, ratings, features, **how).kept
         features |= {SIDES[k]: (whose == k).astype(np.float64) for k in np.unique(whose[kept])[1:]}
         model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
@@ -399,11 +399,11 @@ def gain(asked: GainOptions) -> Gain:
     )
     if all(side.rated for side in sides[:2]):
         first[PEOPLE], second[PEOPLE] = (mean_of_raters(side.ratings) for side in sides[:2])
-    found = split_gain(first, second, model, clusters=(sides[0].inputs, sides[1].inputs, inputs))
+    parts = split_gain(first, second, model, clusters=(sides[0].inputs, sides[1].inputs, inputs))
     words = {GAIN: "the gain", REST: "the rest", PEOPLE: "the gain in people's ratings"}
     estimates = {
         name: Estimate(**vars(e), name=name, label=words.get(name) or FEATURES.get(name, name.replace("_", " ")))
-        for name, e in found.items()
+        for name, e in parts.items()
     }
     said = [*_gain_words(estimates)]
     for name in names if places else ():
@@ -423,23 +423,23 @@ def gain_of_loops(first: Sequence[Any], last: Sequence[Any]) -> Gain | None:
     return gain(first, last, scores_field=OWN, reliability=1) if first and last and first != last else None
 
 
-def own_gain(found: Gain | None) -> list[str]:
+def own_gain(gain: Gain | None) -> list[str]:
     """Say in one paragraph what ``gain_of_loops`` found, if anything; what became of the quality is told elsewhere."""
-    return [] if found is None else ["By the loop's own scores: " + " ".join(found.paragraphs[:2])]
+    return [] if gain is None else ["By the loop's own scores: " + " ".join(gain.paragraphs[:2])]
 
 
-def _features(judged: Judged, asked: GainOptions) -> dict[str, FloatArray]:
+def _features(judged: Judged, options: GainOptions) -> dict[str, FloatArray]:
     """Return the features of the outputs that are known, (n,) each."""
     known = judged.covariates
-    found = {"length": length_feature(known[LENGTHS])} if LENGTHS in known else {}
-    found |= {"likelihood": known[LIKELIHOODS]} if LIKELIHOODS in known else {}
-    if asked.own_system:
+    features = {"length": length_feature(known[LENGTHS])} if LENGTHS in known else {}
+    features |= {"likelihood": known[LIKELIHOODS]} if LIKELIHOODS in known else {}
+    if options.own_system:
         if not len(judged.writers):
             raise ValueError(
-                f"`own_system` {asked.own_system!r:.80}: a file does not name its systems. Add the column."
+                f"`own_system` {options.own_system!r:.80}: a file does not name its systems. Add the column."
             )
-        found["own_system"] = written_by(judged, writers_of(judged, asked.own_system))
-    return found | {name: known[name] for name in asked.features}
+        features["own_system"] = written_by(judged, writers_of(judged, options.own_system))
+    return features | {name: known[name] for name in options.features}
 
 
 def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:

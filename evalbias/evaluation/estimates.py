@@ -109,15 +109,15 @@ class Number(Named):
     ) -> Estimate:
         """Compute it with its 95 % bootstrap interval over inputs (``Judged.clusters``), and its p against the null."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=0)
-        found = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
-        p_value = math.nan if self.null is None else found.p_value
+        interval = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
+        p_value = math.nan if self.null is None else interval.p_value
         if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
-            p_value = p_of_interval(found.value, found.low, found.high, null=self.null, units=found.units)
-        known = {one.name: getattr(found, one.name) for one in fields(Estimate) if hasattr(found, one.name)}
+            p_value = p_of_interval(interval.value, interval.low, interval.high, null=self.null, units=interval.units)
+        known = {one.name: getattr(interval, one.name) for one in fields(Estimate) if hasattr(interval, one.name)}
         known |= {one.name: getattr(self, one.name) for one in fields(Named)}
-        known |= {"p_value": p_value, "undefined": len(self.values) - found.n - self.excluded}
-        if isinstance(found, Effect):
-            known |= {"points": found.score_sd, "allowance": max(map(abs, found.allowance))}
+        known |= {"p_value": p_value, "undefined": len(self.values) - interval.n - self.excluded}
+        if isinstance(interval, Effect):
+            known |= {"points": interval.score_sd, "allowance": max(map(abs, interval.allowance))}
         return Estimate(**known)
 
     def change(

@@ -103,7 +103,7 @@ class Shared:
 
 @dataclass(frozen=True, repr=False)
 class JuryWorth:
-    """What several judges of the same items are worth together; correlations are with quality, free of raters' noise.
+    """Worth of several judges of the same items together; correlations are with quality, free of the raters' noise.
 
     Attributes:
         criterion: Name of the judged criterion.
@@ -155,7 +155,7 @@ class JuryWorth:
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """What follows from the numbers, the answer first."""
+        """The conclusions from the numbers in sentences, the answer first."""
         v, rho, k, mean = self.votes, self.error_correlation, len(self.judges), self.validities[MEAN]
         several = f"{k} judges" if k > 2 else "two judges"
         high = f"to {v.high:.1f}" if math.isfinite(v.high) else "or more"
@@ -203,8 +203,8 @@ class JuryWorth:
             if p < LEVEL and e.value > 0
         ]
         if not more:
-            told = f"No judge of the {len(known)} that wrote outputs is shown to give its own more than others do."
-            return told if known else ""
+            nobody = f"No judge of the {len(known)} that wrote outputs is shown to give its own more than others do."
+            return nobody if known else ""
         return (
             f"What they wrote themselves gets more at equal quality from {joined(more)} than from the other judges, in "
             f"standard deviations of a score (adjusted for {len(known)} judges that wrote outputs)."
@@ -350,7 +350,7 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
 
 def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | None) -> list[Shared]:
     """Measure the biases that each member can have, and those of their jury."""
-    found = list[Shared]()
+    shared = list[Shared]()
     for bias in (one.configured(reliability=reliability) for one in BIASES.values()):
         each = {}
         for one in (*judged, jury):
@@ -359,8 +359,8 @@ def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | N
                 e, null = numbers[0].estimate(one.clusters, seed=0), numbers[0].null or 0.0
                 each[one.judge] = replace(e, value=e.value - null, low=e.low - null, high=e.high - null, null=0.0)
         if each and not any(math.isnan(e.value) for e in each.values()):
-            found.append(Shared(bias.name, each, each.pop(jury.judge), jury.judge))
-    return found
+            shared.append(Shared(bias.name, each, each.pop(jury.judge), jury.judge))
+    return shared
 
 
 def _family(panel: Panel, names: Sequence[str], pattern: str) -> Interval:
@@ -379,12 +379,12 @@ def _family(panel: Panel, names: Sequence[str], pattern: str) -> Interval:
 def by_writer(judged: Sequence[Judged], reliability: float | None) -> dict[str, dict[str, Estimate]]:
     """Estimate what each judge gives each writer more than the others at equal quality; empty without two writers."""
     bias = SelfPreference(reliability)
-    found = {}
+    estimates = {}
     for one in judged:
         if len(one.writer_names) <= len(one.ids) / 2 and (numbers := bias.numbers(one)):
             unit = "verdicts from -1 (loses) to 1 (wins)" if one.verdicts else "log-odds" if one.pairwise else "points"
-            found[one.judge] = {n.label: _unscaled(n.estimate(one.clusters, seed=0), unit) for n in numbers}
-    return found
+            estimates[one.judge] = {n.label: _unscaled(n.estimate(one.clusters, seed=0), unit) for n in numbers}
+    return estimates
 
 
 def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, Estimate]:
@@ -397,12 +397,12 @@ def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
     writers = [k for k, one in enumerate(judged) if one.judge in first.writer_names and bias.numbers(first)]
     table = np.column_stack([one.strength for one in judged])
     z = table / table[defined(table)].std(axis=0)  # the constant, or the order of a pair, takes care of the means
-    found = {}
+    bonuses = {}
     for k in writers:
         number = bias.effect(first, written_by(first, [judged[k].judge]), name=judged[k].judge, label=judged[k].judge)
         beyond = replace(number, values=z[:, k] - np.delete(z, k, axis=1).mean(axis=1))
-        found[judged[k].judge] = _unscaled(beyond.estimate(first.clusters, seed=0), SCORE_SD)
-    return found
+        bonuses[judged[k].judge] = _unscaled(beyond.estimate(first.clusters, seed=0), SCORE_SD)
+    return bonuses
 
 
 def _unscaled(e: Estimate, unit: str) -> Estimate:

@@ -219,12 +219,12 @@ def answer_chances(absent: BoolArray, columns: FloatArray) -> FloatArray:
 def _logistic(x: FloatArray, target: BoolArray) -> FloatArray:
     """Fit (k + 1,) intercept and slopes by Newton's method; a standard normal prior keeps the slopes finite."""
     design, prior = np.column_stack([np.ones(len(x)), x]), np.diag([0.0, *np.ones(x.shape[1])])
-    found = np.zeros(len(prior))
+    coefficients = np.zeros(len(prior))
     for _ in range(50):
-        chance = scipy.special.expit(design @ found)
+        chance = scipy.special.expit(design @ coefficients)
         hessian = design.T @ (design * (chance * (1 - chance))[:, None]) + prior
-        found += np.clip(np.linalg.solve(hessian, design.T @ (target - chance) - prior @ found), -2, 2)
-    return found
+        coefficients += np.clip(np.linalg.solve(hessian, design.T @ (target - chance) - prior @ coefficients), -2, 2)
+    return coefficients
 
 
 def bounds_of_mean(scores: FloatArray, chances: FloatArray, ends: tuple[float, float]) -> Bounds:

@@ -51,7 +51,7 @@ MOST_NAMED = 10  # most missing rows that are named
 
 @dataclass(frozen=True)
 class ProbeEffect:
-    """What one kind of edit does to a judge's scores, in points; of pairs, to the win rate of the edited candidate.
+    """Effect of one kind of edit on a judge's scores, in points; of pairs, on the win rate of the edited candidate.
 
     Attributes:
         kind: The kind as it is called, such as ``"authority"``.
@@ -88,7 +88,7 @@ class ProbeEffect:
 
 @dataclass(frozen=True, repr=False)
 class ProbeReport(ByName[ProbeEffect], parts="effects"):
-    """What the probes of a judge show: ``report["authority"]`` is the effect of that kind.
+    """Effects of the probes on a judge: ``report["authority"]`` is the effect of that kind.
 
     Attributes:
         judge: The judge in words.
@@ -120,7 +120,7 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """What follows, the answer first, and what was left out."""
+        """The conclusions in sentences, the answer first, and what was left out."""
         moved, clear, open_, untold = map(self._having, ("biased", "no sign", "too few items", "not measured"))
         said = ["No edit is shown to move the judge more than its placebo."]
         if moved:
@@ -164,13 +164,13 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
             for e in apart
             if e.observed and e.difference
         ]
-        told = {
+        comparisons = {
             f"disagrees on {joined(each)}": apart,
             f"agrees on {_named(alike)} (within {self._worth})": alike,
             f"cannot be compared on {_named(open_)} (too few items or ratings, or none that differ as much)": open_,
         }
-        if any(told.values()):
-            said = joined([words for words, some in told.items() if some])
+        if any(comparisons.values()):
+            said = joined([words for words, some in comparisons.items() if some])
             yield f"Beside outputs of equal quality that have as much more of it, the probe {said}."
 
     def table(self) -> Table:
@@ -327,9 +327,9 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
     shift: dict[str, Any] = {"null": None if name == "null" else 0.0, "says": kind}
     main = told("", edit - placebo, partial(estimate_probe, unseen=reach), **shift)
     main = replace(main, unit="win rate" if top is None else "points")
-    found = ProbeEffect(kind, main, told("_edit", edit - original), told("_placebo", placebo - original))
+    effect = ProbeEffect(kind, main, told("_edit", edit - original), told("_placebo", placebo - original))
     if name not in ("null", "injection"):
-        return found
+        return effect
     if name == "null":
         could, taken = ~np.isnan(original), scores[1:] > original
     elif top is None:  # a pair, which its candidate wins or not
@@ -338,7 +338,7 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
         could, taken = original < top, scores[1:] >= top
     share = partial(estimate_share, exact=True)
     both = [told("_taken", np.where(could, one, np.nan), share, signed=False) for one in taken]
-    return replace(found, taken=both[0], taken_by_placebo=both[1])
+    return replace(effect, taken=both[0], taken_by_placebo=both[1])
 
 
 def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any = None) -> Interval:
@@ -348,15 +348,15 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
     inputs differ alike, up to a share 1 - .05^(1/u) of others may not: they may differ by up to ``unseen`` points, and
     the other way by as much as these do.
     """
-    found = estimate_mean(x, method="normal", clusters=clusters, draws=draws)
-    if found.reason == ALIKE:
-        share, v = 1 - 0.05 ** (1 / found.units), found.value
+    interval = estimate_mean(x, method="normal", clusters=clusters, draws=draws)
+    if interval.reason == ALIKE:
+        share, v = 1 - 0.05 ** (1 / interval.units), interval.value
         on, back = unseen * share, (2 * abs(v) or unseen) * share
         ends = (v - back, v + on) if v >= 0 else (v - on, v + back)
-        found = replace(found, low=ends[0], high=ends[1], reason="")
+        interval = replace(interval, low=ends[0], high=ends[1], reason="")
     (kept,), codes = complete(x, clusters=clusters)
     swapped, draws = resample.SWAPPED_MEANS(kept, np.zeros(len(kept))), replace(draws, swaps=SWAPS)
-    return replace(found, p_value=resample.permutation_p(swapped, found.value, 0.0, codes, draws=draws, ties=1.0))
+    return replace(interval, p_value=resample.permutation_p(swapped, interval.value, 0.0, codes, draws=draws, ties=1.0))
 
 
 def _counted(judged: Judged, name: str) -> FloatArray:
@@ -392,7 +392,7 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
     """Say what each effect shows, with Holm's correction over the kinds."""
     adjusted = holm([e.estimate.p_value for e in effects.values()])
     apart = holm([e.difference.p_value if e.difference else math.nan for e in effects.values()])
-    found = {}
+    decided = {}
     for (kind, effect), p, p_apart in zip(effects.items(), adjusted, apart, strict=True):
         e, d = effect.estimate, effect.difference
         status: Status | Literal["not tested"] = "not measured"
@@ -403,14 +403,14 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
         beside = ""
         if d is not None:
             beside = "disagree" if p_apart < LEVEL else "agree" if -margin < d.low and d.high < margin else "open"
-        told, edit, placebo = (_in_unit(one, pairwise) for one in (e, effect.edit, effect.placebo))
-        known, (name, _, word) = (told.value, told.low, told.high), kind.partition(": ")
+        shown, edit, placebo = (_in_unit(one, pairwise) for one in (e, effect.edit, effect.placebo))
+        known, (name, _, word) = (shown.value, shown.low, shown.high), kind.partition(": ")
         digits, what = decimals(*known), "wins in 100 comparisons" if pairwise else "points"
         adds = KINDS[name].adds + f" ({word})" * bool(word)
         parts = f"by the edit {edit.text()}, by its placebo {placebo.text()}"
         said = f"{adds} brings {amount(*known, digits)} {what} ({interval_words(*known, digits)}"
-        found[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=f"{said}; {parts})")
-    return found
+        decided[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=f"{said}; {parts})")
+    return decided
 
 
 # --- a judge that can be asked ----------------------------------------------------------------------------------------
@@ -438,26 +438,26 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
     return probe_answers(prepared(AuditOptions(items, judge=judge, **options)), kinds)
 
 
-def probe_answers(asked: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
+def probe_answers(audit: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
     """Ask the judge of an audit about its items with each edit and placebo, and read the answers."""
-    named, judge = named_kinds(kinds, PROBES), asked.judge
+    named, judge = named_kinds(kinds, PROBES), audit.judge
     of_judge = [name for name, (kind, _) in named.items() if kind in PROBES]
     edits = [name for name in named if name not in of_judge]
-    scale = judge.criterion.scale if isinstance(judge, PointwiseJudge) else asked.scale
-    rows = with_edits(asked.questions, edits, seed=asked.seed, scale=scale)
+    scale = judge.criterion.scale if isinstance(judge, PointwiseJudge) else audit.scale
+    rows = with_edits(audit.questions, edits, seed=audit.seed, scale=scale)
     if "candidates" in rows[0] and (wrong := [name for name in of_judge if name != RENAMED]):
         raise ValueError(f"`kinds` {wrong[0]}: it is of a judge that scores, and this one compares. Leave it out.")
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
-        judged = judge_examples(judge, rows, lm=asked.lm, progress=asked.progress)
+        judged = judge_examples(judge, rows, lm=audit.lm, progress=audit.progress)
     else:
         names = ("criterion", "scale", "num_threads", "progress")
-        judged = function_scores(rows, judge, **{name: getattr(asked, name) for name in names})
-    report = read_probes(judged, reliability=asked.reliability, seed=asked.seed)
+        judged = function_scores(rows, judge, **{name: getattr(audit, name) for name in names})
+    report = read_probes(judged, reliability=audit.reliability, seed=audit.seed)
     if of_judge:
         originals = judged.take(np.arange(len(judged.ids))[:: 1 + 2 * len(edits)])
-        again = probed(originals, replace(asked, probes=of_judge))
+        again = probed(originals, replace(audit, probes=of_judge))
         further = [b for b in (Order(again.scale), Probes()) if b.applies(again)]
-        measured = {b.name: measure(b, again, seed=asked.seed) for b in further}
+        measured = {b.name: measure(b, again, seed=audit.seed) for b in further}
         report = replace(report, measurements=measured, not_measured=again.unmeasurable)
     return report
 
@@ -521,8 +521,8 @@ def with_features(judged: Judged, names: Sequence[str]) -> Judged:
         else:
             known = ", ".join(STYLE)
             raise ValueError(f"No item has a field {name!r:.80}: name one that your data have, or {known}, `features`.")
-    told = {FEATURES: tuple(names)} if names else {}
-    return replace(judged, covariates=covariates, provenance={**judged.provenance, **told})
+    named = {FEATURES: tuple(names)} if names else {}
+    return replace(judged, covariates=covariates, provenance={**judged.provenance, **named})
 
 
 def _field(judged: Judged, name: str) -> FloatArray:

@@ -235,9 +235,9 @@ def rank_systems(judged: Judged, features: Mapping[str, FloatArray] = MappingPro
 
 def _share(fit: Strengths, place: int) -> Interval:
     """Return a system's share of wins against the average one."""
-    found = fit.interval(np.eye(len(fit.value))[place])
-    value, low, high = (fit.win_share(end) for end in (found.value, found.low, found.high))
-    return replace(found, value=value, low=low, high=high, unit=SHARE)
+    interval = fit.interval(np.eye(len(fit.value))[place])
+    value, low, high = (fit.win_share(end) for end in (interval.value, interval.low, interval.high))
+    return replace(interval, value=value, low=low, high=high, unit=SHARE)
 
 
 def _wins(judged: Judged, shown: IntArray, place: int) -> float:
@@ -250,7 +250,7 @@ def _wins(judged: Judged, shown: IntArray, place: int) -> float:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What a judge's mean scores over so many inputs can show of two systems; see ``measures.resolution``.
+    """Differences of two systems that a judge's mean scores over so many inputs can show; see ``measures.resolution``.
 
     Attributes:
         criterion: Name of the judged criterion.
@@ -276,21 +276,21 @@ class Plan:
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """What follows from the numbers, the answer first."""
-        found, error, pairs = self.found, self.found.error, f"{len(self.found.differences)} pairs"
-        if not found.rises:
+        """The conclusions from the numbers in sentences, the answer first."""
+        resolution, error, pairs = self.found, self.found.error, f"{len(self.found.differences)} pairs"
+        if not resolution.rises:
             return ("This judge cannot rank these systems: its scores are not shown to rise with quality.",)
-        told = not math.isnan(self.smallest)
-        least = self._points(self.smallest if told else found.smallest(self.inputs, erring=False))
+        known = not math.isnan(self.smallest)
+        least = self._points(self.smallest if known else resolution.smallest(self.inputs, erring=False))
         unless = f" if it errs alike in all systems. Whether it does cannot be told: {error.reason}"
         shown = f"this judge shows a difference of {least} between two systems in 80 of 100 cases"
-        said = [f"With {count(self.inputs, 'input')}, {shown}{'' if told else unless}."]
-        if told:
+        said = [f"With {count(self.inputs, 'input')}, {shown}{'' if known else unless}."]
+        if known:
             said.append(
                 f"No number of inputs shows less than {self._points(self.floor)}: at equal quality, the judge errs by "
                 f"{error.value:.2f} points a system (95 % interval over {error.units} systems {error.low:.2f} to "
                 f"{error.high:.2f}). A test that knows the noise of inputs alone calls "
-                f"{100 * found.false_alarms(self.inputs):.0f} of 100 pairs of equal systems different."
+                f"{100 * resolution.false_alarms(self.inputs):.0f} of 100 pairs of equal systems different."
             )
             more, people = (f"{n} {'differs' if n == 1 else 'differ'}" for n in self._more(self.smallest))
             by_people = f"by people's mean ratings, {people}"
@@ -299,16 +299,16 @@ class Plan:
                 said.insert(0, f"This judge cannot rank these systems: {why}; {by_people}.")
             else:
                 said.append(f"Of the {pairs} of these systems, {more} by more; {by_people}.")
-        if found.slope_of == "outputs" and not math.isnan(found.slope):
+        if resolution.slope_of == "outputs" and not math.isnan(resolution.slope):
             said.append(
                 "People's ratings tell too little of how these systems differ, so what a point of quality is worth "
                 "comes from single outputs."
             )
-        if found.unpaired:
-            every = found.unpaired == len(found.differences)
+        if resolution.unpaired:
+            every = resolution.unpaired == len(resolution.differences)
             left = "inputs count by system" if every else "the noise is that of the others"
             said.append(
-                f"{found.unpaired} of the {pairs} of these systems have fewer than two inputs in common: {left}."
+                f"{resolution.unpaired} of the {pairs} of these systems have fewer than two inputs in common: {left}."
             )
         return tuple(said)
 
@@ -355,9 +355,9 @@ def plan(options: PlanOptions) -> Plan:
     if judged.pairwise or judged.systems is None or not judged.rated:
         system = "the system that wrote each output (field system; name yours in mapping, or by --map system=COLUMN)"
         raise ValueError(f"A plan takes scores of single outputs, people's ratings (rating_1, ...), and {system}.")
-    found = system_resolution(judged.answers, judged.ratings, judged.systems, inputs=judged.inputs)
-    inputs = found.inputs if options.inputs is None else options.inputs
-    return Plan(judged.criterion, inputs, found.smallest(inputs), found.smallest(math.inf), found)
+    resolution = system_resolution(judged.answers, judged.ratings, judged.systems, inputs=judged.inputs)
+    inputs = resolution.inputs if options.inputs is None else options.inputs
+    return Plan(judged.criterion, inputs, resolution.smallest(inputs), resolution.smallest(math.inf), resolution)
 
 
 # A compiled judge beside the one it was compiled from, and permutation debiasing of both: it alone mends much of what a

@@ -342,14 +342,14 @@ def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, unit: str 
 
     Where all u units shift alike, up to a share 1 - .05^(1/u) of others may not, by up to ``unseen`` points.
     """
-    found = replace(estimate_mean(x, **options), unit=unit)
+    shift = replace(estimate_mean(x, **options), unit=unit)
     if options.get("before") is not None:
-        return found
-    if found.reason == ALIKE:
-        half = unseen * (1 - 0.05 ** (1 / found.units))
-        found = replace(found, low=found.value - half, high=found.value + half, reason="")
-    nearest = float(np.clip(found.value, -tolerated, tolerated))
-    return replace(found, p_value=p_of_interval(found.value, found.low, found.high, null=nearest, units=found.units))
+        return shift
+    if shift.reason == ALIKE:
+        half = unseen * (1 - 0.05 ** (1 / shift.units))
+        shift = replace(shift, low=shift.value - half, high=shift.value + half, reason="")
+    nearest = float(np.clip(shift.value, -tolerated, tolerated))
+    return replace(shift, p_value=p_of_interval(shift.value, shift.low, shift.high, null=nearest, units=shift.units))
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
                     "only. Write its instructions with {{ inputs }} and {{ outputs }} alone."
                 )
             scale = self.scale or _scale(judge)
-            definition = _PLACEHOLDER.sub(lambda found: f"(the {found[1]} below)", judge.instructions)
+            definition = _PLACEHOLDER.sub(lambda match: f"(the {match[1]} below)", judge.instructions)
             student = PointwiseJudge(
                 Criterion(judge.name, definition, scale, source_label="Inputs", output_label="Outputs")
             )

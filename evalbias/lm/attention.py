@@ -35,7 +35,7 @@ BLOCK, MOST_BLOCKS = 128, 32  # least queries in a block, and number of blocks o
 
 @dataclass(frozen=True)
 class Mask:
-    """What the n tokens of a pack attend to in the layers of one kind: m + n keys, of which the last n are their own.
+    """Keys that the n tokens of a pack attend to in the layers of one kind: m + n, of which the last n are their own.
 
     Nearly all tokens of a pack attend to the same context and to little of the pack, and no dense mask of all pairs is
     ever made.

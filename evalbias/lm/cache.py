@@ -174,12 +174,12 @@ class CachedLM(MeasuringLM):
         """Answer choices by k draws each; a prompt of which one draw is refused is refused."""
         draws = [sampling.draws(q.prompt) if isinstance(q, Choices) else [q] for q in questions]
         ends = np.cumsum([0, *map(len, draws)])
-        found: dict[int, Any] = {}
+        drawn: dict[int, Any] = {}
         try:
-            self.answer([draw for some in draws for draw in some], found)
+            self.answer([draw for some in draws for draw in some], drawn)
         finally:
             for place, question in enumerate(questions):
-                some = [found[number] for number in range(ends[place], ends[place + 1]) if number in found]
+                some = [drawn[number] for number in range(ends[place], ends[place + 1]) if number in drawn]
                 refusal = next((answer for answer in some if isinstance(answer, Refused)), None)
                 if refusal is not None:
                     answers[place] = refusal
@@ -199,11 +199,11 @@ class CachedLM(MeasuringLM):
         return min(self._most, self._chunk * FACTOR) if expected * FACTOR <= SECONDS else self._chunk
 
     def _keep(
-        self, part: Sequence[str], todo: Mapping[str, Question], found: Mapping[int, Any], *, streamed: bool = False
+        self, part: Sequence[str], todo: Mapping[str, Question], answers: Mapping[int, Any], *, streamed: bool = False
     ) -> None:
         """Write the answers to a part's keys that are no refusals, and report progress."""
         with self._keeping:
-            answered = {part[number]: answer for number, answer in found.items() if not isinstance(answer, Refused)}
+            answered = {part[number]: answer for number, answer in answers.items() if not isinstance(answer, Refused)}
             new = {key: answer for key, answer in answered.items() if key not in self._known}
             due = not streamed or time.monotonic() - self._reported >= INTERVAL
             records = {key: todo[key].dump(answer) for key, answer in new.items()}
@@ -264,17 +264,17 @@ class Store:
 
     def read(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the records of those keys that have one; a key is of a model and a question."""
-        found: dict[str, Any] = {}
+        records: dict[str, Any] = {}
 
         def look_up(store: sqlite3.Connection) -> None:
             for key in keys:
                 for record, checked in store.execute("SELECT record, sum FROM kept WHERE key = ?", (self._code + key,)):
                     if digest([key, record], 16) == checked:
-                        found[key] = json.loads(record)
+                        records[key] = json.loads(record)
 
         if self._path.exists():
             self._open(look_up)
-        return found
+        return records
 
     def write(self, records: Mapping[str, Any]) -> None:
         """Keep records by their keys."""

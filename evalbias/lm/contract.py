@@ -68,25 +68,25 @@ class AnyLM(types.MeasuringLM):
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
         together = Together(questions, answers, MOST_DECISIONS)
-        asked, context = together.questions, copy_context()
+        bundled, context = together.questions, copy_context()
         pool = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy")
 
         async def ask(question: Question) -> Any:
-            if len(asked) == 1:
+            if len(bundled) == 1:
                 return self._answer(question)
             return await asyncio.get_running_loop().run_in_executor(pool, context.copy().run, self._answer, question)
 
         call = Call(
-            lambda place: ask(asked[place]),
+            lambda place: ask(bundled[place]),
             together,
-            control=lambda place: ask(harmless(asked[place])),
+            control=lambda place: ask(harmless(bundled[place])),
             refusal=seam.refusal_of,
         )
         try:
-            if len(asked) == 1:
+            if len(bundled) == 1:
                 driven(call.run([0], at_once=1))
             else:
-                pool.submit(asyncio.run, call.run(range(len(asked)), at_once=IN_FLIGHT)).result()
+                pool.submit(asyncio.run, call.run(range(len(bundled)), at_once=IN_FLIGHT)).result()
         finally:
             call.over = True  # requests in flight are not waited for after an interrupt
             pool.shutdown(wait=False, cancel_futures=True)
@@ -111,10 +111,10 @@ class AnyLM(types.MeasuringLM):
             raise NotImplementedError(
                 f"{self.model} answers closed questions and writes no texts: use scoring='expected', or another model."
             )
-        asked = {Choices: self._choices, Text: self._text, Decisions: self._decisions}[type(question)]
+        method = {Choices: self._choices, Text: self._text, Decisions: self._decisions}[type(question)]
         # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
         with dspy.track_usage() as tracker, dspy.context(send_stream=None), seam.without_truncation_warning():
-            answer: ChoiceLogprobs | Written | Decided = asked(question)  # type: ignore[operator]
+            answer: ChoiceLogprobs | Written | Decided = method(question)  # type: ignore[operator]
             return replace(answer, usage=seam.usage_in(tracker))
 
     def _choices(self, question: Choices) -> ChoiceLogprobs:
@@ -141,12 +141,12 @@ class AnyLM(types.MeasuringLM):
             raise refusal from refusal.__cause__
         raise types.NoProbabilities(self.model, f"it refuses to report them ({refusal})") from refusal
 
-    def _decisions(self, asked: Decisions) -> Decided:
+    def _decisions(self, decisions: Decisions) -> Decided:
         """Ask a model of decision requests, such as ``dspy.TypeSafe``."""
-        named = dict(zip(names_of(asked.questions), asked.questions, strict=True))
+        named = dict(zip(names_of(decisions.questions), decisions.questions, strict=True))
         forms = {name: systemone_form(one) for name, one in named.items()}
         try:
-            given = self._send(state=asked.questions[0].prompt, questions=forms)
+            given = self._send(state=decisions.questions[0].prompt, questions=forms)
         except (ImportError, TypeError, ValueError):
             raise
         except Exception as error:  # the client's own
@@ -247,9 +247,9 @@ def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **o
 
     ``options`` are those of ``AnyLM``. It raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
     """
-    asked = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
+    questions = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
     answers = dict[int, Any]()
-    AnyLM(lm, **options).run(asked, answers)
+    AnyLM(lm, **options).run(questions, answers)
     types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):
         return answers[0]

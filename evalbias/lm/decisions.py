@@ -57,9 +57,9 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
 
 def decided(lm: MeasuringLM, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
     """Answer a decision request by a model that takes closed questions."""
-    asked = [question_in(state, name, question) for name, question in questions.items()]
+    decisions = [question_in(state, name, question) for name, question in questions.items()]
     answers: dict[int, Any] = {}
-    lm.answer(asked, answers)
+    lm.answer(decisions, answers)
     with _named(state):
         for answer in answers.values():
             if isinstance(answer, Refused):

@@ -1,4 +1,4 @@
-"""What a dialect of servers is, and the bases of the dialects."""
+"""The contract of a dialect of servers, and the bases of the dialects."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Dialect(ABC):
     async def _text(self, content: Any, question: Text) -> Written:
         raise NotImplementedError
 
-    async def _decide(self, asked: Decisions) -> types.Decided:
+    async def _decide(self, decisions: Decisions) -> types.Decided:
         raise NotImplementedError
 
     def _opened(self, answer: Any) -> Any:

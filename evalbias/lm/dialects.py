@@ -303,8 +303,8 @@ class DecisionDialect(Dialect):
     def _checked(self, question: types.Question) -> Prepared | Refused:
         if isinstance(question, Choices) and not isinstance(question, Decision):  # a prompt, which becomes the state
             question = Decision(as_text(question.prompt).text.rstrip(), question.choices)
-        asked = question if isinstance(question, Decisions) else Decisions((question,))  # type: ignore[arg-type]
-        for one in asked.questions:
+        posed = question if isinstance(question, Decisions) else Decisions((question,))  # type: ignore[arg-type]
+        for one in posed.questions:
             check_choices(one.choices)
             most, options = (LEVELS, "levels") if one.kind == "score" else (self._options, "options")
             if len(one.choices) > most:
@@ -312,26 +312,26 @@ class DecisionDialect(Dialect):
                     f"The question {one.name!r:.80} has {len(one.choices)} {options}, and {self._model} takes at most "
                     f"{most}: give the criterion a shorter scale, or compare fewer candidates."
                 )
-        if self._bytes is not None and (size := max(self._size((one,)) for one in asked.questions)) > self._bytes:
+        if self._bytes is not None and (size := max(self._size((one,)) for one in posed.questions)) > self._bytes:
             return Refused(f"takes a request of {size} bytes, but the server takes {self._bytes}.", too_long=True)
-        state = state_text(asked.questions[0].prompt)
-        return dialect.spelling_refused([state]) or Prepared(asked, asked, state.encode("utf-8", "surrogatepass"))
+        state = state_text(posed.questions[0].prompt)
+        return dialect.spelling_refused([state]) or Prepared(posed, posed, state.encode("utf-8", "surrogatepass"))
 
-    async def _decide(self, asked: Decisions) -> types.Decided:
+    async def _decide(self, decisions: Decisions) -> types.Decided:
         """Ask all questions in one request, or, where it is too long or refused, each in a request of its own."""
-        if self._bytes is None or self._size(asked.questions) <= self._bytes:
+        if self._bytes is None or self._size(decisions.questions) <= self._bytes:
             try:
-                return types.Decided(tuple(await self._answers(asked.questions)))
+                return types.Decided(tuple(await self._answers(decisions.questions)))
             except StatusError as error:
-                if len(asked.questions) == 1 or error.status not in STATUSES:
+                if len(decisions.questions) == 1 or error.status not in STATUSES:
                     raise
         answers: list[ChoiceLogprobs | Refused] = []
-        for one in asked.questions:
+        for one in decisions.questions:
             try:
                 answers += await self._answers((one,))
             except StatusError as error:
                 answered = any(isinstance(answer, ChoiceLogprobs) for answer in answers)
-                if error.status not in STATUSES or (one is asked.questions[-1] and not answered):
+                if error.status not in STATUSES or (one is decisions.questions[-1] and not answered):
                     raise
                 answers.append(refusal_by(self._model, error))
         return types.Decided(tuple(answers))
@@ -372,11 +372,11 @@ class SystemOne(DecisionDialect):
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
         answer = await self._post(self._path, self._body(questions))
         diagnostics = part(part(answer, kind=dict).get("diagnostics") or {}, kind=dict)
-        found: list[ChoiceLogprobs | Refused] = []
+        answers: list[ChoiceLogprobs | Refused] = []
         for name, one in zip(names_of(questions), questions, strict=True):
             given, more = part(answer, "answers", name, kind=dict), part(diagnostics.get(name) or {}, kind=dict)
-            found.append(answer_of(one.choices, forms.systemone_shares(one, given), mass_in(more | given)))
-        return found
+            answers.append(answer_of(one.choices, forms.systemone_shares(one, given), mass_in(more | given)))
+        return answers
 
 
 class DecisionsEndpoint(DecisionDialect):
@@ -407,20 +407,20 @@ class DecisionsEndpoint(DecisionDialect):
 
     def _body(self, questions: Sequence[Decision]) -> dict[str, Any]:
         form = forms.sglang_form if self._sglang else forms.openai_form
-        asked = [form(name, one) for name, one in zip(names_of(questions), questions, strict=True)]
-        return {"model": self._model, "input": state_text(questions[0].prompt), "questions": asked}
+        posed = [form(name, one) for name, one in zip(names_of(questions), questions, strict=True)]
+        return {"model": self._model, "input": state_text(questions[0].prompt), "questions": posed}
 
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
         names, answer = names_of(questions), await self._post("/v1/decisions", self._body(questions))
         read = forms.sglang_shares if self._sglang else forms.openai_shares
-        found: list[ChoiceLogprobs | Refused] = []
+        answers: list[ChoiceLogprobs | Refused] = []
         for place, (name, one) in enumerate(zip(names, questions, strict=True)):
             given = part(answer, "answers", name if self._sglang else place, kind=dict)
             if given.get("type") == "refusal":
-                found.append(Refused(f"is refused by {self._model}: the model declined the question."))
+                answers.append(Refused(f"is refused by {self._model}: the model declined the question."))
             else:
-                found.append(answer_of(one.choices, read(one, given), mass_in(given)))
-        return found
+                answers.append(answer_of(one.choices, read(one, given), mass_in(given)))
+        return answers
 
 
 DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Echo, Chat, SystemOne, DecisionsEndpoint)

@@ -102,7 +102,7 @@ class ReversedOptions(MeasuringLM):
 
 @dataclass(frozen=True)
 class Repair:
-    """What is done about the answers to closed questions: about the order of options, and about the probabilities.
+    """Repair of the answers to closed questions: of the order of options, and of the probabilities.
 
     Attributes:
         both_orders: Ask with the options as declared and reversed, and average the probabilities: twice the questions.

@@ -250,8 +250,8 @@ class Renderer:
 
 def _around_answer(template: ChatTemplate, messages: Sequence[Message], mark: str) -> tuple[str, str]:
     closed = template([*messages, {"role": "assistant", "content": mark}], answer=False)
-    before, found, after = closed.rpartition(mark)
-    if not found:
+    before, answer_mark, after = closed.rpartition(mark)
+    if not answer_mark:
         raise ValueError("The model's chat template leaves out the assistant's messages: use another template.")
     return before, after
 
@@ -295,8 +295,8 @@ class Tokenizing:
         done: dict[int, Prepared | Refused] = {}
         for kind, places in by_kind(questions).items():
             some = [questions[place] for place in places]
-            for place, question, asked in zip(places, some, self._tokenized(kind, some), strict=True):
-                prompt, answers, content, ids = asked
+            for place, question, tokenized in zip(places, some, self._tokenized(kind, some), strict=True):
+                prompt, answers, content, ids = tokenized
                 done[place] = (
                     self._misread(prompt, answers)
                     or (unknown_words(self.tokenizer, content) if kind is Likelihood else None)

@@ -124,7 +124,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
     @property
     def decides(self) -> bool:  # type: ignore[override]
-        """Whether the server takes closed questions in their own form."""
+        """True if the server takes closed questions in their own form."""
         return bool(self.engine.dialects[0].decides)
 
     @property

@@ -63,7 +63,7 @@ class Pool:
 
     @property
     def opened(self) -> _Opened:
-        """What this process has open."""
+        """The connections that this process has open."""
         with self._opening:
             if self._opened is None or self._opened.process != os.getpid():
                 self._opened = _Opened()

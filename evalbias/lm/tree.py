@@ -1,4 +1,4 @@
-"""What the sequences of a call share: distinct rows, the packs of their trie, and keys and values."""
+"""Parts that the sequences of a call share: distinct rows, the packs of their trie, and keys and values."""
 
 from __future__ import annotations
 

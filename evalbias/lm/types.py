@@ -184,7 +184,7 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Text:
-    """What does the model write after a prompt? The answer is a ``Written``, of which only the text is kept."""
+    """Request for the text after a prompt. The answer is a ``Written``, of which only the text is kept."""
 
     prompt: Prompt
     max_tokens: int | None = None  # of new tokens; None leaves this and the others to the model's default
@@ -305,7 +305,7 @@ KEY_REMEDY = (
     "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "
     "to https://api.openai.com only, which reads no other, as TYPESAFE_API_KEY to https://api.typesafe.ai."
 )
-"""What to do where a server asks for a key."""
+"""Advice for a server that asks for a key."""
 
 
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem

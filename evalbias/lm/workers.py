@@ -72,8 +72,8 @@ class WorkersLM(MeasuringLM):
         starting = {actor.answer.remote([], False): actor for actor in self._idle}
         for _ in range(RETRIES + 1):
             (done,), _ = self._ray.wait(list(starting), num_returns=1)
-            found, error = self._result(done)
-            if found is not None:
+            answers, error = self._result(done)
+            if answers is not None:
                 break
             self._idle.remove(starting.pop(done))
             self._idle.append(self._actor.remote(opening))
@@ -103,12 +103,12 @@ class WorkersLM(MeasuringLM):
                     busy[actor.answer.remote(questions[start : start + PART], afresh)] = start, actor
                 (done,), _ = self._ray.wait(list(busy), num_returns=1)
                 start, actor = busy[done]
-                found, error = self._result(done)
+                given, error = self._result(done)
                 del busy[done]
-                self._idle.append(actor if found is not None else self._actor.remote(self._opening))
-                answers.update({start + place: answer for place, answer in (found or {}).items()})
-                deaths[start] += found is None
-                if found is None and deaths[start] <= RETRIES:
+                self._idle.append(actor if given is not None else self._actor.remote(self._opening))
+                answers.update({start + place: answer for place, answer in (given or {}).items()})
+                deaths[start] += given is None
+                if given is None and deaths[start] <= RETRIES:
                     waiting.appendleft(start)
                 elif error is not None:
                     failed[start] = error
@@ -128,7 +128,7 @@ class WorkersLM(MeasuringLM):
         ValueError: the actor could not open the model, or has another one than the first.
         """
         try:
-            identity, found, error = self._ray.get(reference)
+            identity, answers, error = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as failure:  # in the model's code, which the actor survives
             return {}, f"{type(failure.cause).__name__}: {failure.cause}"
         except self._ray.exceptions.RayError as death:
@@ -141,7 +141,7 @@ class WorkersLM(MeasuringLM):
                 f"Workers have different models, {self._identity} and {identity}: give every machine the same files "
                 "and packages."
             )
-        return found, error
+        return answers, error
 
 
 def started_ray() -> Any:

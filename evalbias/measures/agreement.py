@@ -214,13 +214,13 @@ def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray
     return resample.influences(np.concatenate(rest))
 
 
-def _with_t(found: Interval, influence: FloatArray, confidence: float) -> Interval:
+def _with_t(interval: Interval, influence: FloatArray, confidence: float) -> Interval:
     """Give a change Student's t interval and test, from the jackknife's influence of each cluster on it (G,)."""
-    error, df, value = float(np.sqrt((influence**2).sum())), len(influence) - 1, found.value
+    error, df, value = float(np.sqrt((influence**2).sum())), len(influence) - 1, interval.value
     if error <= SLACK:  # scores that are a linear function of the others have the same correlation
-        return replace(found, low=value, high=value, p_value=float(abs(value) <= SLACK))
+        return replace(interval, low=value, high=value, p_value=float(abs(value) <= SLACK))
     half = float(scipy.stats.t.ppf((1 + confidence) / 2, df)) * error
-    return replace(found, low=value - half, high=value + half, p_value=2 * scipy.stats.t.sf(abs(value) / error, df))
+    return replace(interval, low=value - half, high=value + half, p_value=2 * scipy.stats.t.sf(abs(value) / error, df))
 
 
 ALL_TIED = "people rate all outputs of an input alike, so there is no order to agree with"
@@ -246,17 +246,17 @@ def estimate_tied_accuracy(
     (*columns, y), codes = complete(*given, clusters=clusters)
     pairs = _pairs(codes)
     units = len(held := np.unique(codes[pairs]))  # clusters without a pair tell nothing
-    found = Interval(np.nan, n=len(y), undefined=len(given[0]) - len(y), units=units, unit=resample.SHARE)
+    accuracy = Interval(np.nan, n=len(y), undefined=len(given[0]) - len(y), units=units, unit=resample.SHARE)
     if not len(pairs):
-        return found
+        return accuracy
     if not np.diff(y[pairs]).any():
-        return replace(found, reason=ALL_TIED)
+        return replace(accuracy, reason=ALL_TIED)
     right = [_right(x, y, pairs) for x in columns]
     gains = right[-1] - (right[0] if before is not None else 0.0)  # (m,)
-    found = replace(found, value=float(gains.mean()))
+    accuracy = replace(accuracy, value=float(gains.mean()))
     few = f"fewer than {FEWEST_UNITS} groups of outputs hold a pair" if units < FEWEST_UNITS else ""
     if few or not draws.resamples:
-        return replace(found, reason=few)
+        return replace(accuracy, reason=few)
     first, second = np.searchsorted(held, codes[pairs]).T
     touched, amounts = (  # what the pairs of each cluster sum to, one between two clusters in both of them
         np.bincount(first, part, units) + np.bincount(second, part * (first != second), units)
@@ -264,10 +264,10 @@ def estimate_tied_accuracy(
     )
     rest = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
     if before is not None:
-        return _with_t(found, resample.influences(rest), draws.confidence)
+        return _with_t(accuracy, resample.influences(rest), draws.confidence)
     variance = resample.jackknife_variance(rest)
-    low, high = resample.share_ends(found.value, variance, units=units, confidence=draws.confidence)
-    return replace(found, low=low, high=high)
+    low, high = resample.share_ends(accuracy.value, variance, units=units, confidence=draws.confidence)
+    return replace(accuracy, low=low, high=high)
 
 
 def _pairs(codes: IntArray) -> IntArray:
@@ -361,6 +361,6 @@ def counted_ceiling(
     one, others, known = np.split(columns, 3, axis=1)  # (n, r) each
     rated = [np.flatnonzero(column) for column in known.T]
     with np.errstate(invalid="ignore"):  # a resample without a rater's items
-        found = np.stack([statistic(counts[:, i], one[i, j], others[i, j]) for j, i in enumerate(rated)], axis=1)
-    weights = np.where(np.isnan(found), 0.0, counts @ known)  # (k, r)
-    return ratio((np.nan_to_num(found) * weights).sum(axis=1), weights.sum(axis=1))
+        agreements = np.stack([statistic(counts[:, i], one[i, j], others[i, j]) for j, i in enumerate(rated)], axis=1)
+    weights = np.where(np.isnan(agreements), 0.0, counts @ known)  # (k, r)
+    return ratio((np.nan_to_num(agreements) * weights).sum(axis=1), weights.sum(axis=1))

@@ -333,19 +333,19 @@ def split_gain(
     allowed[REST] = [-sum(ends[1] for ends in allowed.values()), -sum(ends[0] for ends in allowed.values())]
     if QUALITY in names:
         values[PEOPLE], columns[PEOPLE] = moves[-1], influence[:, -1]
-    found = {}
+    intervals = {}
     for name, value in values.items():
         of_model = name not in (GAIN, PEOPLE) and bool(features)
         bare = Interval(math.nan, n=n, undefined=sum(map(len, tables)) - n, units=units, unit="points")
         if of_model and why:
-            found[name] = replace(bare, reason=why)
+            intervals[name] = replace(bare, reason=why)
             continue
         fewest = min(units, len(rated)) if of_model else units
         half = float(scipy.stats.t.ppf(0.975, max(fewest - 1, 1)) * np.sqrt((columns[name] ** 2).sum()))
         low, high = (value - half, value + half) if fewest >= MIN_CLUSTERS else (math.nan, math.nan)
         less, more = allowed.get(name, (0.0, 0.0))
-        found[name] = replace(bare, value=float(value), low=float(low - more), high=float(high - less))
-    return found
+        intervals[name] = replace(bare, value=float(value), low=float(low - more), high=float(high - less))
+    return intervals
 
 
 def _means_without(table: FloatArray, codes: IntArray, groups: int) -> tuple[FloatArray, FloatArray]:

@@ -174,11 +174,11 @@ def _means(*parts: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
     """
     tables = [one if one.ndim == 2 else one[:, None] for one in parts]
     within = [sample_moments(table)[:, 1] for table in tables]
-    typical, found = mean_of_defined(np.concatenate(within)), []
+    typical, means = mean_of_defined(np.concatenate(within)), []
     for table, of_one in zip(tables, within, strict=True):
         counts = np.where((~np.isnan(table)).any(axis=1), (~np.isnan(table)).sum(axis=1), np.nan)
-        found.append((np.nansum(table, axis=1) / counts, np.where(np.isnan(of_one), typical, of_one) / counts))
-    return found
+        means.append((np.nansum(table, axis=1) / counts, np.where(np.isnan(of_one), typical, of_one) / counts))
+    return means
 
 
 def _mapped(

@@ -302,7 +302,7 @@ class EqualQuality:
     def _jackknife(self, place: int, rated: Rated, codes: IntArray) -> tuple[FloatArray, float]:
         """Return the coefficients (p + 1,) of the columns and the quality, and the variance of one over clusters."""
         solved = regressed(self.scores, self.x, rated, codes, scaled=self.scaled)
-        values, left_out = (found[..., -1] - (found[..., 0] if self.change else 0.0) for found in solved)
+        values, left_out = (slopes[..., -1] - (slopes[..., 0] if self.change else 0.0) for slopes in solved)
         return values, float((len(left_out) - 1) * left_out[:, place].var())
 
     def _robustness(self, place: int, rated: Rated, *, lowest: float) -> float:
@@ -401,11 +401,11 @@ def small_sample(groups: int, n: int, k: int) -> float:
     return groups / (groups - 1) * (n - 1) / (n - k)
 
 
-def _unless_exact(found: Effect) -> Effect:
+def _unless_exact(effect: Effect) -> Effect:
     """Return an effect without an interval where no score deviates from the ratings, which hides its error."""
-    if found.standard_error > ROUNDING or math.isnan(found.standard_error):
-        return found
-    return replace(found, low=math.nan, high=math.nan, standard_error=math.nan, p_value=math.nan, reason=EXACT)
+    if effect.standard_error > ROUNDING or math.isnan(effect.standard_error):
+        return effect
+    return replace(effect, low=math.nan, high=math.nan, standard_error=math.nan, p_value=math.nan, reason=EXACT)
 
 
 def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
@@ -489,8 +489,8 @@ def estimate_effect(
     if draws.confidence != 0.95:
         raise ValueError(f"confidence={draws.confidence}: an effect at equal quality has a 95 % interval only.")
     features: dict[str, Any] = dict(zip(names, (feature, *held), strict=True))
-    found = EqualQuality(scores, ratings, features, **options).effect(names[0])
-    return replace(found, p_value=math.nan) if math.isnan(found.value) else found  # bounds have no estimate to mark
+    effect = EqualQuality(scores, ratings, features, **options).effect(names[0])
+    return replace(effect, p_value=math.nan) if math.isnan(effect.value) else effect  # bounds have no estimate to mark
 
 
 def effects_on_judges(
@@ -513,7 +513,7 @@ def effects_on_judges(
         raise ValueError(ONE_RATING)
     standard = np.column_stack([arrays.standardized(column) for column in scores[model.kept].T])
     varied, rated = ~np.isnan(standard).any(axis=0), model.rated(reliability or 1.0)
-    found, left_out = regressed(standard[:, varied], model.x, rated, model.codes, scaled=model.scaled)
+    solved, left_out = regressed(standard[:, varied], model.x, rated, model.codes, scaled=model.scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
-    effects[varied], influence[:, varied] = found[1], influences(left_out[:, 1])
+    effects[varied], influence[:, varied] = solved[1], influences(left_out[:, 1])
     return effects, influence

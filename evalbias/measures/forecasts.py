@@ -157,9 +157,9 @@ def agreement_beyond(p: FloatArray, outcomes: FloatArray) -> float:
     Forecasts that know less of an item than people do, or are wrong of it, leave people alike; 0 without two people.
     """
     errors = outcomes - p[:, None]
-    asked = (~np.isnan(errors)).sum(axis=1)
+    people = (~np.isnan(errors)).sum(axis=1)
     together = np.nansum(errors, axis=1) ** 2 - np.nansum(errors**2, axis=1)  # sum over pairs of people
-    most = (asked * (asked - 1) * p * (1 - p)).sum()
+    most = (people * (people - 1) * p * (1 - p)).sum()
     return float(np.clip(together.sum() / most, 0.0, 1.0)) if most > 0 else 0.0
 
 
@@ -168,11 +168,11 @@ def flawless(p: FloatArray, outcomes: FloatArray, *, draws: int, seed: int) -> F
 
     Two people correlate beyond p as much as in the data: an item's own rate is drawn from a beta distribution around p.
     """
-    rng, asked, shape = np.random.default_rng(seed), (~np.isnan(outcomes)).sum(axis=1), (draws, len(p))
+    rng, people, shape = np.random.default_rng(seed), (~np.isnan(outcomes)).sum(axis=1), (draws, len(p))
     alike = np.clip(agreement_beyond(p, outcomes), 1e-6, 1 - 1e-6)
     within = np.clip(p, 1e-9, 1 - 1e-9) * (1 - alike) / alike
     rates = rng.beta(within, (1 - alike) / alike - within, shape)
-    return np.asarray(ratio(rng.binomial(asked, rates).astype(np.float64), np.full(shape, asked, dtype=np.float64)))
+    return np.asarray(ratio(rng.binomial(people, rates).astype(np.float64), np.full(shape, people, dtype=np.float64)))
 
 
 # The calibration error, which chance alone makes positive.
@@ -212,12 +212,12 @@ def estimate_calibration_error(
     Chance alone makes the error positive, and resamples once more. Arguments and errors as in ``brier_scores``.
     """
     p, y = _checked(probabilities, outcomes)
-    found = estimate(counted_calibration_error, p, y, before=before, limits=(0.0, 1.0), draws=draws, **options)
-    if before is not None or np.isnan(found.low):
-        return found
+    error = estimate(counted_calibration_error, p, y, before=before, limits=(0.0, 1.0), draws=draws, **options)
+    if before is not None or np.isnan(error.low):
+        return error
     known = defined(p, y)
     chance = flawless_errors(p[known], y[known, None], seed=draws.seed)
-    return replace(found, low=0.0) if found.value <= np.quantile(chance, draws.confidence) else found
+    return replace(error, low=0.0) if error.value <= np.quantile(chance, draws.confidence) else error
 
 
 PARTS = ("reliability", "resolution")

@@ -146,11 +146,11 @@ class Panel:
         The interval is that of 1 / n, turned over; its upper end is infinite where that may be 0. More than K votes
         have errors that go against each other.
         """
-        found = replace(self.estimate(error_left, most=math.inf), p_value=math.nan)
-        low, high = (math.inf if end <= 0 else 1 / end for end in (found.high, found.low))
-        if found.value > 0:
-            return replace(found, value=1 / found.value, low=low, high=high)
-        return replace(found, value=math.nan, low=low, high=high, reason="their mean shows no error on these items")
+        error = replace(self.estimate(error_left, most=math.inf), p_value=math.nan)
+        low, high = (math.inf if end <= 0 else 1 / end for end in (error.high, error.low))
+        if error.value > 0:
+            return replace(error, value=1 / error.value, low=low, high=high)
+        return replace(error, value=math.nan, low=low, high=high, reason="their mean shows no error on these items")
 
 
 def _correlations(z: FloatArray, rated: Rated, codes: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -170,8 +170,8 @@ def _correlations(z: FloatArray, rated: Rated, codes: IntArray) -> tuple[FloatAr
     covariances = moments[:, 1:, 1:] - moments[:, 1:, :1] * moments[:, :1, 1:]
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     spreads = np.sqrt(np.where(variances > SINGULAR, variances, np.nan))  # those that vary have about 1
-    found = covariances / (spreads[:, :, None] * spreads[:, None, :])
-    return found[:, :-1, :-1], found[:, :-1, -1]
+    correlations = covariances / (spreads[:, :, None] * spreads[:, None, :])
+    return correlations[:, :-1, :-1], correlations[:, :-1, -1]
 
 
 # Numbers of a panel, each of correlations of the scores (g, K, K) and with quality (g, K).
@@ -195,8 +195,8 @@ def error_correlation(
 ) -> FloatArray:
     """Compute the mean correlation (g,) of the errors of two judges, or its sum with ``weights`` of the pairs."""
     first, second = np.triu_indices(validities.shape[1], 1)
-    found = error_correlations(correlations, validities)[:, first, second]
-    return np.asarray(found.mean(axis=1) if weights is None else found @ weights)
+    pairwise = error_correlations(correlations, validities)[:, first, second]
+    return np.asarray(pairwise.mean(axis=1) if weights is None else pairwise @ weights)
 
 
 def error_left(correlations: FloatArray, validities: FloatArray) -> FloatArray:
@@ -294,14 +294,14 @@ class JuryRule:
         """Compute the jury's scores (n,) from the members' (n, K); NaN where one that is needed is."""
         z, weights = self._standardized(scores), np.array(self.weights)
         used = z[:, self.members]
-        found = np.median(used, axis=1) if self.kind == "median" else used @ weights[list(self.members)] + self.offset
+        joint = np.median(used, axis=1) if self.kind == "median" else used @ weights[list(self.members)] + self.offset
         if self.kind == "verdict":
-            found = np.sign(np.where(np.abs(found) <= SLACK, 0.0, found))
+            joint = np.sign(np.where(np.abs(joint) <= SLACK, 0.0, joint))
         middle, unit = (weights @ np.array(one) / weights.sum() for one in (self.centers, self.spreads))
         if self.first:
             early = z[:, self.first].mean(axis=1)
-            found = np.where(self.settled(scores), np.sign(early) if self.kind == "verdict" else early, found)
-        return np.asarray(middle + unit * found)
+            joint = np.where(self.settled(scores), np.sign(early) if self.kind == "verdict" else early, joint)
+        return np.asarray(middle + unit * joint)
 
     def settled(self, scores: ArrayLike) -> BoolArray:
         """Mark the items (n,) on which the first members agree, so that the others need not be asked."""

@@ -123,15 +123,15 @@ def counted_bias_score(
     # 2 rows with the same scales have the same US: a common shift of US moves no rank, and a small US rounds less
     pairs = pairs - pairs.mean(axis=0)
     scales = np.stack([_scales(held, x, normalization) for x in pairs.T], axis=1)  # (k, 2)
-    found = np.full(len(counts), np.nan)
+    correlations = np.full(len(counts), np.nan)
     different, kinds = np.unique(scales, axis=0, return_inverse=True)
     for (model, people), rows in zip(different, members_of(kinds.ravel()), strict=True):
         if model > 0 and people > 0:
             us = np.round(pairs[:, 0] / model - pairs[:, 1] / people, DECIMALS)
             ranks = counted_ranks(held[rows], us) - middle[rows]
             total = (held[rows] * ranks**2).sum(axis=1) * spread[rows]
-            found[rows] = np.clip(ratio((sums[rows] * ranks).sum(axis=1), np.sqrt(total)), -1.0, 1.0)
-    return found
+            correlations[rows] = np.clip(ratio((sums[rows] * ranks).sum(axis=1), np.sqrt(total)), -1.0, 1.0)
+    return correlations
 
 
 def _scales(counts: FloatArray, x: FloatArray, normalization: str) -> FloatArray:

@@ -83,14 +83,14 @@ def estimate_skewness(
     that of the BCa interval. The upper end is the larger of the BCa and the percentile interval, because near 0 the
     first corrects too much.
     """
-    found = estimate(counted_skewness, x, before=before, clusters=clusters, draws=draws)
-    if before is not None or math.isnan(found.low):
-        return found
+    skewness = estimate(counted_skewness, x, before=before, clusters=clusters, draws=draws)
+    if before is not None or math.isnan(skewness.low):
+        return skewness
     plain = estimate(counted_skewness, x, clusters=clusters, method="percentile", draws=draws)
     (kept,), codes = arrays.complete(*checked({"x": x}), clusters=clusters)
     p = symmetry_p(kept, codes, draws=draws)
-    low, high = 0.0 if p > 1 - draws.confidence else found.low, max(found.high, plain.high)
-    return unless_alike(replace(found, low=low, high=high, p_value=p))
+    low, high = 0.0 if p > 1 - draws.confidence else skewness.low, max(skewness.high, plain.high)
+    return unless_alike(replace(skewness, low=low, high=high, p_value=p))
 
 
 # Quantile mapping: put the scores of one metric on the scale of another (Xu et al. 2024, appendix B).

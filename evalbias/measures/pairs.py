@@ -179,14 +179,14 @@ def estimate_first_rate(
     if before is not None:
         own = partial(estimate_first_rate, both_orders=both_orders)
         return difference_of_shares(own, before, wins, clusters=clusters, draws=draws)
-    found = estimate_share(wins, clusters=clusters, draws=draws)
-    if not both_orders or math.isnan(found.low):
-        return found
+    rate = estimate_share(wins, clusters=clusters, draws=draws)
+    if not both_orders or math.isnan(rate.low):
+        return rate
     (x,), codes = arrays.complete(*checked({"wins": wins}), clusters=clusters)
-    x, center = 2 * x - 1, 2 * found.value - 1
+    x, center = 2 * x - 1, 2 * rate.value - 1
     decided, variance = float(np.abs(x).mean()), 4 * resample.variance_of_mean((1 + x) / 2, codes)
-    size = found.units if variance < arrays.TINY else (decided - center**2) / variance
-    t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, found.units - 1))
+    size = rate.units if variance < arrays.TINY else (decided - center**2) / variance
+    t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, rate.units - 1))
 
     def excess(difference: float) -> float:
         """Return a number above 0 where the test rejects a difference of the two rates."""
@@ -199,7 +199,7 @@ def estimate_first_rate(
         end if excess(end) <= 0 else float(scipy.optimize.brentq(excess, end, start))
         for end, start in ((-1.0, center - STEP), (1.0, center + STEP))  # at the mean itself, all .5 have no variance
     )
-    return replace(found, low=(1 + low) / 2, high=(1 + high) / 2)
+    return replace(rate, low=(1 + low) / 2, high=(1 + high) / 2)
 
 
 def counted_fairness(counts: FloatArray, shares: FloatArray) -> FloatArray:
@@ -301,8 +301,8 @@ def estimate_gap(
     if before is not None:
         return change(counted_gap, before, values, group, clusters=clusters, limits=(-1.0, 1.0), draws=draws)
     turned = np.where(group == 1, values, 1 - values)
-    found = resample.stretched(estimate_balanced_rate(turned, group, clusters=clusters, draws=draws))
-    return replace(found, unit="", reason=ONE_GROUP if found.reason else "")
+    gap = resample.stretched(estimate_balanced_rate(turned, group, clusters=clusters, draws=draws))
+    return replace(gap, unit="", reason=ONE_GROUP if gap.reason else "")
 
 
 def over_orders(

@@ -169,9 +169,9 @@ def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
     A column follows if a sum of others, with weights of 0 or more and a constant, is all but equal to it where all of
     them rated. Of a mean and its parts, only the mean has such weights; of equal columns, the first stays.
     """
-    found: dict[int, list[int]] = {}
+    dependent: dict[int, list[int]] = {}
     for column in reversed(range(ratings.shape[1])):
-        rest = [other for other in range(ratings.shape[1]) if other not in (column, *found)]
+        rest = [other for other in range(ratings.shape[1]) if other not in (column, *dependent)]
         for others in (rest, *([other] for other in rest)):
             values = ratings[defined(ratings[:, [column, *others]])]
             if len(values) < ENOUGH or np.ptp(values[:, column]) == 0 or not others:
@@ -179,9 +179,9 @@ def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
             values = values - values.mean(axis=0)
             weights, missed = scipy.optimize.nnls(values[:, others], values[:, column])
             if missed <= FOLLOWS * np.linalg.norm(values[:, column]):
-                found[column] = [other for other, weight in zip(others, weights, strict=True) if weight > FOLLOWS]
+                dependent[column] = [other for other, weight in zip(others, weights, strict=True) if weight > FOLLOWS]
                 break
-    return found
+    return dependent
 
 
 def without_levels(ratings: FloatArray) -> FloatArray:

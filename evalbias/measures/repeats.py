@@ -94,15 +94,15 @@ def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Any) -> 
 
     An estimate beyond an end is that end. Where resamples all reach an end, the interval is Wilson's of so many units.
     """
-    found = estimate(statistic, *columns, limits=(0.0, 1.0), **options)
-    if options.get("before") is not None or math.isnan(found.value):
-        return found
-    value = min(max(found.value, 0.0), 1.0)
-    if found.reason != ALIKE or min(value, 1 - value) > SLACK:
-        return replace(found, value=value)
+    part = estimate(statistic, *columns, limits=(0.0, 1.0), **options)
+    if options.get("before") is not None or math.isnan(part.value):
+        return part
+    value = min(max(part.value, 0.0), 1.0)
+    if part.reason != ALIKE or min(value, 1 - value) > SLACK:
+        return replace(part, value=value)
     draws = options.get("draws", DRAWS)
-    low, high = share_ends(round(value), 0.0, units=found.units, confidence=draws.confidence)
-    return replace(found, value=round(value), low=max(low, 0.0), high=min(high, 1.0), reason="")
+    low, high = share_ends(round(value), 0.0, units=part.units, confidence=draws.confidence)
+    return replace(part, value=round(value), low=max(low, 0.0), high=min(high, 1.0), reason="")
 
 
 # What a disagreement is made of. A person's rating is h_ij = q_i + d_ij, with the quality q that raters share and what
@@ -180,14 +180,14 @@ def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, *
     Undefined, with the reason, where two ratings, or two scores of the judge, are not shown to agree.
     """
     place = PARTS.index(part)
-    found = estimate_part(lambda *of: counted_shares(*of)[:, place], judge, people, **options)
-    if not found.n:
-        return replace(found, reason=NO_RATINGS if np.isnan(people).all() else NO_REPEATS)
+    disagreement = estimate_part(lambda *of: counted_shares(*of)[:, place], judge, people, **options)
+    if not disagreement.n:
+        return replace(disagreement, reason=NO_RATINGS if np.isnan(people).all() else NO_REPEATS)
     if options.get("before") is not None or not options.get("draws", DRAWS).resamples:
-        return found
+        return disagreement
     codes = cluster_codes(options.get("clusters"), np.ones(len(judge), dtype=bool))
     why = _unshown(judge, people, codes, draws=options.get("draws", DRAWS))
-    return replace(found, value=math.nan, low=math.nan, high=math.nan, reason=why) if why else found
+    return replace(disagreement, value=math.nan, low=math.nan, high=math.nan, reason=why) if why else disagreement
 
 
 @remembered

@@ -43,7 +43,7 @@ EVEN = (np.arange(500) + 0.5) / 500  # levels of the quantiles that stand for a 
 
 @dataclass(frozen=True)
 class Resolution:
-    """What limits a judge that compares the mean scores of systems, in points of the judge.
+    """Limits of a judge that compares the mean scores of systems, in points of the judge.
 
     Attributes:
         inputs: Number of inputs that a system answered, the median over systems.
@@ -155,16 +155,16 @@ def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, 
     yy, yh, hh = (_between(cells, present, which) for which in (of_score, both, of_raters))
     means = [x.sum(axis=0) / m.sum(axis=0) for x, m in ((cells[..., 0], present[..., 0]), (mean_rating, given))]
     seen = float(np.var(means[1], ddof=1))
-    told = many >= MIN_CLUSTERS and hh > 0 and seen >= TOLD * (seen - hh)
+    by_systems = many >= MIN_CLUSTERS and hh > 0 and seen >= TOLD * (seen - hh)
     outputs, several = _slope_of_outputs(y, rated, where)
-    slope = yh / hh if told else outputs if several else math.nan
+    slope = yh / hh if by_systems else outputs if several else math.nan
     # 4 the judge's error at equal quality: its variance less the noise of the means, which follows a chi-square
-    df = many - 2 if told else many - 1
+    df = many - 2 if by_systems else many - 1
     whole = float(np.var(means[0] - slope * means[1], ddof=1))
     noise = whole - (yy - 2 * slope * yh + slope**2 * hh)
     reason = "people's ratings tell too little of quality" if math.isnan(slope) else ""
     reason = f"three systems are needed ({many} here)" if many < FEWEST else reason
-    found = Resolution(
+    resolution = Resolution(
         inputs=int(np.median(present[..., 0].sum(axis=0))),
         spread=spread,
         error=Interval(math.nan, n=len(y), undefined=int((~kept).sum()), units=many, reason=reason),
@@ -173,16 +173,16 @@ def system_resolution(scores: ArrayLike, ratings: ArrayLike, systems: Clusters, 
         df=df,
         slope=slope if outputs > 0 and slope > 0 else math.nan,
         rises=bool(outputs > 0 and not slope <= 0),
-        slope_of="systems" if told else "outputs",
+        slope_of="systems" if by_systems else "outputs",
         differences=differences[pairs],
         rated_differences=people[pairs],
         unpaired=int(apart.sum()),
     )
     if reason:
-        return found
-    low, high = found.errors([0.975, 0.025])
-    value = math.sqrt(max(found.residual - noise, 0.0))
-    return replace(found, error=replace(found.error, value=value, low=float(low), high=float(high)))
+        return resolution
+    low, high = resolution.errors([0.975, 0.025])
+    value = math.sqrt(max(resolution.residual - noise, 0.0))
+    return replace(resolution, error=replace(resolution.error, value=value, low=float(low), high=float(high)))
 
 
 def _differences(cells: FloatArray, present: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -219,7 +219,7 @@ def _slope_of_outputs(scores: FloatArray, ratings: FloatArray, where: IntArray) 
     model = EqualQuality(scores, ratings, {}, clusters=where.tolist())
     if model.groups < MIN_CLUSTERS or np.isnan(model.scores).any():
         return math.nan, model.several
-    slope, left_out = (found[..., -1] for found in model.slopes())
+    slope, left_out = (slopes[..., -1] for slopes in model.slopes())
     error = math.sqrt((model.groups - 1) * float(np.var(left_out)))
     above = slope > float(scipy.stats.t.ppf(0.975, model.groups - 1)) * error
     return float(slope) if above else math.nan, model.several

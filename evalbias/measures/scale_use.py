@@ -164,16 +164,16 @@ def estimate_entropy(
     """
     statistic, limits = partial(counted_entropy, levels=levels), (0.0, 1.0)
     options: dict[str, Any] = {"clusters": clusters, "draws": draws}
-    found = estimate(statistic, places, before=before, limits=limits, **options)
-    if before is not None or math.isnan(found.low):
-        return found
-    if found.units > MANY:
-        likelihood_ratio = 2 * found.units * (1 - found.value) * np.log(levels)
+    entropy = estimate(statistic, places, before=before, limits=limits, **options)
+    if before is not None or math.isnan(entropy.low):
+        return entropy
+    if entropy.units > MANY:
+        likelihood_ratio = 2 * entropy.units * (1 - entropy.value) * np.log(levels)
         even = likelihood_ratio <= scipy.stats.chi2.ppf(draws.confidence, levels - 1)
-        return replace(found, high=1.0) if even else found
+        return replace(entropy, high=1.0) if even else entropy
     plain = estimate(statistic, places, method="percentile", **options)
-    low, high = (2 * found.value - end for end in (plain.high, plain.low))
-    return replace(found, low=max(min(found.low, low), 0.0), high=min(max(found.high, high), 1.0))
+    low, high = (2 * entropy.value - end for end in (plain.high, plain.low))
+    return replace(entropy, low=max(min(entropy.low, low), 0.0), high=min(max(entropy.high, high), 1.0))
 
 
 def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray) -> FloatArray:

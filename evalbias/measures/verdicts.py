@@ -218,16 +218,16 @@ def _of_several(
     variance = resample.jackknife_variance(known) if units > MANY else float(known.var()) * units / (units - 1)
     # 3 the interval; units of a class are clusters that hold an item of it
     if "kappa" in of:
-        found = resample.with_variance(bare, variance, confidence=draws.confidence)
+        rate = resample.with_variance(bare, variance, confidence=draws.confidence)
     else:
         share = {"tpr": rates[0, 0], "tnr": 1 - rates[0, 0]}.get(of.removeprefix("annotator_"), 1.0)
         inside = max(2, min(units, round(share * n)))
         low, high = _ends(value, variance, inside, confidence=draws.confidence)
-        found = replace(bare, low=low, high=high)
+        rate = replace(bare, low=low, high=high)
     if beyond < WEAK and units <= MANY:
         low, high = np.quantile(known, [(1 - draws.confidence) / 2, (1 + draws.confidence) / 2]).tolist()
-        found = replace(found, low=min(found.low, low), high=max(found.high, high))
-    return found
+        rate = replace(rate, low=min(rate.low, low), high=max(rate.high, high))
+    return rate
 
 
 def _ends(value: float, variance: float, units: int, *, confidence: float) -> tuple[float, float]:
@@ -263,11 +263,11 @@ def _read(rates: FloatArray, verdicts: FloatArray, of: Rate) -> FloatArray:
     chance = share * passed + (1 - share) * (1 - passed)
     kappa = ratio(share * tpr + (1 - share) * tnr - chance, 1 - chance)
     kind = of.removeprefix("annotator_")
-    found = {"tpr": tpr, "tnr": tnr, "kappa": kappa}[kind]
+    numbers = {"tpr": tpr, "tnr": tnr, "kappa": kappa}[kind]
     if kind == of:
-        return found[:, 0]
-    weights = (verdicts[:, 1:] >= 0).sum(axis=0) * ~np.isnan(found[:, 1:])
-    return ratio((np.nan_to_num(found[:, 1:]) * weights).sum(axis=1), weights.sum(axis=1))
+        return numbers[:, 0]
+    weights = (verdicts[:, 1:] >= 0).sum(axis=0) * ~np.isnan(numbers[:, 1:])
+    return ratio((np.nan_to_num(numbers[:, 1:]) * weights).sum(axis=1), weights.sum(axis=1))
 
 
 def estimate_dependence(
@@ -307,9 +307,9 @@ def estimate_dependence(
         return bare
     deviations = np.abs(np.vstack([value, excess])) / np.where(scale > TINY, scale, np.inf)
     first, largest = int(np.argmax(deviations[0])), deviations[1:].max(axis=1)
-    half, found = float(np.quantile(largest, draws.confidence) * scale[first]), float(value[first])
+    half, estimated = float(np.quantile(largest, draws.confidence) * scale[first]), float(value[first])
     p_value = float((1 + (largest >= deviations[0, first]).sum()) / (1 + len(largest)))
-    return replace(bare, value=found, low=found - half, high=found + half, p_value=p_value, reason="")
+    return replace(bare, value=estimated, low=estimated - half, high=estimated + half, p_value=p_value, reason="")
 
 
 def _excess(cells: FloatArray, rates: FloatArray, patterns: FloatArray) -> FloatArray:

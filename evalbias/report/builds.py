@@ -1,4 +1,4 @@
-"""What a build shows of an audit: a summary in Markdown, JUnit's XML with a test for each condition, and a badge."""
+"""An audit as a build shows it: a summary in Markdown, JUnit's XML with a test for each condition, and a badge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evalbias.values import message, visible
 
 
 class Outcome(NamedTuple):
-    """What became of a condition."""
+    """Outcome of a condition."""
 
     code: int  # for the build to exit with: 0 where it passed, 1 where it failed, 3 where it is undecided
     why: str
@@ -59,8 +59,8 @@ def markdown(audits: Mapping[str, Audit], decisions: Sequence[Outcome]) -> str:
 def junit(decisions: Sequence[Outcome]) -> str:
     """Return JUnit's XML: a failed condition is a failure, an undecided one is skipped."""
     kinds = {0: "", 1: "failure"}
-    found = Counter(kinds.get(one.code, "skipped") for one in decisions)
-    counts = {"tests": len(decisions), "failures": found["failure"], "skipped": found["skipped"], "errors": 0}
+    outcomes = Counter(kinds.get(one.code, "skipped") for one in decisions)
+    counts = {"tests": len(decisions), "failures": outcomes["failure"], "skipped": outcomes["skipped"], "errors": 0}
     suite = ElementTree.Element("testsuite", {"name": "evalbias audit", **{k: str(n) for k, n in counts.items()}})
     for one in decisions:
         case = ElementTree.SubElement(

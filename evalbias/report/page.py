@@ -288,7 +288,7 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
 
 
 Said = Mapping[str, FloatArray]
-"""What is said of an item, such as "judge {:.2f}" -> (n,) numbers, NaN where it is not said."""
+"""Words about an item, such as "judge {:.2f}" -> (n,) numbers to fill in, NaN where nothing is said."""
 Ranked = tuple[FloatArray, Said, str]
 """(n,) how bad each item is, NaN where undefined; why it is listed; and what is listed, as a sentence."""
 
@@ -513,12 +513,12 @@ class Page:
     @property
     def findings(self) -> list[tuple[int, Section, str]]:
         """Number, section and sentences of every finding; without the finding itself where the verdict says it."""
-        said, found = self.verdict.lower(), []
+        said, rows = self.verdict.lower(), []
         for number, section in enumerate(self.sections, start=1):
             if section.finding:
                 new = "" if section.finding.rstrip(".").lower() in said else section.finding
-                found.append((number, section, f"{new} {section.remark}".strip()))
-        return found
+                rows.append((number, section, f"{new} {section.remark}".strip()))
+        return rows
 
     @property
     def statuses(self) -> list[str]:

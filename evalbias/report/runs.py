@@ -20,7 +20,7 @@ from evalbias.values import json_number
 
 Row = tuple[str, ...]  # a name, what the first and the second run have under it, and their difference; "-" for nothing
 Pair = tuple[str, Estimate | None, Estimate | None, Change | None]
-"""What is estimated, the estimates, and their difference on the items of both; None where it is lacking."""
+"""Name of a number, both estimates, and their difference on the items of both; None where one is lacking."""
 
 REPEATED = tuple(  # beginnings of the names in an audit's result that say again what its measurements say
     f"result.audit.{part}"
@@ -94,7 +94,7 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
     for name in (name for name in before if name in after):
         versions = versions_of(before[name], after[name], pass_mark)
         biases = {} if isinstance(versions, str) else biases_of(before[name], after[name])
-        tests[name] = {what: found for what, found in (("versions", versions), ("biases", biases)) if found}
+        tests[name] = {what: part for what, part in (("versions", versions), ("biases", biases)) if part}
         place = f"result.criteria.{name}" if name else "result"
         compared |= {f"{place}.measurements.{bias}": one for bias, one in biases.items()}
         texts = [versions] * bool(versions) if isinstance(versions, str) else versions.paragraphs
@@ -119,8 +119,8 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
 
     names = first.path.name, second.path.name
     names = names if names[0] != names[1] else (str(first.path), str(second.path))
-    told = of_outcome if second.settings.get("outcome") else str
-    paragraphs = [*map(told, said), *bias_words([*compared.values()])]
+    worded = of_outcome if second.settings.get("outcome") else str
+    paragraphs = [*map(worded, said), *bias_words([*compared.values()])]
     title = " against ".join(dict.fromkeys(title_of_run(run.settings) for run in (first, second)))
     return RunDifferences(names, rows("settings."), measured, rows("result."), tests, paragraphs, title)
 

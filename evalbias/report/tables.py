@@ -81,10 +81,10 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
 
 def criteria_table(audits: Audits) -> Table:
     """Return one row a criterion: its agreement with people, and every finding with its interval."""
-    found = {name: {f.bias: f for f in one.findings} for name, one in audits.audits.items()}
-    decided = [f for findings in found.values() for f in findings.values() if f.estimate is not None]
+    by_criterion = {name: {f.bias: f for f in one.findings} for name, one in audits.audits.items()}
+    decided = [f for findings in by_criterion.values() for f in findings.values() if f.estimate is not None]
     biases, rows = list(dict.fromkeys(f.bias for f in decided)), list[tuple[str, ...]]()
-    for name, findings in found.items():
+    for name, findings in by_criterion.items():
         cells, one = [f"{f.status}\n{_ends(f.estimate)}" if f else "" for f in map(findings.get, biases)], audits[name]
         e = next((m[m.headlines[0]] for n, m in one.measurements.items() if n == AGREEMENT), None)
         valid = "" if one.validity is None else f"{one.validity.status}\n"
