@@ -11,12 +11,9 @@ import sys
 from unittest import mock
 
 import typer.main
-from matplotlib.figure import Figure
 from rich.console import Console
 
 COMMAND = [sys.executable, "-m", "evalbias"]
-DRAWN = True
-"""Whether commands lay out and write the plots that they make; not in the quick tests, where tests/report does."""
 
 
 @contextlib.contextmanager
@@ -32,12 +29,7 @@ def changed_directory(path):
 parsed = functools.cache(typer.main.get_command)
 
 
-def undrawn(figure, file, *, format, **options):
-    """Stand in for ``Figure.savefig``, which takes longer than all else that a short command does."""
-    file.write("<svg></svg>")
-
-
-def evalbias(*arguments, cwd, check=True, drawn=False):
+def evalbias(*arguments, cwd, check=True):
     """Run a command in this process, as ``evalbias`` on the command line does; packages are imported once for all."""
     from evalbias.cli.app import main
     from evalbias.cli.terminal import set_verbosity
@@ -51,7 +43,6 @@ def evalbias(*arguments, cwd, check=True, drawn=False):
         mock.patch.object(sys, "argv", argv),
         mock.patch.dict(os.environ, {"HF_HUB_OFFLINE": "1"}),
         mock.patch.object(typer.main, "get_command", parsed),
-        mock.patch.object(Figure, "savefig", Figure.savefig if DRAWN or drawn else undrawn),
     ):
         try:
             main()

@@ -8,11 +8,11 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-import commands
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from matplotlib.figure import Figure
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: tests need no hub
 CACHE = tempfile.TemporaryDirectory(prefix="evalbias-dspy-")
@@ -27,11 +27,13 @@ settings.register_profile("all", **STEADY)
 providers._get_local_constants = lambda: providers._local_constants
 
 
+def is_quick(config):
+    return "not slow" in config.getoption("markexpr")
+
+
 def pytest_configure(config):
-    """Try more examples, and draw the plots of every command, where slow tests run too."""
-    quick = "not slow" in config.getoption("markexpr")
-    settings.load_profile("quick" if quick else "all")
-    commands.DRAWN = not quick
+    """Try more examples where slow tests run too."""
+    settings.load_profile("quick" if is_quick(config) else "all")
 
 
 def pytest_collection():
@@ -63,6 +65,25 @@ def outside(variable, default, remedy):
     if os.environ.get("EVALBIAS_REQUIRE_DATA") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+SAVED = Figure.savefig
+
+
+def undrawn(figure, file, *, format, **options):
+    """Save a figure whose SVG is empty: the layout of its text takes longer than all else that most audits do."""
+    if format == "svg":
+        file.write("<svg></svg>")
+    else:
+        SAVED(figure, file, format=format, **options)
+
+
+@pytest.fixture(autouse=True)
+def _plots(request, monkeypatch):
+    """Make the plots of pages, but lay them out only where they are looked at, or where slow tests run too."""
+    looked_at = request.path.parent.name == "report" or request.node.get_closest_marker("drawn")
+    if is_quick(request.config) and not looked_at:
+        monkeypatch.setattr(Figure, "savefig", undrawn)
 
 
 @pytest.fixture(scope="session")

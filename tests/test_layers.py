@@ -135,12 +135,6 @@ def test_importing_loads_nothing_heavy(modules, heavy):
     assert told.stdout.strip() == "[]"
 
 
-def test_packages_are_attributes():
-    code = "import evalbias; print(evalbias.programs.SYNTHETIC.name, evalbias.data.read.__name__)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
-    assert told.stdout == "quality read\n"
-
-
 def test_every_public_name_loads():
     import evalbias
 

@@ -64,6 +64,7 @@ def cells(text, judge):
     return line.strip("| ").split(" | ")
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_audits_found_and_remarks_stay(invented, capsys):
     for page in PAGES:
         marked = "models" if page == "docs/gallery.md" else "gallery"

@@ -54,6 +54,7 @@ def test_a_fair_judge_is_not_called_unfair(fair):
     assert 0.68 < found["position consistency"].truth < 0.74
 
 
+@pytest.mark.slow
 def test_a_model_without_self_bias_has_no_skewness():
     found = checked("symmetric", n=40)
     for one in found.values():
@@ -62,6 +63,7 @@ def test_a_model_without_self_bias_has_no_skewness():
     assert found["Dskew"].mean > 0.01
 
 
+@pytest.mark.slow
 def test_documents_are_the_units():
     found = checked("symmetric", n=80, outputs=4)["Bias"]
     holds(found)
@@ -75,6 +77,7 @@ def test_outputs_of_a_document_share_their_part():
     assert np.corrcoef(x[:, 0], x[:, 3])[0, 1] == pytest.approx(0.4, abs=0.03)
 
 
+@pytest.mark.slow
 def test_the_power_of_every_statistic_is_told_by_size():
     rows = [*power(30, sets=4, seed=0), *power(200, sets=4, seed=0)]
     found = {(row["statistic"], row["judges"], row["n"]): row["found"] for row in rows}

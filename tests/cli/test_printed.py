@@ -6,13 +6,12 @@ import re
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from functools import partial
 from pathlib import Path
 
-import commands
 import dspy
 import hostile
 import pytest
+from commands import evalbias
 from fake_server import serving
 from fakes import FormulaLM
 from hypothesis import given, settings
@@ -23,7 +22,7 @@ from evalbias import audit, judge_examples
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
 
-evalbias = partial(commands.evalbias, drawn=True)
+pytestmark = pytest.mark.drawn
 
 
 def check(told, codes=(0,)):

@@ -4,8 +4,6 @@ import gzip
 import json
 import random
 import shlex
-import subprocess
-import sys
 
 import hostile
 import numpy as np
@@ -506,13 +504,6 @@ def test_columns_are_read_in_python_too(tmp_path):
         rows, mapping={"source": "question", "output": "answer", "score": "label"}, scores_field="judge"
     )
     assert audited.answer == named.answer
-
-
-def test_the_doctor_loads_no_torch(tmp_path):
-    path = write(tmp_path, rows_of(CASES[0]), "csv")
-    code = "import sys; from evalbias.cli.app import main; sys.argv = ['evalbias', 'doctor', sys.argv[1]]\n"
-    code += "try: main()\nexcept SystemExit: pass\nassert not {'torch', 'transformers'} & {*sys.modules}"
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True)
 
 
 def questions(rows, tmp_path):

@@ -202,7 +202,7 @@ def test_a_terminal_and_a_notebook_get_a_bar_of_the_models_answers(monkeypatch):
     def shown(stderr, examples=examples, **options):
         lm = FormulaLM()
         monkeypatch.setattr(sys, "stderr", stderr)
-        found = evalbias.audit(examples, likelihood_lm=lm, seed=0, **options)
+        found = evalbias.audit(examples, likelihood_lm=lm, seed=0, only="likelihood", **options)
         return stderr.getvalue(), found.to_dict(), lm
 
     recorded = {"scores_field": "mine"}
@@ -272,13 +272,14 @@ class Asked(FormulaLM):
 
 def test_the_task_of_recorded_answers_defines_their_likelihoods():
     lm, texts = Asked(), [e.copy(mine=float(i % 5)) for i, e in enumerate(rated_texts(12, 3))]
-    found = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm, task="Summarise the article.")
+    recorded = {"scores_field": "mine", "likelihood_lm": lm, "only": "likelihood"}
+    found = evalbias.audit(texts, **recorded, task="Summarise the article.")
     assert lm.tasks == {"Summarise the article."}
     assert found.provenance["task"] == "Summarise the article."
     assert lm.labels == {"Source"}
-    evalbias.audit(texts, scores_field="mine", likelihood_lm=lm, source_label="Article")
+    evalbias.audit(texts, **recorded, source_label="Article")
     assert lm.labels == {"Article"}
-    general = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm)
+    general = evalbias.audit(texts, **recorded)
     assert lm.tasks == {general.provenance["task"]} == {DEFAULT_TASK}
     assert "task" not in evalbias.audit(texts, scores_field="mine").provenance
 
@@ -335,13 +336,13 @@ def test_items_to_label_are_named_up_to_five(unlabeled, words):
 
 
 def test_a_slope_that_is_tolerated_is_said_to_be():
-    found = of_scores(in_points(800, slope=0.92))
+    found = of_scores(in_points(800, slope=0.92), only="scale_use")
     finding = about(found, "scale_use")
     assert finding.status == "no sign"
     assert finding.estimate.high < 0
     assert finding.sentence.endswith(", where 0.9 and more is unbiased")
     assert "points per point of quality (-0.1 and more is no bias)" in " ".join(printed(audit_view(found)).split())
-    assert "is no bias)" not in printed(audit_view(of_scores(in_points(800))))
+    assert "is no bias)" not in printed(audit_view(of_scores(in_points(800), only="scale_use")))
 
 
 @pytest.mark.parametrize("verdicts", [False, True])

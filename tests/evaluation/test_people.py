@@ -224,7 +224,7 @@ def test_two_who_like_the_first_position_agree_no_more_than_by_chance():
 
 
 def test_a_lenient_judge_that_ranks_well_is_told_by_how_much_and_is_not_biased():
-    judged = scored(np.random.default_rng(3), 400, error=0.2)
+    judged = scored(np.random.default_rng(3), 200, error=0.2)
     lenient = replace(judged, answers=judged.answers + 0.4, scale=(1, 6))
     found, before = audit_answers(lenient), agreement(judged)["leniency"]
     after = found["agreement"]["leniency"]

@@ -76,7 +76,7 @@ for draw in (scored, compared):  # a taste for length looks like one for likelih
 SLOW |= {
     name: QUICK.pop(name)
     for name in [*QUICK]
-    if "failures" in name or (name.startswith("own") and name != "own, the top")
+    if "failures" in name or name.startswith("own") or name in ("length, by choices", "length in one model, unbiased")
 }
 
 

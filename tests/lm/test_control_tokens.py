@@ -111,7 +111,7 @@ PIECES = ["the", " cat", "\n", "  ", "10", "café", "<", "|", ">", "<table>", "\
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(words=st.lists(st.sampled_from(PIECES), max_size=20))
 def test_other_texts_have_the_tokens_of_the_tokenizer_itself(chats, name, words):
     lm, text = chats[name], "".join(words)

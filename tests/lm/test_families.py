@@ -154,7 +154,22 @@ def test_models_of_16_bits_share_as_those_of_32_do(kind, caplog):
     assert made.share or "its answers differ by" in caplog.text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+LONG = {
+    "gemma3n, capped logits",  # as those of gemma2 and nanochat
+    "gemma4, multimodal",
+    "llama4, places by distance",
+    "falcon-h1, scaled logits",
+    "falcon, new",
+    "falcon, places by distance",  # as those of mpt and bloom
+    "diffllama, its own attention",
+    "doge, its own attention",
+    "qwen3-next, linear attention",
+    "mamba, no attention",  # as lfm2, no packs
+}
+"""Kinds that take long, beside others that have the same in a model of another name."""
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in LONG)) for kind in KINDS])
 def test_answers_are_those_of_plain_transformers(kind, caplog):
     name, options, shares = KINDS[kind]
     model, sequences = build(name, options), texts()
