@@ -190,6 +190,11 @@ def write_jsonl(path: Path, records: Iterable[Any]) -> None:
     write_whole(path, "".join(_line(record) for record in records))
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file as a whole or not at all."""
+    write_whole(path, json.dumps(to_json(content), indent=2, allow_nan=False) + "\n")
+
+
 def _line(record: Any) -> str:
     return json.dumps(to_json(record), allow_nan=False) + "\n"
 
@@ -351,7 +356,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write result.json, which names its form."""
-        _write(self.path / RESULT, {"schema": self.schema, **result})
+        write_json(self.path / RESULT, {"schema": self.schema, **result})
 
     def close(self) -> None:
         """Release the lock."""
@@ -392,11 +397,7 @@ def check_settings(file: Path, settings: Mapping[str, Any]) -> None:
     if file.exists():
         _check_same(file.parent, read_json(file), content)
     else:
-        _write(file, content)
-
-
-def _write(file: Path, content: Any) -> None:
-    write_whole(file, json.dumps(to_json(content), indent=2, allow_nan=False) + "\n")
+        write_json(file, content)
 
 
 def _check_same(path: Path, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:

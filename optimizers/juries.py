@@ -73,6 +73,8 @@ def learn_jury(
     prices = np.array([(costs or {}).get(name, 1.0) for name in names])
     table, verdicts = _table(judged)
     keys = np.array(first.inputs or first.ids)
+    if len(set(keys)) < 2:
+        raise ValueError("All items are of one input, and a jury is tried on others than it is fitted to: give several.")
 
     def fitted(rows: BoolArray) -> dict[str, JuryRule]:
         known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import MALFORMED, Instrument, Setting, instance_of
+from evalbias.runs import write_json
 from evalbias.values import read_json, to_json
 
 Member = PointwiseJudge | PairwiseJudge
@@ -30,7 +30,7 @@ def rule_of(saved: Mapping[str, Any]) -> JuryRule:
 
 def save_rule(rule: JuryRule, path: str | os.PathLike[str]) -> None:
     """Write a rule as JSON, for ``load_rule``."""
-    Path(path).write_text(json.dumps(to_json(asdict(rule)), indent=2) + "\n", encoding="utf-8")
+    write_json(Path(path), asdict(rule))
 
 
 def load_rule(path: str | os.PathLike[str]) -> JuryRule:

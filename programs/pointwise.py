@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,8 @@ from evalbias.programs.items import check_item, label_of, length_feature, read_i
 from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals, load_program
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import MALFORMED, Predictor, Setting, instance_of, one_of
-from evalbias.values import read_json, to_json
+from evalbias.runs import write_json
+from evalbias.values import read_json
 
 # Corrections of its scores, as files.
 
@@ -60,7 +60,7 @@ def load_correction(path: str | os.PathLike[str]) -> ScoreCorrection:
 
 def save_correction(correction: ScoreCorrection, path: str | os.PathLike[str]) -> None:
     """Write a correction as JSON, for ``load_correction``."""
-    Path(path).write_text(json.dumps(to_json(correction), indent=2) + "\n", encoding="utf-8")
+    write_json(Path(path), correction)
 
 
 def _check_correction(name: str, value: Any) -> None:

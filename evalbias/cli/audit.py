@@ -15,7 +15,14 @@ from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.columns import like_ratings
 from evalbias.evaluation.agreement import by_item
-from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each, with_judge
+from evalbias.evaluation.answers import (
+    ANSWER_FIELDS,
+    PreparedAudit,
+    answers_of,
+    columns_taken,
+    prepared_each,
+    with_judge,
+)
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
@@ -70,10 +77,8 @@ def _prepared(options: AuditOptions, given: Set[str]) -> tuple[AuditOptions, lis
     """Return the options with the judge that the columns name, and what is asked for each criterion."""
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
-    if (options := with_judge(before := options)) != before:
-        judge = options.scores_field or options.samples_field or options.winner_field
-        others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
-        say(f"Columns: {', '.join([f'{judge!r} as the judge', *others])} (evalbias doctor says why).")
+    if (options := with_judge(before := options)) is not before:
+        say(columns_taken(options))
     if options.is_recorded:
         refuse_unused(given)
     each = prepared_each(options)

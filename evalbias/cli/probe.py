@@ -47,6 +47,8 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
 
 def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
     refuse_unused(out.given - {"seed"})
+    if options.scores_field is None and options.winner_field is None:
+        raise ValueError("Name the field of your judge's scores (`scores_field`), or of its choices (`winner_field`).")
     ready = audited_items(options)
     with Run("probe read", options, None, out, more=audit_settings(ready)) as run:
         report = read_probes(answers_of(ready), reliability=options.reliability, seed=options.seed)

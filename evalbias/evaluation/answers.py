@@ -414,6 +414,13 @@ def with_judge(options: AuditOptions) -> AuditOptions:
     return replace(options, **{**given, "mapping": {**given.get("mapping", {}), **(options.mapping or {})} or None})
 
 
+def columns_taken(options: AuditOptions) -> str:
+    """Say which columns ``with_judge`` found."""
+    judge = options.scores_field or options.samples_field or options.winner_field
+    others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
+    return f"Columns: {', '.join([f'{judge!r} as the judge', *others])} (evalbias doctor says why)."
+
+
 def prepared(options: AuditOptions) -> PreparedAudit:
     """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
     if isinstance(options, PreparedAudit):
@@ -549,6 +556,25 @@ def answers_of(options: PreparedAudit) -> Judged:
         several = options.samples_field is not None
         return recorded_scores(examples, field, scale=options.scale, several=several, **known)
     return recorded_verdicts(examples, str(options.winner_field), swapped=options.swapped_field, **known)
+
+
+def told_answers(options: Any, **changed: Any) -> Judged:
+    """Gather the answers that a command's options name, as an audit does.
+
+    A warning says which columns were taken where none is named, and which rows are left out.
+    """
+    named = with_judge(given := AuditOptions.of(options, **changed))
+    if named is not given:
+        logger.warning("%s", columns_taken(named))
+    ready = prepared(named)
+    tell_left_out(ready.dataset)
+    return answers_of(ready)
+
+
+def tell_left_out(items: data_sets.Dataset) -> None:
+    """Say in a warning which rows of a file are left out, if any."""
+    if items.left_out:
+        logger.warning("%s", items.summary())
 
 
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:

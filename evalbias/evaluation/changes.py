@@ -13,7 +13,7 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.agreement import SWAPS, Versions, by_item, compare_versions, judged_of, on_common_items
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.answers import told_answers
 from evalbias.evaluation.audit import Audit, Audits
 from evalbias.evaluation.bias import Bias, Lines, Plot, interval_plot, measure
 from evalbias.evaluation.biases import BIASES
@@ -47,10 +47,10 @@ from evalbias.measures.drift import SplitChange, split_change
 from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
 from evalbias.measures.resample import Draws
-from evalbias.options import AuditOptions, DriftOptions, GainOptions
+from evalbias.options import DriftOptions, GainOptions
 from evalbias.programs.items import length_feature, text_problem
 from evalbias.programs.metrics import ProgramMetric
-from evalbias.runs import RESULT, read_run
+from evalbias.runs import RESULT, SETTINGS, read_run
 from evalbias.values import get_logger, keywords, to_json
 
 LABELS = {"change": "change of the mean", "drift": "the judge's part", "system": "the system's part"}
@@ -66,14 +66,16 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
     are digests, so that those of a folder and of a file are the same. ValueError for anything else, or for a judge that
     compares.
     """
-    if isinstance(given, str | os.PathLike) and (Path(given) / RESULT).is_file():
-        result = read_run(Path(given)).result or {}
-        kept = result.get("criteria", {}).get(options.criterion, result).get("items")
+    if isinstance(given, str | os.PathLike) and any((Path(given) / name).is_file() for name in (SETTINGS, RESULT)):
+        run = read_run(Path(given))
+        if run.damage or run.result is None:
+            raise ValueError(f"{run.damage or f'{given} holds a run that is not finished'}: run its command again.")
+        kept = run.result.get("criteria", {}).get(options.criterion, run.result).get("items")
         try:
             judged, texts = judged_of(kept), [str(text) for text in kept["outputs"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in result)
-            raise ValueError(f"{place}: give data with scores, or an audit's run folder ({error!r:.80}).") from error
+            place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in run.result)
+            raise ValueError(f"{place}: give data with scores, or an audit's run folder.") from error
     else:
         judged = _judged(given, options)
         content = by_item(judged)
@@ -100,7 +102,7 @@ def _judged(given: Any, options: Any) -> Judged:
             settings |= dict.fromkeys(("mapping", "scores_field", "samples_field"))
     elif isinstance(given, dspy.Module):
         raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
-    return answers_of(prepared(AuditOptions.of(options, **settings)))
+    return told_answers(options, **settings)
 
 
 def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Example]:
@@ -238,6 +240,9 @@ def drift(options: DriftOptions) -> Drift:
     ]
     said += [versions.paragraphs[-1]] * bool(versions.headlines) + bias_words([*comparisons.values()])
     said += _cautions(split, margin)
+    lost = [estimates["drift"].undefined, sum(int(np.isnan(one.answers).sum()) for one in periods)]
+    if any(lost):
+        said.append(f"Without a score, and left out: {lost[0]:,} anchors and {lost[1]:,} other outputs.")
     return Drift(tuple(said), estimates, margin, enough, split, versions, comparisons)
 
 
@@ -345,10 +350,10 @@ class Gain(Parts):
 
     counted = "{n} outputs to {units} inputs of both versions, {undefined} left out"
 
-    def plot(self) -> Plot:
-        """Return the parts side by side."""
+    def plot(self) -> Plot | None:
+        """Return the parts side by side; None where the gain itself is undefined."""
         shown = {e.words: e for name, e in self.estimates.items() if name != PEOPLE}
-        return interval_plot(shown, "What the gain is made of")
+        return None if math.isnan(self.estimates[GAIN].value) else interval_plot(shown, "What the gain is made of")
 
 
 @keywords(GainOptions)

@@ -14,7 +14,7 @@ import numpy as np
 
 from evalbias import data
 from evalbias.data.reading import table_of
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.answers import answers_of, prepared, tell_left_out
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
 from evalbias.evaluation.estimates import LEVEL, Estimate
@@ -47,6 +47,9 @@ def panel_of(options: JuryOptions) -> list[Judged]:
     if pairwise:
         wanted = {"choices": dict.fromkeys([*fields_of, *filter(None, fields_of.values())], ())}
     items = data.read(options.data, mapping=options.mapping, **wanted)
+    if not items:
+        raise ValueError(f"{items.path} holds no items: give at least one row with an output.")
+    tell_left_out(items)
     given = AuditOptions.of(options, data=items, mapping=None, swapped_field=None)
     first, judged = None, list[Judged]()
     for name, other in fields_of.items():

@@ -355,6 +355,8 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
         ends = (v - back, v + on) if v >= 0 else (v - on, v + back)
         interval = replace(interval, low=ends[0], high=ends[1], reason="")
     (kept,), codes = complete(x, clusters=clusters)
+    if not len(kept):
+        return found
     swapped, draws = resample.SWAPPED_MEANS(kept, np.zeros(len(kept))), replace(draws, swaps=SWAPS)
     return replace(interval, p_value=resample.permutation_p(swapped, interval.value, 0.0, codes, draws=draws, ties=1.0))
 
@@ -511,6 +513,8 @@ def with_features(judged: Judged, names: Sequence[str]) -> Judged:
     ValueError for one that is neither, or for a value that is no number (the item is named).
     """
     covariates = dict(judged.covariates)
+    if len({*names}) < len(names):
+        raise ValueError(f"`features` {', '.join(names)}: name each once.")
     for name in names:
         if name in TAKEN or name in covariates:
             raise ValueError(f"A field of `features` is called {name!r}, as one of every output is: rename the field.")

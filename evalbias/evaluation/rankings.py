@@ -12,9 +12,9 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, pairs
+from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, item_name, pairs
 from evalbias.evaluation.agreement import PeopleAgreement
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.answers import told_answers
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import Judged, judge_examples
@@ -24,7 +24,7 @@ from evalbias.measures.arrays import FloatArray, IntArray, mean_of_defined
 from evalbias.measures.pairs import Strengths, cyclic_triples, fit_strengths
 from evalbias.measures.resample import SHARE, Interval, estimate_mean_coefficient, estimate_share
 from evalbias.measures.resolution import Resolution, system_resolution
-from evalbias.options import AuditOptions, PlanOptions
+from evalbias.options import PlanOptions
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
 from evalbias.values import keywords, to_json
@@ -351,10 +351,17 @@ def plan(options: PlanOptions) -> Plan:
     Raises:
         ValueError: Items without a named system or ratings, fewer than two systems, or a judge that compares.
     """
-    judged = answers_of(prepared(AuditOptions.of(options)))
-    if judged.pairwise or judged.systems is None or not judged.rated:
-        system = "the system that wrote each output (field system; name yours in mapping, or by --map system=COLUMN)"
-        raise ValueError(f"A plan takes scores of single outputs, people's ratings (rating_1, ...), and {system}.")
+    judged = told_answers(options)
+    if judged.pairwise:
+        raise ValueError("A judge that compares has no mean scores: give one that scores single outputs.")
+    if not judged.rated:
+        raise ValueError(f"Nobody rated the items on {judged.criterion}: give people's ratings (rating_1, ...).")
+    if judged.systems is None:
+        lacks = next(item_name(e, i) for i, e in enumerate(judged.examples) if e.get("system") in (None, ""))
+        raise ValueError(
+            f"The item {lacks!r:.80} does not name the system that wrote it: fill in the field system of every item, "
+            "or name yours in mapping (--map system=COLUMN)."
+        )
     resolution = system_resolution(judged.answers, judged.ratings, judged.systems, inputs=judged.inputs)
     inputs = resolution.inputs if options.inputs is None else options.inputs
     return Plan(judged.criterion, inputs, resolution.smallest(inputs), resolution.smallest(math.inf), resolution)

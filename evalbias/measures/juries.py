@@ -85,13 +85,15 @@ class Panel:
             raise ValueError(SEVERAL)
         kept, k = scored & (counts > (reliability is None)), table.shape[1]
         self.n, self.undefined, self.names = int(kept.sum()), int((~kept).sum()), tuple(names or map(str, range(k)))
-        if self.n < FEWEST_ITEMS or not 2 <= k <= MOST_JUDGES:
+        if not 2 <= k <= MOST_JUDGES:
+            raise ValueError(f"The scores are of {k} judges: give 2 to {MOST_JUDGES}.")
+        if self.n < FEWEST_ITEMS:
             given = (~np.isnan(table)).sum(axis=0)
             least = f" ({self.names[given.argmin()]!r} scored {given.min()})" if scored.sum() < FEWEST_ITEMS else ""
             raise ValueError(
                 f"{self.n} items have a score of each of {k} judges{least} and "
-                f"{'two ratings' if reliability is None else 'a rating'}: give at least {FEWEST_ITEMS}, of 2 to "
-                f"{MOST_JUDGES} judges, or state the `reliability` of one rating (1 for objective labels)."
+                f"{'two ratings' if reliability is None else 'a rating'}: give at least {FEWEST_ITEMS}, or state the "
+                "`reliability` of one rating (1 for objective labels)."
             )
         signs = (1.0, -1.0) if mirrored else (1.0,)
         table, people = (np.concatenate([sign * values[kept] for sign in signs]) for values in (table, people))

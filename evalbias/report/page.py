@@ -116,7 +116,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             yield Section("The same texts by both judges", [result.plot(), result.map_table()])
             yield from sections(result.comparisons)
         case Gain():
-            yield Section("The gain and its parts", [*result.paragraphs, result.plot(), result.table()])
+            yield Section("The gain and its parts", [*result.paragraphs, *_known(result.plot()), result.table()])
         case StyleReport():
             for words, side in (("as given", result.before), ("in the model's own words", result.after)):
                 yield measurement_section(side, f"Outputs of others, {words}")

@@ -44,6 +44,16 @@ def test_a_file_is_emitted_scored_and_read(emitted, tmp_path):
     assert "What moves the judge" in (tmp_path / "run/report.html").read_text()
 
 
+def test_a_kind_without_a_complete_item_is_told_and_the_others_are_read(emitted, tmp_path):
+    as_jsonl(
+        tmp_path / "scored.jsonl",
+        [one | ({"mine": None} if one["id"].endswith("|bold|edit") else {}) for one in scores(emitted)],
+    )
+    found = answered("probe", "read", "--data", "scored.jsonl", "--scores-field", "mine", cwd=tmp_path)
+    assert (found["kinds"]["bold"]["status"], found["kinds"]["label"]["status"]) == ("not measured", "biased")
+    assert (len(found["missing"]), found["left_out"]) == (40, 40)
+
+
 def test_pairs_are_emitted_and_read_in_both_orders(tmp_path):
     pairs = [{"id": f"p{k}", "source": f"q{k}", "outputs": [f"Yes {k}.", f"No {k}."]} for k in range(30)]
     as_jsonl(tmp_path / "pairs.jsonl", pairs)
@@ -84,6 +94,7 @@ def test_a_judge_is_asked(tmp_path):
             "emit --data items.jsonl --out new.jsonl --kind fame",
             "The kind 'fame' is unknown: choose some of style, all",
         ),
+        ("read --data items.jsonl", "Name the field of your judge's scores (--scores-field), or of its choices"),
         ("read --data items.jsonl --scores-field mine", "The id 'r0' is not one of probe emit"),
         (
             "read --data items.jsonl --winner-field mine --scale 1-5",

@@ -160,6 +160,25 @@ def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
     kept.write_text(json.dumps({"schema": "evalbias.audit/1", "audit": {}}))
     with pytest.raises(ValueError, match="baseline holds no audit: give data with scores, or an audit's run folder"):
         drift(str(tmp_path / "baseline"), str(after), **options)
+    kept.write_text('{"schema": ')
+    with pytest.raises(ValueError, match=r"result.json.*: run its command again"):
+        drift(str(tmp_path / "baseline"), str(after), **options)
+    kept.unlink()
+    with pytest.raises(ValueError, match="baseline holds a run that is not finished: run its command again"):
+        drift(str(tmp_path / "baseline"), str(after), **options)
+
+
+def test_outputs_without_a_score_or_a_text_are_counted(stricter, tmp_path, caplog):
+    before, after = ([*map(dict, rows)] for rows in stricter)
+    before[0]["judged"] = before[150]["judged"] = after[0]["judged"] = None  # an own output, two anchors
+    before[1]["output"] = ""
+    as_jsonl(tmp_path / "old.jsonl", before)
+    found = drift(str(tmp_path / "old.jsonl"), after, scores_field="judged")
+    assert found.paragraphs[-1] == "Without a score, and left out: 2 anchors and 1 other outputs."
+    assert "jsonl: 239 items; 1 left out (empty output:" in caplog.text
+    plain = [{"source": row["source"], "output": row["output"], "judge_score": row["judged"]} for row in stricter[0]]
+    drift(plain, plain)
+    assert "Columns: 'judge_score' as the judge (evalbias doctor says why)." in caplog.text
 
 
 def test_a_judge_that_compares_and_odd_margins_are_refused(stricter):

@@ -79,12 +79,13 @@ def test_what_is_no_feature_is_refused():
     rows = rated(20)
     for name, said in [
         ("fame", "No item has a field 'fame': name one that your data have, or headings, bullets"),
+        ("tone", "`features` tone, tone: name each once"),
         ("length", "A field of `features` is called 'length', as one of every output is"),
         ("verbosity", "A field of `features` is called 'verbosity'"),
         ("output", "'output' of the item 'r0' is"),
     ]:
         with pytest.raises(ValueError, match=said):
-            audit(rows, scores_field="mine", features=[name])
+            audit(rows, scores_field="mine", features=[name] * (1 + (name == "tone")))
     with pytest.raises(ValueError, match=r"`features`: `only` verbosity is tested. Leave one of both out"):
         audit(rows, scores_field="mine", features=["tone"], only="verbosity")
 
@@ -105,6 +106,13 @@ def test_a_count_in_no_text_is_undefined():
     rows = [{"id": f"r{k}", "mine": k % 3, "output": "# a" if k % 2 else None} for k in range(6)]
     judged = recorded_scores([Example(row) for row in rows], "mine")
     np.testing.assert_array_equal(with_features(judged, ["headings"]).covariates["headings"], [np.nan, 1] * 3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_count_in_items_without_texts_is_not_measured():
+    rows = [{key: value for key, value in row.items() if key != "output"} for row in rated(40)]
+    found = audit(rows, scores_field="mine", scale=(1, 5), features=["sentences"])
+    assert "sentences" in found.not_measured
 
 
 def test_without_features_nothing_is_added():

@@ -134,6 +134,15 @@ def test_without_a_feature_in_all_files_it_says_so():
     )
 
 
+def test_a_version_without_scores_has_no_gain_and_a_page_that_says_so(tmp_path):
+    as_jsonl(tmp_path / "before.jsonl", outputs(20))
+    as_jsonl(tmp_path / "after.jsonl", [row | {"judged": None} for row in outputs(20, seed=1)])
+    call = ("gain", "--before", "before.jsonl", "--after", "after.jsonl", "--scores-field", "judged", "--out", "run")
+    done = evalbias(*call, cwd=tmp_path)
+    assert done.stdout.startswith("The mean score changes by undefined points")
+    assert "cannot be said" in (tmp_path / "run/report.html").read_text()
+
+
 def test_an_own_system_that_no_file_has_is_refused():
     with pytest.raises(ValueError, match="`own_system` 'ours': a file does not name its systems"):
         gain(outputs(20), outputs(20, seed=1), own_system="ours", **OPTIONS)

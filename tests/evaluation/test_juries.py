@@ -193,6 +193,11 @@ def test_what_a_user_can_correct(tmp_path):
     few = as_jsonl(tmp_path / "few.jsonl", rows[:29])
     said = refused("jury", "--data", few, "--judges", "a,b", "--reliability", "1", cwd=tmp_path)
     assert "29 items of 29 inputs are scored by all judges and rated: give 30 or more, of 5 inputs or more" in said
+    (tmp_path / "empty.csv").touch()
+    assert "empty.csv holds no items" in refused("jury", "--data", "empty.csv", "--judges", "a,b", cwd=tmp_path)
+    alone = as_jsonl(tmp_path / "alone.jsonl", [row | {"source": "q"} for row in rows])
+    said = refused("jury", "--data", alone, "--judges", "a,b", "--reliability", "1", cwd=tmp_path)
+    assert "All items are of one input" in said
     for row in rows:
         del row["rating_1"]
     file = as_jsonl(tmp_path / "unrated.jsonl", rows)

@@ -192,7 +192,13 @@ def test_bad_input_is_named(tmp_path):
     without = [{k: v for k, v in row.items() if k != "system"} for row in given]
     as_jsonl(tmp_path / "items.jsonl", without)
     said = refused("plan", "--data", "items.jsonl", "--scores-field", "judged", cwd=tmp_path)
-    assert "the system that wrote each output (field system;" in said
+    assert "The item '1' does not name the system that wrote it" in said
+    part = [row | {"id": f"r{k}", "system": "" if k == 3 else row["system"]} for k, row in enumerate(given)]
+    with pytest.raises(ValueError, match="The item 'r3' does not name the system"):
+        plan(part, scores_field="judged")
+    unrated = [{k: v for k, v in row.items() if not k.startswith("rating")} for row in given]
+    with pytest.raises(ValueError, match="Nobody rated the items"):
+        plan(unrated, scores_field="judged")
 
 
 @pytest.mark.slow

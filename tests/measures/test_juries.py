@@ -98,7 +98,7 @@ def test_what_cannot_be_told_is_refused():
     scores, ratings, _ = drawn(np.random.default_rng(8), 60, 3, 0.3)
     with pytest.raises(ValueError, match="0 items have a score of each of 3 judges and two ratings"):
         Panel(scores, ratings[:, :1])
-    with pytest.raises(ValueError, match="60 items have a score of each of 1 judges"):
+    with pytest.raises(ValueError, match="The scores are of 1 judges: give 2 to 16"):
         Panel(scores[:, :1], ratings)
     with pytest.raises(ValueError, match=r"of each of 2 judges \('b' scored 9\) and two ratings"):
         Panel(np.column_stack([scores[:, 0], [*scores[:9, 1], *[np.nan] * 51]]), ratings, names="ab")

@@ -28,10 +28,11 @@ main()
 
 
 class Site:
-    """A folder with items, the server that judges them, and what an undisturbed run asked and gave."""
+    """A folder with items, the server that judges them, and what an undisturbed run of a command asked and gave."""
 
-    def __init__(self, folder, address, fake):
-        self.folder, self.address, self.fake = folder, address, fake
+    def __init__(self, folder, server, words, result, count):
+        self.folder, (self.address, self.fake), self.words = folder, server, words
+        self.result, self.count = result, count  # file that the command leaves, and how often it asks for a judgment
         rows = [{"source": e.source, "output": e.output} for e in world.examples(ITEMS, seed=1)]
         (folder / "items.json").write_text(json.dumps(rows))
         assert self.finished("whole").returncode == 0
@@ -39,8 +40,8 @@ class Site:
         assert self.finished("whole").returncode == 0  # asks what opening the server takes
         once = {body for body in asked if asked.count(body) == 1} - set(self.asked(len(asked)))
         self.first, self.items = next(k for k, body in enumerate(asked) if body in once), once
-        self.scores = (folder / "whole/scores.jsonl").read_bytes()
-        assert len(self.items) == ITEMS
+        self.left = (folder / "whole" / result).read_bytes()
+        assert len(self.items) == count
 
     def asked(self, since=0):
         return [json.dumps(body) for _, body in self.fake.requests[since:]]
@@ -48,7 +49,7 @@ class Site:
     def start(self, out, *before):
         options = ["--criterion", "wit: is it witty?", "--data", "items.json", "--yes", "--out", out]
         server = ["--lm", self.fake.model, "--api-base", self.address, "--in-flight", IN_FLIGHT]
-        command = [*before, sys.executable, "-c", START, "judge", *map(str, [*server, *options])]
+        command = [*before, sys.executable, "-c", START, *self.words, *map(str, [*server, *options])]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "none"}
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=pipe, stderr=pipe, text=True)
@@ -67,24 +68,47 @@ class Site:
         return [json.loads(line) for line in (self.folder / out / "judgments.jsonl").read_text().splitlines()]
 
     def check(self, out, since, stops):
-        """Check the scores, and that at most what was in flight was asked again."""
-        assert (self.folder / out / "scores.jsonl").read_bytes() == self.scores
+        """Check the result, and that at most what was in flight was asked again."""
+        assert (self.folder / out / self.result).read_bytes() == self.left
         keys = [record["key"] for record in self.journal(out)]
-        assert len(set(keys)) == len(keys) == ITEMS
-        assert ITEMS <= sum(body in self.items for body in self.asked(since)) <= ITEMS + stops * IN_FLIGHT
+        assert len(set(keys)) == len(keys) == self.count
+        asked = sum(body in self.items for body in self.asked(since))
+        assert self.count <= asked <= self.count + stops * IN_FLIGHT
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def server():
     with serving(embedded_judge_lm()) as (address, fake):
         fake.context = 4096
-        yield Site(tmp_path_factory.mktemp("site"), address, fake)
+        yield address, fake
+
+
+@pytest.fixture(scope="module")
+def site(server, tmp_path_factory):
+    return Site(tmp_path_factory.mktemp("site"), server, ["judge"], "scores.jsonl", ITEMS)
+
+
+@pytest.fixture(scope="module")
+def probing(server, tmp_path_factory):
+    words = ["probe", "run", "--kind", "label", "--limit", "12"]  # each as it is, with the edit and with its placebo
+    return Site(tmp_path_factory.mktemp("probing"), server, words, "result.json", 3 * 12)
 
 
 @pytest.mark.parametrize(
-    ("name", "repeated"), [("KILL", False), ("INT", False), ("INT", True), ("TERM", True), ("HUP", False)]
+    ("command", "name", "repeated"),
+    [
+        ("site", "KILL", False),
+        ("site", "INT", False),
+        ("site", "INT", True),
+        ("site", "TERM", True),
+        ("site", "HUP", False),
+        ("probing", "KILL", False),
+        ("probing", "INT", False),
+        ("probing", "TERM", True),
+    ],
 )
-def test_a_stopped_command_repeats_only_what_was_in_flight(site, name, repeated):
+def test_a_stopped_command_repeats_only_what_was_in_flight(command, name, repeated, request):
+    site = request.getfixturevalue(command)
     number, out, since = getattr(signal, f"SIG{name}"), f"{name}-{repeated}", len(site.fake.requests)
     codes = [-number] if name == "KILL" else [128 + number]
     running = []
@@ -110,7 +134,7 @@ def test_a_stopped_command_repeats_only_what_was_in_flight(site, name, repeated)
     kept = len(site.journal(out))
     assert kept >= 9 + 14 - 2 * IN_FLIGHT
     shown = site.finished(out)
-    assert f"answers asked {ITEMS - kept}, replayed {kept}" in shown.stdout, shown.stderr
+    assert f"answers asked {site.count - kept}, replayed {kept}" in shown.stdout, shown.stderr
     site.check(out, since, stops=2)
 
 
