@@ -74,7 +74,7 @@ def learn_jury(
     table, verdicts = _table(judged)
     keys = np.array(first.inputs or first.ids)
     if len(set(keys)) < 2:
-        raise ValueError("All items are of one input, and a jury is tried on others than it is fitted to: give several.")
+        raise ValueError("All items are of one input, and a jury is tried on others: give several inputs.")
 
     def fitted(rows: BoolArray) -> dict[str, JuryRule]:
         known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}

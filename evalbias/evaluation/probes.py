@@ -356,7 +356,7 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
         interval = replace(interval, low=ends[0], high=ends[1], reason="")
     (kept,), codes = complete(x, clusters=clusters)
     if not len(kept):
-        return found
+        return interval
     swapped, draws = resample.SWAPPED_MEANS(kept, np.zeros(len(kept))), replace(draws, swaps=SWAPS)
     return replace(interval, p_value=resample.permutation_p(swapped, interval.value, 0.0, codes, draws=draws, ties=1.0))
 
