@@ -587,8 +587,8 @@ def audit_answers(
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
     own = [bias.configured(**settings) for bias in features_of(judged)] if FEATURES in judged.provenance else []
-    known = {one: judged.covariates[one.name] for one in own}
-    varying = tuple(one for one, values in known.items() if len(np.unique(values[~np.isnan(values)])) > 1)
+    columns = {one: judged.covariates[one.name] for one in own}
+    varying = tuple(one for one, values in columns.items() if len(np.unique(values[~np.isnan(values)])) > 1)
     settled = {**settings, "features": varying, "scale": judged.scale}
     biases = [*(bias.configured(**settled) for bias in BIASES.values()), *own]
     left_out = {} if only is None else _left_out(only, biases, judged)
