@@ -190,11 +190,7 @@ def _describe_array(array: Any) -> Any:
     array = np.asarray(array)
     if array.size <= SMALL or array.dtype.hasobject:
         return array.tolist()
-    return {
-        "array": hashlib.sha256(array.tobytes()).hexdigest(),
-        "shape": array.shape,
-        "of": str(array.dtype),
-    }
+    return {"array": hashlib.sha256(array.tobytes()).hexdigest(), "shape": array.shape, "of": str(array.dtype)}
 
 
 def _code(code: CodeType) -> list[Any]:

@@ -177,12 +177,7 @@ class JudgeStudy(JudgeOptimizer):
                 f"All {failed} trials have an undefined value: the judge answers nothing. Try another model."
             )
         best = max(finished, key=lambda t: (t.accuracy, t.objective, -t.prompts) if space.labeled else (t.objective,))
-        problem.details = {
-            "trials": tuple(finished),
-            "best": best,
-            "failed": failed,
-            "study_name": study.study_name,
-        }
+        problem.details = {"trials": tuple(finished), "best": best, "failed": failed, "study_name": study.study_name}
         options = f"debias={best.choice.debias}, calibration={best.choice.calibration}"
         name = f"{in_one_line(best.choice.instruction)} (set {best.choice.demonstrations} of demonstrations, {options})"
         return [Candidate(name, space.fitted(best.choice))]

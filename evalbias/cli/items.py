@@ -15,14 +15,7 @@ from evalbias.data.columns import lacking
 from evalbias.data.files import decoded, memory_table
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
-from evalbias.evaluation.answers import (
-    PROMPT,
-    PreparedAudit,
-    criteria_of,
-    instruction_place_for,
-    language_of,
-    prepared,
-)
+from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared
 from evalbias.options import AuditOptions, ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import BINS, Criterion
@@ -120,11 +113,7 @@ def scored(options: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
 
 
 def compared(
-    options: ComparingOptions | OptimizeOptions,
-    criterion: Criterion,
-    *,
-    searches: bool = False,
-    pairs: bool = True,
+    options: ComparingOptions | OptimizeOptions, criterion: Criterion, *, searches: bool = False, pairs: bool = True
 ) -> Split:
     """Put outputs, or ``pairs`` too, on the test side; half of the documents for training if it ``searches``."""
     spec, dataset = str(options.data), load_items(options, pairs=True)

@@ -30,17 +30,7 @@ from evalbias.evaluation.judged import (
 )
 from evalbias.evaluation.loops import OWN
 from evalbias.evaluation.probes import with_features
-from evalbias.evaluation.words import (
-    Table,
-    amount,
-    conclude,
-    ends,
-    interval_words,
-    joined,
-    percent,
-    signed,
-    unsigned,
-)
+from evalbias.evaluation.words import Table, amount, conclude, ends, interval_words, joined, percent, signed, unsigned
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change

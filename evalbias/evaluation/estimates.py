@@ -370,12 +370,7 @@ class Comparison(ByName[Change], parts="changes"):
 
 
 def compare(
-    before: Measurement,
-    after: Measurement,
-    *,
-    n_resamples: int = 100_000,
-    n_intervals: int = N_RESAMPLES,
-    seed: int,
+    before: Measurement, after: Measurement, *, n_resamples: int = 100_000, n_intervals: int = N_RESAMPLES, seed: int
 ) -> Comparison:
     """Compare two judges, measured for the same bias on the same items, on those that both define.
 

@@ -38,11 +38,7 @@ COUNTS = ("comparisons", "judgments", "ties", "undefined", "contradictions")
 
 
 def measure_ranking(
-    ranker: PairwiseRanker,
-    documents: Sequence[Sequence[dspy.Example]],
-    *,
-    lm: Any = None,
-    seed: int = 0,
+    ranker: PairwiseRanker, documents: Sequence[Sequence[dspy.Example]], *, lm: Any = None, seed: int = 0
 ) -> Measurement:
     """Rank the outputs of every document and correlate the rankings with the human scores.
 
@@ -63,11 +59,7 @@ def measure_ranking(
 
 
 def ranking_agreement(
-    rankings: Sequence[dspy.Prediction],
-    documents: Sequence[Sequence[dspy.Example]],
-    criterion: str,
-    *,
-    seed: int = 0,
+    rankings: Sequence[dspy.Prediction], documents: Sequence[Sequence[dspy.Example]], criterion: str, *, seed: int = 0
 ) -> Measurement:
     """Correlate finished rankings, one a document, with the human scores, as ``measure_ranking`` does.
 
