@@ -156,28 +156,22 @@ class JudgeStudy(JudgeOptimizer):
                 trial.suggest_categorical("debias", DEBIASING) if space.labeled else problem.student.debias,
                 trial.suggest_categorical("calibration", space.calibrations),
             )
-            # 3. Measure it, and tell its numbers; one that is undefined fails and is counted.
-            try:
-                measured = space.measure(trial.number, choice)
-            except CalibrationError:
-                study.tell(trial, state=TrialState.FAIL)
-                continue
+            # 3. Measure it, and tell its numbers; a trial with an undefined one fails, and is counted.
+            measured = space.measure(trial.number, choice)
             trial.set_user_attr("trial", asdict(measured))
             values = [measured.objective, measured.accuracy, measured.prompts][: 3 if space.labeled else 1]
-            if np.isnan(values).any():
-                study.tell(trial, state=TrialState.FAIL)
-            else:
-                study.tell(trial, values)
+            failed = bool(np.isnan(values).any())
+            study.tell(trial, None if failed else values, TrialState.FAIL if failed else TrialState.COMPLETE)
         # 4. Take the best.
         attributes = [one.user_attrs["trial"] for one in trials(TrialState.COMPLETE)]
         finished = [Trial(**{**one, "choice": SetUp(**one["choice"])}) for one in attributes]
-        failed = len(trials(TrialState.FAIL))
+        fails = len(trials(TrialState.FAIL))
         if not finished:
             raise ValueError(
-                f"All {failed} trials have an undefined value: the judge answers nothing. Try another model."
+                f"All {fails} trials have an undefined value: the judge answers nothing. Try another model."
             )
         best = max(finished, key=lambda t: (t.accuracy, t.objective, -t.prompts) if space.labeled else (t.objective,))
-        problem.details = {"trials": tuple(finished), "best": best, "failed": failed, "study_name": study.study_name}
+        problem.details = {"trials": tuple(finished), "best": best, "failed": fails, "study_name": study.study_name}
         options = f"debias={best.choice.debias}, calibration={best.choice.calibration}"
         name = f"{in_one_line(best.choice.instruction)} (set {best.choice.demonstrations} of demonstrations, {options})"
         return [Candidate(name, space.fitted(best.choice))]
@@ -259,15 +253,18 @@ class _Space:
         return judge
 
     def measure(self, number: int, choice: SetUp) -> Trial:
-        """Return the trial of a set-up; ``CalibrationError`` where the calibration cannot be fitted."""
-        plain, whole = self.fitted(replace(choice, debias=None)), self.fitted(choice)
-        judged = _in_order(plain, self.pairs, self.lm, progress=self.study.progress)
+        """Return the trial of a set-up; its numbers are NaN where the calibration cannot be fitted."""
+        prompts = self.size if choice.debias == "permutation" else 1
+        try:
+            plain, whole = self.fitted(replace(choice, debias=None)), self.fitted(choice)
+            judged = _in_order(plain, self.pairs, self.lm, progress=self.study.progress)
+            right = _rightness(whole, self.scored, self.lm, progress=self.study.progress)
+        except CalibrationError:
+            return Trial(number, choice, math.nan, math.nan, prompts, len(self.pairs) + len(self.scored))
         if self.study.objective.content_free:
             nothing = [plain.content_free(self.size)]
             (free,) = objectives.probabilities(plain, [choice.instruction], nothing, self.lm)  # (1, c + t)
             judged = replace(judged, content_free=free)
-        right = _rightness(whole, self.scored, self.lm, progress=self.study.progress)
-        prompts = self.size if choice.debias == "permutation" else 1
         undefined = count_unanswered(judged) + int(np.isnan(right).sum())
         return Trial(number, choice, self.study.objective(judged), mean_of_defined(right), prompts, undefined)
 

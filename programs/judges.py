@@ -168,21 +168,15 @@ class Judge(Instrument):
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse items that cannot be judged together, before the model is asked."""
 
-    def _asking(self) -> Any:
-        """Return DSPy's settings in which the judge asks; in a program around it, a closed judge leaves no trace.
-
-        DSPy would fine-tune the program's own model on the judgments of a trace.
-        """
-        closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
-        return dspy.context(adapter=JudgeAdapter(self), **({"trace": None} if closed else {}))
-
     def _judged(self, **fields: Any) -> dspy.Prediction:
         """Judge the item of a call."""
         item, lm = self.read(fields), resolve_lm(None, self.predict)
         self._check([item], lm)
         # ``JudgeAdapter`` answers decision requests instead of DSPy.
         own = {"lm": ClientLM(lm)} if lm is not None and (self._decided or decides(lm)) else {}
-        with self._asking():
+        # In a program around it, a closed judge leaves no trace: DSPy would fine-tune that program's own model on it.
+        closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
+        with dspy.context(adapter=JudgeAdapter(self), **({"trace": None} if closed else {})):
             rows = [self.predict(**question, **own) for question in self._questions(item)]
         return self._predictions([item], [rows], lm, "raise")[0]
 
