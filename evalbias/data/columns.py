@@ -108,7 +108,7 @@ EXPECTED = (
 ENOUGH = 1000  # rows by which an error tells what columns may be
 
 
-WIDEST, MOST_NAMED = 200, 8  # most columns that are looked at, and most that an error names
+WIDEST, MOST_NAMED, MOST_CODES = 200, 8, 99  # most columns looked at, columns in an error, and codes of choices
 
 
 def looked_at(names: Sequence[str]) -> list[str]:
@@ -188,17 +188,19 @@ class _Column:
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
         if words[:1] in ([one] for one in PREFERRED) and WRITERS & {*words[1:]}:  # chosen_model
             end = words.pop(0)
-        one = cls(name, [_from_text(cell) if word(cell) else None for cell in cells], tuple(words), end)
+        given = (None if missing(cell) or (isinstance(cell, str) and not word(cell)) else cell for cell in cells)
+        one = cls(name, [*map(_from_text, given)], tuple(words), end)
         if (kind := _kind(one.given)) in (TALKS, ASKED_FOR):
             one = replace(one, cells=[*map(files.text_of, one.cells)])
         elif kind == OTHERS:  # JSON as text
             one = replace(one, cells=[cell if word(cell) else None for cell in cells])
             kind = _kind(one.given)
-        rated = one.given if kind in (RATED, LISTS) else ()
+        rated = one.given if kind == LISTS or (kind == RATED and isinstance(one.given[0], str | bool)) else ()
         return replace(one, kind=kind, numbers=items.values_of_words(items.cells_of(rated)), codes=_codes(one.given))
 
-    @property
+    @cached_property
     def given(self) -> list[Any]:
+        """Cells that hold something."""
         return [cell for cell in self.cells if cell is not None]
 
     @property
@@ -235,7 +237,8 @@ class _Column:
         """Return (rows,) numbers, means of lists; NaN where there is none."""
 
         def value(cell: Any) -> float:
-            given = [float(self.numbers.get(word(one), one)) for one in items.cells_of(cell) if not missing(one)]
+            said = [one for one in items.cells_of(cell) if not missing(one)]
+            given = [float(self.numbers.get(word(one), one) if self.numbers else one) for one in said]
             return sum(given) / len(given) if given else np.nan
 
         return np.array([value(cell) for cell in self.cells], dtype=np.float64)
@@ -294,6 +297,8 @@ def _kind(given: Sequence[Any]) -> str:
 
 def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
     if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
+        return None
+    if len({*given}) > MOST_CODES:
         return None
     codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
     if codes <= LETTERS | {"0", "1", "-1"}:
@@ -584,7 +589,7 @@ class _Table:
         """Return whether a column of an unknown name may be on the scale of those that are known."""
         if self.pairwise:
             return one.codes is not None and one.kind == TEXTS
-        varies = one.kind == RATED and len({*map(word, one.given)}) > 1
+        varies = one.kind == RATED and len({*map(word, {*one.given})}) > 1
         return varies and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
 
     # 4. What the values leave unclear.

@@ -425,12 +425,15 @@ def csv_rows(source: Source) -> Rows:
 
 
 def _notes(content: str, delimiter: str) -> int:
-    """Return the lines above the header: of its width, with nothing but a note in the first cell."""
+    """Return the lines above the header: of its width, with nothing but a note of several words in the first cell."""
     reader, widths, lines = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter), {0}, 0
     for cells in itertools.islice(reader, 9):
         if any(cells[1:]):  # the first row of several cells is the header, if all of them are names
-            named = all(cells) and len({*cells}) == len(cells) and not any(cell[0].isdigit() for cell in cells)
+            named = all(cells) and len({*cells}) == len(cells)
+            named = named and not any(cell[0].isdigit() or cell[-1] in ".!?" for cell in cells)
             return lines if named and widths <= {0, len(cells)} else 0
+        if any(cells) and " " not in cells[0].strip():
+            return 0  # the name of the first column, over others without one
         widths.add(len(cells))
         lines = reader.line_num
     return 0

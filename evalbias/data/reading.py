@@ -334,14 +334,14 @@ def _read_cells(table: Source) -> None:
     """
     for name in table.columns:
         cells = [record[name].strip() for _, record in table.rows]
-        given = [cell for cell in cells if cell.lower() not in ABSENT]
-        numbers = {mark: sum(bool(_as_json(cell, mark)) for cell in given) for mark in (".", table.decimal_mark)}
-        mark = max(numbers, key=numbers.__getitem__)
+        n_given = sum(cell.lower() not in ABSENT for cell in cells)
+        read = [[_as_json(cell, mark) for cell in cells] for mark in dict.fromkeys((".", table.decimal_mark))]
+        numbers = max(read, key=lambda some: sum(map(bool, some)))
         rated = _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name)  # where another cell alone is a text, to be named
-        is_number = name not in TEXTS and numbers[mark] >= (1 if rated else max(len(given), 1))
-        for (_, record), cell in zip(table.rows, cells, strict=True):
-            if is_number and (number := _as_json(cell, mark)):
-                record[name] = json.loads(number)
+        is_number = name not in TEXTS and sum(map(bool, numbers)) >= (1 if rated else max(n_given, 1))
+        for (_, record), cell, number in zip(table.rows, cells, numbers, strict=True):
+            if is_number and number:
+                record[name] = int(number) if number.lstrip("-").isdecimal() else float(number)
             elif (is_number and cell.lower() in ABSENT) or not (cell or name.startswith("output")):
                 record[name] = None
 

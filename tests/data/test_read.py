@@ -130,6 +130,13 @@ def test_tables_as_spreadsheets_save_them(tmp_path, ending, text):
         data.read(path, numbers=["judge"])
 
 
+@pytest.mark.parametrize("header", ["output,,", "the output,,"])
+def test_a_name_over_columns_without_one_is_no_note(tmp_path, header):
+    (path := tmp_path / "a.csv").write_text(f"{header}\nIt is so.,Why is it?,y\nIt is not.,What is not?,z\n")
+    items = data.read(path, mapping={"output": "the output"} if " " in header else None)
+    assert ([item.output for item in items], items.left_out) == (["It is so.", "It is not."], {})
+
+
 def test_notes_above_a_header_are_left_out_and_nothing_else_is(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("Round 2;;\r\n;;\r\nsource;output;judge\r\nq;a;2,9\r\nr;b;3\r\n", encoding="utf-16", newline="")
