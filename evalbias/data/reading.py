@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -339,9 +338,9 @@ def _read_cells(table: Source) -> None:
         numbers = max(read, key=lambda some: sum(map(bool, some)))
         rated = _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name)  # where another cell alone is a text, to be named
         is_number = name not in TEXTS and sum(map(bool, numbers)) >= (1 if rated else max(n_given, 1))
-        for (_, record), cell, number in zip(table.rows, cells, numbers, strict=True):
-            if is_number and number:
-                record[name] = int(number) if number.lstrip("-").isdecimal() else float(number)
+        for (_, record), cell, digits in zip(table.rows, cells, numbers, strict=True):
+            if is_number and digits:
+                record[name] = int(digits) if digits.lstrip("-").isdecimal() else float(digits)
             elif (is_number and cell.lower() in ABSENT) or not (cell or name.startswith("output")):
                 record[name] = None
 
