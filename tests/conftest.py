@@ -86,6 +86,25 @@ def _plots(request, monkeypatch):
         monkeypatch.setattr(Figure, "savefig", undrawn)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_trial():
+    """Try once in a process how the embedded model runs packs, which takes most of the time of opening it."""
+    from evalbias.lm.local import FOLDER
+    from evalbias.lm.score import Scorer
+
+    tried, found = Scorer._tried, {}
+
+    def once(scorer):
+        if scorer.model.config._name_or_path != str(FOLDER):
+            return tried(scorer)
+        key = scorer._kernel, scorer.model.dtype, scorer.model.device
+        return found[key] if key in found else found.setdefault(key, tried(scorer))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scorer, "_tried", once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def data_dir():
     """The folder of recorded data; benchmarks that a test calls read it too."""

@@ -506,8 +506,9 @@ def test_an_audit_of_several_criteria_is_each_with_one_error_over_all():
     assert both.verdict.startswith("The judge is biased on wit (verbosity). No bias was found on tone. ")
     assert "Findings are adjusted for all 2 criteria together" in both.verdict
     assert both.to_dict()["criteria"]["wit"]["provenance"]["criteria"] == 2
-    assert [*evalbias.audit(rows, scores_field="{criterion}/mine", criterion=["tone"])] == ["tone"]
-    assert evalbias.audit(rows, scores_field="{criterion}/mine", criterion="tone").judged.criterion == "tone"
+    short = {"scores_field": "{criterion}/mine", "only": "verbosity"}
+    assert [*evalbias.audit(rows, **short, criterion=["tone"])] == ["tone"]
+    assert evalbias.audit(rows, **short, criterion="tone").judged.criterion == "tone"
     assert "All criteria" in both._repr_html_()
 
 
