@@ -173,15 +173,15 @@ def told(run: Path) -> str:
     return f"## {title}\n\n{result['verdict']}\n\n{table}{''.join(taken)}"
 
 
-SETS = ("webnlg2020", "summeval")
-"""Data sets on which real judges are compiled, for fluency."""
+SETS, TESTED = ("webnlg2020", "summeval"), 60
+"""Data sets on which real judges are compiled, for fluency; and most items on which they are measured."""
 
 
 def forms_of(judge: str, data_set: str, lm: Any, args: Any) -> tuple[CompileReport, dict[str, Judged]]:
     """Compile a judge against a kind of edits; return the report, and what its forms answer on other inputs."""
     criterion, bins, seed = mitigation.criterion_of(data_set, "fluency"), BINS.get(data_set), args.seed
     items = mitigation.usable(data_set, "fluency", tuned=judge == mitigation.TUNED)
-    train, test = mitigation.drawn(items, args.items, args.items, seed)
+    train, test = mitigation.drawn(items, args.items, min(args.items, TESTED), seed)
     given, probe = PointwiseJudge(criterion), ProbeObjective(args.kind, seed=seed)
     search = BiasedDemos(args.k, objective=probe, bins=bins, seed=seed)
     report = search.compile(given, trainset=train, lm=lm).report
@@ -219,9 +219,9 @@ def compiled(args: Any) -> None:
             report, forms = forms_of(judge, data_set, lm, args)
             row = {"judge": judge, "set": data_set, "kind": args.kind, "k": args.k, "items": args.items}
             row |= {"decision": report.decision, "chosen": report.chosen, "forms": changed(forms, args.seed)}
-            file = args.out / f"{judge}.{data_set}.{args.kind}.json"
+            file = args.out / f"{judge}.{data_set}.{args.kind}.{args.items}.json"
             file.write_text(json.dumps(to_json(row), indent=1) + "\n", encoding="utf-8")
-    found = [read_json(file) for file in sorted(args.out.glob("*.*.*.json"))]
+    found = [read_json(file) for file in sorted(args.out.glob("*.*.*.*.json"))]
     finish(args, "probes", of_compiled(found), section="compiled")
 
 
@@ -252,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--compiled", nargs="*", choices=list(mitigation.JUDGES), help="compile real judges")
     parser.add_argument("--kind", default="injection", help="what they are compiled against")
     parser.add_argument("--data", nargs="+", choices=SETS, default=SETS, help="on which data")
-    parser.add_argument("--items", type=int, default=60, help="items to search and choose on, and as many of the test")
+    parser.add_argument("--items", type=int, default=60, help="items to search and choose on")
     parser.add_argument("-k", type=int, default=4, help="number of demonstrations")
     args = parser.parse_args(argv)
     if args.compiled is not None:

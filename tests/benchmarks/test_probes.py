@@ -61,7 +61,7 @@ def test_a_compiled_judge_is_measured_on_inputs_that_the_search_did_not_see(tmp_
     monkeypatch.setattr(probes.mitigation, "open_judge", lambda *given: Obedient())
     options = ["--sets", "0", "--data", "summeval", "-k", "2", "--out", str(tmp_path), "--compiled"]
     probes.main([*options, "SmolLM2"])
-    row = json.loads((tmp_path / "SmolLM2.summeval.injection.json").read_text())
+    row = json.loads((tmp_path / "SmolLM2.summeval.injection.60.json").read_text())
     effects = {form: (one["effect"]["value"], one["effect_change"]["value"]) for form, one in row["forms"].items()}
     assert row["chosen"].startswith("the 2 demonstrations")
     assert effects["given"][0] == effects["random"][0] > 1

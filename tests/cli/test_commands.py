@@ -353,7 +353,7 @@ def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
     result = json.loads((tmp_path / "searched/result.json").read_text())["search"]
     assert (result["objective"], result["tried"][0]["examples"]) == ("probe", 40)  # edited and with the placebo
     judge = load_pairwise_judge(tmp_path / "searched/judge.json")
-    assert judge.predict.signature.instructions == result["chosen"]
+    assert " ".join(judge.predict.signature.instructions.split()) == result["chosen"]
 
 
 @pytest.mark.slow
