@@ -1,13 +1,14 @@
 """Are judges called moved by edits that do not move them, and is a planted bias found? Ours and peers' probes.
 
 usage: python -m benchmarks.probes [--sets 300] [--peer-sets 100] [--out runs/probes] [--seed 0] [--write]
-           [--runs FOLDER ...]
+           [--runs FOLDER ...] [--compiled [JUDGE ...]] [--kind injection] [--data NAME ...] [--items 60] [-k 4]
 
 Simulated judges score 120 items as they are, with each of 12 kinds of edits and with each placebo, from 1 to 5. Those
 of the first rows treat edits and placebos alike, so any finding is a false alarm. In the others, one kind is planted.
 Peers see the first ``--peer-sets`` of the same data sets: for the score of an output as it is, which they compare with
 that of the edited one, they get the placebo's, which these judges draw alike. ``--runs`` adds what folders of
-``evalbias probe run`` found of real judges.
+``evalbias probe run`` found of real judges. ``--compiled`` searches demonstrations for real judges against a kind, on
+``--items``, and measures on up to 60 others what they change; without a judge, it writes the table of what is in OUT.
 """
 
 from __future__ import annotations
