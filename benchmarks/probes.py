@@ -237,9 +237,20 @@ def of_compiled(rows: Sequence[Any]) -> str:
                 for more in ("", "_change")
             ]
             name = form if form == "given" else f"{row['k']} {form}"
-            title = row["judge"], row["set"], row["kind"], name
+            title = row["judge"], row["set"], row["kind"], str(row["items"]), name
             lines.append((*title, *told[:2], f"{found['spread']:.2f}", *told[2:]))
-    headings = ("judge", "data", "against", "demonstrations", "effect", "change", "spread", "Spearman", "change")
+    headings = (
+        "judge",
+        "data",
+        "against",
+        "items",
+        "demonstrations",
+        "effect",
+        "change",
+        "spread",
+        "Spearman",
+        "change",
+    )
     decisions = [f"- {r['judge']}, {r['set']}, {r['kind']} ({r['items']} items): {r['decision']}" for r in rows]
     return "\n\n".join(["## Compiled against a probe", markdown(headings, lines), "\n".join(decisions)])
 

@@ -69,7 +69,7 @@ def test_a_compiled_judge_is_measured_on_inputs_that_the_search_did_not_see(tmp_
     assert effects["edited"] == (pytest.approx(0), pytest.approx(-effects["given"][0]))
     assert all(one["effect"]["n"] == one["agreement"]["n"] == 60 for one in row["forms"].values())
     told = capsys.readouterr().out
-    assert f"| injection | 2 edited | +0.00 [undefined, undefined] | {-effects['given'][0]:+.2f} [" in told
+    assert f"| injection | 60 | 2 edited | +0.00 [undefined, undefined] | {-effects['given'][0]:+.2f} [" in told
     assert f"- SmolLM2, summeval, injection (60 items): {row['decision']}" in told
     probes.main(options)  # the table alone
     assert capsys.readouterr().out == told
