@@ -519,14 +519,13 @@ class _Table:
         if {"output", "outputs", "output_1"} & {*self.all} and judges:
             labels = [group for group in values if group[0].name in ("score", "better")] or labels
         n = len(people) + known, len(judges), len(values)
-        if n[:2] == (1, 1):
+        two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
+        if two or (n == (0, 1, 1) and labels):
+            people = labels
+        if two or (n == (1, 0, 1) and verdicts):
+            judges = verdicts
+        if len(people) + known == len(judges) == 1:
             values = []
-        elif n == (1, 0, 1) and verdicts:
-            judges, values = verdicts, []
-        elif n == (0, 1, 1) and labels:
-            people, values = labels, []
-        elif n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels"):
-            people, judges, values = labels, verdicts, []
         # 2. The fields of what is sure; of the rest, a question.
         sure: list[_Column] = []
         for groups, fields_of in ((people, self._peoples), (judges, self._judges)):
@@ -535,20 +534,17 @@ class _Table:
                 whose = "a judge's" if ours in OPTIONS else "people's"
                 self._take(sure[-1], ours, f"named like {whose}{'' if name in named else ', beside the other'}")
         free = [c for c in self.free if c.name not in self.why and not COUNTS & {*c.words}]
-        unknown, left = [c for c in free if self._is_like(c, sure)], list[list[_Column]]()
+        unknown = [c for c in free if self._is_like(c, sure)]
         theirs, its = [c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]
-        named_people = [c for c in free if {*c.words} & PEOPLE and not (c.is_judges or c.may_count_persons)]
-        named_people = [c for c in named_people if self._fits(c)]
-        sides = (
-            (people, named_people, theirs, known or len(people) == 1),
-            (judges, list[_Column](), its, len(judges) == 1),
-        )
-        for groups, called, likely, is_known in sides:
-            several = dict.fromkeys(itertools.chain(*groups, called, *values))
-            left.append([] if is_known else [*several] or likely or unknown)
+        called = [c for c in free if {*c.words} & PEOPLE and self._fits(c) and not (c.is_judges or c.may_count_persons)]
+        left = [
+            [*dict.fromkeys(itertools.chain(*people, called, *values))] or theirs or unknown,
+            [*dict.fromkeys(itertools.chain(*judges, *values))] or its or unknown,
+        ]
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and self._is_like(c, values[0])] or left[0]
-        left[1] = [c for c in left[1] if not OUTCOMES & {*c.words}]
+        left[0] = [] if known or len(people) == 1 else left[0]
+        left[1] = [] if len(judges) == 1 else [c for c in left[1] if not OUTCOMES & {*c.words}]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             label = "an outcome" if all(OUTCOMES & {*c.words} for c in left[0]) else "people's"
             whose = " or ".join(name for name, some in zip((label, "the judge's"), left, strict=True) if some)
