@@ -185,10 +185,8 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: st
 
     A misspelt field would be a further column, and without its source an item counts as an input of its own.
     """
-    fields_of: dict[str, list[str]] = {}
-    for ours, theirs in mapping.items():
-        fields_of.setdefault(theirs, []).append(ours)
-    for theirs, fields in fields_of.items():
+    for theirs in mapping.values():
+        fields = [name for name, column in mapping.items() if column == theirs]
         if len(fields) > 1:  # two raters would agree by construction, and a text be compared with itself
             raters = all(ours.startswith("rating_") for ours in fields)
             alone = f", or this one as the only score (score={theirs})" if raters else ""
@@ -334,7 +332,10 @@ def _read_cells(table: Source) -> None:
     for name in table.columns:
         cells = [record[name].strip() for _, record in table.rows]
         n_given = sum(cell.lower() not in ABSENT for cell in cells)
-        read = [[_as_json(cell, mark) for cell in cells] for mark in dict.fromkeys((".", table.decimal_mark))]
+        written = [cells]
+        if (mark := table.decimal_mark) != ".":  # beside decimal commas, 1.000 has a point of thousands
+            written.append([cell.replace(".", "?").replace(mark, ".") for cell in cells])
+        read = [[cell if _NUMBER.fullmatch(cell) else "" for cell in some] for some in written]
         numbers = max(read, key=lambda some: sum(map(bool, some)))
         rated = _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name)  # where another cell alone is a text, to be named
         is_number = name not in TEXTS and sum(map(bool, numbers)) >= (1 if rated else max(n_given, 1))
@@ -343,12 +344,6 @@ def _read_cells(table: Source) -> None:
                 record[name] = int(digits) if digits.lstrip("-").isdecimal() else float(digits)
             elif (is_number and cell.lower() in ABSENT) or not (cell or name.startswith("output")):
                 record[name] = None
-
-
-def _as_json(cell: str, mark: str) -> str:
-    """Return a number as JSON writes it, empty for none; beside decimal commas, 1.000 has a point of thousands."""
-    number = cell if mark == "." else cell.replace(".", "?").replace(mark, ".")
-    return number if _NUMBER.fullmatch(number) else ""
 
 
 def _read_labels(table: Source, judged: Set[str]) -> None:
