@@ -44,6 +44,7 @@ def pytest_collection():
 def pytest_collection_finish():
     gc.enable()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # as in commands
 
 
 def pytest_unconfigure():

@@ -57,7 +57,9 @@ def test_pairs_are_compared_in_both_orders_and_peers_see_the_same_answers():
     assert np.mean((judged.answers[:, 0, 0] > 0.5) == (better > 0)) > 0.6
 
 
-@pytest.mark.parametrize("world", [SCORES, PAIRS, VERDICTS])
+@pytest.mark.parametrize(
+    "world", [SCORES, *(pytest.param(world, marks=pytest.mark.slow) for world in (PAIRS, VERDICTS))]
+)
 def test_the_test_of_length_alone_is_that_of_the_command(world):
     judged, _ = drawn(world, "biased")
     (ours,) = findings(judged, seed=3, only="verbosity")

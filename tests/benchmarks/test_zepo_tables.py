@@ -201,6 +201,7 @@ def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name
 # The curve of agreement against the decision rate.
 
 
+@pytest.mark.slow
 def test_agreement_is_best_where_the_decisions_are_even():
     wordings = [f"On quality, lean={lean}" for lean in np.linspace(-8, 8, 9)]
     points = sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120)
@@ -220,6 +221,7 @@ def test_the_parabola_by_hand():
     assert math.isnan(parabola([0, 1, 2, 3], [0, 0.5, 2, 4.5])[1])  # x^2 / 2 has no highest point
 
 
+@pytest.mark.slow
 def test_the_curve_after_debiasing_is_of_averaged_probabilities():
     texts = [f"On quality, lean={lean}" for lean in (-19, 0, 19)]
     judge = PairwiseJudge(C, debias="permutation")

@@ -6,7 +6,6 @@ import signal
 from types import SimpleNamespace
 
 import pytest
-import ray
 from commands import as_jsonl, evalbias, records, rows_of
 
 from evalbias import PointwiseJudge
@@ -25,9 +24,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cluster():
     """Ray with two CPUs, started once."""
+    import ray
+
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     ray.init("local", num_cpus=2, object_store_memory=10**8, **quiet)
-    yield
+    yield ray
     ray.shutdown()
 
 
@@ -108,22 +109,22 @@ def test_a_command_has_the_results_of_a_run_without_workers(tmp_path, name):
 
 
 @pytest.mark.usefixtures("_opened")
-def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, workers, monkeypatch):
+def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, cluster, workers, monkeypatch):
     rows = [{"id": f"i{n}", "source": e.source, "output": e.output} for n, e in enumerate(world.examples(400, seed=3))]
     as_jsonl(tmp_path / "items.jsonl", rows)
     PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
     command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "embedded"]
     evalbias(*command, "--out", "here", cwd=tmp_path)
     actors = [*workers._idle]
-    alive = [ray.get(actors[0].__ray_call__.remote(lambda worker: os.getpid()))]
+    alive = [cluster.get(actors[0].__ray_call__.remote(lambda worker: os.getpid()))]
 
     def killing(reference):
-        result = ray.get(reference)
+        result = cluster.get(reference)
         if alive:
             os.kill(alive.pop(), signal.SIGKILL)
         return result
 
-    monkeypatch.setattr(workers, "_ray", SimpleNamespace(wait=ray.wait, get=killing, exceptions=ray.exceptions))
+    monkeypatch.setattr(workers, "_ray", SimpleNamespace(wait=cluster.wait, get=killing, exceptions=cluster.exceptions))
     evalbias(*command, "--workers", "ray:2", "--out", "there", cwd=tmp_path)
     here, there = (records(tmp_path / run / "scores.jsonl") for run in ("here", "there"))
     assert [row["id"] for row in here] == [row["id"] for row in there] == [f"i{n}" for n in range(400)]

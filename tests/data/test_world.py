@@ -79,6 +79,7 @@ def phrasing(sentence):
     raise AssertionError(sentence)
 
 
+@pytest.mark.slow
 def test_classes_are_equally_frequent_and_have_the_same_phrasing_frequencies():
     rng = random.Random(3)
     counts = np.zeros((3, 4))

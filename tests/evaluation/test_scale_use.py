@@ -173,6 +173,7 @@ def test_scores_that_follow_the_ratings_exactly_and_equal_judges():
     assert (same.low, same.high, same.p_value) == (0, 0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.5, 2.0])  # ratings that hold the slope well, and weakly
 def test_equal_judges_seldom_differ_in_slope_and_p_goes_with_the_interval(noise):
     p_values = []

@@ -203,7 +203,7 @@ def test_what_two_judges_give_different_own_systems_is_not_one_number(tmp_path):
     rows = [{**row, "system": "abc"[i % 3], "mine": i % 5 + 1, "yours": i % 4 + 1} for i, row in enumerate(ROWS)]
     records = {}
     for judge, own in (("mine", "a"), ("yours", "a"), ("yours", "b")):
-        found = audit(rows, scores_field=judge, own_system=own, seed=0)
+        found = audit(rows, scores_field=judge, own_system=own, only="self_preference", seed=0)
         with RunFolder(tmp_path / f"{judge}-{own}", {"command": "audit", "own": own, "judge": judge}) as run:
             run.write_result({"audit": found.to_dict(), "items": by_item(found.judged)})
         records[judge, own] = read_run(tmp_path / f"{judge}-{own}")

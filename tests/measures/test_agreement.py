@@ -351,6 +351,7 @@ def test_a_change_of_the_correlation_has_the_jackknifes_error():
     assert math.isnan(estimate_pearson(a[:4], y[:4], before=b[:4]).low)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [estimate_pearson, estimate_tied_accuracy])
 def test_equal_judges_differ_in_five_percent_of_data_sets_however_coarse_one_is(estimator):
     rejected = []

@@ -678,6 +678,7 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
     assert p_of(NAN, 1.0, 3.0, null=0.0) > p_of(1.5, 1.0, 3.0, null=0.0)
 
 
+@pytest.mark.slow
 def test_p_of_a_statistic_at_the_end_of_its_range_is_that_of_its_own_test():
     rng, found = np.random.default_rng(0), {"fairness": [], "skewness": []}
     for seed in range(200):  # the shares are fair, the values symmetric

@@ -119,7 +119,7 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
 
 
 def test_a_comparison_carries_the_papers_signs(judged):
-    change = compare(*(measure(Likelihood(), one, seed=0) for one in judged), n_resamples=999, seed=0)
+    change = compare(*(measure(Likelihood(), one, seed=0, n_resamples=99) for one in judged), n_resamples=99, seed=0)
     table = headlines_table({"quality": change})
     bias, performance = change["bias_score"], change["performance"]
     assert cells(table, "quality") == ["quality", "effect of likelihood", "undefined -> undefined", "", "80"]
