@@ -143,19 +143,15 @@ def _chosen(name: Any, value: Any, entry: Mapping[str, Any]) -> list[dict[str, A
 
 def _mturk(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Give a row, which is one worker's, an entry for each answer; a choice may be a column of booleans for each."""
-    given: dict[str, Any] = {}  # question -> answer, or answer -> whether it was chosen
-    for name, value in _attributes(at(row, "Answer")).items() if at(row, "AssignmentStatus") != "Rejected" else ():
-        question, _, answer = name.rpartition(".")
-        if name == "taskAnswers":
-            given |= _attributes(at(value, "0"))
-        elif isinstance(value, bool) and question:
-            given.setdefault(question, {})[answer] = value
-        else:
-            given[name] = value
+    answers = _attributes(at(row, "Answer")) if at(row, "AssignmentStatus") != "Rejected" else {}
+    answers = {**answers, **_attributes(at(answers, "taskAnswers.0"))}
+    answers.pop("taskAnswers", None)
+    names = (name.rpartition(".")[0] or name if isinstance(one, bool) else name for name, one in answers.items())
     said, entry = [], {"kind": "worker", "who": at(row, "WorkerId")}
-    for name, one in given.items():
-        chosen = [answer for answer, is_chosen in one.items() if is_chosen is True] if isinstance(one, dict) else one
-        said += _chosen(name, at(one, "label") or chosen, entry)
+    for name in dict.fromkeys(names):
+        value = at(answers, name)
+        chosen = [answer for answer, is_so in value.items() if is_so is True] if isinstance(value, dict) else value
+        said += _chosen(name, at(value, "label") or chosen, entry)
     yield row | {"said": said}
 
 
