@@ -58,8 +58,8 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
     """
     if isinstance(given, str | os.PathLike) and any((Path(given) / name).is_file() for name in (SETTINGS, RESULT)):
         run = read_run(Path(given))
-        if run.damage or run.result is None:
-            raise ValueError(f"{run.damage or f'{given} holds a run that is not finished'}: run its command again.")
+        if run.result is None:
+            raise ValueError(run.damage or f"{given} holds a run that is not finished: run its command again.")
         kept = run.result.get("criteria", {}).get(options.criterion, run.result).get("items")
         try:
             judged, texts = judged_of(kept), [str(text) for text in kept["outputs"]]

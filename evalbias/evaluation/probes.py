@@ -125,6 +125,8 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
         said = ["No edit is shown to move the judge more than its placebo."]
         if moved:
             said = [f"The judge is moved by what does not change the quality: {'; '.join(e.sentence for e in moved)}."]
+        elif not self.effects:
+            said = []  # what follows is of the judge itself
         elif len(untold) == len(self.effects):
             said = ["Whether an edit moves the judge cannot be told."]
         if clear:
@@ -264,6 +266,8 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
         rows[item, parts[0], parts[1]], inputs[item] = row, one
     if not places:
         raise ValueError(f"No row is an original (its id ends in {ORIGINAL}{BAR}1): give all rows of probe emit back.")
+    if len(places) == len(rows):
+        raise ValueError("Every row is an original, and none has an edit: give all rows of probe emit back.")
     if not reach > 0:
         raise ValueError("All scores are the same: state the judge's `scale`, or check the column.")
     order, items = [*KINDS], list(inputs)
@@ -454,7 +458,9 @@ def probe_answers(audit: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
     else:
         names = ("criterion", "scale", "num_threads", "progress")
         judged = function_scores(rows, judge, **{name: getattr(audit, name) for name in names})
-    report = read_probes(judged, reliability=audit.reliability, seed=audit.seed)
+    report = ProbeReport(judged.judge, len(rows), judged.pairwise, {})
+    if edits:
+        report = read_probes(judged, reliability=audit.reliability, seed=audit.seed)
     if of_judge:
         originals = judged.take(np.arange(len(judged.ids))[:: 1 + 2 * len(edits)])
         again = probed(originals, replace(audit, probes=of_judge))

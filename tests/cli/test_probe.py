@@ -45,6 +45,10 @@ def test_a_file_is_emitted_scored_and_read(emitted, tmp_path):
 
 
 def test_a_kind_without_a_complete_item_is_told_and_the_others_are_read(emitted, tmp_path):
+    originals = [one for one in scores(emitted) if "|original|" in one["id"]]
+    as_jsonl(tmp_path / "originals.jsonl", originals)
+    said = refused("probe", "read", "--data", "originals.jsonl", "--scores-field", "mine", cwd=tmp_path)
+    assert "Every row is an original, and none has an edit: give all rows of probe emit back." in said
     as_jsonl(
         tmp_path / "scored.jsonl",
         [one | ({"mine": None} if one["id"].endswith("|bold|edit") else {}) for one in scores(emitted)],
@@ -81,6 +85,9 @@ def test_a_judge_is_asked(tmp_path):
     assert (found["n"], [*found["kinds"]]) == (8, ["authority"])
     assert found["further"]["probes"]["obeyed"]["n"] == 8
     assert found["further"]["order"]["shift"]["n"] == 8
+    bare = answered("probe", "run", *words, *kinds[2:], cwd=tmp_path)
+    assert (bare["n"], bare["kinds"], bare["further"]["order"]["shift"]["n"]) == (8, {}, 8)
+    assert "an edit moves the judge" not in bare["verdict"]
     again = evalbias("probe", "run", *words, *kinds, "--out", "run", cwd=tmp_path)
     assert "answers asked 0, replayed 40" in again.stdout
 

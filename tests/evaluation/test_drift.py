@@ -161,7 +161,7 @@ def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
     with pytest.raises(ValueError, match="baseline holds no audit: give data with scores, or an audit's run folder"):
         drift(str(tmp_path / "baseline"), str(after), **options)
     kept.write_text('{"schema": ')
-    with pytest.raises(ValueError, match=r"result.json.*: run its command again"):
+    with pytest.raises(ValueError, match=r"result.json is not valid JSON .*: delete its folder to start over"):
         drift(str(tmp_path / "baseline"), str(after), **options)
     kept.unlink()
     with pytest.raises(ValueError, match="baseline holds a run that is not finished: run its command again"):
