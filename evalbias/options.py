@@ -149,8 +149,8 @@ class Items(Options):
         kw_only=False,
         metadata={
             "help": "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set or of a tool's export "
-            "(mlflow, langfuse, langsmith, phoenix, inspect, promptfoo, deepeval, pydantic-evals or otel), or "
-            "hf:NAME[:SPLIT]."
+            "(mlflow, langfuse, langsmith, phoenix, inspect, promptfoo, deepeval, pydantic-evals, otel, label-studio "
+            "or mturk), or hf:NAME[:SPLIT]."
         },
     )
     mapping: Mapping[str, str] | None = option(
