@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import dspy
 import numpy as np
@@ -33,7 +34,6 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.optimizers.base import Problem
 from evalbias.optimizers.objectives import probabilities
 from evalbias.optimizers.zepo import DROP_LEVEL, ZEPOReport, race_rounds
 from evalbias.programs import SYNTHETIC, PairwiseJudge
@@ -51,19 +51,6 @@ Ask = Callable[[str], FloatArray]
 
 def _texts(pair: dspy.Example) -> tuple[str, ...]:
     return (pair.source, *pair.candidates)
-
-
-class Answered(ZEPO):
-    """A search on a judge whose answers to a pool of pairs are asked once for each wording."""
-
-    def __init__(self, pool: Sequence[dspy.Example], ask: Ask, **options: Any) -> None:
-        super().__init__(GrammarParaphraser(world.PARTS), select=False, **options)
-        self._places, self._ask = {_texts(pair): place for place, pair in enumerate(pool)}, ask
-
-    def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """Look the answers up."""
-        places = [self._places[_texts(pair)] for pair in examples]
-        return np.stack([self._ask(text)[places] for text in wordings])
 
 
 class NoModel(MeasuringLM):
@@ -101,11 +88,18 @@ class Compared:
 def compared(ask: Ask, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
     """Search twice on the same pairs."""
     drawn, judge = random.Random(seed).sample(list(pool), pairs), PairwiseJudge(SYNTHETIC)
+    known = {_texts(pair): place for place, pair in enumerate(pool)}
+
+    def looked_up(_: Any, texts: Sequence[str], examples: Sequence[dspy.Example], *__: Any, **___: Any) -> FloatArray:
+        places = [known[_texts(pair)] for pair in examples]
+        return np.stack([ask(text)[places] for text in texts])
+
     found, seconds = list[ZEPOReport](), 0.0
     for racing in (False, True):
         started = time.process_time()
-        zepo = Answered(pool, ask, racing=racing, seed=seed)
-        found.append(zepo.compile(judge, trainset=drawn, lm=NoModel()).report)
+        search = ZEPO(GrammarParaphraser(world.PARTS), select=False, racing=racing, seed=seed)
+        with mock.patch("evalbias.optimizers.zepo.probabilities", looked_up):  # asked once for each wording
+            found.append(search.compile(judge, trainset=drawn, lm=NoModel()).report)
         seconds = time.process_time() - started
     exact, raced = found
     values = [one.tried[one.best].objective for one in found]
