@@ -126,6 +126,8 @@ class GateOut(Out):
         "it shows the contrary. Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.",
         (),
     )
+    summary: Path | None = option("Markdown file of the verdict and the findings, such as $GITHUB_STEP_SUMMARY.")
+    junit: Path | None = option("File of the conditions as tests, in JUnit's XML.")
 
 
 class AuditOut(GateOut):
@@ -135,8 +137,6 @@ class AuditOut(GateOut):
         "Rates that a judge of pass or fail must be shown to reach, such as 'tpr=.8,tnr=.8': exit with code 0 if the "
         "95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labeled items decide."
     )
-    summary: Path | None = option("Markdown file of the verdict and the findings, such as $GITHUB_STEP_SUMMARY.")
-    junit: Path | None = option("File of the conditions as tests, in JUnit's XML.")
 
 
 # Options that several commands share.

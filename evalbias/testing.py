@@ -1,13 +1,15 @@
-"""Tests of judges: an assertion that an audit decides by its intervals."""
+"""Tests of judges: an assertion that an audit decides by its intervals, which pytest also offers as a fixture."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evalbias.cli.audit import parse_conditions
-from evalbias.evaluation.audit import Audit, Audits, audit
+if TYPE_CHECKING:
+    import pytest
+
+    from evalbias.evaluation.audit import Audit
 
 
 def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: bool = False, **options: Any) -> Any:
@@ -34,6 +36,10 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
         >>> assert_unbiased("mine", rows, "verbosity<0.5").having("biased")
         []
     """
+    from evalbias.cli.audit import parse_conditions  # pytest imports this module in every run
+    from evalbias.evaluation.audit import Audits, audit
+
+    __tracebackhide__ = True  # pytest then points to the test
     if not conditions:
         raise ValueError("Give what must be shown, such as 'likelihood<0.2'.")
     wanted = parse_conditions([f"{one.rstrip('?')}?" for text in conditions for one in text.split(",")])
@@ -49,3 +55,16 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
             raise AssertionError(message)
         warnings.warn(message, stacklevel=2)
     return audited
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give pytest, which finds this module by its entry point, the fixture ``assert_unbiased``."""
+    import pytest
+
+    class Fixtures:
+        @pytest.fixture(name="assert_unbiased", scope="session")
+        def fixture(self) -> Any:
+            """Audit a judge, and fail where a condition such as "verbosity<0.2" is not shown."""
+            return assert_unbiased
+
+    config.pluginmanager.register(Fixtures(), "evalbias fixtures")

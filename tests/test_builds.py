@@ -48,9 +48,34 @@ def test_the_action_installs_itself_with_extras(tmp_path):
 def test_the_action_audits(outcome, undecided, code, tmp_path):
     words = f'{REPLIES} --fail-on "{CONDITIONS[outcome]}"'
     summary = tmp_path / "summary.md"
-    done = run_step(1, tmp_path, ARGUMENTS=words, UNDECIDED=undecided, GITHUB_STEP_SUMMARY=str(summary))
+    done = run_step(
+        1, tmp_path, COMMAND="audit", ARGUMENTS=words, UNDECIDED=undecided, GITHUB_STEP_SUMMARY=str(summary)
+    )
     assert done.returncode == code, done.stderr
     assert f"| {outcome} |" in summary.read_text()
+
+
+def test_the_action_and_the_commands_tell_a_build_of_drift_and_gain(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [{"source": f"s{k}", "output": f"o{k}", "mine": float(k % 5 + 1)} for k in range(60)]
+    new = [row | {"mine": row["mine"] - 1 + 0.2 * rng.normal()} for row in texts]
+    for name, rows in ("old", texts), ("new", new):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sides = "--before old.jsonl --after new.jsonl --scores-field mine"
+    words, summary = f"{sides} --fail-on drift>0.5,system>0.5 --junit new/d.xml", tmp_path / "s.md"
+    done = run_step(1, tmp_path, COMMAND="drift", ARGUMENTS=words, UNDECIDED="fail", GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == 1, done.stderr
+    title, decided, change, *_ = summary.read_text().split("\n\n")
+    assert title == "## Did the system improve, or did the judge change?"
+    assert [line.split(" | ")[1] for line in decided.splitlines()[2:]] == ["failed", "passed"]
+    assert change.startswith("The mean score changes by -")
+    suite = ElementTree.parse(tmp_path / "new/d.xml").getroot()
+    kinds = [(case.get("classname"), case.get("name"), [child.tag for child in case]) for case in suite]
+    assert kinds == [("drift", "drift>0.5", ["failure"]), ("drift", "system>0.5", [])]
+    words = [*sides.split(), "--fail-on", "gain>0", "--summary", "g.md", "--junit", "g.xml"]
+    evalbias("gain", *words, cwd=tmp_path, check=False)
+    assert (tmp_path / "g.md").read_text().startswith("## What was gained by a judge's scores\n\n| condition |")
+    assert ElementTree.parse(tmp_path / "g.xml").getroot().get("name") == "evalbias gain"
 
 
 def test_an_audit_leaves_a_summary_and_tests(tmp_path):
@@ -118,6 +143,26 @@ def test_an_assertion_holds_fails_or_is_undecided():
         assert_unbiased("mine", few, "verbosity<0.2")
     with pytest.warns(UserWarning, match="undecided: verbosity"):
         assert_unbiased("mine", few, "verbosity<0.2", allow_undecided=True)
+
+
+def test_pytest_offers_the_assertion_as_a_fixture_and_points_to_the_test(tmp_path):
+    (tmp_path / "items.json").write_text(json.dumps(rated(400, 1.0)))
+    test = 'def test_mine(assert_unbiased):\n    assert_unbiased("mine", "items.json", "verbosity<0.3")\n'
+    (tmp_path / "test_mine.py").write_text(test)
+    entry = re.search(r'entry-points.pytest11\][^\n]*\nevalbias = "([\w.]+)"', (ROOT / "pyproject.toml").read_text())
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", entry[1]]
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "\ntest_mine.py:2: AssertionError\n" in done.stdout
+    assert "The judge is biased (verbosity)" in done.stdout
+
+
+def test_pytest_starts_without_the_audit():
+    code = (
+        "import sys, evalbias.testing; sys.exit('evalbias.evaluation.audit' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
 
 
 def test_an_assertion_asks_a_function():

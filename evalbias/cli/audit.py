@@ -27,8 +27,9 @@ from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, 
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
-from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
-from evalbias.report.builds import Outcome, junit, markdown
+from evalbias.evaluation.words import Table
+from evalbias.options import AuditOptions, AuditOut, GateOut, MeasuringModels, Models
+from evalbias.report.builds import Outcome, junit, markdown, sections_of
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
 from evalbias.values import file_digest, message
@@ -39,8 +40,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     conditions, rates = parse_conditions(out.fail_on, (), options.features), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
-    for file in filter(None, (out.summary, out.junit)):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(out)
     options, each = _prepared(options, out.given)
     for ready in each if rates else ():
         _check_verdicts(ready)
@@ -57,15 +57,23 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         run.leave(_outcome(audits, several, certificate))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
+    tell_build("audit", "Audit of an LLM judge", sections_of(audits), decided, out)
+
+
+def make_folders(out: GateOut) -> None:
+    """Make the folders of the files for a build, before anything takes time."""
+    for file in filter(None, (out.summary, out.junit)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+
+
+def tell_build(
+    command: str, title: str, sections: Mapping[str, Sequence[str | Table]], decided: Sequence[Outcome], out: GateOut
+) -> None:
+    """Write the files for a build, say which conditions do not pass, and exit with the code of the worst."""
     if out.summary is not None:
-        out.summary.write_text(markdown(audits, decided), encoding="utf-8")
+        out.summary.write_text(markdown(title, sections, decided), encoding="utf-8")
     if out.junit is not None:
-        out.junit.write_text(junit(decided), encoding="utf-8")
-    tell_build(decided)
-
-
-def tell_build(decided: Sequence[Outcome]) -> None:
-    """Say which conditions do not pass, and exit with the code of the worst."""
+        out.junit.write_text(junit(command, decided), encoding="utf-8")
     for one in decided:
         if one.word != "passed":
             typer.echo(message(one.sentence), err=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evalbias.cli.audit import parse_conditions, tell_build
+from evalbias.cli.audit import make_folders, parse_conditions, tell_build
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
+from evalbias.evaluation.words import Table
 from evalbias.measures.corrections import GAIN, PEOPLE, REST
 from evalbias.measures.equal_quality import QUALITY
 from evalbias.options import DriftOptions, GainOptions, GateOut
@@ -17,24 +18,29 @@ from evalbias.values import file_digest
 
 def drift_command(options: DriftOptions, out: GateOut) -> None:
     conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
+    make_folders(out)
     split = drift(**vars(options))
     with Run("drift", options, None, out, more=more) as run:
         content = split.to_dict()
         brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
         shown = ["\n".join(split.paragraphs), split.table(), split.map_table()]
         run.leave(RunOutcome(content, brief, shown, page=split, verdict=split.paragraphs[0]))
-    tell_build([one.decide_on(split.estimates.get(one.bias)) for one in conditions])
+    found: list[str | Table] = [*split.paragraphs, split.table(), split.map_table()]
+    decided = [one.decide_on(split.estimates.get(one.bias)) for one in conditions]
+    tell_build("drift", "Did the system improve, or did the judge change?", {"": found}, decided, out)
 
 
 def gain_command(options: GainOptions, out: GateOut) -> None:
     names = [GAIN, REST, PEOPLE, QUALITY, *FEATURES, *options.features]
     conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
+    make_folders(out)
     parts = gain(**vars(options))
     with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:
         content = parts.to_dict()
         shown = ["\n".join(parts.paragraphs), parts.table()]
         run.leave(RunOutcome(content, content, shown, page=parts, verdict=parts.paragraphs[0]))
-    tell_build([one.decide_on(parts.estimates.get(one.bias)) for one in conditions])
+    decided = [one.decide_on(parts.estimates.get(one.bias)) for one in conditions]
+    tell_build("gain", "What was gained by a judge's scores", {"": [*parts.paragraphs, parts.table()]}, decided, out)
 
 
 def digests(*sides: Any) -> dict[str, Any]:

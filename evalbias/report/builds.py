@@ -1,4 +1,4 @@
-"""An audit as a build shows it: a summary in Markdown, JUnit's XML with a test for each condition, and a badge."""
+"""A result as a build shows it: a summary in Markdown, JUnit's XML with a test for each condition, and a badge."""
 
 from __future__ import annotations
 
@@ -39,32 +39,35 @@ class Outcome(NamedTuple):
         return f"{self.word}: {self.reason}"
 
 
-def markdown(audits: Mapping[str, Audit], decisions: Sequence[Outcome]) -> str:
-    """Return what was decided, and each audit's verdict and table of biases, as Markdown; no text of the data marks up.
-
-    ``audits`` are by criterion; a single one has the name ``""``.
-    """
-    parts = ["## Audit of an LLM judge"]
+def markdown(title: str, sections: Mapping[str, Sequence[str | Table]], decisions: Sequence[Outcome]) -> str:
+    """Return what was decided, and paragraphs and tables by heading, as Markdown; no text of the data marks up."""
+    parts = [f"## {title}"]
     if decisions:
         rows = [(f"{one.criterion} {one.condition}".strip(), one.word, one.why) for one in decisions]
         parts.append(_table(Table(["condition", "outcome", "why"], rows, left=3)))
-    if "" not in audits:
-        parts.append(_plain(Audits(audits).verdict))
-    for name, audit in audits.items():
-        parts += [f"### {_plain(name)}"] * bool(name)
-        parts += [*map(_plain, audit.paragraphs), _table(biases_table(audit))]
+    for heading, content in sections.items():
+        parts += [f"### {_plain(heading)}"] * bool(heading)
+        parts += [_table(one) if isinstance(one, Table) else _plain(one) for one in content]
     return "\n\n".join(parts) + "\n"
 
 
-def junit(decisions: Sequence[Outcome]) -> str:
+def sections_of(audits: Mapping[str, Audit]) -> dict[str, Sequence[str | Table]]:
+    """Return each audit's verdict and table of biases by criterion; a single audit has the name ``""``."""
+    sections: dict[str, Sequence[str | Table]] = {} if "" in audits else {"": [Audits(audits).verdict]}
+    for name, audit in audits.items():
+        sections[name] = [*audit.paragraphs, biases_table(audit)]
+    return sections
+
+
+def junit(command: str, decisions: Sequence[Outcome]) -> str:
     """Return JUnit's XML: a failed condition is a failure, an undecided one is skipped."""
     kinds = {0: "", 1: "failure"}
     outcomes = Counter(kinds.get(one.code, "skipped") for one in decisions)
     counts = {"tests": len(decisions), "failures": outcomes["failure"], "skipped": outcomes["skipped"], "errors": 0}
-    suite = ElementTree.Element("testsuite", {"name": "evalbias audit", **{k: str(n) for k, n in counts.items()}})
+    suite = ElementTree.Element("testsuite", {"name": f"evalbias {command}", **{k: str(n) for k, n in counts.items()}})
     for one in decisions:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=visible(one.criterion) or "audit", name=visible(one.condition)
+            suite, "testcase", classname=visible(one.criterion) or command, name=visible(one.condition)
         )
         if kind := kinds.get(one.code, "skipped"):
             ElementTree.SubElement(case, kind, message=visible(one.why))
