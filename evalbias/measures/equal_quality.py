@@ -216,7 +216,7 @@ class EqualQuality:
         least, words = self.x.shape[1] + 3, feature.replace("_", " ")
         if self.groups < MIN_CLUSTERS or self.n < least:
             return (
-                f"too few items have a score, ratings and a known {words} ({self.n} item{'s' * (self.n != 1)} from "
+                f"too few items have a score, ratings and a value of {words} ({self.n} item{'s' * (self.n != 1)} from "
                 f"{self.groups} input{'s' * (self.groups != 1)}): at least {least} items from {MIN_CLUSTERS} inputs "
                 "are needed"
             )
