@@ -367,7 +367,7 @@ def test_an_effect_that_cannot_be_told_is_undefined_with_the_reason(change, reas
 
 
 def test_reasons_name_a_feature_in_words():
-    for n, values, reason in ((3, LS, "a score, ratings and a value of own system (3"), (8, [1.0] * 8, "same own system")):
+    for n, values, reason in ((3, LS, "ratings and a value of own system (3"), (8, [1.0] * 8, "same own system")):
         found = EqualQuality(SCORES[:n], RATINGS[:n], {"own_system": values[:n]}).effect("own_system")
         assert reason in found.reason
 
