@@ -138,7 +138,7 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
             "'annotator_1', 'human' may be people's ratings: --map rating_1=annotator_1,rating_2=human",
         ),
         ("--scores-field mine --feature mine", "--feature names 'mine', the judge's own answers"),
-        ("--scores-field mine --feature tone --feature tone", "A field of --feature is called 'tone'"),
+        ("--scores-field mine --feature tone --feature tone", "--feature tone, tone: name each once"),
         ("--scores-field mine --feature human_scores", "A field of --feature is called 'human_scores'"),
         ("--scores-field mine --correction scored.jsonl", "scored.jsonl is not valid JSON"),
         ("--scores-field mine --correction pairs.json", "learned on comparisons, and these items have scores"),
