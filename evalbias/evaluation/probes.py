@@ -34,7 +34,18 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import LEVEL, ByName, Estimate, Measurement, Number, items_needed
 from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples
 from evalbias.evaluation.repeats import TOLERATED, WORTH, Order, Probes, probed, reach_of
-from evalbias.evaluation.words import Status, Table, amount, count, decimals, interval_words, joined, p_text, percent
+from evalbias.evaluation.words import (
+    Status,
+    Table,
+    amount,
+    count,
+    coverage_warning,
+    decimals,
+    interval_words,
+    joined,
+    p_text,
+    percent,
+)
 from evalbias.measures import resample
 from evalbias.measures.arrays import FloatArray, complete
 from evalbias.measures.equal_quality import estimate_effect
@@ -252,7 +263,7 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
     # 1 the answers, of a pair the lead of its first candidate, and the rows by item, kind and part
     values, reach = (judged.win_shares - 0.5, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
     if np.isnan(values).all():
-        why = next(iter(judged.reasons.values()), "none is defined")
+        why = next(iter(judged.reasons.values()), coverage_warning({"": judged.coverage}) or "none is defined")
         raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
     rows, inputs, places = dict[tuple[str, str, str], int](), dict[str, str](), dict[str, str]()
     for row, (name, one) in enumerate(zip(judged.ids, judged.inputs, strict=True)):

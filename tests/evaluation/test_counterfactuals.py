@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import replace
 
 import dspy
 import numpy as np
@@ -172,6 +173,9 @@ def test_what_is_no_file_of_probe_emit_is_refused():
         read_probes(recorded_scores(bare, "mine"))
     with pytest.raises(ValueError, match=r"The judge answered no row \(none is defined\)"):
         read_probes(answered(rows, [None] * len(rows)))
+    without_labels = replace(answered(rows, [None] * len(rows)), coverage=np.zeros(len(rows)))
+    with pytest.raises(ValueError, match=r"its model hardly ever answers with a label"):
+        read_probes(without_labels)
     with pytest.raises(ValueError, match="All scores are the same"):
         read_probes(recorded_scores([row.copy(mine=3) for row in rows], "mine"))
 
