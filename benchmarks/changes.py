@@ -1,11 +1,13 @@
 """What changed, the judge or the system, and what was gained? On planted judges whose parts are known, and on others.
 
 usage: python -m benchmarks.changes [--sets 1000] [--parts drift monitor recorded gain loops] [--seed 0] [--write]
+       python -m benchmarks.changes --parts --quantized FILE [--write]
 
 A planted judge scores texts of normal quality from 1 to 5 at a temperature that moves a score by .5 points or so; 60 to
 200 anchors, two outputs for each of 75 inputs in either period, and a system that gains .3. Of recorded judges, both
 scored everything, so what the new one gave the old outputs is known: the old period is 40 articles by the six systems
-that people rate lowest, the new one 30 others by the six best, and the anchors are 30 articles by all.
+that people rate lowest, the new one 30 others by the six best, and the anchors are 30 articles by all. ``--quantized``
+names SmolLM2's weights in another quantization, and does the same with WebNLG's fluency, 60 inputs and 16 systems.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from scipy.special import ndtr
 
 from benchmarks.audit.judges import likert
 from benchmarks.harness import argument_parser, data_folder, finish, lines, markdown, percents, simulated
-from evalbias import drift, gain
+from benchmarks.mitigation import JUDGES, TUNED, criterion_of, usable
+from benchmarks.pretrained import models_folder
+from evalbias import PointwiseJudge, drift, gain
+from evalbias.data.items import by_input
 from evalbias.measures import Draws, anchors_needed, split_change, watch
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import GAIN, PEOPLE, split_gain
@@ -185,6 +190,33 @@ def recorded() -> list[dict[str, Any]]:
     return rows
 
 
+def quantized(file: str, *, inputs: int = 60) -> list[dict[str, Any]]:
+    """Split the change from a judge to the same with its model's weights in another file, as of recorded judges."""
+    from evalbias import LocalLM  # it loads torch
+
+    criterion, rows = criterion_of("webnlg2020", "fluency"), []
+    groups = list(by_input(usable("webnlg2020", criterion.name, tuned=False)).values())[:inputs]
+    items = [e for group in groups for e in group]
+    judge = PointwiseJudge(criterion)
+    for name in ("SmolLM2", TUNED):
+        known, adapter = JUDGES[name]
+        scored = []
+        for weights in (str(models_folder() / known), file):
+            lm = LocalLM(weights, adapter=adapter, dtype="float32")
+            scored.append([p.score for p in judge.batch(items, lm=lm)])
+        told = [
+            {"id": e.id, "input_id": e.input_id, "system": e.system, "output": e.output}
+            | {"ratings": {criterion.name: [e.scores[criterion.name]]}}
+            | {"judges": {weights: {criterion.name: one} for weights, one in zip(("old", "new"), both, strict=True)}}
+            for e, *both in zip(items, *scored, strict=True)
+        ]
+        change = f"{name}, {known.split('.')[-2]} to {file.split('.')[-2]} (WebNLG)"
+        for drawn in (False, True):
+            found = between(told, "old", "new", criterion.name, drawn=drawn)
+            rows.append({"change": change, "criterion": criterion.name, "drawn": drawn, **found})
+    return rows
+
+
 def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: str, *, drawn: bool) -> dict[str, Any]:
     """Split one change, and compare the judge's part with what the new judge gave the old outputs.
 
@@ -317,11 +349,14 @@ def main() -> None:
         "gain": lambda: gain_table({name: gained(*one, **how) for name, one in GAINS.items()}),
         "loops": lambda: markdown(["loop", "gain by its own scores", *PARTS_OF_GAIN, "gain in quality"], loops()),
     }
-    parser.add_argument("--parts", nargs="+", choices=parts, default=[*parts])
+    parser.add_argument("--parts", nargs="*", choices=parts, default=[*parts])
+    parser.add_argument("--quantized", metavar="FILE")
     args = parser.parse_args()
     how = {"sets": args.sets, "seed": args.seed}
     for part in args.parts:
         finish(args, "changes", parts[part](), section=part)
+    if args.quantized:
+        finish(args, "changes", recorded_table(quantized(args.quantized)), section="quantized")
 
 
 def monitor_table(found: Sequence[tuple[float, float]]) -> str:

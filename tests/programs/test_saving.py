@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models_of_text import Scripted, Seeded
 
-from evalbias import BiasedDemos, ServerLM, load_correction, load_judge
+from evalbias import BiasedDemos, ServerLM, drift, load_correction, load_judge, load_rule
 from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.orders import Repair
 from evalbias.lm.saved import RecordedLM, record
 from evalbias.measures.corrections import ScoreCorrection, Slope
+from evalbias.measures.juries import JuryRule
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge, load_ranker
 from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
 from evalbias.programs.loops import BestOfK, Improvement, SelfConsistencyRefine, SelfRefine
@@ -117,8 +118,16 @@ CORRECTION = ScoreCorrection(
     criterion="wit",
     likelihood_lm="some/model",
 )
+JURY = JuryRule(
+    "verdict", (0.5, 0.25, 0.25), (0.1, 0.0, -0.1), (1.0, 0.5, 2.0), offset=0.125, first=(0, 2), tolerance=0.5
+)
+BASELINE = [
+    {"source": f"question {k}", "output": f"answer {k}", "my_score": 1 + k % 7 / 2 + k % 3 / 2} for k in range(24)
+]
+"""Items whose audit (``--scores-field my_score --scale 1-5``) is kept as a run folder, without its report."""
 KEPT = Path(__file__).with_name("kept")
-"""Version -> what it saved of PROGRAMS and CORRECTION. No file is changed; a release adds its folder."""
+"""Version -> what it saved of PROGRAMS, CORRECTION, JURY and BASELINE. A release adds its folder, and changes none."""
+versions = pytest.mark.parametrize("version", [folder.name for folder in sorted(KEPT.iterdir())])
 
 
 def test_a_rule_of_acceptance_that_a_file_cannot_hold_is_not_saved_as_its_margin(tmp_path):
@@ -238,7 +247,7 @@ def test_a_program_survives(name, way, depth, tmp_path):
     assert behavior(take(program)) == expected
 
 
-@pytest.mark.parametrize("version", [folder.name for folder in sorted(KEPT.iterdir())])
+@versions
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_earlier_versions_saved_is_loaded(name, version, tmp_path):
     program, file = PROGRAMS[name][1](), KEPT / version / f"{name}.json"
@@ -255,9 +264,22 @@ def test_what_earlier_versions_saved_is_loaded(name, version, tmp_path):
     assert json.loads(json.dumps(program.dump_state())) == saved
 
 
-@pytest.mark.parametrize("version", [folder.name for folder in sorted(KEPT.iterdir())])
+@versions
 def test_corrections_that_earlier_versions_saved_are_loaded(version):
     assert load_correction(KEPT / version / "correction.json") == CORRECTION
+
+
+@versions
+def test_the_rule_of_a_jury_that_earlier_versions_saved_is_loaded(version):
+    assert load_rule(KEPT / version / "jury.json") == JURY
+
+
+@versions
+def test_an_audit_that_earlier_versions_kept_is_a_baseline(version):
+    moved = [row | {"my_score": (row["my_score"] + 1) / 2} for row in BASELINE]
+    found = drift(KEPT / version / "baseline", moved, scores_field="my_score", scale=(1, 5))
+    assert found["drift"].value == pytest.approx(np.mean([(1 - row["my_score"]) / 2 for row in BASELINE]))
+    assert (found["drift"].n, found["drift"].undefined) == (24, 0)
 
 
 def test_a_compiled_judge_survives_with_its_report(tmp_path):
