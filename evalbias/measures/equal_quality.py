@@ -228,7 +228,7 @@ class EqualQuality:
         if np.ptp(settled(np.nanmean(self.ratings, axis=1))) == 0:
             return "all items have the same rating"
         if np.linalg.matrix_rank(self.x) < self.x.shape[1]:
-            return f"{', '.join(self.names[1:])} determine each other: leave a covariate out"
+            return f"{', '.join(self.names[1:]).replace('_', ' ')} determine each other: leave one of them out"
         return ""
 
     def _fitted(self, name: str, rated: Rated, bare: Effect) -> Effect:
