@@ -30,6 +30,7 @@ WORDS = {
 }
 """Names of columns, as words in lower case without accents, in English, German and French."""
 VALUES, PEOPLE, JUDGES = WORDS["values"], WORDS["people"], WORDS["judges"]
+GIVEN_NAMES = WORDS["given names"]  # two columns of such names are two people's
 VOTERS = PEOPLE | WORDS["voters"]  # names of a person who voted
 OUTCOMES, MODELS = WORDS["outcomes"], WORDS["models"]  # without an error; a judge's, beside a word for its answer
 PERSONS = WORDS["persons"]  # of a rating, or of a number that says who rated
@@ -435,7 +436,7 @@ class _Table:
         self.twins = self._twins()
         swapped = {twin.name for twin in self.twins.values()}
         people, judges, values = list[list[_Column]](), list[list[_Column]](), list[list[_Column]]()
-        persons, unread = list[_Column](), list[tuple[_Column, bool]]()
+        persons, unread, by_name = list[_Column](), list[tuple[_Column, bool]](), list[_Column]()
         # 1. Columns of the same words, by whose ratings these words say that they hold.
         for words, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
             called, these = {w for w in words if not w.isdecimal()}, [c for c in group if c.name not in swapped]
@@ -455,10 +456,13 @@ class _Table:
                 people = [[*rest, *own] for own in people if own[0].name in ("better", "ratings")] or [*people, rest]
             elif called and called <= VALUES | OUTCOMES:
                 values += [rest] if rest else []
+            elif called and called <= GIVEN_NAMES:
+                by_name += rest
             else:
                 persons += [c for c in these if called & (WRITERS | PERSONS) and (c.is_names or "id" in called)]
                 continue
             unread += [(c, bool(fit)) for c in these if c not in fit]
+        people += [by_name] if len(by_name) > 1 and not self.pairwise else []
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c, _ in unread}
         # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
         for one in (c for c, fits in unread if {*c.words} <= PERSONS and not fits and c.kind == TEXTS):

@@ -577,6 +577,20 @@ def test_answers_that_are_not_printed_are_counted(tmp_path):
     assert "Not listed: 2 more commands" in said
 
 
+@pytest.mark.parametrize("people", ["label|pf|", "human|pf|", "anna|pf|; ben|pf|"])
+@pytest.mark.parametrize("judge", ["verdict", "judge", "score"])
+def test_names_as_people_write_them_take_one_command(judge, people, tmp_path):
+    path = write(tmp_path, rows_of(f"question|q|; answer|a|; {people}; {judge}|pf|"), "csv")
+    judged = package.audit(path).judged
+    assert judged.ratings.shape[1] == people.count("pf")
+    assert judged.judge in (f"recorded scores '{judge}'", f"recorded scores 'judge_{judge}'")
+
+
+def test_one_given_name_may_be_anything(tmp_path):
+    _, asked = questions(rows_of("question|q|; answer|a|; anna|15|; judge|15|"), tmp_path)
+    assert len(asked) == 1
+
+
 def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
     path = write(tmp_path, rows_of("question|q|; answer|a|; human|15|; judge|100|"), "csv")
     with pytest.raises(ValueError, match=r"^The column 'judge' is the judge's, but more is open \(scale:"):
