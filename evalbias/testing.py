@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,10 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give pytest, which finds this module by its entry point, the fixture ``assert_unbiased``."""
     import pytest
 
-    class Fixtures:
-        @pytest.fixture(name="assert_unbiased", scope="session")
-        def fixture(self) -> Any:
-            """Audit a judge, and fail where a condition such as "verbosity<0.2" is not shown."""
-            return assert_unbiased
+    @pytest.fixture(name="assert_unbiased", scope="session")
+    def fixture() -> Any:
+        """Audit a judge, and fail where a condition such as "verbosity<0.2" is not shown."""
+        return assert_unbiased
 
-    config.pluginmanager.register(Fixtures(), "evalbias fixtures")
+    fixtures = ModuleType("evalbias_fixtures")  # in a class, pytest 9 warns of its scope
+    fixtures.assert_unbiased = fixture  # type: ignore[attr-defined]
+    config.pluginmanager.register(fixtures)

@@ -150,7 +150,7 @@ def test_pytest_offers_the_assertion_as_a_fixture_and_points_to_the_test(tmp_pat
     test = 'def test_mine(assert_unbiased):\n    assert_unbiased("mine", "items.json", "verbosity<0.3")\n'
     (tmp_path / "test_mine.py").write_text(test)
     entry = re.search(r'entry-points.pytest11\][^\n]*\nevalbias = "([\w.]+)"', (ROOT / "pyproject.toml").read_text())
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", entry[1]]
+    words = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", entry[1]]
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1, done.stdout + done.stderr
