@@ -110,6 +110,7 @@ ENOUGH = 1000  # rows by which an error tells what columns may be
 
 
 WIDEST, MOST_NAMED, MOST_CODES = 200, 8, 99  # most columns looked at, columns in an error, and codes of choices
+ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
 
 
 def looked_at(names: Sequence[str]) -> list[str]:
@@ -436,7 +437,7 @@ class _Table:
         self.twins = self._twins()
         swapped = {twin.name for twin in self.twins.values()}
         people, judges, values = list[list[_Column]](), list[list[_Column]](), list[list[_Column]]()
-        persons, unread, by_name = list[_Column](), list[tuple[_Column, bool]](), list[_Column]()
+        persons, unread, by_name = list[_Column](), list[tuple[_Column, bool]](), list[list[_Column]]()
         # 1. Columns of the same words, by whose ratings these words say that they hold.
         for words, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
             called, these = {w for w in words if not w.isdecimal()}, [c for c in group if c.name not in swapped]
@@ -457,12 +458,14 @@ class _Table:
             elif called and called <= VALUES | OUTCOMES:
                 values += [rest] if rest else []
             elif called and called <= GIVEN_NAMES:
-                by_name += rest
+                by_name.append(rest)
+                continue
             else:
                 persons += [c for c in these if called & (WRITERS | PERSONS) and (c.is_names or "id" in called)]
                 continue
             unread += [(c, bool(fit)) for c in these if c not in fit]
-        people += [by_name] if len(by_name) > 1 and not self.pairwise else []
+        if len(by_name := [c for c in by_name if c]) > 1 == max(map(len, by_name)) and not self.pairwise:
+            people.append([*itertools.chain(*by_name)])  # anna_1 and anna_2 may be one person's
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c, _ in unread}
         # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
         for one in (c for c, fits in unread if {*c.words} <= PERSONS and not fits and c.kind == TEXTS):
@@ -556,6 +559,9 @@ class _Table:
             names = "a rating without an error" if whose == "an outcome" else names
             about = "outcome" if whose == "an outcome" else f"{whose} ratings"
             self._ask(about, f"{_named(open_)} may be {whose}, {names}", self._answers(*left))
+        if judges and theirs and any(GIVEN_NAMES & {*c.words} for c in sure):
+            more = {f"rating_{k}": c.name for k, c in enumerate(theirs, start=len(people[0]) + 1)}
+            self._ask("people's ratings", f"{_named(theirs)} may be further people's, too", [more, {}])
         (self._check_codes if self.pairwise else self._check_scales)(sure)
 
     def _peoples(self, group: Sequence[_Column]) -> dict[str, str]:
@@ -616,6 +622,10 @@ class _Table:
         if len(x) >= 20 and np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] < -3 / np.sqrt(len(x)):
             why = "the judge's scores fall where people's rise: if the lowest is the best on one of the scales, "
             self._ask("direction", f"{why}subtract that column from its highest value first", [{}])
+        if len(people) > 1 and len(x) >= 20 and np.abs(x - y).max() <= ROUNDED:
+            self._ask(
+                judge[0].name, f"{judge[0].name!r} is the mean of {_named(people)}: take out what is no judge's", [{}]
+            )
 
     def _check_codes(self, sure: Sequence[_Column]) -> None:
         coded = {c.codes for c in sure if c.codes}

@@ -591,6 +591,30 @@ def test_one_given_name_may_be_anything(tmp_path):
     assert len(asked) == 1
 
 
+def test_a_name_that_is_not_known_may_be_a_further_persons(tmp_path):
+    _, asked = questions(rows_of("question|q|; answer|a|; anna|15|; ben|15|; wei|15|; judge|15|"), tmp_path)
+    assert [*map(dict, asked["people's ratings"].answers)] == [{"rating_3": "wei"}, {}]
+
+
+def test_two_columns_of_one_name_are_not_two_peoples(tmp_path):
+    _, asked = questions(rows_of("question|q|; answer|a|; anna_1|15|; anna_2|15|; judge|15|"), tmp_path)
+    assert "people's ratings" in asked
+
+
+def test_a_column_of_texts_named_like_a_person_is_not_said_to_be_named_like_ratings(tmp_path):
+    path = write(tmp_path, rows_of("question|q|; answer|a|; rosa|a|; human|15|; judge|15|"), "csv")
+    assert "although its name says ratings" not in doctor(path.name, tmp_path)[0]
+
+
+@pytest.mark.parametrize("names", ["anna; ben", "rater_1; rater_2"])
+def test_the_mean_of_people_is_no_judge_without_being_asked_for(names, tmp_path):
+    first, second = names.split("; ")
+    rows = rows_of(f"question|q|; answer|a|; {first}|15|; {second}|15|")
+    rows = [{**row, "score": (float(row[first]) + float(row[second])) / 2} for row in rows]
+    _, asked = questions(rows, tmp_path)
+    assert asked["score"].why.startswith(f"'score' is the mean of '{first}', '{second}'")
+
+
 def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
     path = write(tmp_path, rows_of("question|q|; answer|a|; human|15|; judge|100|"), "csv")
     with pytest.raises(ValueError, match=r"^The column 'judge' is the judge's, but more is open \(scale:"):
