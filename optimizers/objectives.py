@@ -267,6 +267,10 @@ class ProbeObjective(Objective):
             places = [edited_place(item, 2, self.seed) for item in items]
             values = win_shares(shares_of(judged), ties=judged.ties)[np.arange(len(places)), places]
 
+        # an edit counts with its placebo alone: other items would differ by their quality
+        either = np.char.add(np.char.add(items, BAR), kinds)
+        values = np.where(np.isin(either, either[np.isnan(values)]), np.nan, values)
+
         def over(rows: BoolArray, statistic: Statistic = mean) -> FloatArray:
             return over_defined(statistic, counts[:, rows], values[rows])
 

@@ -636,3 +636,11 @@ def test_a_search_finds_the_wording_that_believes_no_label():
         probe(plain)
     with pytest.raises(ValueError, match="The kind 'fame' is unknown"):
         ProbeObjective("fame")
+
+
+def test_an_edit_whose_placebo_has_no_score_is_left_out_of_a_probe():
+    ids = tuple(f"{item}|{part}" for item in "ab" for part in ("original|1", "label|edit", "label|placebo"))
+    whole = Judged(ids, "quality", np.array([1.0, 2.0, 1.0, 4.0, 5.0, 4.0]))  # edits bring 1, and the deviation is 1.5
+    assert ProbeObjective("label")(whole) == pytest.approx(-1 / 1.5)
+    partly = Judged(ids, "quality", np.array([1.0, 2.0, 1.0, 4.0, 5.0, np.nan]))
+    assert ProbeObjective("label")(partly) == pytest.approx(-1 / 1.5)
