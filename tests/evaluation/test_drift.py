@@ -229,7 +229,6 @@ def test_scores_that_changed_places_within_inputs_are_not_called_the_same():
     assert not any("the same score again" in text for text in found.paragraphs)
 
 
-@pytest.mark.slow
 def test_judges_that_do_not_agree_have_no_map_and_equal_scores_no_margin():
     before, after = sides()
     against = [row | {"judged": 6 - row["judged"]} for row in after]
@@ -246,7 +245,6 @@ def test_judges_that_do_not_agree_have_no_map_and_equal_scores_no_margin():
     assert drift(equal[-1:], after, scores_field="judged").map_table().rows[0][2] == "undefined"
 
 
-@pytest.mark.slow
 def test_no_number_of_anchors_is_advised_that_is_there_already():
     before, after = sides(0.05)
     e = drift(before, after, scores_field="judged")["drift"]

@@ -72,7 +72,6 @@ def test_racing_is_on_by_default_asks_less_and_finds_the_same():
         assert tried.behind is None or raced.tried[tried.behind].epoch <= tried.epoch
 
 
-@pytest.mark.slow
 def test_pairs_in_an_order_that_misleads_are_shuffled():
     # Sorted, the first pairs are those in which the first candidate is much better: every wording looks unfair.
     pairs = sorted(ordered_pairs(12), key=lambda p: -float(p.candidates[0][2:-4]) + float(p.candidates[1][2:-4]))
