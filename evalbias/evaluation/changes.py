@@ -30,7 +30,18 @@ from evalbias.evaluation.judged import (
 )
 from evalbias.evaluation.loops import OWN
 from evalbias.evaluation.probes import with_features
-from evalbias.evaluation.words import Table, amount, conclude, ends, interval_words, joined, percent, signed, unsigned
+from evalbias.evaluation.words import (
+    Table,
+    amount,
+    conclude,
+    count,
+    ends,
+    interval_words,
+    joined,
+    percent,
+    signed,
+    unsigned,
+)
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change
@@ -232,7 +243,7 @@ def drift(options: DriftOptions) -> Drift:
     said += _cautions(split, margin)
     lost = [estimates["drift"].undefined, sum(int(np.isnan(one.answers).sum()) for one in periods)]
     if any(lost):
-        said.append(f"Without a score, and left out: {lost[0]:,} anchors and {lost[1]:,} other outputs.")
+        said.append(f"Without a score, and left out: {count(lost[0], 'anchor')} and {count(lost[1], 'other output')}.")
     return Drift(tuple(said), estimates, margin, enough, split, versions, comparisons)
 
 

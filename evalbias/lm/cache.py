@@ -255,8 +255,8 @@ class Store:
     """Likelihoods under one model and by this code: records by hashes of the questions, in the SQLite file of all.
 
     A damaged record is measured anew. A damaged file is set aside as ``kept.damaged``, and another one begun. A folder
-    that cannot be written, a full disk and a file that others use for longer than ``WAIT`` keep nothing. A run that
-    still needs what is forgotten above ``LIMIT`` has it in memory and in its own file.
+    that cannot be written, a full disk and a file that others use for longer than ``WAIT`` keep nothing. What is
+    forgotten above ``LIMIT`` is still in the memory of a run that read it, and in the file of one that measured it.
     """
 
     def __init__(self) -> None:

@@ -174,7 +174,7 @@ def test_outputs_without_a_score_or_a_text_are_counted(stricter, tmp_path, caplo
     before[1]["output"] = ""
     as_jsonl(tmp_path / "old.jsonl", before)
     found = drift(str(tmp_path / "old.jsonl"), after, scores_field="judged")
-    assert found.paragraphs[-1] == "Without a score, and left out: 2 anchors and 1 other outputs."
+    assert found.paragraphs[-1] == "Without a score, and left out: 2 anchors and 1 other output."
     assert "jsonl: 239 items; 1 left out (empty output:" in caplog.text
     plain = [{"source": row["source"], "output": row["output"], "judge_score": row["judged"]} for row in stricter[0]]
     drift(plain, plain)
