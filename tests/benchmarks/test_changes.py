@@ -1,8 +1,15 @@
 """Planted and recorded changes of a judge are split as they should be."""
 
+from pathlib import Path
+
+import dspy
 import numpy as np
 import pytest
+from fakes import FormulaLM, numbers
+from scipy.special import softmax
 
+import evalbias
+from benchmarks import changes
 from benchmarks.changes import (
     GAINS,
     WORLDS,
@@ -80,3 +87,35 @@ def test_the_parts_of_planted_gains_are_covered():
     table = gain_table(rows)
     assert "| quality and length, other items rated | +0.15, +0." in table
     assert "| in the rest |" in table
+
+
+def test_a_judge_is_compared_with_itself_in_other_weights(monkeypatch):
+    class Weights(FormulaLM):
+        """Gives a point less with the new file, and with an adapter the same as with the old one."""
+
+        def __init__(self, file, *, adapter, dtype):
+            super().__init__()
+            self.less, self.model = float("new" in file and adapter is None), f"{file}-{adapter}"
+
+        def _row(self, prompt, choices):
+            quality = numbers(prompt[-1]["content"])[0] - self.less
+            return list(np.log(softmax([-9 * (float(c) - quality) ** 2 for c in choices])))
+
+    items = [
+        dspy.Example(
+            id=f"{k}/{s}", input_id=f"{k}", source=f"s{k}", output=f"q={3 + k % 2 + (s == 'b')} z={k}", system=s
+        )
+        for k in range(60)
+        for s in "ab"
+    ]
+    items = [e.copy(scores={"fluency": 3.0 + (e.system == "b")}) for e in items]
+    monkeypatch.setattr(changes, "usable", lambda *given, **how: items)
+    monkeypatch.setattr(changes, "models_folder", lambda: Path("models"))
+    monkeypatch.setattr(evalbias, "LocalLM", Weights, raising=False)
+    rows = changes.quantized("new.Q4_0.gguf", inputs=40)
+    assert [row["change"] for row in rows[::2]] == [
+        f"{name}, Q4_1 to Q4_0 (WebNLG)" for name in ("SmolLM2", changes.TUNED)
+    ]
+    assert [row["known"] for row in rows] == [pytest.approx(-1, abs=1e-3)] * 2 + [0, 0]
+    assert all(row["inside"] for row in rows[2:])
+    assert [row["part"] for row in rows[:2]] == ["-1.00", "-1.00"]
