@@ -244,9 +244,11 @@ def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
     if kind == "eval":
         yield from _archive(source, path)
     elif kind in ("csv", "tsv", "parquet"):
-        table = Source(kind, path, digest=source.digest)
+        table, named = Source(kind, path, digest=source.digest), TOOLS.get(source.name)
+        own = f"{named.columns}." if named and named.columns else None  # the user's columns, read as those of any table
         for where, row in FORMATS[kind](table):
-            yield where, row if kind == "parquet" else {column: _from_cell(cell) for column, cell in row.items()}
+            texts = {name for name in row if kind == "parquet" or (own and name.startswith(own))}
+            yield where, {name: cell if name in texts else _from_cell(cell) for name, cell in row.items()}
     elif kind in ("json", "jsonl"):
         for where, value in json_values(source.text(path), path, lines=kind == "jsonl", nan=True):
             for k, one in enumerate(value) if isinstance(value, list) else [(None, value)]:

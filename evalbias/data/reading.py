@@ -164,7 +164,7 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     if table.name not in ("json", "jsonl"):  # where null is refused as an output; here it is an empty text, as in CSV
         for _, record in table.rows:
             record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
-    if table.name in ("csv", "tsv"):
+    if table.name in ("csv", "tsv", "mturk"):
         _read_cells(table)
     return table
 
@@ -330,6 +330,8 @@ def _read_cells(table: Source) -> None:
     A column holds numbers if every cell that is not empty is one, with a decimal point or with the file's own mark.
     """
     for name in table.columns:
+        if not all(isinstance(record.get(name), str) for _, record in table.rows):
+            continue  # what an importer read
         cells = [record[name].strip() for _, record in table.rows]
         n_given = sum(cell.lower() not in ABSENT for cell in cells)
         written = [cells]

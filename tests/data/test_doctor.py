@@ -438,6 +438,27 @@ def test_a_batch_of_mturk_is_read_with_a_rater_for_each_worker(tmp_path, form):
     np.testing.assert_array_equal(audited.judged.ratings[:4], expected)
 
 
+def test_the_texts_of_a_batch_stay_as_they_are_written(tmp_path):
+    texts = ["42", "true", "null", "[1, 2]", "1.50", "a text"]
+    rows = [
+        {
+            "HITId": k,
+            "WorkerId": "W",
+            "Input.question": f"q {k}",
+            "Input.reply": text,
+            "Input.mine": k,
+            "Answer.good": k,
+        }
+        for k, text in enumerate(texts)
+    ]
+    path = write(tmp_path, rows, "csv")
+    for given in (texts, texts[:1]):  # also where all of them are numbers
+        write(tmp_path, rows[: len(given)], "csv")
+        batch = read(f"mturk:{path}", mapping={"source": "question", "output": "reply"}, numbers=["mine"])
+        assert [item.output for item in batch] == given
+        assert [item.mine for item in batch] == [*map(float, range(len(given)))]
+
+
 def test_the_json_of_label_studio_is_read_with_a_rater_for_each_annotator(tmp_path):
     rows = rows_of("prompt|q|; answer|a|; judge_score|15|; score|15|")
     tasks = []
