@@ -57,7 +57,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         run.leave(_outcome(audits, several, certificate))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
-    tell_build("audit", "Audit of an LLM judge", sections_of(audits), decided, out)
+    tell_build("audit", "Audit of an LLM judge", sections_of(audits) if out.summary else {}, decided, out)
 
 
 def make_folders(out: GateOut) -> None:
