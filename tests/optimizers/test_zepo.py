@@ -599,7 +599,9 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     assert rule.p_values([other, other], other) == [1.0, 1.0]  # ties
     many = [f"s{k}" for k in range(60)]
     of_many, better = first_rule([0.9] * 60, many)
-    assert of_many.p_values([better], first_rule([0.2] * 60, many)[1]) == [1 / 2_001]  # no draw swaps none of 60
+    start = first_rule([0.2] * 60, many)[1]
+    assert of_many.p_values([better], start) == [1 / 2_001]  # no draw swaps none of 60
+    assert of_many.p_values([better, better], start) == [2 / 2_001] * 2  # a choice between two is corrected for
     monkeypatch.setattr("evalbias.optimizers.objectives.SWAPS", 1)
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
 
