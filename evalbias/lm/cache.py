@@ -272,8 +272,7 @@ class Store:
                     if digest([key, record], 16) == checked:
                         records[key] = json.loads(record)
 
-        if self._path.exists():
-            self._open(look_up)
+        self._open(look_up)
         return records
 
     def write(self, records: Mapping[str, Any]) -> None:
@@ -288,13 +287,14 @@ class Store:
             if (pages - free) * size > LIMIT:
                 store.execute("DELETE FROM kept WHERE rowid <= (SELECT (3 * min(rowid) + max(rowid)) / 4 FROM kept)")
 
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
         self._open(insert)
 
     def _open(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Do something with the file in one transaction, which an error undoes."""
+        """Do something with the file, if there is one, in one transaction, which an error undoes."""
         with suppress(OSError, sqlite3.Error):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
             opened = self._path.stat()
             try:
                 with closing(sqlite3.connect(self._path, timeout=WAIT)) as store, store:

@@ -3,12 +3,13 @@ import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes import FormulaLM, outcome
 
-from evalbias.lm.cache import CachedLM
+from evalbias.lm.cache import CachedLM, Store
 from evalbias.lm.types import Choices, Unanswered
 from evalbias.runs import Journal
 
@@ -343,6 +344,18 @@ def test_a_store_that_others_write_costs_a_run_no_more_than_what_is_shared(store
 def test_judgments_open_no_store(store):
     CachedLM(Local()).choice_logprobs([prompt(1)], CHOICES)
     assert not store.exists()
+
+
+@pytest.mark.parametrize("call", ["stat", "touch", "mkdir"])
+def test_a_store_that_may_not_be_opened_stops_no_run(call, tmp_path, store, monkeypatch):
+    Store().write({"a": 1})
+
+    def refuse(path, *_, **options):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, call, refuse)
+    assert Store().read(["a"]) == ({} if call == "stat" else {"a": 1})  # a folder that may only be read is
+    Store().write({"b": 1})
 
 
 def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, store, monkeypatch):
