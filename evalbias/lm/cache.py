@@ -261,6 +261,7 @@ class Store:
 
     def __init__(self) -> None:
         self._path, self._code = cache_folder() / "likelihoods" / "kept.sqlite", _code(Path(__file__).parent)
+        self._wait = WAIT
 
     def read(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the records of those keys that have one; a key is of a model and a question."""
@@ -297,9 +298,11 @@ class Store:
         with suppress(OSError, sqlite3.Error):
             opened = self._path.stat()
             try:
-                with closing(sqlite3.connect(self._path, timeout=WAIT)) as store, store:
+                with closing(sqlite3.connect(self._path, timeout=self._wait)) as store, store:
                     work(store)
             except sqlite3.DatabaseError as error:  # of this very class for what is damaged or no database
+                if "locked" in str(error):
+                    self._wait = 0.0  # a process that stopped while it wrote is waited for once
                 if type(error) is sqlite3.DatabaseError and os.path.samestat(opened, self._path.stat()):
                     self._path.replace(aside := self._path.with_suffix(".damaged"))
                     get_logger(__name__).warning("%s is damaged (%s): it is now %s.", self._path, error, aside)

@@ -341,6 +341,20 @@ def test_a_store_that_others_write_costs_a_run_no_more_than_what_is_shared(store
             assert measured(Local(), tmp_path / "answers.jsonl")[1] == asked
 
 
+def test_a_store_that_stays_locked_is_waited_for_once(store, monkeypatch):
+    monkeypatch.setattr("evalbias.lm.cache.WAIT", 0.01)
+    connect, waited = sqlite3.connect, []
+    shared = Store()
+    shared.write({"a": 1})
+    with closing(connect(next(store.glob("*.sqlite")), isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(sqlite3, "connect", lambda *a, timeout: waited.append(timeout) or connect(*a, timeout))
+        assert [shared.read(["a"]) for _ in range(3)] == [{}] * 3
+        shared.write({"b": 1})
+    assert waited == [0.01, 0.0, 0.0, 0.0]
+    assert shared.read(["a", "b"]) == {"a": 1}
+
+
 def test_judgments_open_no_store(store):
     CachedLM(Local()).choice_logprobs([prompt(1)], CHOICES)
     assert not store.exists()
