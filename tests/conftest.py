@@ -87,23 +87,25 @@ def _plots(request, monkeypatch):
         monkeypatch.setattr(Figure, "savefig", undrawn)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_trial():
-    """Try once in a process how the embedded model runs packs, which takes most of the time of opening it."""
-    from evalbias.lm.local import FOLDER
-    from evalbias.lm.score import Scorer
+TRIED: dict[tuple, object] = {}
+"""Kernel, data type and device -> how the embedded model runs packs, which takes most of the time of opening it."""
 
-    tried, found = Scorer._tried, {}
+
+@pytest.fixture(autouse=True)
+def _one_trial(monkeypatch):
+    """Try the packs of the embedded model once in a process; torch is not imported for tests that need none."""
+    if (local := sys.modules.get("evalbias.lm.local")) is None:
+        return
+    scorer_type = sys.modules["evalbias.lm.score"].Scorer
+    tried = scorer_type._tried
 
     def once(scorer):
-        if scorer.model.config._name_or_path != str(FOLDER):
+        if scorer.model.config._name_or_path != str(local.FOLDER):
             return tried(scorer)
         key = scorer._kernel, scorer.model.dtype, scorer.model.device
-        return found[key] if key in found else found.setdefault(key, tried(scorer))
+        return TRIED[key] if key in TRIED else TRIED.setdefault(key, tried(scorer))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scorer, "_tried", once)
-        yield
+    monkeypatch.setattr(scorer_type, "_tried", once)
 
 
 @pytest.fixture(scope="session")
