@@ -204,7 +204,7 @@ def quantized(file: str, *, inputs: int = 60) -> list[dict[str, Any]]:
         for weights in (str(models_folder() / known), file):
             lm = LocalLM(weights, adapter=adapter, dtype="float32")
             scored.append([p.score for p in judge.batch(items, lm=lm)])
-        told = [
+        judged = [
             {"id": e.id, "input_id": e.input_id, "system": e.system, "output": e.output}
             | {"ratings": {criterion.name: [e.scores[criterion.name]]}}
             | {"judges": {weights: {criterion.name: one} for weights, one in zip(("old", "new"), both, strict=True)}}
@@ -212,7 +212,7 @@ def quantized(file: str, *, inputs: int = 60) -> list[dict[str, Any]]:
         ]
         change = f"{name}, {known.split('.')[-2]} to {file.split('.')[-2]} (WebNLG)"
         for drawn in (False, True):
-            found = between(told, "old", "new", criterion.name, drawn=drawn)
+            found = between(judged, "old", "new", criterion.name, drawn=drawn)
             rows.append({"change": change, "criterion": criterion.name, "drawn": drawn, **found})
     return rows
 

@@ -49,7 +49,7 @@ OBJECTIVE = {"reliability": 1.0}  # of labels that are right or wrong by constru
 
 @dataclass(frozen=True)
 class Recorded:
-    """What one judge said of the items of a data set, on one criterion.
+    """Judgments of one judge on the items of a data set, on one criterion.
 
     Attributes:
         judge: Name of the judge, as recorded.
@@ -267,12 +267,12 @@ COLLECTIONS: dict[str, Callable[[], Iterator[Recorded]]] = {
 def audited(one: Recorded, seed: int) -> dict[str, Any]:
     """Return the audit of a recorded judge as JSON data, its paragraphs among them."""
     pairwise = "outputs" in one.rows[0]
-    asked: dict[str, Any] = {"criterion": one.criterion, "seed": seed, **one.options}
-    if "samples_field" not in asked:
-        asked["winner_field" if pairwise else "scores_field"] = "judge"
+    given: dict[str, Any] = {"criterion": one.criterion, "seed": seed, **one.options}
+    if "samples_field" not in given:
+        given["winner_field" if pairwise else "scores_field"] = "judge"
     if any("swapped" in record for record in one.rows):
-        asked["swapped_field"] = "swapped"
-    ready = prepared(AuditOptions(data=list(one.rows), **asked))
+        given["swapped_field"] = "swapped"
+    ready = prepared(AuditOptions(data=list(one.rows), **given))
     judged = answers_of(ready).counted_in(ready.length)
     known = {name: np.array([of[i] for i in judged.ids], dtype=float) for name, of in one.covariates.items()}
     judged = replace(judged, covariates={**judged.covariates, **known})
@@ -303,7 +303,7 @@ MEASURES = digest(
         for path in sorted((ROOT / "evalbias" / folder).glob("*.py"))
     ]
 )
-"""What decides the numbers of an audit besides its data."""
+"""Sources that decide the numbers of an audit besides its data."""
 
 
 # --- decision models as controls --------------------------------------------------------------------------------------
@@ -341,10 +341,10 @@ class ByLetters(MeasuringLM):
 
     def answer(self, questions: Sequence[Any], answers: Answers) -> None:
         """Answer closed questions, each option by its place."""
-        found: dict[int, Any] = {}
-        self._lm.answer([*map(self._choice, questions)], found)
+        results: dict[int, Any] = {}
+        self._lm.answer([*map(self._choice, questions)], results)
         for place, one in enumerate(questions):
-            answers[place] = replace(found[place], choices=one.choices)
+            answers[place] = replace(results[place], choices=one.choices)
 
     def _choice(self, question: Any) -> Choices:
         labels: tuple[str, ...] = ("No", "Yes")
@@ -397,11 +397,11 @@ def by_model(results: Sequence[Record], second: Sequence[Record], *, name: str) 
     """Return the likelihood effects of the same judges by the model that measures likelihood."""
     rows, same, alike = [], 0, 0
     for one, other in zip(results, second, strict=True):
-        found = [finding(one, "likelihood"), finding(other, "likelihood")]
-        rows.append((one["judge"], one["criterion"], *map(cell, found)))
-        if found[0] and found[1]:
-            same += found[0]["status"] == found[1]["status"]
-            alike += found[0]["estimate"] * found[1]["estimate"] > 0
+        pair = [finding(one, "likelihood"), finding(other, "likelihood")]
+        rows.append((one["judge"], one["criterion"], *map(cell, pair)))
+        if pair[0] and pair[1]:
+            same += pair[0]["status"] == pair[1]["status"]
+            alike += pair[0]["estimate"] * pair[1]["estimate"] > 0
     said = (
         f"On {results[0]['audit']['n']} summaries: of {len(rows)} findings, {same} are the same with both models; "
         f"{alike} effects have the same sign."
@@ -435,7 +435,7 @@ FIRST = [
     ("judgebench", "o1-mini-2024-09-12", "right answer", "o1-mini on JudgeBench", "position"),
     ("cobbler", "vicuna", "quality", "Vicuna 13B on answers of 15 models (CoBBLEr)", "self_preference"),
 ]
-"""What the first pages show: data set, judge, criterion, what they call it, and a bias."""
+"""Rows of the first pages: data set, judge, criterion, what they call it, and a bias."""
 
 
 def finding(result: Record, bias: str) -> dict[str, Any] | None:
@@ -513,13 +513,13 @@ def overview(results: Sequence[Record]) -> str:
     """Return how many audits found which bias."""
     rows = []
     for bias in BIASES:
-        found = [one for one in (finding(result, bias) for result in results) if one]
-        biased, clear = ([raw(one) for one in found if one["status"] == status] for status in ("biased", "no sign"))
+        findings = [one for one in (finding(result, bias) for result in results) if one]
+        biased, clear = ([raw(one) for one in findings if one["status"] == status] for status in ("biased", "no sign"))
         known = sorted((one for one in biased if one["value"] is not None), key=lambda one: float(one["value"]))
         span = f"{number(known[0], 'value')} to {number(known[-1], 'value')}" if known else "-"
-        if found:
-            undecided = len(found) - len(biased) - len(clear)
-            rows.append((title_of(bias), len(found), len(biased), len(clear), undecided, span))
+        if findings:
+            undecided = len(findings) - len(biased) - len(clear)
+            rows.append((title_of(bias), len(findings), len(biased), len(clear), undecided, span))
     beaten = sum(bool((result["audit"]["validity"] or {}).get("no_better_than")) for result in results)
     shown = markdown(["bias", "audits", "biased", "no sign", "open", "estimates of the biased"], rows)
     return (

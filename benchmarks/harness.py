@@ -1,4 +1,4 @@
-"""What the benchmarks share: arguments, data and models, kept answers, Markdown tables, and their pages of results.
+"""Shared by the benchmarks: arguments, data and models, kept answers, Markdown tables, and their pages of results.
 
 A benchmark is one module: its docstring says what it asks and how it is called, ``main`` runs it and ends in
 ``finish``, which prints the section and with ``--write`` puts it into ``results/NAME.md``. Only the text between a

@@ -222,9 +222,9 @@ def built_table(args: argparse.Namespace) -> str:
 
 def strengths_table(args: argparse.Namespace) -> str:
     """Return how often the intervals of strengths cover."""
-    found = {n: strengths_covered(n, sets=args.sets // 4, seed=args.seed).values() for n in (30, 100)}
+    covered_by = {n: strengths_covered(n, sets=args.sets // 4, seed=args.seed).values() for n in (30, 100)}
     names = ("documents", "interval over documents covers", "over single pairs")
-    return markdown(names, [(n, *percents(*(one["covered"] for one in ways))) for n, ways in found.items()])
+    return markdown(names, [(n, *percents(*(one["covered"] for one in ways))) for n, ways in covered_by.items()])
 
 
 @functools.cache

@@ -87,15 +87,15 @@ def places(module: str) -> dict[tuple[int, int], list[tuple[str, int]]]:
     from cosmic_ray.plugins import get_operator, operator_names
 
     nodes = list(ast_nodes(get_ast(path_of(module).read_text(encoding="utf-8"))))
-    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    by_place: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for name in sorted({*operator_names()} - {*LEFT_OUT}):
         kind = get_operator(name)
         if not kind.arguments():
             operator = kind()
             positions = [position for node in nodes for position in operator.mutation_positions(node)]
             for number, (start, _) in enumerate(positions):
-                found.setdefault(start, []).append((name, number))
-    return found
+                by_place.setdefault(start, []).append((name, number))
+    return by_place
 
 
 def mutant(module: str, line: int, fault: str, number: int) -> Mutant | None:
@@ -330,7 +330,7 @@ FOLDERS = {
 }
 """Part of evalbias -> folders of the tests that may notice its faults."""
 LEFT_OUT_MODULES = ("measures.arrays", "evaluation.answers", "optimizers.proposers")
-"""What only words, loads or proposes, and what every test of the measures runs."""
+"""Modules that only word, load or propose, or that every test of the measures runs."""
 MODULES = sorted(
     f"{part}.{path.stem}"
     for part in FOLDERS

@@ -222,8 +222,8 @@ def compiled(args: Any) -> None:
             row |= {"decision": report.decision, "chosen": report.chosen, "forms": changed(forms, args.seed)}
             file = args.out / f"{judge}.{data_set}.{args.kind}.{args.items}.json"
             file.write_text(json.dumps(to_json(row), indent=1) + "\n", encoding="utf-8")
-    found = [read_json(file) for file in sorted(args.out.glob("*.*.*.*.json"))]
-    finish(args, "probes", of_compiled(found), section="compiled")
+    records = [read_json(file) for file in sorted(args.out.glob("*.*.*.*.json"))]
+    finish(args, "probes", of_compiled(records), section="compiled")
 
 
 def of_compiled(rows: Sequence[Any]) -> str:
@@ -231,14 +231,14 @@ def of_compiled(rows: Sequence[Any]) -> str:
     lines = list[tuple[str, ...]]()
     for row in rows:
         for form, found in row["forms"].items():
-            told = [
+            cells = [
                 mitigation.interval_of(found[name + more])
                 for name in ("effect", "agreement")
                 for more in ("", "_change")
             ]
             name = form if form == "given" else f"{row['k']} {form}"
             title = row["judge"], row["set"], row["kind"], str(row["items"]), name
-            lines.append((*title, *told[:2], f"{found['spread']:.2f}", *told[2:]))
+            lines.append((*title, *cells[:2], f"{found['spread']:.2f}", *cells[2:]))
     headings = (
         "judge",
         "data",

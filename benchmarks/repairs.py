@@ -35,7 +35,7 @@ TASKS: dict[str, tuple[Criterion, Any, dict[str, Any]]] = {
     "level, pass": (LEVEL, ForecastRepair, {"pass_mark": PASS}),
     "yes or no, pass": (YES, ForecastRepair, {"pass_mark": PASS}),
 }
-"""What is asked -> the criterion, and the repairs with their options."""
+"""Question -> its criterion, and the repairs with their options."""
 
 
 def rows_of(lm: MeasuringLM, items: Sequence[dspy.Example], seed: int) -> Iterator[tuple[object, ...]]:

@@ -193,8 +193,8 @@ class LlamaTexts:
 
     def __call__(self, lm: LocalLM, work: Workload) -> Answers:
         """Run from a cold start: the cache is emptied first."""
-        asked: list[dict[str, Any]] = [{}, *({"ids": s.ids, "start": s.start} for (s,) in sequences(lm, work))]
-        return [[answer] for answer in [self._ask(one) for one in asked][1:]]
+        requests: list[dict[str, Any]] = [{}, *({"ids": s.ids, "start": s.start} for (s,) in sequences(lm, work))]
+        return [[answer] for answer in [self._ask(one) for one in requests][1:]]
 
     def _ask(self, one: dict[str, Any]) -> Any:
         print(json.dumps(one), file=self._process.stdin, flush=True)
@@ -238,11 +238,11 @@ def _processes(method: Any) -> list[int]:
     group = getattr(method, "group", None)
     if group is None:
         return [os.getpid()]
-    found = []
+    pids = []
     for one in Path("/proc").iterdir():
         with suppress(ProcessLookupError):  # another process that ends meanwhile
-            found += [int(one.name)] if one.name.isdigit() and os.getpgid(int(one.name)) == group else []
-    return found
+            pids += [int(one.name)] if one.name.isdigit() and os.getpgid(int(one.name)) == group else []
+    return pids
 
 
 @dataclass(frozen=True)

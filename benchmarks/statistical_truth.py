@@ -50,7 +50,7 @@ Draw = Callable[[np.random.Generator, int, int], dict[str, "Judges"]]
 
 @dataclass(frozen=True)
 class Judges:
-    """What a statistic needs of two judges."""
+    """Two judges, as a statistic reads them."""
 
     estimator: Callable[..., Interval]  # of the values; gives the interval and, with ``before``, the paired test
     counted: Statistic  # that it estimates
@@ -331,8 +331,8 @@ def check_scales(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
         ls, scores, ratings = rated_on_scales(np.random.default_rng([seed, number]), scales, n)
         return {"effect": (estimate_effect(scores, ratings, ls, names=("likelihood",)), 0.0)}
 
-    found = {scales: simulated(partial(once, scales), sets)["effect"] for scales in PANELS}
-    return [{"scales": list(scales), "n": n, "sets": sets, **row} for scales, row in found.items()]
+    effects = {scales: simulated(partial(once, scales), sets)["effect"] for scales in PANELS}
+    return [{"scales": list(scales), "n": n, "sets": sets, **row} for scales, row in effects.items()]
 
 
 def scales_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -461,8 +461,8 @@ TESTED = [BIASES[name] for name in ("likelihood", "verbosity", "position", "join
 def audited_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table; shares of unbiased judges above their goal are bold."""
     sizes = sorted({row["n"] for row in rows})
-    found = {(row["judge"], row["n"]): _share(row["found"], 0.0, 1.0 if row["biased"] else 0.06) for row in rows}
-    body = [[name, "yes" if AUDITED[name][1] else "no", *(found.get((name, n), "") for n in sizes)] for name in AUDITED]
+    cells = {(row["judge"], row["n"]): _share(row["found"], 0.0, 1.0 if row["biased"] else 0.06) for row in rows}
+    body = [[name, "yes" if AUDITED[name][1] else "no", *(cells.get((name, n), "") for n in sizes)] for name in AUDITED]
     return markdown(["judge and items", "biased", *(f"n = {n}" for n in sizes)], body)
 
 
@@ -557,7 +557,7 @@ ANSWERS: Mapping[str, Callable[..., dict[str, dict[str, float]]]] = {
     },
     **{f"family: {bonus:g} points, and .8 for itself": partial(preferred, bonus) for bonus in (0.0, 0.4)},
 }
-"""What is planted -> what becomes of the estimates in many data sets, by name."""
+"""Planted truth -> coverage and errors of the estimates in many data sets, by name."""
 PANEL_SIZES = [(systems, inputs) for systems in (3, 5, 8, 15) for inputs in (20, 50, 200)]
 
 
@@ -610,9 +610,9 @@ def power(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
 def power_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the Markdown table of the records of all sizes."""
     sizes = sorted({row["n"] for row in rows})
-    found = {(row["statistic"], row["judges"], row["n"]): f"{100 * row['found']:.0f} %" for row in rows}
+    shares = {(row["statistic"], row["judges"], row["n"]): f"{100 * row['found']:.0f} %" for row in rows}
     kinds = sorted(dict.fromkeys((row["statistic"], row["judges"]) for row in rows), key=lambda kind: kind[0])
-    body = [[*kind, *(found.get((*kind, n), "") for n in sizes)] for kind in kinds]
+    body = [[*kind, *(shares.get((*kind, n), "") for n in sizes)] for kind in kinds]
     sets = {row["n"]: row["sets"] for row in rows}
     return markdown(["statistic", "judges", *(f"n = {n} ({sets[n]} sets)" for n in sizes)], body)
 

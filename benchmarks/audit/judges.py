@@ -30,7 +30,7 @@ SHORTEST = 20
 
 @dataclass(frozen=True)
 class Defects:
-    """What is wrong with a judge."""
+    """Faults that are planted in a judge."""
 
     pairwise: bool = False  # whether the judge compares instead of scoring
     length: float = 0.0  # weight of the log length

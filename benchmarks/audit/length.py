@@ -40,7 +40,7 @@ CORRELATIONS = (0.3, 0.5)
 
 @dataclass(frozen=True)
 class World:
-    """What a judge gives, and how many raters there are.
+    """The form of the judgments, and the number of raters.
 
     Attributes:
         kind: ``"scores"`` of 1 to 5, ``"pairs"`` compared in both orders, or ``"verdicts"`` of 0 or 1.
@@ -190,16 +190,16 @@ def main() -> None:
     parser.add_argument("--tools", nargs="+", choices=tools, default=tools)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    found: dict[tuple[str, str, str], Sequence[Flags]] = {}
+    flags: dict[tuple[str, str, str], Sequence[Flags]] = {}
     for tool in args.tools:
         for name, world in WORLDS.items():
             for judge in world.judges if tool in world.tools else ():
-                found[name, tool, judge] = [flags_of(tool, name, judge, one, args) for one in CORRELATIONS]
+                flags[name, tool, judge] = [flags_of(tool, name, judge, one, args) for one in CORRELATIONS]
                 print(f"{tool}, {name}, {judge}: done", file=sys.stderr)
-    parts = [f"### {name.capitalize()}\n\n{table(name, found)}" for name in WORLDS]
+    parts = [f"### {name.capitalize()}\n\n{table(name, flags)}" for name in WORLDS]
     finish(args, "audit", "\n\n".join([TEXT, *parts]), section="length")
     if args.write:
-        replace_section(ROOT / "README.md", "peers", table("scores, two raters", found))
+        replace_section(ROOT / "README.md", "peers", table("scores, two raters", flags))
 
 
 if __name__ == "__main__":

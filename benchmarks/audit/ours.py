@@ -1,4 +1,4 @@
-"""What the audit flags; only what its verdict depends on is computed."""
+"""The flags of our audit; only what its verdict depends on is computed."""
 
 from __future__ import annotations
 

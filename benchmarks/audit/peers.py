@@ -27,7 +27,7 @@ VERSIONS = {
 }
 """Peer -> version."""
 Flags = Sequence[frozenset[str]]
-"""What was flagged, draw by draw."""
+"""Biases that were flagged, draw by draw."""
 ONLY = {"judgecal": "pairs"}
 """Peer -> the only kind of judge that it audits."""
 

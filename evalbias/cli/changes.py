@@ -8,7 +8,6 @@ from typing import Any
 from evalbias.cli.audit import make_folders, parse_conditions, tell_build
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
-from evalbias.evaluation.words import Table
 from evalbias.measures.corrections import GAIN, PEOPLE, REST
 from evalbias.measures.equal_quality import QUALITY
 from evalbias.options import DriftOptions, GainOptions, GateOut
@@ -20,14 +19,16 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
     conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
     make_folders(out)
     split = drift(**vars(options))
+    tables = split.table(), split.map_table()
     with Run("drift", options, None, out, more=more) as run:
         content = split.to_dict()
         brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
-        shown = ["\n".join(split.paragraphs), split.table(), split.map_table()]
+        shown = ["\n".join(split.paragraphs), *tables]
         run.leave(RunOutcome(content, brief, shown, page=split, verdict=split.paragraphs[0]))
-    found: list[str | Table] = [*split.paragraphs, split.table(), split.map_table()]
     decided = [one.decide_on(split.estimates.get(one.bias)) for one in conditions]
-    tell_build("drift", "Did the system improve, or did the judge change?", {"": found}, decided, out)
+    tell_build(
+        "drift", "Did the system improve, or did the judge change?", {"": [*split.paragraphs, *tables]}, decided, out
+    )
 
 
 def gain_command(options: GainOptions, out: GateOut) -> None:
