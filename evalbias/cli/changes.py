@@ -36,12 +36,13 @@ def gain_command(options: GainOptions, out: GateOut) -> None:
     conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
     make_folders(out)
     parts = gain(**vars(options))
+    table = parts.table()
     with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:
         content = parts.to_dict()
-        shown = ["\n".join(parts.paragraphs), parts.table()]
+        shown = ["\n".join(parts.paragraphs), table]
         run.leave(RunOutcome(content, content, shown, page=parts, verdict=parts.paragraphs[0]))
     decided = [one.decide_on(parts.estimates.get(one.bias)) for one in conditions]
-    tell_build("gain", "What was gained by a judge's scores", {"": [*parts.paragraphs, parts.table()]}, decided, out)
+    tell_build("gain", "What was gained by a judge's scores", {"": [*parts.paragraphs, table]}, decided, out)
 
 
 def digests(*sides: Any) -> dict[str, Any]:

@@ -429,9 +429,9 @@ def gain_of_loops(first: Sequence[Any], last: Sequence[Any]) -> Gain | None:
     return gain(first, last, scores_field=OWN, reliability=1) if first and last and first != last else None
 
 
-def own_gain(gain: Gain | None) -> list[str]:
+def own_gain(parts: Gain | None) -> list[str]:
     """Say in one paragraph what ``gain_of_loops`` found, if anything; what became of the quality is told elsewhere."""
-    return [] if gain is None else ["By the loop's own scores: " + " ".join(gain.paragraphs[:2])]
+    return [] if parts is None else ["By the loop's own scores: " + " ".join(parts.paragraphs[:2])]
 
 
 def _features(judged: Judged, options: GainOptions) -> dict[str, FloatArray]:
