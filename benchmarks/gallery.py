@@ -326,7 +326,7 @@ class Native:
 
 
 class ByLetters(MeasuringLM):
-    """A chat model that answers closed questions about a summary with the letter of an option, or Yes or No."""
+    """A chat model that answers closed questions about a summary with the letter of an option."""
 
     decides = True
 
@@ -347,12 +347,9 @@ class ByLetters(MeasuringLM):
             answers[place] = replace(results[place], choices=one.choices)
 
     def _choice(self, question: Any) -> Choices:
-        labels: tuple[str, ...] = ("No", "Yes")
-        listed = "Answer with Yes or No."
-        if question.kind != "noul":
-            labels = tuple("ABCDE")
-            options = zip(labels, question.meanings, strict=True)
-            listed = "\n".join([*(f"{letter}. {level}" for letter, level in options), "Answer with a letter."])
+        labels = tuple("ABCDE")
+        options = zip(labels, question.meanings, strict=True)
+        listed = "\n".join([*(f"{letter}. {level}" for letter, level in options), "Answer with a letter."])
         text = f"Summary: {question.prompt['Summary']}\n\n{question.instructions}\n{listed}"
         return Choices([{"role": "user", "content": text}], labels)
 

@@ -49,8 +49,6 @@ from .optimizers.likelihood import LikelihoodMitigation as LikelihoodMitigation
 from .optimizers.proposers import GrammarParaphraser as GrammarParaphraser
 from .optimizers.proposers import LMParaphraser as LMParaphraser
 from .optimizers.refine import ExternalFeedbackRefine as ExternalFeedbackRefine
-from .optimizers.repairs import ForecastRepair as ForecastRepair
-from .optimizers.repairs import OrderRepair as OrderRepair
 from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.thresholds import ThresholdTuning as ThresholdTuning
 from .optimizers.zepo import ZEPO as ZEPO

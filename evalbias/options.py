@@ -575,36 +575,6 @@ class ThresholdOptions(Seeded, Items):
     cost: float | None = option("How many false fails one false pass costs, such as 5, in place of both.")
 
 
-class RepairOptions(Seeded, Judging, Items):
-    """The judge to repair."""
-
-    beside = (MeasuringModels, Out)
-    judge: Path = field(metadata={"help": "JSON file of the judge to repair, which scores."})
-    keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
-
-
-class OrderOptions(RepairOptions):
-    """Repair a judge whose scores depend on the order of the levels, or that affirms a question and its negation.
-
-    Tries the mean of both, and corrections of the places' prior. One is taken if on held-back inputs the order moves
-    the score less, and neither agreement with people nor the spread of the scores is lost. Compares before and after on
-    half of the inputs. The model must answer closed questions. Writes judge.json to the run's folder.
-    """
-
-    negation: str | None = option("Negation of a question of yes or no, in your words, such as 'is the reply rude?'.")
-
-
-class ForecastOptions(RepairOptions):
-    """Recalibrate a judge, so that people pass outputs as often as its probabilities say.
-
-    Tries a logistic (Platt) and an isotonic curve. One is taken if its forecasts of inputs that it was not fitted to
-    are better (Brier) and say more than the base rate, and agreement with people is not lost. Compares before and after
-    on half of the inputs. The model must answer closed questions. Writes judge.json to the run's folder.
-    """
-
-    pass_mark: float | None = option(PASSES)
-
-
 # Judges that compare.
 
 

@@ -159,11 +159,7 @@ class Judge(Instrument):
 
     def measuring(self, lm: Any) -> Any:
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
-        return self._repaired(measuring(lm, self.sampling))
-
-    def _repaired(self, lm: Any) -> Any:
-        """Return a model whose answers are repaired as the judge says."""
-        return lm
+        return measuring(lm, self.sampling)
 
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse items that cannot be judged together, before the model is asked."""
@@ -310,7 +306,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         judge = self.judge
-        lm = judge._repaired(lm.client if isinstance(lm, ClientLM) else lm)
+        lm = lm.client if isinstance(lm, ClientLM) else lm
         if judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
             signature, demos = judge.predict.signature, judge.predict.demos
         question = judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)

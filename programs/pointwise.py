@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dspy
@@ -17,7 +18,6 @@ from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Sampling
 from evalbias.lm.dspy_seam import check_decisions, decided_place, decision_output, evidence_of, is_decided
 from evalbias.lm.forms import LEVELS
-from evalbias.lm.orders import Repair, RepairedOptions
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
@@ -74,12 +74,9 @@ def _check_correction(name: str, value: Any) -> None:
         )
 
 
-def repair_of(saved: Any) -> Repair:
-    """Read a repair from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
-    one_of(False, True)("'both_orders'", saved["both_orders"])
-    offsets = tuple(number(one, "'offsets'", required=True) for one in saved["offsets"])
-    curve = tuple((number(x, "'curve'", required=True), number(y, "'curve'", required=True)) for x, y in saved["curve"])
-    return Repair(saved["both_orders"], offsets, tuple(saved["wordings"]), tuple(saved["passing"]), curve)
+def _check_repair(name: str, value: Any) -> None:
+    if value is not None:
+        raise ValueError(f"{name}={value!r:.80} is of an earlier version: write null in its place to judge without it.")
 
 
 class PointwiseJudge(Judge):
@@ -95,8 +92,6 @@ class PointwiseJudge(Judge):
         correction: Correction of every score for the output's likelihood under the judge's own model, as
             ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
             instructions and demonstrations that it was fitted with.
-        repair: What is done about the order of the levels, or the probabilities, where a model is asked closed
-            questions; see ``Repair``.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
 
@@ -117,12 +112,7 @@ class PointwiseJudge(Judge):
         load=lambda saved: saved and correction_of(saved),
         unlearned=lambda: None,
     )
-    repair = Setting[Repair | None](
-        instance_of(Repair | None, "a Repair or None"),
-        dump=lambda value: value and asdict(value),
-        load=lambda saved: saved and repair_of(saved),
-        unlearned=lambda: None,
-    )
+    former = MappingProxyType({"repair": _check_repair})
 
     def __init__(
         self,
@@ -131,10 +121,9 @@ class PointwiseJudge(Judge):
         scoring: str = "expected",
         sampling: Sampling | None = None,
         correction: ScoreCorrection | None = None,
-        repair: Repair | None = None,
         language: str = "en",
     ) -> None:
-        settings = {"scoring": scoring, "sampling": sampling, "correction": correction, "repair": repair}
+        settings = {"scoring": scoring, "sampling": sampling, "correction": correction}
         super().__init__(language=language, criterion=criterion, **settings)
         self.criterion = prompts.in_language(criterion, language)
         question = prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
@@ -156,9 +145,6 @@ class PointwiseJudge(Judge):
         self._declare()
         if self._decided:
             check_decisions(self.predict)
-
-    def _repaired(self, lm: Any) -> Any:
-        return lm if self.repair is None else RepairedOptions(lm, self.repair)
 
     @property
     def _decided(self) -> bool:  # type: ignore[override]

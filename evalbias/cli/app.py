@@ -287,8 +287,6 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "measure style": ("loops", loop_options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
     "compile threshold": ("repair", options.ThresholdOptions),
-    "compile order": ("repair", options.OrderOptions),
-    "compile forecasts": ("repair", options.ForecastOptions),
     "compile refine": ("loops", loop_options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),

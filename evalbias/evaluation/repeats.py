@@ -370,10 +370,8 @@ class Order(Bias):
     favored, judges = "an output", "scores"
     headlines = ("shift", "changed")
     helps: ClassVar[Mapping[str, str]] = {
-        "scores": "'evalbias compile order --judge FILE --lm MODEL --data FILE' tries the mean of both orders, at "
-        "twice the questions, and corrections that cost none, and keeps what loses neither agreement nor spread",
-        "others": "ask with the options in both orders (evalbias.lm.orders.ReversedOptions) and average, at twice the "
-        "questions",
+        "scores": "ask with the options in both orders (evalbias.lm.orders.ReversedOptions) and average, at twice the "
+        "questions"
     }
 
     def numbers(self, judged: Judged) -> list[Number]:

@@ -88,8 +88,6 @@ LEAVES = {
     "measure style": (LOOP, OPENED),
     "compile likelihood": (EMBEDDED, OPENED),
     "compile threshold": ([*DATA, "--scores-field", "mine", "--pass", 3, "--recall", 0.5], OPENED),
-    "compile order": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
-    "compile forecasts": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
     "compile refine": (LOOP, OPENED),
     "doctor": (["items.jsonl"], "cli.doctor.recognised_columns"),
     "skill": ([], "cli.app.resources.files"),

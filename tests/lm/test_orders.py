@@ -119,5 +119,4 @@ def test_calls_of_judges_and_of_predictors_ask_in_that_order_too(tmp_path):
     assert state["demos"] == [{**shown["demos"][0], "coherent": 0}]  # only the level is counted from the other end
     kept = CachedLM(lens, tmp_path / "answers.jsonl")  # as another model than the one inside
     np.testing.assert_array_equal(scores(kept), expected)
-    known = [CachedLM(one).provenance() for one in (client, lens, *(ReversedOptions(client, ("a", b)) for b in "bc"))]
-    assert all(known.count(one) == 1 for one in known)  # each negation is another model too
+    assert CachedLM(lens).provenance() != CachedLM(client).provenance()
