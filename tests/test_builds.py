@@ -23,36 +23,71 @@ REPLIES = f"--data '{ROOT}/docs/data/replies.csv' --map source=facts,output=repl
 CONDITIONS = {"passed": "verbosity>0.2", "failed": "verbosity>-1", "undecided": "scale_use>0.1"}
 
 
+HOSTILE = ("evalbias", "pip", "typer", "shlex", "sitecustomize", "zipfile_zstd")  # modules of a checkout
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, settings=None, metadata=None):
+    about = {"METADATA": "Metadata-Version: 2.1\\nName: mine\\nVersion: 9\\nProvides-Extra: local\\n", "RECORD": ""}
+    about["WHEEL"] = "Wheel-Version: 1.0\\nGenerator: mine\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+    with zipfile.ZipFile(f"{folder}/mine-9-py3-none-any.whl", "w") as wheel:
+        for name, text in about.items():
+            wheel.writestr(f"mine-9.dist-info/{name}", text)
+    return "mine-9-py3-none-any.whl"
+"""
+
+
 def run_step(number, folder, **env):
-    step = STEPS[number]
-    shell = {"bash": ["bash", "-e", "-c"], "python": [sys.executable, "-c"]}[step["shell"]]
-    return subprocess.run(
-        [*shell, step["run"]], cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=100
-    )
+    """Run a step of the action as a runner does, in a checkout that puts itself on the path and leaves marks."""
+    for name in HOSTILE:
+        (folder / f"{name}.py").write_text(f"import os; open(os.path.dirname(__file__) + '/taken-{name}', 'w')")
+    (folder / "matplotlibrc").write_text("text.usetex: True")
+    step, script = STEPS[number], folder / "_temp" / "script"
+    script.parent.mkdir()
+    script.write_text(step["run"])
+    shell = {"bash": "bash --noprofile --norc -eo pipefail {0}"}.get(step["shell"], step["shell"])
+    env |= {name: value for name, value in step["env"].items() if "${{" not in value}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), **env}
+    words = [script if word == "{0}" else word for word in shell.split()]
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert sorted(folder.glob("taken-*")) == []
+    return done
 
 
 def test_the_action_installs_itself_with_extras(tmp_path):
-    fake = tmp_path / "python"
-    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > words\n')
-    fake.chmod(0o755)
-    run_step(0, tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}", PACKAGE="/a folder[local]")
-    assert (tmp_path / "words").read_text().split("\n")[-2] == "/a folder[local]"
+    package = tmp_path / "a folder"
+    package.mkdir()
+    (package / "backend.py").write_text(BACKEND)
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    pip = {"PIP_TARGET": str(tmp_path / "installed"), "PIP_NO_INDEX": "1", "PIP_CACHE_DIR": str(tmp_path / "cache")}
+    done = run_step(0, tmp_path, PACKAGE=f"{package}[local]", **pip)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "installed/mine-9.dist-info").is_dir()
     assert STEPS[0]["env"]["PACKAGE"] == "${{ github.action_path }}${{ inputs.extras }}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("outcome", "undecided", "code"),
-    [("passed", "fail", 0), ("failed", "pass", 1), ("undecided", "fail", 3), ("undecided", "pass", 0)],
+    ("words", "undecided", "code"),
+    [
+        ("--data 'a.csv", "pass", 2),  # a quote that is not closed
+        pytest.param("passed", "fail", 0, marks=pytest.mark.slow),
+        pytest.param("failed", "pass", 1, marks=pytest.mark.slow),
+        pytest.param("undecided", "fail", 3, marks=pytest.mark.slow),
+        pytest.param("undecided", "pass", 0, marks=pytest.mark.slow),
+    ],
 )
-def test_the_action_audits(outcome, undecided, code, tmp_path):
-    words = f'{REPLIES} --fail-on "{CONDITIONS[outcome]}"'
-    summary = tmp_path / "summary.md"
+def test_the_action_audits(words, undecided, code, tmp_path):
+    outcome, summary = (words, tmp_path / "summary.md") if words in CONDITIONS else ("", tmp_path / "none")
+    if outcome:
+        words = f'{REPLIES} --fail-on "{CONDITIONS[outcome]}"'
     done = run_step(
         1, tmp_path, COMMAND="audit", ARGUMENTS=words, UNDECIDED=undecided, GITHUB_STEP_SUMMARY=str(summary)
     )
     assert done.returncode == code, done.stderr
-    assert f"| {outcome} |" in summary.read_text()
+    assert f"| {outcome} |" in summary.read_text() if outcome else "arguments" in done.stderr
 
 
 def test_the_action_and_the_commands_tell_a_build_of_drift_and_gain(tmp_path):

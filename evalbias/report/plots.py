@@ -65,7 +65,7 @@ def write_png(plot: Plot, path: Path) -> None:
 
 
 def _save(plot: Plot, file: Any, colors: Colors, narrow: bool, **options: Any) -> None:
-    import matplotlib
+    from matplotlib import style
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
@@ -82,7 +82,7 @@ def _save(plot: Plot, file: Any, colors: Colors, narrow: bool, **options: Any) -
         "lines.linewidth": 2,
         "legend.frameon": False,
     }
-    with matplotlib.rc_context(cast(Any, settings)):
+    with style.context(["default", cast(Any, settings)]):  # not what a matplotlibrc in the current folder says
         heights, width = [_height(mark) for mark in plot.marks], NARROW if narrow else WIDE
         figure = Figure(figsize=(width / 72, sum(heights) / 72), layout="constrained")  # 72 units an inch: as pixels
         alike = all(isinstance(mark, Dots) for mark in plot.marks)  # judges before and after, on the same axes
