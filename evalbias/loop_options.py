@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from evalbias.options import Choosing, Judging, Models, Options, Out, Seeded, option
+from evalbias.options import GROUPS, Choosing, Judging, Models, Options, Out, Seeded, option
 
 
 class Mapped(Options):
@@ -138,3 +139,7 @@ class CompileRefineOptions(Choosing, FeedbackOptions):
 
     k: int = option("Maximum number of demonstrations.", 4)
     budget: int | None = option("Approximate number of requests to the model for training items.")
+
+
+NAMES = {name for group in GROUPS for name in inspect.get_annotations(group)}
+"""Names of the options of all commands."""

@@ -1,7 +1,7 @@
 """Every option of every command, declared once: its name, type, default and help.
 
 A class is what one command is asked, or a group of options that several share; its fields are also the keywords of the
-Python function and the settings in run.json. How a terminal spells an option is in ``evalbias.cli.app``. A name in
+Python function and the settings in run.json. How a terminal spells an option is in ``evalbias.cli.flags``. A name in
 backticks is that of an option, in docstrings, helps and error messages: a terminal shows it as it is typed.
 """
 

@@ -6,16 +6,14 @@ import gc
 import inspect
 import logging
 import os
-import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, fields
 from importlib import import_module, resources
-from itertools import pairwise
-from pathlib import Path
+from itertools import pairwise, takewhile
 from typing import Annotated, Any, NoReturn, cast, get_type_hints
 
 import typer
@@ -23,114 +21,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from evalbias import __version__, loop_options, options
 from evalbias.cli import runs
+from evalbias.cli.flags import FLAGS, Flag, as_typed, spelled
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
-from evalbias.options import GROUPS, PYTHON_ONLY
+from evalbias.options import PYTHON_ONLY
 from evalbias.values import message
 
-# How a terminal spells, reads and lists an option.
-
-
-def pair_limit(text: str) -> int | None:
-    """Read ``--pairs``: a number of at least 1, or None for all pairs."""
-    if text == "all":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"`pairs` {text}: give a number of at least 1, or 'all'.")
-    return int(text)
-
-
-def read_scale(text: str) -> tuple[float, float]:
-    """Read ``--scale``: the lowest and the highest score, such as 1-5, 0.0-1.0 or -2-2."""
-    ends = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*", text)
-    if ends is None or not float(ends[1]) < float(ends[2]):
-        raise ValueError(f"`scale` {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
-    return float(ends[1]), float(ends[2])
-
-
-_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")  # a comma before the name of a field
-
-
-def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
-    """Read ``ours=theirs`` pairs, several between commas, each field once; a column's own name may hold commas.
-
-    Examples:
-        >>> parse_mapping(["source=question,output=answer", "score=rating"])
-        {'source': 'question', 'output': 'answer', 'score': 'rating'}
-        >>> parse_mapping(["source=the question, asked twice,output=answer"])
-        {'source': 'the question, asked twice', 'output': 'answer'}
-    """
-    mapping: dict[str, str] = {}
-    for pair in (pair for given in texts for pair in _BETWEEN_PAIRS.split(given)):
-        ours, equals, theirs = (part.strip() for part in pair.partition("="))
-        if not (ours and equals and theirs):
-            raise ValueError(f"--map {pair}: write OURS=THEIRS, such as --map source=question,output=answer.")
-        if ours in mapping:
-            raise ValueError(f"--map gives the field {ours!r} twice, as {mapping[ours]!r} and {theirs!r}: keep one.")
-        mapping[ours] = theirs
-    return mapping
-
-
-def parse_costs(texts: Iterable[str]) -> dict[str, float]:
-    """Read ``--cost``: the cost of an answer of each judge."""
-    try:
-        return {name: float(cost) for name, cost in parse_mapping(texts).items()}
-    except ValueError as error:
-        raise ValueError(f"--cost: write JUDGE=COST, such as --cost gpt-4=30,llama=1 ({error}).") from None
-
-
-def parse_codes(text: str) -> tuple[str, ...]:
-    """Read ``--labels``: codes with commas between them."""
-    return tuple(part.strip() for part in text.split(","))
-
-
-@dataclass(frozen=True)
-class Flag:
-    """How a terminal writes and reads an option whose name and type do not tell."""
-
-    spelling: str = ""  # its words, the first of which is shown in messages; by default ``--NAME``
-    kind: Any = None  # what is typed, if not the field's type
-    read: Callable[[Any], Any] = lambda value: value  # from what was typed to the option's value
-    more: dict[str, Any] = field(default_factory=dict)  # of ``typer.Option``
-
-
-FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
-COUNT = Flag(more={"min": 1})
-FLAGS = {  # option -> how it is written; one name means one thing in all commands
-    "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
-    "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
-    "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
-    "scale": Flag(kind=str, read=read_scale),
-    "criteria": Flag("--criterion", list[str]),
-    "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
-    "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
-    "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),
-    "families": Flag("--family", list[str], more={"metavar": "PATTERN"}),
-    "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
-    "probes": Flag("--probe", list[str], more={"metavar": "PROBE"}),
-    "only": Flag(more={"metavar": "BIAS"}),  # whose names are too long for one line
-    "kinds": Flag("--kind", list[str], more={"metavar": "KIND"}),
-    "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
-    "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
-    "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
-    **dict.fromkeys(
-        ("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map", "correction"), FILE
-    ),
-    **dict.fromkeys(
-        ("limit", "documents", "population", "epochs", "budget", "orders", "resamples", "best_of", "inputs"), COUNT
-    ),
-    **dict.fromkeys(("inputs", "max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
-    "samples": Flag(more={"min": 2}),
-    "k": Flag("-k", more={"min": 0}),
-    **dict.fromkeys(("seed", "max_iterations"), Flag(more={"min": 0})),
-    "reliability": Flag(more={"min": 0.01, "max": 1.0}),
-    "max_loss": Flag(more={"min": 0.0, "max": 0.99}),
-    "api_base": Flag(more={"metavar": "URL[,URL,...]"}),
-    "api_key_env": Flag(more={"metavar": "NAME"}),
-    "workers": Flag(more={"metavar": "ray[:N]"}),
-    "yes": Flag("--yes -y"),
-    "as_json": Flag("--json"),
-    "pass_mark": Flag("--pass"),
-}
+# The options of a command as its help lists them.
 
 RECORDED = "scores_field samples_field winner_field swapped_field"
 JUDGE = f"lm judge judges {RECORDED} criterion criteria scale language source_label output_label"
@@ -146,18 +42,6 @@ SECTIONS = {  # heading -> its options, in the order of a command's help; any ot
     "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",
     "Run": "fail_on certify summary junit threads seed out as_json exact_resume yes help",
 }
-
-NAMES = {name for group in GROUPS for name in inspect.get_annotations(group)}
-
-
-def spelled(name: str) -> str:
-    """Return an option as it is typed."""
-    return (FLAGS.get(name, Flag()).spelling or f"--{name.replace('_', '-')}").split()[0]
-
-
-def as_typed(text: str) -> str:
-    """Write the options that a docstring or an error names in backticks as they are typed."""
-    return re.sub(r"`+(\w+)`+", lambda name: spelled(name[1]) if name[1] in NAMES else name[0], text)
 
 
 class Sectioned(TyperCommand):
@@ -264,6 +148,9 @@ def stopped_by_signals() -> Iterator[None]:
 
 # The commands. Results go to stdout, progress to stderr; every command that costs time leaves a run folder.
 
+FORMER = {  # what earlier versions took -> what this one, and no later one, says of it
+    "skill": "is now 'evalbias --skill'.",
+}
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")  # behind a command's name too, where most people write them
 DEFECT = 70  # exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``
 COLLECTED = (100_000, 20, 20)
@@ -293,12 +180,23 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "rank": ("compare", options.RankOptions),
     "refine": ("loops", loop_options.RefineOptions),
 }
-LISTED = ["doctor", *dict.fromkeys(name.split()[0] for name in COMMANDS), "runs", "skill"]  # as a newcomer meets them
+GROUPED = {  # heading of the help -> its commands, as a newcomer meets them
+    "Make a judge": ["compile", "optimize", "demo"],
+    "Audit a judge": ["doctor", "audit", "measure", "probe", "jury", "drift", "gain", "plan"],
+    "Run a judge": ["judge", "rank", "refine", "correct", "runs"],
+}
+LAST = "evalbias --skill prints what a coding agent needs to know, as a SKILL.md."
 
 
-class _Ordered(TyperGroup):
+class _Grouped(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        return LISTED
+        return [name for names in GROUPED.values() for name in names]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by group, each with the first line of its help."""
+        for heading, names in GROUPED.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(formatter.width)) for name in names])
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; what it raises goes on, because typer exits with 1 at some errors."""
@@ -316,7 +214,7 @@ class _Ordered(TyperGroup):
             raise
 
 
-app = typer.Typer(cls=_Ordered, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=_Grouped, no_args_is_help=True, rich_markup_mode=None, epilog=LAST)
 PARTS = {
     "": app,
     "probe": typer.Typer(no_args_is_help=True, help="Ask a judge about texts with one thing changed."),
@@ -346,13 +244,20 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+def _skill(wanted: bool) -> None:
+    if wanted:
+        typer.echo(resources.files("evalbias").joinpath("SKILL.md").read_text(encoding="utf-8"), nl=False)
+        raise typer.Exit
+
+
+@app.callback(epilog=LAST)
 def evalbias(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and results only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the log as well.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    skill: Annotated[bool, typer.Option("--skill", callback=_skill, is_eager=True, hidden=True)] = False,
 ) -> None:
     """Measure the biases of LLM judges at equal quality, and reduce them where that helps.
 
@@ -361,12 +266,6 @@ def evalbias(
     129 stopped by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM (run the same command again to continue).
     """
     set_verbosity(quiet=quiet, verbose=verbose)
-
-
-@app.command()
-def skill() -> None:
-    """Print what a coding agent needs to know, as a SKILL.md."""
-    typer.echo(resources.files("evalbias").joinpath("SKILL.md").read_text(encoding="utf-8"), nl=False)
 
 
 def user_errors() -> tuple[type[BaseException], ...]:
@@ -386,6 +285,17 @@ def check_words(words: Sequence[str]) -> None:
             raise ValueError(f"What follows {named} is empty: give a value{remedy}.")
 
 
+def check_former(words: Sequence[str]) -> None:
+    """Refuse a command of earlier versions, or one with an option of theirs, with its form of today."""
+    named = [word for word in words if word not in EVERYWHERE]
+    commands = " ".join(takewhile(lambda word: not word.startswith("-"), named))
+    given = {word.partition("=")[0] for word in named}
+    for former, form in FORMER.items():
+        command, *options_then = former.split(" --")
+        if commands == command and given.issuperset(f"--{name}" for name in options_then):
+            raise ValueError(f"'{former}' {form}")
+
+
 def _exit(code: int, error: BaseException, text: str) -> NoReturn:
     """Print what went wrong and exit, also where nothing can be printed because the disk is full."""
     try:
@@ -403,6 +313,7 @@ def main() -> None:
     with readers_may_leave(), stopped_by_signals():
         try:
             check_words(words)
+            check_former(words)
             app(sorted(words, key=lambda word: word not in EVERYWHERE))  # which come first, in their order
         except user_errors() as error:
             _exit(2, error, as_typed(f"evalbias: {error}"))

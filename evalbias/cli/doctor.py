@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from evalbias.cli.app import parse_mapping, spelled
+from evalbias.cli.flags import parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, judges_of, looked_at, recognised_columns

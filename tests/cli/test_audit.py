@@ -13,8 +13,8 @@ from commands import COMMAND, answered, as_jsonl, evalbias, refused, rows_of
 
 import evalbias as package
 from evalbias import data
-from evalbias.cli.app import read_scale
 from evalbias.cli.audit import parse_conditions
+from evalbias.cli.flags import read_scale
 from evalbias.data import world
 from evalbias.evaluation.audit import audit, headline
 from evalbias.evaluation.bias import measure

@@ -12,11 +12,13 @@ import pytest
 
 import evalbias as package
 from evalbias import loop_options, options
-from evalbias.cli.app import COMMANDS, FLAGS, NAMES, SECTIONS, as_typed, parameter
+from evalbias.cli.app import COMMANDS, SECTIONS, parameter
+from evalbias.cli.flags import FLAGS, as_typed
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
 from evalbias.evaluation.answers import language_of, prepared
 from evalbias.evaluation.biases import BIASES
+from evalbias.loop_options import NAMES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
 from evalbias.options import AuditOptions, RankOptions, recorded

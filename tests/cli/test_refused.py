@@ -48,6 +48,7 @@ VOTES = "In the task mathematics votes replace the answer: use --task mathematic
 STARS = "--data stars.csv --lm embedded --map source=data,output=text"
 RATED, SUMS = "--data rated.jsonl", "--data sums.jsonl --lm embedded --task mathematics"
 REFUSED = {
+    "skill": [("", "'skill' is now 'evalbias --skill'.")],
     "measure likelihood": [
         (f"--data none.jsonl --lm embedded --criterion {WORLD}", "none.jsonl does not exist"),
         (f"--data webnlg2020 --lm embedded --criterion {WORLD}", "names no data"),

@@ -15,7 +15,7 @@ COMMANDS = typer.main.get_command(app).commands
 
 @pytest.fixture(scope="module")
 def skill(tmp_path_factory):
-    return evalbias("skill", cwd=tmp_path_factory.mktemp("skill")).stdout
+    return evalbias("--skill", cwd=tmp_path_factory.mktemp("skill")).stdout
 
 
 def options_of(command):

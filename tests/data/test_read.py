@@ -15,7 +15,7 @@ from commands import as_jsonl
 from hypothesis import strategies as st
 
 from evalbias import data
-from evalbias.cli.app import parse_mapping
+from evalbias.cli.flags import parse_mapping
 from evalbias.data import DataError
 from evalbias.data.items import human_score, is_rated, single_ratings
 from evalbias.data.loops import loop_items, recorded_loop

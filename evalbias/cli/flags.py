@@ -1,0 +1,124 @@
+"""How a terminal spells and reads options: the words of each, and the functions from what is typed to its value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalbias.loop_options import NAMES
+
+
+def pair_limit(text: str) -> int | None:
+    """Read ``--pairs``: a number of at least 1, or None for all pairs."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"`pairs` {text}: give a number of at least 1, or 'all'.")
+    return int(text)
+
+
+def read_scale(text: str) -> tuple[float, float]:
+    """Read ``--scale``: the lowest and the highest score, such as 1-5, 0.0-1.0 or -2-2."""
+    ends = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*", text)
+    if ends is None or not float(ends[1]) < float(ends[2]):
+        raise ValueError(f"`scale` {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
+    return float(ends[1]), float(ends[2])
+
+
+_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")  # a comma before the name of a field
+
+
+def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
+    """Read ``ours=theirs`` pairs, several between commas, each field once; a column's own name may hold commas.
+
+    Examples:
+        >>> parse_mapping(["source=question,output=answer", "score=rating"])
+        {'source': 'question', 'output': 'answer', 'score': 'rating'}
+        >>> parse_mapping(["source=the question, asked twice,output=answer"])
+        {'source': 'the question, asked twice', 'output': 'answer'}
+    """
+    mapping: dict[str, str] = {}
+    for pair in (pair for given in texts for pair in _BETWEEN_PAIRS.split(given)):
+        ours, equals, theirs = (part.strip() for part in pair.partition("="))
+        if not (ours and equals and theirs):
+            raise ValueError(f"--map {pair}: write OURS=THEIRS, such as --map source=question,output=answer.")
+        if ours in mapping:
+            raise ValueError(f"--map gives the field {ours!r} twice, as {mapping[ours]!r} and {theirs!r}: keep one.")
+        mapping[ours] = theirs
+    return mapping
+
+
+def parse_costs(texts: Iterable[str]) -> dict[str, float]:
+    """Read ``--cost``: the cost of an answer of each judge."""
+    try:
+        return {name: float(cost) for name, cost in parse_mapping(texts).items()}
+    except ValueError as error:
+        raise ValueError(f"--cost: write JUDGE=COST, such as --cost gpt-4=30,llama=1 ({error}).") from None
+
+
+def parse_codes(text: str) -> tuple[str, ...]:
+    """Read ``--labels``: codes with commas between them."""
+    return tuple(part.strip() for part in text.split(","))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a terminal writes and reads an option whose name and type do not tell."""
+
+    spelling: str = ""  # its words, the first of which is shown in messages; by default ``--NAME``
+    kind: Any = None  # what is typed, if not the field's type
+    read: Callable[[Any], Any] = lambda value: value  # from what was typed to the option's value
+    more: dict[str, Any] = field(default_factory=dict)  # of ``typer.Option``
+
+
+FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
+COUNT = Flag(more={"min": 1})
+FLAGS = {  # option -> how it is written; one name means one thing in all commands
+    "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
+    "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
+    "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
+    "scale": Flag(kind=str, read=read_scale),
+    "criteria": Flag("--criterion", list[str]),
+    "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
+    "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
+    "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),
+    "families": Flag("--family", list[str], more={"metavar": "PATTERN"}),
+    "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
+    "probes": Flag("--probe", list[str], more={"metavar": "PROBE"}),
+    "only": Flag(more={"metavar": "BIAS"}),  # whose names are too long for one line
+    "kinds": Flag("--kind", list[str], more={"metavar": "KIND"}),
+    "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
+    "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
+    "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
+    **dict.fromkeys(
+        ("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map", "correction"), FILE
+    ),
+    **dict.fromkeys(
+        ("limit", "documents", "population", "epochs", "budget", "orders", "resamples", "best_of", "inputs"), COUNT
+    ),
+    **dict.fromkeys(("inputs", "max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
+    "samples": Flag(more={"min": 2}),
+    "k": Flag("-k", more={"min": 0}),
+    **dict.fromkeys(("seed", "max_iterations"), Flag(more={"min": 0})),
+    "reliability": Flag(more={"min": 0.01, "max": 1.0}),
+    "max_loss": Flag(more={"min": 0.0, "max": 0.99}),
+    "api_base": Flag(more={"metavar": "URL[,URL,...]"}),
+    "api_key_env": Flag(more={"metavar": "NAME"}),
+    "workers": Flag(more={"metavar": "ray[:N]"}),
+    "yes": Flag("--yes -y"),
+    "as_json": Flag("--json"),
+    "pass_mark": Flag("--pass"),
+}
+
+
+def spelled(name: str) -> str:
+    """Return an option as it is typed."""
+    return (FLAGS.get(name, Flag()).spelling or f"--{name.replace('_', '-')}").split()[0]
+
+
+def as_typed(text: str) -> str:
+    """Write the options that a docstring or an error names in backticks as they are typed."""
+    return re.sub(r"`+(\w+)`+", lambda name: spelled(name[1]) if name[1] in NAMES else name[0], text)
