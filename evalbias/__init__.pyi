@@ -50,7 +50,6 @@ from .optimizers.proposers import GrammarParaphraser as GrammarParaphraser
 from .optimizers.proposers import LMParaphraser as LMParaphraser
 from .optimizers.refine import ExternalFeedbackRefine as ExternalFeedbackRefine
 from .optimizers.study import JudgeStudy as JudgeStudy
-from .optimizers.thresholds import ThresholdTuning as ThresholdTuning
 from .optimizers.zepo import ZEPO as ZEPO
 from .programs.criterion import Criterion as Criterion
 from .programs.jury import Jury as Jury

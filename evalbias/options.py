@@ -28,7 +28,6 @@ NAMED = (
 )
 ALL, RECORDED = "all", ("scores_field", "samples_field", "winner_field")
 """All criteria, in the place of their names; and fields, one of which names a judge."""
-PASSES = "Lowest rating that passes, such as 4; not needed where people say 1 (pass) or 0 (fail)."
 UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
 
@@ -553,26 +552,6 @@ class CompileOptions(Choosing, ScoringOptions):
             raise ValueError(f"`k` is {self.k}: compiling needs one demonstration or more.")
         if self.objective is not None and self.max_loss:
             raise ValueError("`max_loss` is of a smaller likelihood bias: leave it out, or `objective`.")
-
-
-class ThresholdOptions(Seeded, Items):
-    """Choose the score from which a judge lets an output pass.
-
-    Takes a threshold on half of the inputs if it is shown there to reach the precision, the recall or both, or to cost
-    less, and measures it on the other half. Say which judge: `judge`, with described levels, and `lm`; or
-    `scores_field`. Writes judge.json to the run's folder, unless no threshold reaches it.
-    """
-
-    beside = (MeasuringModels, Out)
-    lm: Any = option("Model of the judge, as any other command takes it.")
-    judge: Path | None = option("JSON file of a judge to run on `lm`.")
-    scores_field: str | None = option("Field that holds the judge's recorded scores.")
-    criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
-    scale: tuple[float, float] | None = option("Lowest and highest recorded score, such as 1-5 or 0.0-1.0.")
-    pass_mark: float | None = option(PASSES)
-    precision: float | None = option("Share of what passes that people must let pass, such as 0.9.")
-    recall: float | None = option("Share of what people let pass that must pass, such as 0.8.")
-    cost: float | None = option("How many false fails one false pass costs, such as 5, in place of both.")
 
 
 # Judges that compare.

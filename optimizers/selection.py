@@ -41,7 +41,6 @@ class Rule:
 
     aim: str
     level: float = CHOICE_LEVEL
-    unshown = "is not significantly better"  # said of a candidate whose p is not below the level
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return what a report shows of the answers."""
@@ -238,7 +237,7 @@ def _fault(rule: Rule, judged: Judged, given: Judged, p_value: float, more: int)
     if math.isnan(p_value):
         return INCOMPARABLE
     if not p_value < rule.level:
-        return f"{rule.unshown} (adjusted {p_equals(p_value)}, level {rule.level:g})"
+        return f"is not significantly better (adjusted {p_equals(p_value)}, level {rule.level:g})"
     return rule.loss(judged, given)
 
 

@@ -157,52 +157,6 @@ class PointwiseJudge(Judge):
             return "noul"
         return "score" if len(self.criterion.labels) <= LEVELS else "choice"
 
-    def threshold(self, pass_mark: float) -> float:
-        """Return the lowest score at which the ``level`` is ``pass_mark`` or more; on a scale from 0 to 1, is yes.
-
-        ValueError where the judge decides by no threshold, or every level, or none, is ``pass_mark`` or more.
-        """
-        place, settings = self._place(pass_mark), self.predict.fields.get("score", {})
-        if self._kind == "noul":
-            return float(settings.get("threshold", 0.5))
-        return float(self.criterion.scale[0] + settings.get("cuts", self._even_cuts)[place - 1])
-
-    def with_threshold(self, pass_mark: float, score: float) -> PointwiseJudge:
-        """Return a copy whose ``level`` is ``pass_mark`` or more from a score on; see ``threshold``.
-
-        Of several levels, the other cuts move only as far as they must to stay in order.
-        """
-        judge: PointwiseJudge = self.deepcopy()
-        place, (low, high) = self._place(pass_mark), self.criterion.scale
-        if self._kind == "noul":
-            judge.predict.fields = {"score": {"threshold": float(score)}}
-            return judge
-        cuts = self.predict.fields.get("score", {}).get("cuts", self._even_cuts)
-        even = np.interp(range(len(cuts)), [-1, place - 1, len(cuts)], [0.0, score - low, high - low]).tolist()
-        below, above = (list(map(nearer, cuts, even)) for nearer in (min, max))
-        judge.predict.fields = {"score": {"cuts": [*below[: place - 1], even[place - 1], *above[place:]]}}
-        return judge
-
-    @property
-    def _even_cuts(self) -> list[float]:
-        return [place + 0.5 for place in range(len(self.criterion.labels) - 1)]
-
-    def _place(self, pass_mark: float) -> int:
-        """Return the place of the lowest level that passes."""
-        name, values = self.criterion.name, self.criterion.values
-        if not self._decided or self._kind == "choice":
-            raise ValueError(
-                f"The judge of {name} decides by no threshold: give its criterion a description of every level "
-                f"(levels), on a scale of at most {LEVELS} scores, or record its scores and name their field."
-            )
-        place = 1 if self._kind == "noul" else int(np.searchsorted(values, pass_mark))
-        if not 0 < place < len(values):
-            raise ValueError(
-                f"With the pass mark {pass_mark:g}, {'no' if place else 'every'} score of {name} passes, from "
-                f"{values[0]} to {values[-1]}: give one above {values[0]}, up to {values[-1]}."
-            )
-        return place
-
     @property
     def answer_format(self) -> str:
         """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""

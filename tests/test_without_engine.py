@@ -44,10 +44,9 @@ def without_engine(*arguments, cwd):
         ["gain", "--before", *SCORES[1:], "--after", SCORES[1]],
         ["plan", "--data", "loops.jsonl", "--map", ROUNDS, "--scores-field", "self_score"],
         ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
-        ["compile", "threshold", *SCORES, "--pass", "3", "--precision", ".6"],
         ["measure", "self", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
     ],
-    ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "plan", "probes", "threshold", "loops"],
+    ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "plan", "probes", "loops"],
 )
 def test_recorded_judges(arguments, tmp_path):
     rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]

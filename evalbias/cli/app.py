@@ -173,7 +173,6 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "measure self": ("loops", loop_options.SelfOptions),
     "measure style": ("loops", loop_options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
-    "compile threshold": ("repair", options.ThresholdOptions),
     "compile refine": ("loops", loop_options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),

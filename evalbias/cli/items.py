@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +60,9 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
 # The items that options name, as an audit reads them.
 
 
-def audited_items(options: Any, **changes: Any) -> PreparedAudit:
+def audited_items(options: Any) -> PreparedAudit:
     """Read the items and the judge of a command's options as an audit does; say on stderr which were left out."""
-    ready = prepared(replace(AuditOptions.of(options), **changes))  # which checks them as they are given
+    ready = prepared(AuditOptions.of(options))
     if ready.dataset.left_out:
         say(ready.dataset.summary())
     return ready

@@ -158,33 +158,6 @@ def decided_place(kind: str, labels: Sequence[str], p: Sequence[float], settings
     return max(range(len(p)), key=lambda place: (p[place] * weights.get(labels[place], 1.0), place == best, -place))
 
 
-class _Recorded:
-    """A client that answers a question about the item of a number with the probability of yes in its place."""
-
-    supports_decision_requests, model, history = True, "recorded", ()
-
-    def __init__(self, p: Sequence[float]) -> None:
-        self.p = p
-
-    def __call__(self, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: {"noul": self.p[int(state["inputs"]["item"])]} for name in questions}
-
-
-def anchored_threshold(p: Sequence[float], worth: Sequence[tuple[float, float]]) -> float:
-    """Return the threshold that DSPy's ``ReAnchor`` fits to probabilities of yes (n,): the baseline of our own.
-
-    ``worth`` (n, 2) is the metric of each item if the decision is no, and if it is yes.
-    """
-    from dspy.teleprompt.reanchor.calibrate import calibrate
-
-    fields = {"item": (int, dspy.InputField()), "passes": (Noul, dspy.OutputField(desc="Does it pass?"))}
-    predict = dspy.Predict(dspy.Signature(fields, "Judge."))
-    predict.lm = _Recorded(p)
-    examples = [dspy.Example(item=place).with_inputs("item") for place in range(len(p))]
-    calibrate(predict, examples, lambda e, said: worth[e.item][int(said.passes.value)], num_threads=1)
-    return float(predict.fields.get("passes", {}).get("threshold", 0.5))
-
-
 def answering_models(client: Any, after: Any) -> list[str]:
     """Return the models that answered a client's decision requests after an entry of its history, as that tells."""
     entries = [*itertools.takewhile(lambda one: one is not after, reversed(getattr(client, "history", ())))][::-1]

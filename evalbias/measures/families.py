@@ -6,11 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy
 
 from evalbias.measures.arrays import SLACK, FloatArray
-
-NESTED = 4_000  # draws of the statistics of nested sets
 
 
 def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
@@ -26,20 +23,6 @@ def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
         reached = ~(draws[:, left].max(axis=1) < statistics[left[0]])  # NaN is not below
         largest = max(largest, (1 + reached.sum()) / (1 + len(draws)))
         adjusted[left.pop(0)] = largest
-    return adjusted
-
-
-def nested(p_values: Sequence[float], sizes: Sequence[int], *, seed: int) -> FloatArray:
-    """Adjust one-sided p-values of means over nested sets of items, of so many items each, for each other (m,).
-
-    Under the null hypotheses they are joint as means of the first items of one sample are, each a sum of independent
-    steps, so sets that share most of their items cost hardly more than one (``step_down``). NaN stays NaN.
-    """
-    p, n = np.asarray(p_values, dtype=np.float64), np.maximum(np.asarray(sizes, dtype=np.float64), 1.0)
-    order = np.argsort(n)
-    steps = np.sqrt(np.diff(n[order], prepend=0.0)) * np.random.default_rng(seed).standard_normal((NESTED, len(n)))
-    adjusted = np.empty(len(n))
-    adjusted[order] = step_down(scipy.stats.norm.isf(p[order]), np.cumsum(steps, axis=1) / np.sqrt(n[order]))
     return adjusted
 
 

@@ -416,24 +416,6 @@ def _effective_size(value: float, variance: float, units: int) -> float:
     return most if variance < TINY else min(spread / variance, most)
 
 
-def share_above(x: ArrayLike, least: float, *, clusters: Clusters = None) -> float:
-    """Compute the one-sided p of a share of (n,) numbers in [0, 1] being ``least``, in (0, 1), or lower.
-
-    It is below .025 where the 95 % interval of ``estimate_share`` lies above ``least``; NaN for fewer than two units.
-
-    Examples:
-        >>> [round(share_above([1.0] * n, 0.9), 3) for n in (20, 40)]
-        [0.076, 0.021]
-    """
-    (kept,), codes = complete(*checked({"x": x}, clusters), clusters=clusters)
-    units = len(set(codes.tolist()))
-    if units < 2:
-        return math.nan
-    value = float(kept.mean())
-    size = _effective_size(value, variance_of_mean(kept, codes), units)
-    return float(scipy.stats.t.sf((value - least) / math.sqrt(least * (1 - least) / size), units - 1))
-
-
 def estimate_coefficient(
     statistic: Statistic, *columns: ArrayLike, method: str = "jackknife", **options: Any
 ) -> Interval:

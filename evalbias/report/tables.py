@@ -25,7 +25,6 @@ from evalbias.optimizers.likelihood_rules import LikelihoodRule, bias_number
 from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
-from evalbias.optimizers.thresholds import ThresholdReport
 from evalbias.optimizers.zepo import ZEPOReport
 
 # --- an audit in a terminal: the verdict, a table of biases, the agreement, and what is missing -----------------------
@@ -215,14 +214,6 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
             rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))
     caption = "; ".join(["in brackets: 95 % intervals", *reasons])
     return Table(("criterion", "judge", *headings), rows, "Likelihood bias on items that took no part", caption, left=2)
-
-
-def threshold_table(report: ThresholdReport) -> Table:
-    """Return one row a threshold, on the items of the valset: what passes there, and how right that is."""
-    labels = [e.label for e in next(iter(report.tested.values())).values()]
-    rows = [(name, *(e.shown for e in estimates.values())) for name, estimates in report.tested.items()]
-    caption = "in brackets: 95 % intervals; ReAnchor is DSPy's optimizer, fitted to agree with people"
-    return Table(("threshold", *labels), rows, "Precision, recall and coverage on inputs that took no part", caption)
 
 
 def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:

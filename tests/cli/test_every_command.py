@@ -92,7 +92,6 @@ LEAVES = {
     "measure self": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),
     "measure style": (LOOP, OPENED),
     "compile likelihood": (EMBEDDED, OPENED),
-    "compile threshold": ([*DATA, "--scores-field", "mine", "--pass", 3, "--recall", 0.5], OPENED),
     "compile refine": (LOOP, OPENED),
     "doctor": (["items.jsonl"], "cli.doctor.recognised_columns"),
     "--skill": ([], "cli.app.resources.files"),

@@ -15,11 +15,10 @@ from evalbias import (
     ExternalFeedbackRefine,
     JudgeStudy,
     LikelihoodMitigation,
-    ThresholdTuning,
     data,
 )
 from evalbias.lm.types import Choices
-from evalbias.optimizers import GrammarParaphraser, objectives, thresholds
+from evalbias.optimizers import GrammarParaphraser, objectives
 from evalbias.optimizers.base import hold_back
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.values import to_json
@@ -71,13 +70,6 @@ CASES = {
         of_sources(40, 1),
         of_sources(16, 2),
     ),
-    "ThresholdTuning": Case(
-        lambda **o: ThresholdTuning(recall=0.5, pass_mark=3.5, **{"n_resamples": 99, **o}),
-        lambda: PointwiseJudge(dataclasses.replace(C, levels=tuple("abcde"))),
-        FormulaLM,
-        of_sources(24, 1),
-        of_sources(12, 2),
-    ),
     "ZEPO": Case(
         lambda **o: ZEPO(GRAMMAR, population=3, epochs=2, **{"n_resamples": 99, **o}),
         lambda: PairwiseJudge(C),
@@ -104,7 +96,6 @@ PARAMS = {
     name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in ("BiasedDemos", "LikelihoodMitigation")))
     for name, case in CASES.items()
 }
-UNDIVIDED = {"ExternalFeedbackRefine", "ThresholdTuning"}  # the second chooses on all of its trainset
 every = pytest.mark.parametrize("case", PARAMS.values())
 judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name != "ExternalFeedbackRefine"])
 
@@ -112,7 +103,6 @@ judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() i
 @pytest.fixture(autouse=True)
 def few_swaps(monkeypatch):
     monkeypatch.setattr(objectives, "SWAPS", 200)
-    monkeypatch.setattr(thresholds, "anchored_threshold", lambda p, worth: 0.5)
 
 
 def state_of(program):
@@ -135,7 +125,7 @@ def test_the_same_seed_gives_the_same_program_and_report_and_leaves_the_student_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name not in UNDIVIDED])
+@judges_only
 def test_another_seed_keeps_other_inputs_back(case):
     first, other = (case.compiled(seed=seed, valset=False).report.candidates[0].estimates for seed in (0, 1))
     assert [(e.value, e.low) for e in first.values()] != [(e.value, e.low) for e in other.values()]
@@ -170,7 +160,7 @@ def test_random_demonstrations_compete_against_a_probe_only():
 
 @every
 def test_the_bare_method_chooses_nothing(case):
-    if case in (CASES["LikelihoodMitigation"], CASES["ThresholdTuning"]):
+    if case is CASES["LikelihoodMitigation"]:
         with pytest.raises(ValueError, match=r"select=False: .* always chooses"):
             case.compiled(select=False)
         return
