@@ -64,7 +64,7 @@ class Dialect(ABC):
     likelihoods: ClassVar[bool] = True  # whether the server returns the log-probabilities of given texts
     texts: ClassVar[bool] = True  # whether the server writes texts
     decides: ClassVar[bool] = False  # whether it takes closed questions in their own form
-    most_questions: ClassVar[int] = 1  # of those in one request
+    most_questions: int = 1  # of those in one request; fewer where its answers turn out to have no names
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.answering = Answering()  # names that the server's answers carry

@@ -370,11 +370,13 @@ class SystemOne(DecisionDialect):
         return {"model": self._model, "state": questions[0].prompt, "questions": by_name}
 
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
-        answer = await self._post(self._path, self._body(questions))
+        body = self._body(questions)
+        answer = await self._post(self._path, body)
         diagnostics = part(part(answer, kind=dict).get("diagnostics") or {}, kind=dict)
+        by_name = forms.answers_by_name(part(answer, "answers", kind=dict), body["questions"])
         answers: list[ChoiceLogprobs | Refused] = []
         for name, one in zip(names_of(questions), questions, strict=True):
-            given, more = part(answer, "answers", name, kind=dict), part(diagnostics.get(name) or {}, kind=dict)
+            given, more = by_name[name], part(diagnostics.get(name) or {}, kind=dict)
             answers.append(answer_of(one.choices, forms.systemone_shares(one, given), mass_in(more | given)))
         return answers
 
@@ -384,7 +386,8 @@ class DecisionsEndpoint(DecisionDialect):
 
     OpenAI reports the options' shares only, so the coverage is NaN, and may decline a question. SGLang names the fields
     of a question differently, and reports as ``label_mass`` how probable the options are together, but not for
-    decision models. A state that is no text is sent as its JSON.
+    decision models. A server whose answers name no question is asked one question in a request. A state that is no text
+    is sent as its JSON.
     """
 
     name = "decisions"
@@ -411,11 +414,15 @@ class DecisionsEndpoint(DecisionDialect):
         return {"model": self._model, "input": state_text(questions[0].prompt), "questions": posed}
 
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
-        names, answer = names_of(questions), await self._post("/v1/decisions", self._body(questions))
+        names, body = names_of(questions), self._body(questions)
+        reported = part(await self._post("/v1/decisions", body), "answers", kind=dict if self._sglang else list)
+        if isinstance(reported, list) and forms.is_nameless(reported):
+            self.most_questions = 1  # from now on, since nothing tells the answers to several apart
+        by_name = forms.answers_by_name(reported, dict(zip(names, body["questions"], strict=True)))
         read = forms.sglang_shares if self._sglang else forms.openai_shares
         answers: list[ChoiceLogprobs | Refused] = []
-        for place, (name, one) in enumerate(zip(names, questions, strict=True)):
-            given = part(answer, "answers", name if self._sglang else place, kind=dict)
+        for name, one in zip(names, questions, strict=True):
+            given = by_name[name]
             if given.get("type") == "refusal":
                 answers.append(Refused(f"is refused by {self._model}: the model declined the question."))
             else:

@@ -118,6 +118,28 @@ def names_of(questions: Sequence[Decision]) -> list[str]:
     return names
 
 
+def answers_by_name(answers: Any, forms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the answers to the questions of a request by name, or raise ``Unreadable``; ``forms`` are the questions.
+
+    The place of an answer in a list shows nothing: only the answer to a single question may lack its name.
+    """
+    if isinstance(answers, list) and len(answers) == len(forms) == 1 and is_nameless(answers):
+        answers = dict.fromkeys(forms, answers[0])
+    named = [(part(a, "name", kind=str), a) for a in answers] if isinstance(answers, list) else list(answers.items())
+    if sorted(name for name, _ in named) != sorted(forms):
+        raise Unreadable(f"its answers are to {[name for name, _ in named]!r:.200}, the questions {[*forms]!r:.200}")
+    for name, answer in named:
+        kind, asked = part(answer, kind=dict).get("type"), forms[name]["type"]
+        if kind not in (None, "refusal", asked):
+            raise Unreadable(f"the answer to {name!r:.80} is of the type {kind!r:.80}, the question of {asked!r}")
+    return dict(named)
+
+
+def is_nameless(answers: Sequence[Any]) -> bool:
+    """Return whether an answer of a list does not say to which question it is."""
+    return any(part(answer, kind=dict).get("name") is None for answer in answers)
+
+
 MASSES = ("coverage", "x_label_mass", "label_mass")
 """Names for how probable the options are together: of ``DecidingLM``, of SGLang, of vLLM and ``/v1/decisions``."""
 

@@ -189,7 +189,7 @@ class ServerEngine(Engine):
     def _begun(self, questions: Sequence[Question], answers: Answers) -> Coroutine[Any, Any, None]:
         """Return what is to be run on the event loop; the questions are prepared in this thread."""
         # 1. Questions that the model cannot take are answered before anything is sent.
-        together = Together(questions, answers, self.dialects[0].most_questions)
+        together = Together(questions, answers, min(dialect.most_questions for dialect in self.dialects))
         questions, answers = together.questions, together
         prepared = dict(enumerate(self.dialects[0].prepared(questions)))
         for place, refused in prepared.items():

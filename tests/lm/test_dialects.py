@@ -225,6 +225,26 @@ def test_a_decision_endpoint_is_asked_about_one_text_and_a_declined_one_costs_it
         assert zero[0].logprobs[0, 0] == -math.inf
 
 
+@pytest.mark.parametrize("are_named", [True, False])
+def test_answers_belong_to_the_questions_that_they_name_and_without_names_one_is_asked(lms, are_named):
+    criteria = {name: Decision("the cat", ("1", "2"), "choice", f"How {name}?", name=name) for name in ("fair", "kind")}
+
+    def changed(answer):
+        named = answer["answers"] if are_named else [{**one, "name": None} for one in answer["answers"]]
+        return {**answer, "answers": named[::-1]}
+
+    with serving(lms["qwen2-chat"], "decisions") as (address, fake):
+        expected, _, _ = outcome(opened(address, lms["qwen2-chat"], "decisions"), [*criteria.values()])
+        fake.faults = lambda _, path, __: changed if path == "/v1/decisions" else None
+        lm = opened(address, lms["qwen2-chat"], "decisions")
+        before = len(fake.requests)
+        answers, _, _ = outcome(lm, [*criteria.values()])
+    assert [len(body["questions"]) for _, body in fake.requests[before:]] == ([2] if are_named else [1, 1])
+    rows = [[one[place].logprobs[0, 0] for place in range(2)] for one in (answers, expected)]
+    np.testing.assert_allclose(*rows, atol=1e-9)
+    assert rows[0][0] != rows[0][1]
+
+
 @pytest.mark.parametrize("kind", ["chat", *dict.fromkeys(ENDPOINTS.values())])
 def test_a_tokenizer_that_would_not_be_used_is_refused(lms, kind):
     local = lms["qwen2-chat"]
