@@ -1,4 +1,4 @@
-"""Forecasts of what several people say: skills by hand, parts that add up, and what chance shows."""
+"""Forecasts of what several people say: skills by hand, and what chance shows."""
 
 import numpy as np
 import pytest
@@ -32,37 +32,6 @@ def test_the_skill_is_that_of_each_persons_verdict():
     # a forecaster of the mean of an item's people is flawless, and yet not certain of one of them
     assert forecasts.counted_brier_skill(ONE, shares, shares)[0] == pytest.approx(1 - 0.25 / 4 / baseline)
     assert np.isnan(forecasts.counted_brier_skill(ONE, P, np.ones(4))[0])
-
-
-def test_the_ranked_skill_compares_cumulative_distributions():
-    rng = np.random.default_rng(1)
-    levels, ratings = rng.dirichlet(np.ones(4), 30), rng.integers(0, 4, (30, 3))
-    shares = (ratings[:, :, None] == np.arange(4)).mean(axis=1)
-    cumulative = levels.cumsum(axis=1)[:, None, :-1]  # (n, 1, K - 1)
-    said = (ratings[:, :, None] <= np.arange(3)).astype(float)
-    climate = said.mean(axis=(0, 1))
-    expected = 1 - ((cumulative - said) ** 2).sum(axis=2).mean() / ((climate - said) ** 2).sum(axis=2).mean()
-    assert forecasts.counted_ranked_skill(np.ones((1, 30)), levels, shares)[0] == pytest.approx(expected)
-    often = np.broadcast_to(shares.mean(axis=0), shares.shape)
-    assert forecasts.counted_ranked_skill(np.ones((1, 30)), often, shares)[0] == pytest.approx(0.0)
-
-
-def test_reliability_resolution_and_uncertainty_make_the_brier_score():
-    p, y = world(200)
-    shares = y.mean(axis=1)
-    for forecast in (p, 0.3 + 0.2 * p, 1 - p, np.full(200, 0.4)):
-        reliability, resolution = forecasts.counted_parts(np.ones((1, 200)), forecast, shares)[0]
-        brier, uncertainty = forecasts.squared_errors(forecast, shares).mean(), shares.mean() * (1 - shares.mean())
-        assert reliability - resolution + uncertainty == pytest.approx(brier)
-        assert min(reliability, resolution) >= -1e-12
-    assert forecasts.counted_parts(np.ones((1, 200)), np.full(200, 0.4), shares)[0, 1] == pytest.approx(0.0)
-    same = forecasts.counted_parts(np.ones((1, 200)), 0.3 + 0.2 * p, shares)[0, 1]  # it does not depend on the scale
-    assert same == pytest.approx(forecasts.counted_parts(np.ones((1, 200)), p, shares)[0, 1])
-    # of counted items as of repeated ones
-    counts = np.random.default_rng(0).integers(0, 3, 200)
-    repeated = np.repeat(np.arange(200), counts)
-    one = forecasts.counted_parts(counts[None].astype(float), p, shares)
-    np.testing.assert_allclose(one, forecasts.counted_parts(np.ones((1, len(repeated))), p[repeated], shares[repeated]))
 
 
 def test_agreement_beyond_a_forecast_is_found():
