@@ -44,7 +44,7 @@ from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import measuring, model_identity, resolve_lm
 from evalbias.measures import decision_rates, spearman
-from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
+from evalbias.optimizers import ZEPO
 from evalbias.optimizers.objectives import (
     CalibrationGap,
     Confidence,
@@ -55,7 +55,7 @@ from evalbias.optimizers.objectives import (
     probabilities,
     reworded,
 )
-from evalbias.optimizers.proposers import Proposer
+from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposer
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.options import MeasuringModels
 from evalbias.programs import (

@@ -35,7 +35,8 @@ from evalbias.lm.cache import model_identity
 from evalbias.measures import decision_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.resample import estimate_mean
-from evalbias.optimizers import ZEPO, GrammarParaphraser
+from evalbias.optimizers import ZEPO
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.options import MeasuringModels
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 from evalbias.programs.pairwise import CalibrationError

@@ -33,8 +33,9 @@ from evalbias.lm.cache import model_identity
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
 from evalbias.measures.arrays import FloatArray
-from evalbias.optimizers import ZEPO, GrammarParaphraser
+from evalbias.optimizers import ZEPO
 from evalbias.optimizers.objectives import probabilities
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.zepo import DROP_LEVEL, ZEPOReport, race_rounds
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.programs.prompts import ENGLISH, LANGUAGES

@@ -52,25 +52,19 @@ from .optimizers.refine import ExternalFeedbackRefine as ExternalFeedbackRefine
 from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.zepo import ZEPO as ZEPO
 from .programs.criterion import Criterion as Criterion
+from .programs.files import load as load
 from .programs.jury import Jury as Jury
-from .programs.jury import load_rule as load_rule
 from .programs.loops import BestOfK as BestOfK
 from .programs.loops import Improvement as Improvement
 from .programs.loops import SelfConsistencyRefine as SelfConsistencyRefine
 from .programs.loops import SelfRefine as SelfRefine
 from .programs.metrics import judge_metric as judge_metric
-from .programs.metrics import judge_reward as judge_reward
 from .programs.metrics import labeled as labeled
 from .programs.metrics import preference_accuracy as preference_accuracy
 from .programs.metrics import preference_metric as preference_metric
 from .programs.metrics import score_closeness as score_closeness
 from .programs.pairwise import PairwiseJudge as PairwiseJudge
-from .programs.pairwise import load_pairwise_judge as load_pairwise_judge
 from .programs.pointwise import PointwiseJudge as PointwiseJudge
-from .programs.pointwise import load_correction as load_correction
-from .programs.pointwise import load_judge as load_judge
-from .programs.pointwise import save_correction as save_correction
 from .programs.ranking import PairwiseRanker as PairwiseRanker
-from .programs.ranking import load_ranker as load_ranker
 
 __version__: str

@@ -1,11 +1,5 @@
-"""Teleprompters that compile the bias out of a judge."""
+"""Teleprompters that compile a judge, and what learns from recorded scores; ``__init__.pyi`` lists them."""
 
-from evalbias.optimizers.likelihood import BiasedDemos as BiasedDemos
-from evalbias.optimizers.likelihood import BiasedDemosReport as BiasedDemosReport
-from evalbias.optimizers.likelihood import CompiledCriteria as CompiledCriteria
-from evalbias.optimizers.likelihood import LikelihoodMitigation as LikelihoodMitigation
-from evalbias.optimizers.likelihood import MitigationReport as MitigationReport
-from evalbias.optimizers.likelihood import compile_each as compile_each
-from evalbias.optimizers.proposers import GrammarParaphraser as GrammarParaphraser
-from evalbias.optimizers.proposers import LMParaphraser as LMParaphraser
-from evalbias.optimizers.zepo import ZEPO as ZEPO
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,13 +7,12 @@ One judgment runs through four steps: ``read`` checks the texts, ``_questions`` 
 from __future__ import annotations
 
 import inspect
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import dspy
 import numpy as np
@@ -28,7 +27,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompts import Language, Message
-from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, read_state
+from evalbias.programs.saved import Instrument, Predictor, Setting, instance_of
 from evalbias.values import get_logger
 
 PASSED_SETTINGS = ("cache", "rollout_id")
@@ -354,30 +353,6 @@ def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predicti
             return prediction  # noqa: B023
 
         call(program, **{name: item[name] for name in fields})
-
-
-AnyProgram = TypeVar("AnyProgram", bound=Program)
-
-
-def load_program(
-    path: str | os.PathLike[str], kind: str, make: Callable[[Criterion], AnyProgram], part: str = "settings"
-) -> AnyProgram:
-    """Load a program of a kind from the file that its ``save`` wrote; ``make`` takes the criterion in its ``part``.
-
-    ``ValueError`` if the file does not hold such a program, or a field of it is malformed; the message names both.
-    """
-    state = read_state(path, kind)
-    try:
-        try:
-            program = make(Criterion(**state[part]["criterion"]))
-        except MALFORMED as error:
-            raise ValueError(f"The saved judge is damaged: it has no criterion ({error}).") from error
-        program.load_state(state)
-        for _, judge in program.named_sub_modules(Judge):
-            judge.labeled(judge.predict.demos)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return program
 
 
 # Items that a model cannot be asked about, such as too long ones: left undefined and reported, or an error.

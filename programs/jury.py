@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, get_args
 
 import dspy
@@ -15,9 +13,8 @@ from evalbias.measures.juries import JuryRule
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.saved import MALFORMED, Instrument, Setting, instance_of
-from evalbias.runs import write_json
-from evalbias.values import read_json, to_json
+from evalbias.programs.saved import Instrument, Setting, instance_of
+from evalbias.values import to_json
 
 Member = PointwiseJudge | PairwiseJudge
 
@@ -26,20 +23,6 @@ def rule_of(saved: Mapping[str, Any]) -> JuryRule:
     """Read a rule from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
     given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in saved.items()}
     return JuryRule(**given)
-
-
-def save_rule(rule: JuryRule, path: str | os.PathLike[str]) -> None:
-    """Write a rule as JSON, for ``load_rule``."""
-    write_json(Path(path), asdict(rule))
-
-
-def load_rule(path: str | os.PathLike[str]) -> JuryRule:
-    """Load a rule from the JSON file that ``save_rule`` or 'evalbias jury' wrote (jury.json)."""
-    saved = read_json(path, "learn the jury again")
-    try:
-        return rule_of(saved)
-    except (*MALFORMED, ValueError) as error:
-        raise ValueError(f"{path} is no saved rule of a jury ({error}): learn it again by 'evalbias jury'.") from error
 
 
 class Jury(Instrument):

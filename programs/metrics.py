@@ -77,14 +77,19 @@ class ProgramMetric:
 def judge_metric(
     judge: PointwiseJudge | Jury, *, source: str = "source", output: str = "output", undefined: float = 0.0
 ) -> ProgramMetric:
-    """Make a metric for ``dspy.Evaluate`` and optimizers: the judge's score of an output, rescaled to [0, 1].
+    """Make a metric, which is a reward too: the judge's score of an output, rescaled to [0, 1].
+
+    As a metric, ``dspy.Evaluate(devset=items, metric=judge_metric(judge))`` and optimizers call it with an example and
+    the prediction; as a reward, ``dspy.Refine(module=program, N=3, reward_fn=judge_metric(judge), threshold=0.8)`` and
+    ``dspy.BestOfN`` call it with the program's inputs.
 
     Args:
         judge: Judge of the outputs, or a jury; ``TypeError`` for one that compares, which ``preference_metric`` is for.
         source: Field of the example that the program worked from.
         output: Field of the prediction to judge.
         undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
-            that the judge cannot score; ``math.nan`` keeps it undefined.
+            that the judge cannot score; ``math.nan`` keeps it undefined. As a reward, DSPy then never takes such an
+            output, and returns None if all are undefined.
     """
     _check_kind(judge.judges[0] if isinstance(judge, Jury) else judge, PointwiseJudge)
 
@@ -100,14 +105,6 @@ def judge_metric(
 
     name = judge.criterion.name
     return ProgramMetric(judged, name=name, undefined=undefined, judge=judge, source=source, output=output)
-
-
-judge_reward = judge_metric
-"""A metric is also a reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1].
-
-With ``undefined=math.nan`` DSPy never takes an output that the judge cannot score, and returns None if all are
-undefined.
-"""
 
 
 def preference_metric(
@@ -142,8 +139,8 @@ def preference_metric(
 def _check_kind(judge: Any, kind: type) -> None:
     if not isinstance(judge, kind):
         raise TypeError(
-            f"This takes a {kind.__name__}, not a {type(judge).__name__}: judge_metric and judge_reward are for a "
-            "PointwiseJudge, which scores, and preference_metric is for a PairwiseJudge, which compares."
+            f"This takes a {kind.__name__}, not a {type(judge).__name__}: judge_metric is for a PointwiseJudge, "
+            "which scores, and preference_metric is for a PairwiseJudge, which compares."
         )
 
 

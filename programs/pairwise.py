@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -21,7 +20,7 @@ from evalbias.measures.position_calibration import Correction, Order, PositionOf
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
-from evalbias.programs.judges import Judge, RefusedItems, load_program
+from evalbias.programs.judges import Judge, RefusedItems
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
@@ -326,11 +325,6 @@ def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
     for best, order in zip(decisions(positions), orders, strict=True):
         preferred.add(order[best] if best is not None and best < len(order) else None)
     return len(preferred) == 1
-
-
-def load_pairwise_judge(path: str | os.PathLike[str]) -> PairwiseJudge:
-    """Load a pairwise judge from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
-    return load_program(path, PairwiseJudge.kind, PairwiseJudge)
 
 
 class CalibrationError(ValueError):

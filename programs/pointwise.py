@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -23,13 +21,11 @@ from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, length_feature, read_item, text_length
-from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals, load_program
+from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals
 from evalbias.programs.prompts import Language, Message
-from evalbias.programs.saved import MALFORMED, Predictor, Setting, instance_of, one_of
-from evalbias.runs import write_json
-from evalbias.values import read_json
+from evalbias.programs.saved import Predictor, Setting, instance_of, one_of
 
-# Corrections of its scores, as files.
+# Corrections of its scores.
 
 LIKELIHOOD, LENGTH = "likelihood", "length"
 """Features that a judge tells of an output, for which it can correct its scores."""
@@ -47,20 +43,6 @@ def correction_of(saved: Any) -> ScoreCorrection:
         slopes[name] = Slope(**{**one, **numbers, "bounds": bounds})
     shift = number(saved["shift"], "'shift'", required=True)
     return ScoreCorrection(**{**saved, "slopes": slopes, "shift": shift})
-
-
-def load_correction(path: str | os.PathLike[str]) -> ScoreCorrection:
-    """Load a correction from the JSON file that ``save_correction`` or 'evalbias correct' wrote."""
-    saved = read_json(path, "learn the correction again")
-    try:
-        return correction_of(saved)
-    except (*MALFORMED, ValueError) as error:
-        raise ValueError(f"{path} is no saved correction ({error}): learn it again by 'evalbias correct'.") from error
-
-
-def save_correction(correction: ScoreCorrection, path: str | os.PathLike[str]) -> None:
-    """Write a correction as JSON, for ``load_correction``."""
-    write_json(Path(path), correction)
 
 
 def _check_correction(name: str, value: Any) -> None:
@@ -297,8 +279,3 @@ class PointwiseJudge(Judge):
                 numbers["likelihood"] = float(features[LIKELIHOOD][i])
             done.append(dspy.Prediction(**{**why, **dict(row), **numbers}))
         return done
-
-
-def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
-    """Load a pointwise judge from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
-    return load_program(path, PointwiseJudge.kind, PointwiseJudge)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -23,7 +22,7 @@ from evalbias.lm.dspy_seam import UsageTracker
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.programs.items import read_pair
-from evalbias.programs.judges import check_batch_options, load_program, tracks_usage
+from evalbias.programs.judges import check_batch_options, tracks_usage
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
 from evalbias.programs.saved import Instrument, Setting, number_within
 
@@ -142,11 +141,6 @@ class PairwiseRanker(Instrument):
         rng = random.Random(self.seed)
         judge.calibrate(rng.sample(pairs, min(CALIBRATION_PAIRS, len(pairs))), lm=lm)
         return judge
-
-
-def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
-    """Load a ranker from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
-    return load_program(path, PairwiseRanker.kind, lambda c: PairwiseRanker(PairwiseJudge(c)), "judge.settings")
 
 
 # The sort of one source's candidates, as generators: each round yields the pairs that it needs compared next.

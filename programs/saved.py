@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import dspy
@@ -329,32 +326,3 @@ class _Whole(Parameter):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Leave the instrument as it is; DSPy's optimizers reset every parameter of what they compile."""
-
-
-READERS = {
-    "pointwise judge": "load_judge and 'evalbias judge' read it",
-    "pairwise judge": "load_pairwise_judge, 'evalbias rank' and 'measure preference' read it",
-    "ranker": "load_ranker reads it",
-    "refine loop": "its own load and 'evalbias refine --program' read it",
-}
-"""Kind of program -> what reads its files."""
-
-
-def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Return the state of a program from the file that its ``save`` wrote; ``ValueError`` if it is of another kind."""
-    try:
-        state = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # bytes that are not UTF-8; lists in lists
-        raise ValueError(f"{path} is not a saved {kind}: it is not JSON ({error}).") from error
-    settings = state.get("settings") if isinstance(state, dict) else None
-    saved = settings.get("kind") if isinstance(settings, dict) else None
-    if not isinstance(saved, str):
-        raise ValueError(
-            f"{path} is not a saved {kind}: load a program that contains one by its own load, or save the {kind} to "
-            "a file of its own."
-        )
-    if saved != kind:
-        raise ValueError(
-            f"{path} is not a saved {kind} but a {saved:.40}: {READERS.get(saved, 'its own load reads it')}."
-        )
-    return {name: value for name, value in state.items() if name != "metadata"}

@@ -7,10 +7,9 @@ import pytest
 
 from evalbias import RecordedLM
 from evalbias.cli.judge import summary
-from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
-from evalbias.programs.pointwise import load_correction
+from evalbias.programs.files import load
 from evalbias.programs.tasks import read_examples
 from evalbias.runs import read_run
 from evalbias.values import read_json
@@ -30,8 +29,7 @@ def damage(file):
 READERS = [
     (read_json, "x.json"),
     (read_examples, "x.json"),
-    (load_any_judge, "x.json"),
-    (load_correction, "x.json"),
+    (load, "x.json"),
     (RecordedLM, "x.jsonl"),
     (lambda file: check_json_files(file.parent), "config.json"),
     (adapter, "adapter_config.json"),
@@ -45,7 +43,7 @@ def test_a_damaged_file_is_named(tmp_path, read, name):
     file = tmp_path / name
     for content in CONTENTS:
         file.write_bytes(content + b"\n")
-        with pytest.raises(ValueError, match=rf"{name}.*: |{name} is not a (quantile map|saved)") as raised:
+        with pytest.raises(ValueError, match=rf"{name}.*: |{name} (is not a quantile map|holds nothing)") as raised:
             read(file)
         assert len(str(raised.value)) < 500
 

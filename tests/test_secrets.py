@@ -8,10 +8,12 @@ import pytest
 from fake_server import serving
 from fakes import Comparer, pair
 
-from evalbias import load_judge, run_loops
-from evalbias.optimizers import ZEPO, LMParaphraser
+from evalbias import run_loops
+from evalbias.optimizers import ZEPO
+from evalbias.optimizers.proposers import LMParaphraser
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.feedback import ConceptsFeedback
+from evalbias.programs.files import load
 from evalbias.programs.loops import SelfRefine
 from evalbias.programs.writing import PlainPredict
 from evalbias.values import describe
@@ -50,7 +52,7 @@ def test_saved_judges_hold_no_secret(tmp_path, log):
         judge.set_lm(dspy.LM("openai/canary", temperature=0.5, **secrets))
         judge.save(str(tmp_path / f"{number}.json"))
         assert MARK not in json.dumps(describe(judge))
-    assert load_judge(tmp_path / "0.json").predict.lm.kwargs["temperature"] == 0.5
+    assert load(tmp_path / "0.json").predict.lm.kwargs["temperature"] == 0.5
     assert '"https://localhost:1/v1"' in (tmp_path / "1.json").read_text()
     check_clean(tmp_path, log)
 

@@ -19,8 +19,9 @@ from evalbias.evaluation.answers import criteria_of, instruction_place_for, lang
 from evalbias.evaluation.audit import findings_of, opening_of, reasons_of
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking
-from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser, objectives
+from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
+from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons

@@ -18,7 +18,8 @@ from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.equal_quality import MIN_CLUSTERS
 from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
 from evalbias.options import CorrectOptions, MeasuringModels, Out
-from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
+from evalbias.programs.files import load, save
+from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
 
@@ -36,7 +37,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         if unused := sorted(LEARNING & out.given):
             named = ", ".join(f"`{name}`" for name in unused)
             raise ValueError(f"Leave out {named}: a saved `correction` is applied as it was learned.")
-        known = load_correction(options.correction)
+        known = load(options.correction, ScoreCorrection)
         ready = _prepared(options if options.criterion else replace(options, criterion=known.criterion))
         _check_applies(known, ready)
     with Run("correct", options, models, out, more=audit_settings(ready)) as run:
@@ -59,7 +60,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         rows = corrected_rows(judged, correction)
         file, place = run.folder.path / "corrected.jsonl", run.folder.path / "correction.json"
         write_jsonl(file, rows)
-        save_correction(correction, place)
+        save(correction, place)
         undefined = sum(np.isnan(row["corrected"]) for row in rows)
         brief = {"n": len(rows) - undefined, "undefined": undefined, "correction": asdict(correction)}
         said = f"{count(len(rows) - undefined, 'item')} corrected, {undefined} undefined: {file}"

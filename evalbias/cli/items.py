@@ -16,8 +16,9 @@ from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared
 from evalbias.options import AuditOptions, ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
-from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
+from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.criterion import BINS, Criterion
+from evalbias.programs.files import load
 
 # The judges that options name.
 
@@ -29,7 +30,7 @@ def scoring_judges(
     if judge is None:
         return [PointwiseJudge(one, language=language_of(options)) for one in criteria_of(options, names)]
     _refuse_own(options, "criterion", "criteria", "scale", "language", *PROMPT)
-    return [load_judge(judge)]
+    return [load(judge, PointwiseJudge)]
 
 
 def _refuse_own(options: Any, *names: str) -> None:
@@ -51,7 +52,7 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
         replaced |= {"language": language_of(options), "instruction_place": instruction_place_for(options.lm)}
         return PairwiseJudge(criterion, ties=options.ties, **replaced)
     _refuse_own(options, "ties", "language", *PROMPT)
-    judge = load_pairwise_judge(options.judge or "")
+    judge: PairwiseJudge = load(options.judge or "", PairwiseJudge)
     for name, value in replaced.items():
         setattr(judge, name, value)
     return judge

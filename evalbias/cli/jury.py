@@ -10,7 +10,7 @@ from evalbias.evaluation.juries import jury_worth, mean_of, panel_of
 from evalbias.evaluation.rankings import rank_systems
 from evalbias.optimizers.juries import learn_jury
 from evalbias.options import JuryOptions, MeasuringModels, Out
-from evalbias.programs.jury import save_rule
+from evalbias.programs.files import save
 from evalbias.report.page import Section
 from evalbias.values import to_json
 
@@ -24,7 +24,7 @@ def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> Non
         worth, learned = jury_worth(judged, families=given.families, **how), learn_jury(judged, seed=given.seed, **how)
         members, sets, errors = worth.tables()
         file = run.folder.path / "jury.json"
-        save_rule(learned.rule, file)
+        save(learned.rule, file)
         result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}
         first, *others = worth.paragraphs
         sections = [

@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Group
 
-from evalbias import optimizers
 from evalbias.cli.items import scored, scoring_judges
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.evaluation import judge_examples, measure, total
@@ -15,6 +14,7 @@ from evalbias.evaluation.answers import criteria_of, language_of
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.cache import CachedLM
+from evalbias.optimizers import likelihood as optimizers
 from evalbias.optimizers.likelihood import LikelihoodOptimizer, draw_demos, rated_items, with_demos
 from evalbias.optimizers.objectives import ProbeObjective, probe_of
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out

@@ -37,7 +37,6 @@ from evalbias.programs import feedback
 from evalbias.programs.criterion import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
 from evalbias.report import tables
 from evalbias.report.page import Section, loop_sections, worst_items
@@ -205,11 +204,11 @@ def with_refiner(task: RefineTask) -> SelfRefine:
 
 def _load(loop: SelfRefine, file: Path, seed: int) -> None:
     """Load a compiled loop; the command's seed decides a run, not the one that was saved."""
-    state = read_state(file, SelfRefine.kind)
+    state = read_json(file, "give the file of a compiled loop")
     try:
         loop.load_state(state)
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{file} is a compiled loop of another task: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{file} is no compiled loop of this task: {error}") from error
     loop.seed = seed
     if isinstance(loop.feedback, feedback.ConsistencyFeedback):
         loop.feedback.seed = seed

@@ -29,13 +29,14 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import ALL, NEGATION, RECORDED, RENAMED, AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
+from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import asked_together
 from evalbias.programs.metrics import ProgramMetric
-from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
-from evalbias.programs.pointwise import PointwiseJudge, load_judge
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompts import in_language
-from evalbias.values import get_logger, read_json
+from evalbias.values import get_logger
 
 # Judges whose answers are recorded with the items: a column of scores, or columns of choices between two outputs.
 
@@ -440,7 +441,11 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     if options.judge is None and options.lm is None and not options.is_recorded:
         options = replace(options, scores_field=_only_judge(options, items))
     # 2. The judge: a file of one, a function or program, a new one of the criterion, or none with recorded answers.
-    judge = load_any_judge(options.judge) if isinstance(options.judge, str | os.PathLike) else options.judge
+    judge = (
+        load(options.judge, PointwiseJudge, PairwiseJudge)
+        if isinstance(options.judge, str | os.PathLike)
+        else options.judge
+    )
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         criterion = _own_criterion(judge, options)
     elif judge is None and not options.is_recorded:
@@ -575,15 +580,6 @@ def tell_left_out(items: data_sets.Dataset) -> None:
     """Say in a warning which rows of a file are left out, if any."""
     if items.left_out:
         logger.warning("%s", items.summary())
-
-
-def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
-    """Load a judge that scores or compares from the JSON file that its ``save`` wrote."""
-    try:
-        kind = read_json(path)["settings"]["kind"]
-    except (ValueError, TypeError, KeyError):
-        kind = None
-    return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
 
 
 def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:

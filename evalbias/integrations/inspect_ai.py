@@ -16,8 +16,9 @@ except ImportError as error:
     raise ImportError("This module needs Inspect: pip install 'evalbias[inspect]'.") from error
 
 from evalbias.lm.types import PromptRefused
+from evalbias.programs.files import load
 from evalbias.programs.metrics import score_feedback
-from evalbias.programs.pointwise import PointwiseJudge, load_judge
+from evalbias.programs.pointwise import PointwiseJudge
 
 
 @scorer(metrics=[mean(), stderr()])  # type: ignore[untyped-decorator, unused-ignore]
@@ -35,7 +36,7 @@ def judge_scorer(
         source: Key of the metadata with the text that the output was made from, which every sample then must have.
             Defaults to the input.
     """
-    program = judge if isinstance(judge, PointwiseJudge) else load_judge(judge)
+    program = judge if isinstance(judge, PointwiseJudge) else load(judge, PointwiseJudge)
     program = program.deepcopy()
     if lm is not None:
         program.predict.lm = lm

@@ -123,7 +123,7 @@ class Loaded:
     context_length: int  # in tokens
 
 
-def load(source: ModelSource) -> Loaded:
+def load_model(source: ModelSource) -> Loaded:
     """Load a model from a folder, a GGUF file or by its Hugging Face name; errors as of ``LocalLM``."""
     name = source.model
     # 1. Everything that can be refused before the weights are read.

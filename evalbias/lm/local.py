@@ -23,7 +23,7 @@ from dspy import lm15
 from evalbias.lm import types
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
-from evalbias.lm.load import Loaded, ModelSource, load
+from evalbias.lm.load import Loaded, ModelSource, load_model
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Head, Scorer, decoder
@@ -93,7 +93,7 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         source = ModelSource(
             model, device, dtype, revision, trust_remote_code, template_options, adapter, device_map, quantization
         )
-        loaded = load(source)
+        loaded = load_model(source)
         batch, prefixes = MEMORY["cuda" if loaded.model.device.type == "cuda" else "cpu"]
         scorer = Scorer(loaded.model, context=loaded.context_length, batch_tokens=batch, prefix_bytes=prefixes)
         engine = LocalEngine(loaded, scorer)

@@ -32,7 +32,7 @@ from evalbias.data import pairs, world
 from evalbias.lm.local import FOLDER
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates
-from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.programs import PRESETS, SYNTHETIC, Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")

@@ -17,7 +17,7 @@ from evalbias.cli.judge import in_words, summary
 from evalbias.data import world
 from evalbias.evaluation.biases import Likelihood
 from evalbias.optimizers.likelihood import draw_demos, with_demos
-from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_judge, load_pairwise_judge
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, files
 from evalbias.programs.criterion import PRESETS
 from evalbias.runs import Journal
 
@@ -121,7 +121,7 @@ def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items,
     options = ["compile", "likelihood", "--judge", "mine.json", "--lm", "embedded", "--data", items, "--limit", 60]
     options += ["-k", 2, "--resamples", 99, "--bare", "--keep-worse", "--out", "run"]
     evalbias(*options, cwd=tmp_path)
-    compiled = load_judge(tmp_path / f"run/judge-{SYNTHETIC.name}.json")
+    compiled = files.load(tmp_path / f"run/judge-{SYNTHETIC.name}.json")
     assert compiled.predict.signature.instructions == wording
     assert compiled.criterion == SYNTHETIC
     assert len(compiled.predict.demos) == 2
@@ -314,7 +314,7 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
         assert searched[bias]["estimates"][name]["value"] > initial[bias]["estimates"][name]["value"]
     written = {"run.json", "judgments.jsonl", "result.json", "report.html", "judge.json", "search"}
     assert {f.name for f in (tmp_path / "run").iterdir()} == written
-    judge = load_pairwise_judge(tmp_path / "run/judge.json")
+    judge = files.load(tmp_path / "run/judge.json")
     assert judge.predict.signature.instructions == found["instruction"]
     run, result = (json.loads((tmp_path / f"run/{name}.json").read_text()) for name in ("run", "result"))
     assert (run["train"]["items"], run["test"]["items"]) == (32, 32)
@@ -338,7 +338,7 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
     assert search["objective"] == "verbosity"
     assert search["tried"][0]["instruction"] == own
     assert result["pairs"]["search"] == result["pairs"]["all"] == search["tried"][0]["examples"] > 20
-    judge = load_pairwise_judge(tmp_path / "run/judge.json")
+    judge = files.load(tmp_path / "run/judge.json")
     assert judge.predict.signature.instructions == search["chosen"]
 
 
@@ -352,7 +352,7 @@ def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
     evalbias("optimize", *options, *more[:4], "--pairs", 20, "--out", "searched", cwd=tmp_path)
     result = json.loads((tmp_path / "searched/result.json").read_text())["search"]
     assert (result["objective"], result["tried"][0]["examples"]) == ("probe", 40)  # edited and with the placebo
-    judge = load_pairwise_judge(tmp_path / "searched/judge.json")
+    judge = files.load(tmp_path / "searched/judge.json")
     assert " ".join(judge.predict.signature.instructions.split()) == result["chosen"]
 
 

@@ -10,7 +10,7 @@ from evalbias import data
 from evalbias.evaluation import recorded_scores
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.optimizers.correction import learn_correction
-from evalbias.programs.pointwise import load_correction, save_correction
+from evalbias.programs.files import load, save
 
 
 def scored(n=240, *, seed=0, rated=True):
@@ -42,7 +42,7 @@ def test_a_correction_is_learned_written_and_applied_to_items_that_nobody_rated(
     found = answered("correct", "--data", file, "--scores-field", "mine", "--out", "run", cwd=tmp_path)
     assert found["sentences"][0].startswith("Length: all of its effect is subtracted (effect +0.")
     assert (found["n"], found["undefined"]) == (239, 1)
-    correction = load_correction(tmp_path / "run/correction.json")
+    correction = load(tmp_path / "run/correction.json")
     assert found["correction"] == json.loads((tmp_path / "run/correction.json").read_text())
     assert correction.slopes["length"].slope == pytest.approx(0.7, abs=0.15)  # e times as long: about .7 points more
     rows = lines(tmp_path / "run")
@@ -163,10 +163,10 @@ def test_what_is_refused(file, tmp_path, words, message):
     as_jsonl(tmp_path / "bare.jsonl", scored(12, rated=False))
     as_jsonl(tmp_path / "human.jsonl", [{**row, "human": 3, "annotator_1": 4} for row in scored(12, rated=False)])
     as_jsonl(tmp_path / "untold.jsonl", [{"mine": 3}, {"mine": 4}])
-    save_correction(ScoreCorrection({"length": Slope(0.1)}, pairs=True), tmp_path / "pairs.json")
-    save_correction(ScoreCorrection({"length": Slope(0.1)}), tmp_path / "long.json")
+    save(ScoreCorrection({"length": Slope(0.1)}, pairs=True), tmp_path / "pairs.json")
+    save(ScoreCorrection({"length": Slope(0.1)}), tmp_path / "long.json")
     known = {"criterion": "wit", "likelihood_lm": "other"}
-    save_correction(ScoreCorrection({"likelihood": Slope(0.1)}, **known), tmp_path / "wit.json")
+    save(ScoreCorrection({"likelihood": Slope(0.1)}, **known), tmp_path / "wit.json")
     assert message in refused("correct", "--data", file, *words.split(), cwd=tmp_path)
 
 
@@ -187,6 +187,6 @@ def test_a_correction_of_a_stranger_holds_numbers_and_nothing_else(tmp_path, slo
     written = {"slope": 0.1, "center": 5.0, "bounds": None, **slope}
     whole = {"slopes": {"length": written}, "shift": 0.0, "reduction": "sum", "length": "characters", "pairs": False}
     (tmp_path / "correction.json").write_text(json.dumps(whole))
-    with pytest.raises(ValueError, match="is no saved correction") as refusal:
-        load_correction(tmp_path / "correction.json")
+    with pytest.raises(ValueError, match=r"correction\.json") as refusal:
+        load(tmp_path / "correction.json")
     assert message in str(refusal.value)

@@ -94,7 +94,7 @@ REFUSED = {
         (f"{ITEMS} --judge scores.json", f"{OWN} --criterion."),
         ("--data items.jsonl --lm embedded --judge scores.json --output-label Reply", f"{OWN} --output-label."),
         ("--data items.jsonl --lm embedded --judge scores.json --language ja", f"{OWN} --language."),
-        ("--data items.jsonl --lm embedded --judge compares.json", "is not a saved"),
+        ("--data items.jsonl --lm embedded --judge compares.json", "pairwise judge"),
         ("--data pairs.jsonl --lm embedded --judge scores.json", "holds pairs, and this command takes one output"),
         ("--data empty.jsonl --lm embedded --judge scores.json", "holds no items: there is nothing to judge"),
         (f"{STARS} --judge scores.json --workers ray", "cannot be read in chunks; give an uncompressed"),

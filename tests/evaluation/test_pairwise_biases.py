@@ -21,7 +21,7 @@ from evalbias.evaluation.answers import recorded_verdicts
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER
 from evalbias.lm.types import LogLikelihood
-from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.zepo import ZEPO
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 

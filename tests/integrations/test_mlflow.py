@@ -102,7 +102,7 @@ def test_compiling_is_a_run_and_no_flood_of_traces(experiment, judge, tmp_path):
     assert traces() == []
     (run,) = mlflow.search_runs(output_format="list")
     path = mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path="best_model.json")
-    saved = evalbias.load_judge(path)
+    saved = evalbias.load(path)
     assert [dict(demo) for demo in saved.predict.demos] == [dict(demo) for demo in compiled.predict.demos]
     assert len(saved.predict.demos) == 4
 

@@ -18,8 +18,9 @@ from evalbias import (
     data,
 )
 from evalbias.lm.types import Choices
-from evalbias.optimizers import GrammarParaphraser, objectives
+from evalbias.optimizers import objectives
 from evalbias.optimizers.base import hold_back
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.values import to_json
 

@@ -17,12 +17,12 @@ from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import Choices
 from evalbias.measures import bias_score, estimate_spearman, rs_scores, spearman, unfairness_scores
-from evalbias.optimizers import compile_each
 from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.likelihood import (
     UnusableDemosError,
     against_baselines,
     check_demos_fit,
+    compile_each,
     with_demos,
 )
 from evalbias.optimizers.likelihood_rules import (
@@ -40,7 +40,8 @@ from evalbias.optimizers.likelihood_rules import (
 )
 from evalbias.optimizers.objectives import ProbeObjective
 from evalbias.optimizers.selection import CHOICE_LEVEL
-from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
+from evalbias.programs import Criterion, PointwiseJudge, labeled, score_closeness
+from evalbias.programs.files import load
 from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
@@ -600,7 +601,7 @@ def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(
     assert best.cost.judgments == 0  # the raw scores were known
     compiled.save(str(tmp_path / "judge.json"))
     fresh = of_sources(5, 9)
-    loaded = load_judge(tmp_path / "judge.json").batch(fresh, lm=lm)
+    loaded = load(tmp_path / "judge.json").batch(fresh, lm=lm)
     assert [p.score for p in loaded] == [p.score for p in compiled.batch(fresh, lm=lm)]
     assert all(p.score != p.raw_score for p in loaded)
     assert report.paper.ids == report.after.ids == tuple(e.id for e in of_sources(60, 2))

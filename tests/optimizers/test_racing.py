@@ -7,7 +7,7 @@ import pytest
 from fakes import PARTS, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged
-from evalbias.optimizers import ZEPO, GrammarParaphraser
+from evalbias.optimizers import ZEPO
 from evalbias.optimizers import zepo as module
 from evalbias.optimizers.objectives import (
     BiasObjective,
@@ -17,6 +17,7 @@ from evalbias.optimizers.objectives import (
     Fairness,
     Objective,
 )
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.zepo import IMAGINED, alike, drop, imagined, race_rounds
 from evalbias.programs import Criterion, PairwiseJudge
 

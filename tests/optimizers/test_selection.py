@@ -7,8 +7,9 @@ from fakes import PARTS, FormulaLM, Wording, items, pair, rated
 from evalbias import data
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import Judged
-from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
+from evalbias.optimizers import ZEPO, BiasedDemos
 from evalbias.optimizers.base import hold_back
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.selection import FLATTERED, Candidate, Cost, Rule, choose
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge

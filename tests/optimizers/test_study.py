@@ -11,8 +11,8 @@ import pytest
 from fakes import PARTS, Comparer, Wording, rated
 
 from evalbias import data
-from evalbias.optimizers import GrammarParaphraser
 from evalbias.optimizers.objectives import ContextFreeConfidence
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.programs import Criterion, PairwiseJudge
 

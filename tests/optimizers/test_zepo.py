@@ -17,7 +17,7 @@ from evalbias import data, embedded_judge_lm
 from evalbias.data import world
 from evalbias.evaluation import BIASES, Judged
 from evalbias.measures import decision_rates
-from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
+from evalbias.optimizers import ZEPO
 from evalbias.optimizers.objectives import (
     BiasObjective,
     CalibrationGap,
@@ -30,7 +30,7 @@ from evalbias.optimizers.objectives import (
     ProbeObjective,
     probabilities,
 )
-from evalbias.optimizers.proposers import Proposal, fault
+from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 from evalbias.values import to_json

@@ -11,8 +11,8 @@ from evalbias.lm import types
 from evalbias.lm.types import Likelihood, LogLikelihood
 from evalbias.measures.corrections import ScoreCorrection, Slope, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
-from evalbias.programs import Criterion, PointwiseJudge, judge_metric, load_judge
-from evalbias.programs.pointwise import load_correction, save_correction
+from evalbias.programs import Criterion, PointwiseJudge, judge_metric
+from evalbias.programs.files import load, save
 
 C = Criterion("quality", "is it good?")
 CALIBRATION = ScoreCorrection({"likelihood": Slope(0.25, -21.0)})
@@ -125,26 +125,26 @@ def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
     for calibration in (CALIBRATION, BOUNDED):
         judge.correction = calibration
         judge.save(str(tmp_path / "judge.json"))
-        assert load_judge(tmp_path / "judge.json").correction == calibration
-        save_correction(calibration, tmp_path / "correction.json")
-        assert load_correction(tmp_path / "correction.json") == calibration
+        assert load(tmp_path / "judge.json").correction == calibration
+        save(calibration, tmp_path / "correction.json")
+        assert load(tmp_path / "correction.json") == calibration
     assert judge.reset_copy().correction is None
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        ("[]", "holds \\[\\] in place of a JSON object: learn the correction again"),
-        ('{"slopes": 3}', "is no saved correction .*: learn it again by 'evalbias correct'"),
-        ('{"slopes": {"length": {"slope": "high", "center": 0, "bounds": null}}}', "is no saved correction"),
-        ('{"slopes": {}, "shift": null}', "is no saved correction"),
-        ('{"slopes": {}, "api_key": 1}', "is no saved correction"),
+        "[]",
+        '{"slopes": 3}',
+        '{"slopes": {"length": {"slope": "high", "center": 0, "bounds": null}}}',
+        '{"slopes": {}, "shift": null}',
+        '{"slopes": {}, "api_key": 1}',
     ],
 )
-def test_a_damaged_correction_is_refused(tmp_path, content, message):
+def test_a_damaged_correction_is_refused(tmp_path, content):
     (tmp_path / "correction.json").write_text(content)
-    with pytest.raises(ValueError, match=message):
-        load_correction(tmp_path / "correction.json")
+    with pytest.raises(ValueError, match=r"correction\.json"):
+        load(tmp_path / "correction.json")
 
 
 def test_a_judge_corrects_for_length_without_asking_for_likelihoods():

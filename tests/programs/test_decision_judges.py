@@ -15,7 +15,7 @@ from evalbias.evaluation.answers import function_scores
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
 from evalbias.lm.types import Decision, ModelChanged, Refused, Unanswered
-from evalbias.programs import load_judge
+from evalbias.programs.files import load
 from evalbias.programs.judges import asked_together
 
 LEVELS = ("hard to follow", "partly clear", "clear")
@@ -289,7 +289,7 @@ def test_dspys_own_optimizer_moves_a_judges_cuts_and_threshold_and_they_are_save
     assert np.mean([p.level == e.score for e, p in zip(trainset, batched, strict=True)]) == report["train_score"]
     compiled.predict.lm = None
     compiled.save(tmp_path / "judge.json")
-    loaded = load_judge(tmp_path / "judge.json")
+    loaded = load(tmp_path / "judge.json")
     assert loaded.predict.fields == compiled.predict.fields
     assert loaded.criterion == criterion
     loaded.predict.lm = Client()
@@ -314,7 +314,7 @@ def test_what_a_judge_decided_is_a_demonstration_of_it_and_is_saved_as_one(tmp_p
     assert demo == {"Source": "a", "Output": "a cat", "coherence": wanted if shown else str(wanted)}
     judge.predict.lm = None
     judge.save(tmp_path / "judge.json")
-    loaded = load_judge(tmp_path / "judge.json")
+    loaded = load(tmp_path / "judge.json")
     assert loaded.labeled(loaded.predict.demos) == judge.labeled(judge.predict.demos)
 
 

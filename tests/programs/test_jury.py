@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from fakes import Comparer, FormulaLM, pair
 
-from evalbias import Jury, audit, judge_metric, load_rule
+from evalbias import Jury, audit, judge_metric
 from evalbias.measures.juries import JuryRule
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
-from evalbias.programs.jury import save_rule
+from evalbias.programs.files import load, save
 
 C = Criterion("quality", "is it good?")
 ITEMS = [dspy.Example(source="s", output=f"q={q} z={z}") for q, z in ((3, 0), (3, 1), (2, -1), (4, 0.2))]
@@ -102,8 +102,8 @@ def test_a_jury_is_saved_with_its_judges_and_its_rule(tmp_path):
 
 def test_a_rule_is_a_file(tmp_path):
     rule = JuryRule("verdict", (0.5, 0.5), (0.5, 0.5), (0.5, 0.5), offset=-0.1, first=(0, 1))
-    save_rule(rule, file := tmp_path / "jury.json")
-    assert load_rule(file) == rule
+    save(rule, file := tmp_path / "jury.json")
+    assert load(file) == rule
     damaged = {
         "kind": ["mode"],
         "weights": [[1], 0.5, [], ["x", 1], [float("inf"), 1]],
@@ -118,13 +118,13 @@ def test_a_rule_is_a_file(tmp_path):
     }
     for name, value in [(name, value) for name, values in damaged.items() for value in values]:
         file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
-        with pytest.raises(ValueError, match="is no saved rule of a jury"):
-            load_rule(file)
-        save_rule(rule, file)
+        with pytest.raises(ValueError, match=r"jury\.json"):
+            load(file)
+        save(rule, file)
     for text in ('{"kind": "mean"}', "[]", "{"):
         file.write_text(text)
         with pytest.raises(ValueError, match=r"jury\.json"):
-            load_rule(file)
+            load(file)
 
 
 def test_what_is_no_jury_is_refused():

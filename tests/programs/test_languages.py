@@ -15,8 +15,9 @@ from evalbias import BiasedDemos, PairwiseRanker, Sampling, audit
 from evalbias.data import pairs, world
 from evalbias.evaluation import judge_examples
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge, load_ranker
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.criterion import SYNTHETIC_JA
+from evalbias.programs.files import load
 from evalbias.programs.prompts import LANGUAGES, in_language
 
 C = Criterion("自然さ", "日本語として自然か？")
@@ -85,17 +86,14 @@ def test_a_language_that_is_not_there_is_refused_with_those_that_are():
 
 
 def test_the_language_is_saved_with_judge_and_ranker(tmp_path):
-    for made, load in (
-        (PointwiseJudge(C, language="ja"), load_judge),
-        (PairwiseJudge(C, language="ja"), load_pairwise_judge),
-    ):
+    for made in (PointwiseJudge(C, language="ja"), PairwiseJudge(C, language="ja")):
         made.save(str(tmp_path / "judge.json"))
         loaded = load(tmp_path / "judge.json")
         example = dspy.Example(source=SOURCE, output="o", candidates=["x", "y"])
         assert loaded.messages(example) == made.messages(example)
         assert loaded.language == "ja"
     PairwiseRanker(made).save(str(tmp_path / "ranker.json"))
-    assert load_ranker(tmp_path / "ranker.json").judge.messages(example) == made.messages(example)
+    assert load(tmp_path / "ranker.json").judge.messages(example) == made.messages(example)
 
 
 def test_another_language_is_another_prompt_so_that_a_calibration_is_forgotten():
@@ -139,7 +137,7 @@ def test_the_japanese_world_is_judged_compiled_compared_and_ranked(lm, tmp_path)
     compiled.save(str(tmp_path / "judge.json"))
     test = world.examples(12, seed=2, language="ja")
     before = judge_examples(judge, test, lm=lm, likelihood_lm="own")
-    after = judge_examples(load_judge(tmp_path / "judge.json"), test, lm=lm, likelihood_lm="own")
+    after = judge_examples(load(tmp_path / "judge.json"), test, lm=lm, likelihood_lm="own")
     assert np.isfinite([before.answers, after.answers, after.covariate("likelihoods")]).all()
     assert not np.allclose(before.answers, after.answers)
     assert [p.score for p in compiled.batch(test, lm=lm)] == pytest.approx(after.answers)

@@ -9,7 +9,7 @@ from fakes import Comparer, pair
 from models_of_text import Scripted, refusing
 from texts import writer
 
-from evalbias import data, judge_metric, judge_reward, labeled
+from evalbias import data, judge_metric, labeled
 from evalbias.lm.types import PromptRefused
 from evalbias.programs import (
     Criterion,
@@ -74,12 +74,12 @@ def writes(*outputs):
 
 
 def test_best_of_n_takes_an_output_that_the_judge_can_score():
-    reward = judge_reward(Told(C))
+    reward = judge_metric(Told(C))
     assert [reward({"source": "s"}, dspy.Prediction(output=text)) for text in ("?", "3", "?")] == [0, 0.5, 0]
     assert reward.undefined_items == ["0", "1"]  # inputs have no id
     best = dspy.BestOfN(module=writes("?", "2", "4", "?"), N=4, reward_fn=reward, threshold=1.0)
     assert best(source="s").output == "4"
-    silent = dspy.BestOfN(module=writes("?"), N=2, reward_fn=judge_reward(Told(C)), threshold=1.0)
+    silent = dspy.BestOfN(module=writes("?"), N=2, reward_fn=judge_metric(Told(C)), threshold=1.0)
     assert silent(source="s").output == "?"
 
 
@@ -137,10 +137,9 @@ def test_a_draw_that_cannot_be_judged_loses_to_one_that_can(lms):
 
 
 def test_each_factory_takes_its_kind_of_judge():
-    for factory in (judge_metric, judge_reward):
-        with pytest.raises(TypeError, match=r"not a PairwiseJudge: .* preference_metric is for a PairwiseJudge"):
-            factory(PairwiseJudge(C))
-    with pytest.raises(TypeError, match=r"not a PointwiseJudge: judge_metric and judge_reward are for a Pointwi"):
+    with pytest.raises(TypeError, match="PointwiseJudge, not a PairwiseJudge"):
+        judge_metric(PairwiseJudge(C))
+    with pytest.raises(TypeError, match="PairwiseJudge, not a PointwiseJudge"):
         preference_metric(PointwiseJudge(C))
 
 

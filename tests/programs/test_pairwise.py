@@ -8,7 +8,8 @@ import pytest
 from fakes import Comparer, pair
 
 from evalbias.measures.position_calibration import batch_offsets, calibrate_comparisons
-from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
+from evalbias.programs import Criterion, PairwiseJudge
+from evalbias.programs.files import load
 from evalbias.programs.pairwise import CalibrationError
 
 C = Criterion("quality", "is it good?")
@@ -62,7 +63,7 @@ def test_pride_is_fitted_without_labels_and_takes_one_prompt_a_pair(tmp_path):
     assert [p.preference for p in fair] == [1, 0, 1]
     assert [p.probability for p in fair] == pytest.approx([sigmoid(d) for d in (-1, 2, -2)])
     judge.save(str(tmp_path / "judge.json"))
-    loaded = load_pairwise_judge(tmp_path / "judge.json")
+    loaded = load(tmp_path / "judge.json")
     assert loaded.corrections == judge.corrections != {}
     assert [p.probability for p in loaded.batch(fresh, lm=lm)] == [p.probability for p in fair]
     loaded.calibration = "batch"  # another kind must not use what was fitted for this one
@@ -77,7 +78,7 @@ def test_a_saved_judge_whose_calibration_was_removed_is_refused_with_the_reason(
     state["settings"]["corrections"] = {"2": {"shares": [0.4, 0.9], "values": [0.0, 1.0]}}  # as its fit was saved
     path.write_text(json.dumps(state))
     with pytest.raises(ValueError, match=r"judge\.json: .*'calibraeval' \(CalibraEval\) was removed.*'pride'"):
-        load_pairwise_judge(path)
+        load(path)
 
 
 def test_a_calibration_is_fitted_to_a_batch_that_has_every_order():

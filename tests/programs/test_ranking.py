@@ -12,7 +12,8 @@ from fakes import Comparer, pair
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, load_judge, load_ranker
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
+from evalbias.programs.files import load
 from evalbias.programs.ranking import Answer, Compared, merge, rank, together
 
 C = Criterion("quality", "is it good?")
@@ -138,7 +139,7 @@ def test_a_saved_ranker_sorts_from_no_more_orders_than_a_file_may_ask_for(orders
     state["settings"]["orders"] = orders
     (tmp_path / "ranker.json").write_text(json.dumps(state))
     with pytest.raises(ValueError, match=r"orders=.*: give a whole number from 1 to 10000"):
-        load_ranker(file)
+        load(file)
 
 
 def test_a_candidate_that_no_order_can_rank_is_unranked_in_all():
@@ -278,9 +279,7 @@ def test_bad_input(documents, options, message):
 
 def test_a_ranker_and_a_judge_are_not_loaded_as_each_other(tmp_path):
     PairwiseJudge(C).save(str(tmp_path / "judge.json"))
-    with pytest.raises(ValueError, match="is not a saved ranker but a pairwise judge"):
-        load_ranker(tmp_path / "judge.json")
-    with pytest.raises(ValueError, match="is not a saved pointwise judge but a pairwise judge"):
-        load_judge(tmp_path / "judge.json")
+    with pytest.raises(ValueError, match=r"pairwise judge.* ranker"):
+        load(tmp_path / "judge.json", PairwiseRanker)
     with pytest.raises(FileNotFoundError):
-        load_ranker(tmp_path / "ranker.json")
+        load(tmp_path / "ranker.json")

@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models_of_text import Scripted, Seeded
 
-from evalbias import BiasedDemos, ServerLM, drift, load_correction, load_judge, load_rule
-from evalbias.evaluation.answers import load_any_judge
+from evalbias import BiasedDemos, ServerLM, drift
 from evalbias.lm.saved import RecordedLM, record
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.measures.juries import JuryRule
-from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge, load_ranker
+from evalbias.programs import Criterion, Jury, PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
+from evalbias.programs.files import load, save
 from evalbias.programs.loops import BestOfK, Improvement, SelfConsistencyRefine, SelfRefine
 from evalbias.programs.saved import Settings
 from evalbias.programs.writing import PlainPredict
@@ -266,13 +266,51 @@ def test_what_earlier_versions_saved_is_loaded(name, version, tmp_path):
 
 
 @versions
-def test_corrections_that_earlier_versions_saved_are_loaded(version):
-    assert load_correction(KEPT / version / "correction.json") == CORRECTION
+def test_corrections_and_rules_that_earlier_versions_saved_are_loaded(version):
+    assert load(KEPT / version / "correction.json") == CORRECTION
+    assert load(KEPT / version / "jury.json") == JURY
 
 
-@versions
-def test_the_rule_of_a_jury_that_earlier_versions_saved_is_loaded(version):
-    assert load_rule(KEPT / version / "jury.json") == JURY
+@pytest.mark.parametrize("name", ["pointwise", "sampled", "calibrated", "pairwise", "ranker"])
+def test_load_makes_the_program_that_a_file_holds(name, tmp_path):
+    made = PROGRAMS[name][0]()
+    made.save(str(file := tmp_path / "program.json"))
+    for loaded in (load(file), load(file, ScoreCorrection, type(made))):
+        assert type(loaded) is type(made)
+        assert behavior(loaded) == expected_of(name)
+
+
+def test_load_makes_a_jury_of_its_judges_and_its_rule(tmp_path):
+    made = Jury([pointwise(), PointwiseJudge(WIT), pointwise()], rule=JURY)
+    made.save(str(tmp_path / "jury.json"))
+    jury = load(tmp_path / "jury.json")
+    assert jury.rule == JURY
+    assert [shown(judge) for judge in jury.judges] == [shown(judge) for judge in made.judges]
+
+
+@pytest.mark.parametrize(
+    ("content", "held"),
+    [
+        (loop(pointwise()), "refine loop"),
+        (Held(pointwise()), "nothing"),
+        (pairwise(), "pairwise judge"),
+        (CORRECTION, "correction"),
+        (JURY, "rule"),
+        ({"settings": {"kind": "x" * 500}}, "xxx"),
+        ({"settings": {"kind": [3]}}, "nothing"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_by_what_it_holds(content, held, tmp_path):
+    file = tmp_path / "it.json"
+    if isinstance(content, dict):
+        file.write_text(json.dumps(content))
+    elif isinstance(content, dspy.Module):
+        content.save(str(file))
+    else:
+        save(content, file)
+    with pytest.raises(ValueError, match=rf"it\.json holds .*{held}.*pointwise judge") as raised:
+        load(file, PointwiseJudge)
+    assert len(str(raised.value)) < 500
 
 
 @versions
@@ -308,7 +346,7 @@ def test_a_program_survives_with_a_part_that_was_compiled_before(name, part, way
 
 def test_a_ranker_of_a_judge_that_was_compiled_before_is_loaded(tmp_path):
     frozen(PairwiseRanker(pairwise(), seed=7), "judge").save(str(tmp_path / "ranker.json"))
-    ranker = load_ranker(tmp_path / "ranker.json")
+    ranker = load(tmp_path / "ranker.json")
     assert (shown(ranker.judge), ranker.seed) == (shown(pairwise()), 7)
 
 
@@ -335,7 +373,7 @@ def test_a_saved_judge_answers_alike_in_another_process(lms, tmp_path):
     judge.save(str(tmp_path / "program"), save_program=True)
     code = (
         "import dspy, evalbias\n"
-        "for judge in (evalbias.load_judge('judge.json'), dspy.load('program', allow_pickle=True)):\n"
+        "for judge in (evalbias.load('judge.json'), dspy.load('program', allow_pickle=True)):\n"
         "    print(judge(source='the cat', output='sat').score)\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -348,7 +386,7 @@ def test_a_saved_model_that_is_gone_is_missed_only_when_it_is_asked(lms, tmp_pat
     judge.save(str(tmp_path / "judge.json"))
     file = tmp_path / "judge.json"
     file.write_text(file.read_text().replace(lms["llama"].dump_state()["model"], str(tmp_path / "gone")))
-    restored = load_judge(file)
+    restored = load(file)
     restored.save(str(tmp_path / "again.json"))
     assert (tmp_path / "again.json").read_text() == file.read_text()
     with pytest.raises(FileNotFoundError, match="gone does not exist"):
@@ -363,7 +401,7 @@ def test_code_of_a_saved_model_runs_only_from_a_trusted_file(lms, tmp_path):
     judge.save(str(file))
     assert '"trust_remote_code": false' in file.read_text()
     file.write_text(file.read_text().replace('"trust_remote_code": false', '"trust_remote_code": true'))
-    assert load_judge(file).predict.lm.dump_state()["trust_remote_code"] is False
+    assert load(file).predict.lm.dump_state()["trust_remote_code"] is False
     trusting = PointwiseJudge(QUALITY)
     trusting.load(str(file), allow_unsafe_lm_state=True)
     assert trusting.predict.lm.dump_state()["trust_remote_code"] is True
@@ -383,12 +421,12 @@ def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_writte
         assert len(written) == 5
         assert not any(KEY.encode() in content for content in written)
         with pytest.raises(ValueError, match=r"has no address: .* allow_unsafe_lm_state=True"):
-            load_judge(tmp_path / "0" / "state.json")(**example)
+            load(tmp_path / "0" / "state.json")(**example)
         state = json.loads((tmp_path / "0" / "state.json").read_text())
         state["predict"]["lm"]["api_base"] = state["predict"]["lm"].pop("base_url")  # an argument that ServerLM lacks
         (tmp_path / "other.json").write_text(json.dumps(state))
         with pytest.raises(ValueError, match="has no address"):
-            load_judge(tmp_path / "other.json")(**example)
+            load(tmp_path / "other.json")(**example)
         monkeypatch.setenv("EVALBIAS_API_KEY", KEY)
         judge.predict.lm = None
         trusting = PointwiseJudge(QUALITY)
@@ -410,7 +448,7 @@ def test_only_settings_that_shape_answers_are_written(tmp_path, caplog):
     assert '"http://localhost:1/v1"' in text
     assert "'aws_secret_access_key'" in caplog.text
     assert KEY not in caplog.text
-    lm = load_judge(tmp_path / "judge.json").predict.lm
+    lm = load(tmp_path / "judge.json").predict.lm
     assert lm.kwargs == {"temperature": 0.5, "max_tokens": None, "extra_body": {"top_k": 5}}
     assert judge.predict.lm.kwargs["headers"] == secrets["headers"]
 
@@ -474,11 +512,7 @@ def test_no_address_in_a_saved_program_reaches_a_model(data):
         assert STRANGE not in json.dumps(one.lm.kwargs if isinstance(one.lm, dspy.LM) else {})
 
 
-@pytest.mark.parametrize("kind", [[], {}, 3, None])
-def test_a_kind_that_is_no_word_is_refused(kind, tmp_path):
-    (tmp_path / "judge.json").write_text(json.dumps({"settings": {"kind": kind}}))
-    with pytest.raises(ValueError, match=r"judge\.json is not a saved pointwise judge"):
-        load_judge(tmp_path / "judge.json")
+def test_a_file_without_a_kind_is_refused(tmp_path):
     for text in (json.dumps({"settings": {}}), "[" * 10_000, "{}"):
         (tmp_path / "judge.json").write_text(text)
         with pytest.raises(ValueError, match=r"judge\.json"):
@@ -553,14 +587,14 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
     file = edited(PairwiseJudge(QUALITY), tmp_path, DAMAGES[damage])
-    with pytest.raises(ValueError, match=r"damaged|not a saved|min_coverage="):
-        load_any_judge(file)
+    with pytest.raises(ValueError, match=r"judge\.json"):
+        load(file)
 
 
 def test_a_repair_of_an_earlier_version_is_refused_not_dropped(tmp_path):
     file = edited(PointwiseJudge(QUALITY), tmp_path, lambda state: state["settings"].update(repair={"offsets": []}))
     with pytest.raises(ValueError, match="repair"):
-        load_any_judge(file)
+        load(file)
 
 
 SCORED = {"source": "the source", "output": "o", "score": 3}
@@ -597,14 +631,14 @@ DAMAGED_COMPARISONS = [
 def test_a_hand_edited_prompt_is_refused_with_file_field_and_remedy(program, damage, problem, tmp_path):
     file = edited(program, tmp_path, lambda state: state["predict"].update(damage))
     with pytest.raises(ValueError, match=rf"judge\.json: .*{problem}"):
-        load_any_judge(file)
+        load(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", '{"settings": {}}'.encode("utf-16"), b"\x80\x04.", b"[" * 100_000])
 def test_a_file_that_is_no_json_is_named(content, tmp_path):
     (tmp_path / "judge.json").write_bytes(content)
-    with pytest.raises(ValueError, match=r"judge\.json is not a saved pairwise judge: it is not JSON"):
-        load_pairwise_judge(tmp_path / "judge.json")
+    with pytest.raises(ValueError, match=r"judge\.json"):
+        load(tmp_path / "judge.json")
 
 
 @pytest.mark.parametrize("value", [-3, 1.5, math.nan, "0.5", None, True])

@@ -28,8 +28,8 @@ from evalbias.evaluation.bias import Plot
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.evaluation.words import coverage_warning, mark
-from evalbias.optimizers import GrammarParaphraser
 from evalbias.optimizers.objectives import DebiasedFairness
+from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.refine import LoopRecord, RefineReport
 from evalbias.optimizers.zepo import ZEPO
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge

@@ -1,0 +1,104 @@
+"""What evalbias saved, as files: one ``load`` reads them all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import count, takewhile
+from pathlib import Path
+from typing import Any
+
+from evalbias.measures.corrections import ScoreCorrection
+from evalbias.measures.juries import JuryRule
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.judges import Judge
+from evalbias.programs.jury import Jury, rule_of
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge, correction_of
+from evalbias.programs.ranking import PairwiseRanker
+from evalbias.programs.saved import MALFORMED, Program
+from evalbias.runs import write_json
+from evalbias.values import read_json
+
+RULE, CORRECTION = "jury's rule", "correction"
+CONTENTS: Mapping[type, str] = {
+    **{program: program.kind for program in (PointwiseJudge, PairwiseJudge, PairwiseRanker, Jury)},
+    JuryRule: RULE,
+    ScoreCorrection: CORRECTION,
+}
+"""Class -> what a file of it is called."""
+
+
+def save(learned: ScoreCorrection | JuryRule, path: str | os.PathLike[str]) -> None:
+    """Write a correction or a jury's rule as JSON, for ``load``; programs have a ``save`` of their own."""
+    write_json(Path(path), learned)
+
+
+def load(path: str | os.PathLike[str], *kinds: type) -> Any:
+    """Load what evalbias saved to a JSON file; the class of the result says what the file holds.
+
+    Programs come from their ``save``: ``PointwiseJudge``, ``PairwiseJudge``, ``PairwiseRanker`` and ``Jury``. A
+    ``ScoreCorrection`` is the correction.json of 'evalbias correct', and a ``JuryRule`` the jury.json of 'evalbias
+    jury'. A loop, and a program of yours that contains a judge, hold modules that a file cannot make: make the program,
+    and call its own ``load``.
+
+    Args:
+        path: The file.
+        *kinds: Classes that are wanted. Defaults to all of them.
+
+    Raises:
+        ValueError: The file is damaged, or holds something else; the message names the file and what it holds.
+    """
+    content = read_json(path, "give a file that evalbias saved")
+    held, wanted = _held(content), [CONTENTS[kind] for kind in kinds or CONTENTS]
+    if held not in wanted:
+        told = "nothing that evalbias.load reads" if held is None else f"a {held:.40}"
+        raise ValueError(
+            f"{path} holds {told}: give the file of a {' or a '.join(wanted)}. Loops and programs that contain a judge "
+            "are loaded by their own load."
+        )
+    try:
+        if held == RULE:
+            return rule_of(content)
+        return correction_of(content) if held == CORRECTION else _program(content)
+    except MALFORMED as error:
+        raise ValueError(
+            f"{path} holds a damaged {held} ({type(error).__name__}: {error}): save or learn it again."
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _held(content: Mapping[str, Any]) -> str | None:
+    """Name what a file holds; None for something else than evalbias saves."""
+    settings = content.get("settings")
+    kind = settings.get("kind") if isinstance(settings, Mapping) else None
+    if isinstance(kind, str):
+        return kind
+    return RULE if "weights" in content else CORRECTION if "slopes" in content else None
+
+
+def _program(state: Mapping[str, Any]) -> Program:
+    """Make the program of a state; demonstrations that cannot be shown are an error at once."""
+    settings = state["settings"]
+    program: Program
+    if settings["kind"] == PairwiseRanker.kind:
+        program = PairwiseRanker(PairwiseJudge(_criterion(state["judge.settings"])))
+    elif settings["kind"] == Jury.kind:
+        members = takewhile(state.__contains__, (f"judges[{place}].settings" for place in count()))
+        program = Jury([_judge(state[name]) for name in members])
+    else:
+        program = _judge(settings)
+    program.load_state(state)
+    for _, judge in program.named_sub_modules(Judge):
+        judge.labeled(judge.predict.demos)
+    return program
+
+
+def _judge(settings: Mapping[str, Any]) -> Any:
+    """Make a judge of either kind from its saved settings."""
+    return {one.kind: one for one in (PointwiseJudge, PairwiseJudge)}[settings["kind"]](_criterion(settings))
+
+
+def _criterion(settings: Mapping[str, Any]) -> Criterion:
+    return Criterion(**settings["criterion"])
