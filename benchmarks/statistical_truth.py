@@ -35,13 +35,12 @@ from evalbias.evaluation.audit import findings_of
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import Interval, bias_score, estimate_effect, unfairness_scores
 from evalbias.measures.agreement import counted_spearman
-from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.loops import counted_skewness
 from evalbias.measures.pairs import counted_fairness
 from evalbias.measures.resample import Statistic, estimate_mean_coefficient, interval, mean
-from evalbias.measures.resolution import system_resolution
 
 RANKED = 5
 """Outputs that a ranker orders in each document."""
@@ -466,52 +465,6 @@ def audited_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return markdown(["judge and items", "biased", *(f"n = {n}" for n in sizes)], body)
 
 
-def summarized(
-    rng: np.random.Generator,
-    *,
-    systems: int = 12,
-    inputs: int = 100,
-    raters: int = 3,
-    error: float = 0.12,
-    quality: float = 0.4,
-    share: float = 1.0,
-    rater_error: float = 0.0,
-) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
-    """Draw scores, ratings, systems and inputs of outputs, of which a share is there.
-
-    Between systems, a point of quality is worth ``SLOPE``, and among the outputs of one .4; raters prefer some systems.
-    """
-    between, errors = quality * rng.normal(size=systems), error * rng.normal(size=systems)
-    within = 0.5 * rng.normal(size=(inputs, 1)) + 0.6 * rng.normal(size=(inputs, systems))
-    noise = 0.3 * rng.normal(size=(inputs, 1)) + 0.7 * rng.normal(size=(inputs, systems))
-    scores = 3 + SLOPE * between + 0.4 * within + errors + noise
-    levels = 0.3 * rng.normal(size=raters) + rater_error * rng.normal(size=(systems, raters))
-    ratings = (between + within)[..., None] + levels + 0.8 * rng.normal(size=(inputs, systems, raters))
-    kept = rng.random((inputs, systems)) < share
-    where, who = np.nonzero(kept)
-    return scores[kept], ratings[kept], who, where
-
-
-SLOPE, SPREAD = 0.6, math.sqrt(2 * (0.4**2 * 0.6**2 + 0.7**2))
-"""Points of the judge for one of quality between systems, and the deviation of the difference of two on one input."""
-
-
-def resolved(systems: int, inputs: int, *, sets: int, seed: int, error: float = 0.12) -> dict[str, float]:
-    """Return how often new systems are called different after so many systems and inputs, on average over panels.
-
-    ``level`` is that of equal ones, ``known`` the same if the estimated error by system is taken for the true one, and
-    ``power`` that of systems as far apart as is promised to be found in 80 %.
-    """
-    noise, rows = math.sqrt(SPREAD**2 / inputs + 2 * error**2), []
-    for number in range(sets):
-        panel = summarized(np.random.default_rng([seed, number]), systems=systems, inputs=inputs, error=error)
-        found = system_resolution(panel[0], panel[1], panel[2].tolist(), inputs=panel[3].tolist())
-        limit, taken = found.difference(0.975, inputs), math.sqrt(found.spread**2 / inputs + 2 * found.error.value**2)
-        power = float(ndtr((found.smallest(inputs) - limit) / noise))
-        rows.append([2 * ndtr(-limit / noise), 2 * ndtr(-1.96 * taken / noise), power])
-    return dict(zip(("level", "known", "power"), np.nanmean(rows, axis=0).tolist(), strict=True))
-
-
 WRITERS = ("gpt-4", "gpt-4-turbo", "gpt-3.5", "llama", "mistral", "claude")
 
 
@@ -558,7 +511,6 @@ ANSWERS: Mapping[str, Callable[..., dict[str, dict[str, float]]]] = {
     **{f"family: {bonus:g} points, and .8 for itself": partial(preferred, bonus) for bonus in (0.0, 0.4)},
 }
 """Planted truth -> coverage and errors of the estimates in many data sets, by name."""
-PANEL_SIZES = [(systems, inputs) for systems in (3, 5, 8, 15) for inputs in (20, 50, 200)]
 
 
 def answers(*, sets: int, seed: int) -> str:
@@ -569,11 +521,7 @@ def answers(*, sets: int, seed: int) -> str:
             figures = (f"{row[key]:+.2f}" for key in ("truth", "mean", "median"))
             body.append([name, part, *figures, *percents(row["covered"], row["found"], row["undefined"])])
     head = ["planted", "estimate", "truth", "mean", "median", "interval covers", "excludes 0", "undefined"]
-    panels = [(*one, *percents(*resolved(*one, sets=sets, seed=seed).values())) for one in PANEL_SIZES]
-    table = markdown(
-        ["systems", "inputs", "level", "error taken for known", "found of what is promised in 80 %"], panels
-    )
-    return f"{sets} data sets a row.\n\n{markdown(head, body)}\n\n{table}"
+    return f"{sets} data sets a row.\n\n{markdown(head, body)}"
 
 
 SETS = 1000

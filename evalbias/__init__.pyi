@@ -31,8 +31,6 @@ from .evaluation.changes import gain as gain
 from .evaluation.juries import jury as jury
 from .evaluation.probes import ProbeReport as ProbeReport
 from .evaluation.probes import probe as probe
-from .evaluation.rankings import Plan as Plan
-from .evaluation.rankings import plan as plan
 from .lm.contract import Sampling as Sampling
 from .lm.local import LocalLM as LocalLM
 from .lm.local import embedded_judge_lm as embedded_judge_lm

@@ -421,25 +421,6 @@ class GainOptions(Reliable, TwoSides):
     own_system: str | None = _again("own_system")
 
 
-class PlanOptions(Options):
-    """Say how small a difference of systems a judge shows.
-
-    From the scores of one judge on rated outputs of several systems: the difference that a comparison of their means
-    shows in 80 of 100 cases, what more inputs change about that, and what they do not.
-    """
-
-    beside: ClassVar[tuple[type[Any], ...]] = (Out,)
-    data: Any = field(kw_only=False, metadata=Items.__dataclass_fields__["data"].metadata)
-    mapping: Mapping[str, str] | None = _again("mapping")
-    scores_field: str | None = _again("scores_field")
-    criterion: Any = option("Name of the criterion that is judged, where people rated several.")
-    inputs: int | None = option("Inputs that each system is to answer. By default, as many as the data have.")
-
-    def __post_init__(self) -> None:
-        if self.inputs is not None and self.inputs < 1:
-            raise ValueError(f"`inputs` is {self.inputs}: give one or more, such as 100.")
-
-
 # Ask a judge about texts with one thing changed.
 
 

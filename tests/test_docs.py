@@ -35,7 +35,6 @@ LONG = (
     "drift.md",
     "gain.md",
     "notebook.md",
-    "plan.md",
     "likelihood.md",
     "scale-use.md",
     "position.md",

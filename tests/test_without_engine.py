@@ -42,11 +42,10 @@ def without_engine(*arguments, cwd):
         ["jury", "--data", DATA / "panel.csv", *SCORES[2:4], "--judges", "large,other"],
         ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
         ["gain", "--before", *SCORES[1:], "--after", SCORES[1]],
-        ["plan", "--data", "loops.jsonl", "--map", ROUNDS, "--scores-field", "self_score"],
         ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
         ["measure", "self", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
     ],
-    ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "plan", "probes", "loops"],
+    ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "probes", "loops"],
 )
 def test_recorded_judges(arguments, tmp_path):
     rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]

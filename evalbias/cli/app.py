@@ -167,7 +167,6 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "jury": ("jury", options.JuryOptions),
     "drift": ("changes", options.DriftOptions),
     "gain": ("changes", options.GainOptions),
-    "plan": ("plan", options.PlanOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),
     "measure self": ("loops", loop_options.SelfOptions),
@@ -181,7 +180,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
 }
 GROUPED = {  # heading of the help -> its commands, as a newcomer meets them
     "Make a judge": ["compile", "optimize", "demo"],
-    "Audit a judge": ["doctor", "audit", "measure", "probe", "jury", "drift", "gain", "plan"],
+    "Audit a judge": ["doctor", "audit", "measure", "probe", "jury", "drift", "gain"],
     "Run a judge": ["judge", "rank", "refine", "correct", "runs"],
 }
 LAST = "evalbias --skill prints what a coding agent needs to know, as a SKILL.md."

@@ -96,10 +96,8 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     **dict.fromkeys(
         ("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map", "correction"), FILE
     ),
-    **dict.fromkeys(
-        ("limit", "documents", "population", "epochs", "budget", "orders", "resamples", "best_of", "inputs"), COUNT
-    ),
-    **dict.fromkeys(("inputs", "max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
+    **dict.fromkeys(("limit", "documents", "population", "epochs", "budget", "orders", "resamples", "best_of"), COUNT),
+    **dict.fromkeys(("max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
     "samples": Flag(more={"min": 2}),
     "k": Flag("-k", more={"min": 0}),
     **dict.fromkeys(("seed", "max_iterations"), Flag(more={"min": 0})),

@@ -12,22 +12,18 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, item_name, pairs
+from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, pairs
 from evalbias.evaluation.agreement import PeopleAgreement
-from evalbias.evaluation.answers import told_answers
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.words import UNDEFINED, Table, conclude, count, joined, unsigned
+from evalbias.evaluation.words import UNDEFINED, Table, conclude, count, joined
 from evalbias.measures import kendall, pairwise_accuracy, spearman
 from evalbias.measures.arrays import FloatArray, IntArray, mean_of_defined
 from evalbias.measures.pairs import Strengths, cyclic_triples, fit_strengths
 from evalbias.measures.resample import SHARE, Interval, estimate_mean_coefficient, estimate_share
-from evalbias.measures.resolution import Resolution, system_resolution
-from evalbias.options import PlanOptions
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
-from evalbias.values import keywords, to_json
 
 MEASURES = {
     "spearman": (spearman, estimate_mean_coefficient, "Spearman"),
@@ -235,128 +231,6 @@ def _share(fit: Strengths, place: int) -> Interval:
 def _wins(judged: Judged, shown: IntArray, place: int) -> float:
     wins = np.concatenate([judged.win_shares[shown[:, 0] == place], 1 - judged.win_shares[shown[:, 1] == place]])
     return mean_of_defined(wins)
-
-
-# How small a difference between systems their mean scores can show.
-
-
-@dataclass(frozen=True, repr=False)
-class Plan:
-    """Differences of two systems that a judge's mean scores over so many inputs can show; see ``measures.resolution``.
-
-    Attributes:
-        criterion: Name of the judged criterion.
-        inputs: Number of inputs of the comparison.
-        smallest: Difference in points of the judge that is shown in 80 of 100 cases; NaN for fewer than three systems.
-        floor: The same with infinitely many inputs.
-        found: What both were computed from.
-    """
-
-    criterion: str
-    inputs: int
-    smallest: float
-    floor: float
-    found: Resolution
-
-    def __repr__(self) -> str:
-        return f"Plan({' '.join(self.paragraphs)})"
-
-    @property
-    def sentence(self) -> str:
-        """The answer: the first of the paragraphs."""
-        return self.paragraphs[0]
-
-    @property
-    def paragraphs(self) -> tuple[str, ...]:
-        """The conclusions from the numbers in sentences, the answer first."""
-        resolution, error, pairs = self.found, self.found.error, f"{len(self.found.differences)} pairs"
-        if not resolution.rises:
-            return ("This judge cannot rank these systems: its scores are not shown to rise with quality.",)
-        known = not math.isnan(self.smallest)
-        least = self._points(self.smallest if known else resolution.smallest(self.inputs, erring=False))
-        unless = f" if it errs alike in all systems. Whether it does cannot be told: {error.reason}"
-        shown = f"this judge shows a difference of {least} between two systems in 80 of 100 cases"
-        said = [f"With {count(self.inputs, 'input')}, {shown}{'' if known else unless}."]
-        if known:
-            said.append(
-                f"No number of inputs shows less than {self._points(self.floor)}: at equal quality, the judge errs by "
-                f"{error.value:.2f} points a system (95 % interval over {error.units} systems {error.low:.2f} to "
-                f"{error.high:.2f}). A test that knows the noise of inputs alone calls "
-                f"{100 * resolution.false_alarms(self.inputs):.0f} of 100 pairs of equal systems different."
-            )
-            more, people = (f"{n} {'differs' if n == 1 else 'differ'}" for n in self._more(self.smallest))
-            by_people = f"by people's mean ratings, {people}"
-            if more.startswith("0"):
-                why = f"none of the {pairs} differs by as much as it shows"
-                said.insert(0, f"This judge cannot rank these systems: {why}; {by_people}.")
-            else:
-                said.append(f"Of the {pairs} of these systems, {more} by more; {by_people}.")
-        if resolution.slope_of == "outputs" and not math.isnan(resolution.slope):
-            said.append(
-                "People's ratings tell too little of how these systems differ, so what a point of quality is worth "
-                "comes from single outputs."
-            )
-        if resolution.unpaired:
-            every = resolution.unpaired == len(resolution.differences)
-            left = "inputs count by system" if every else "the noise is that of the others"
-            said.append(
-                f"{resolution.unpaired} of the {pairs} of these systems have fewer than two inputs in common: {left}."
-            )
-        return tuple(said)
-
-    def table(self) -> Table:
-        """Return what these inputs show, four times as many, and any number."""
-        rows = []
-        for inputs in (self.inputs, 4 * self.inputs, math.inf):
-            least = self.found.smallest(inputs)
-            counted = ("", "") if math.isnan(least / self.found.slope) else map(str, self._more(least))
-            words = f"{inputs:,}" if math.isfinite(inputs) else "any number"
-            rows.append((words, unsigned(least), unsigned(least / self.found.slope), *counted))
-        headings = ("inputs", "points shown", "points of quality", "pairs that differ by more", "by people's ratings")
-        one, n, undefined = self.found.spread, self.found.error.n, self.found.error.undefined
-        worth = f"a point of quality is worth {unsigned(self.found.slope)}"
-        caption = f"{n} outputs, {undefined} left out; two systems differ by {one:.2f} (SD) on one input; {worth}"
-        return Table(headings, rows, f"Differences of two systems that the judge shows, on {self.criterion}", caption)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON data, in which undefined numbers are None."""
-        return dict(to_json({"paragraphs": self.paragraphs, **vars(self)}))
-
-    def _points(self, points: float) -> str:
-        slope = self.found.slope
-        return f"{points:.2f} points" + ("" if math.isnan(slope) else f" ({points / slope:.2f} of quality)")
-
-    def _more(self, least: float) -> tuple[int, int]:
-        """Return how many pairs of systems differ by more by the judge, and how many by people's mean ratings."""
-        sides = (self.found.differences, least), (self.found.rated_differences, least / self.found.slope)
-        judge, people = (int((np.abs(values) > end).sum()) for values, end in sides)
-        return judge, people
-
-
-@keywords(PlanOptions)
-def plan(options: PlanOptions) -> Plan:
-    """Say how small a difference between two systems a judge's mean scores can show.
-
-    Args:
-        options: The options, each as a keyword; see ``evalbias.options.PlanOptions``.
-
-    Raises:
-        ValueError: Items without a named system or ratings, fewer than two systems, or a judge that compares.
-    """
-    judged = told_answers(options)
-    if judged.pairwise:
-        raise ValueError("A judge that compares has no mean scores: give one that scores single outputs.")
-    if not judged.rated:
-        raise ValueError(f"Nobody rated the items on {judged.criterion}: give people's ratings (rating_1, ...).")
-    if judged.systems is None:
-        lacks = next(item_name(e, i) for i, e in enumerate(judged.examples) if e.get("system") in (None, ""))
-        raise ValueError(
-            f"The item {lacks!r:.80} does not name the system that wrote it: fill in the field system of every item, "
-            "or name yours in mapping (--map system=COLUMN)."
-        )
-    resolution = system_resolution(judged.answers, judged.ratings, judged.systems, inputs=judged.inputs)
-    inputs = resolution.inputs if options.inputs is None else options.inputs
-    return Plan(judged.criterion, inputs, resolution.smallest(inputs), resolution.smallest(math.inf), resolution)
 
 
 # A compiled judge beside the one it was compiled from, and permutation debiasing of both: it alone mends much of what a

@@ -40,7 +40,6 @@ from evalbias.measures.resample import estimate as estimate
 from evalbias.measures.resample import estimate_coefficient as estimate_coefficient
 from evalbias.measures.resample import estimate_mean as estimate_mean
 from evalbias.measures.resample import estimate_share as estimate_share
-from evalbias.measures.resolution import system_resolution as system_resolution
 from evalbias.measures.scale_use import quality_slope as quality_slope
 from evalbias.measures.verdicts import corrected_rate as corrected_rate
 from evalbias.measures.verdicts import estimate_dependence as estimate_dependence

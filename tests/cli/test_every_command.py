@@ -81,7 +81,6 @@ LEAVES = {
     "probe read": ([*DATA, "--scores-field", "mine"], OPENED),
     "probe run": (EMBEDDED, OPENED),
     "gain": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
-    "plan": ([*DATA, "--scores-field", "mine", "--map", "system=theirs"], OPENED),
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),

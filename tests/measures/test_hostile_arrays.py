@@ -43,16 +43,6 @@ def choices(x):
     return x - x % 1 + (x >= 0.5) if isinstance(x, pd.Series) else x * 0 + (x >= 0.5)
 
 
-def resolved(x, of):
-    try:
-        found = m.system_resolution(x, of(RATINGS), of(np.arange(N) % 4), inputs=of(np.arange(N) // 4))
-    except ValueError as error:
-        if "need two rated inputs each" not in str(error):
-            raise
-        return [np.nan]
-    return [found.spread, found.slope, *np.sort(np.abs(found.differences))]
-
-
 CALLS = {
     "pearson": lambda x, of: m.pearson(x, of(HUMAN)),
     "spearman": lambda x, of: m.spearman(x, of(HUMAN)),
@@ -94,7 +84,6 @@ CALLS = {
         for e in m.split_change([], [], x, of(HUMAN), draws=m.Draws(resamples=0)).parts.values()
         for value in (e.value, e.n)
     ],
-    "system_resolution": resolved,
 }
 """Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
 ALONE = {"decision_shares", "negative_entropies", "confidence", "decision_rates"}
