@@ -227,12 +227,13 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
     for row in items:
         quality.setdefault(row["system"], []).append(float(np.mean(row["ratings"][criterion])))
     ranked = sorted(quality, key=lambda system: np.mean(quality[system]))
-    worse, kept = set(ranked[: len(ranked) // 2]), list[Any]()
+    worse, kept, anchors = set(ranked[: len(ranked) // 2]), list[Any](), list[Any]()
     sides: tuple[list[Any], list[Any]] = ([], [])
     for row in items:
         scores = [row["judges"][judge].get(criterion) for judge in (old, new)]
         judged = [{"id": row["id"], "input_id": row["input_id"], "output": row["output"], "said": s} for s in scores]
         if place[row["input_id"]] >= 0.7 and (row["system"] in worse or not drawn):
+            anchors.append(scores)
             for side, one in zip(sides, judged, strict=True):
                 side.append(one)
         elif place[row["input_id"]] < 0.7 and (place[row["input_id"]] < 0.4) == (row["system"] in worse):
@@ -240,21 +241,24 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
             kept += [scores] if row["system"] in worse else []
     field: dict[str, Any] = {"samples_field" if isinstance(kept[0][0], list) else "scores_field": "said"}
     found = drift(*sides, **field)
-    means = np.array(
-        [
-            [np.nan if one is None else np.mean([v for v in np.ravel(one) if v is not None]) for one in pair]
-            for pair in kept
-        ]
-    )
-    part, system = found["drift"], found["system"]
+    part, system, known = found["drift"], found["system"], _moved(kept)
     return {
         "part": part.text(),
         "interval": part.interval,
-        "known": float(np.nanmean(means[:, 1] - means[:, 0])),
-        "inside": bool(part.low <= np.nanmean(means[:, 1] - means[:, 0]) <= part.high),
-        "shift": found.versions["score"].difference.value,
+        "known": known,
+        "inside": bool(part.low <= known <= part.high),
+        "shift": _moved(anchors),
         "system": f"{system.text()} ({system.interval})",
     }
+
+
+def _moved(pairs: Sequence[Sequence[Any]]) -> float:
+    """Return the mean change of scores by two judges, of one draw or several, where both gave any."""
+    means = [
+        [np.nan if one is None else np.mean([v for v in np.ravel(one) if v is not None]) for one in pair]
+        for pair in pairs
+    ]
+    return float(np.nanmean(np.diff(means, axis=1)))
 
 
 GAINS: Mapping[str, tuple[float, float, float, bool]] = {

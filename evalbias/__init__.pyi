@@ -8,7 +8,6 @@ from .evaluation import Comparison as Comparison
 from .evaluation import Judged as Judged
 from .evaluation import Measurement as Measurement
 from .evaluation import compare as compare
-from .evaluation import compare_versions as compare_versions
 from .evaluation import function_scores as function_scores
 from .evaluation import items_needed as items_needed
 from .evaluation import judge_examples as judge_examples

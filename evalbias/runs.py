@@ -429,7 +429,7 @@ def _shown(value: Any) -> str:
     return _SHORT.repr(value)
 
 
-# Read, list, compare and delete run folders, without loading a model.
+# Read, list and delete run folders, without loading a model.
 
 
 ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
@@ -515,13 +515,6 @@ def flatten(content: Any, prefix: str = "") -> dict[str, Any]:
         parts = (flatten(value, name) for name, value in named if not name.endswith(ITEM_FIELDS))
         return {name: value for part in parts for name, value in part.items()}
     return {} if isinstance(content, list) and len(content) > LONGEST_LIST else {prefix: content}
-
-
-def compare_runs(a: RunRecord, b: RunRecord) -> dict[str, tuple[Any, Any]]:
-    """Return dotted name -> (value in a, value in b) of every setting and number in which two runs differ."""
-    first, second = (flatten({"settings": run.settings, "result": run.result or {}}) for run in (a, b))
-    names = dict.fromkeys([*first, *second])
-    return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
 
 
 def delete_run(path: Path) -> list[Path]:

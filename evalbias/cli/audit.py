@@ -14,7 +14,6 @@ import typer
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.columns import like_ratings
-from evalbias.evaluation.agreement import by_item
 from evalbias.evaluation.answers import (
     ANSWER_FIELDS,
     PreparedAudit,
@@ -25,6 +24,7 @@ from evalbias.evaluation.answers import (
 )
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table

@@ -1,4 +1,4 @@
-"""The commands of run folders: list, show, compare, delete."""
+"""The commands of run folders: list, show, delete."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evalbias.cli.terminal import PlainConsole, print_json, say
-from evalbias.values import message, to_json
+from evalbias.cli.terminal import PlainConsole, print_json
+from evalbias.values import message
 
 if TYPE_CHECKING:
     from evalbias.runs import RunRecord
@@ -21,7 +21,7 @@ Folder = Annotated[Path, typer.Argument(help="A run folder.", exists=True, file_
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 
-app = typer.Typer(no_args_is_help=True, help="List, show, compare and delete run folders.")
+app = typer.Typer(no_args_is_help=True, help="List, show and delete run folders.")
 
 
 @app.command("list")
@@ -86,52 +86,6 @@ def show_command(
         typer.echo(f"\n{part}")
         for name, value in flatten(content or {}).items():
             typer.echo("  " + message(f"{name}: {value}".replace("\n", "\n  ")))
-
-
-@app.command("compare", short_help="Show in which settings and results two runs differ.")
-def compare_command(
-    first: Folder,
-    second: Folder,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write a page that shows their estimates side by side.", dir_okay=False)
-    ] = None,
-    pass_mark: Annotated[
-        float | None, typer.Option("--pass", help="Lowest score that passes, to tell which decisions change.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Show the settings, estimates and other results in which two runs differ.
-
-    Of two audits on the same items, also by how much scores move, which decisions change, and a paired test of the
-    agreement with people and of each bias.
-    """
-    from evalbias.evaluation.words import Table
-    from evalbias.report.runs import comparison_page, run_differences
-    from evalbias.runs import compare_runs, read_run
-
-    records = read_run(first), read_run(second)
-    if html is not None:
-        from evalbias.report.page import is_page
-
-        if os.path.lexists(html) and not is_page(html):
-            raise ValueError(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
-    differences = run_differences(*records, pass_mark)
-    if html is not None:
-        comparison_page(differences).write(html)
-    if as_json:
-        tests = differences.tests.get("", {"criteria": differences.tests})
-        print_json(compare_runs(*records) | to_json(tests))
-        return
-    for record in records:
-        if record.status != "finished":
-            say(f"{record.path} is {record.status}. {record.damage}".rstrip())
-    console = PlainConsole()
-    for paragraph in [*differences.paragraphs, differences.sentence]:
-        console.print(paragraph, soft_wrap=True)
-    for title, rows in differences.tables:
-        console.print(Table(("", *differences.names, "difference")[: len(rows[0])], rows, title, left=3))
-    if html is not None:
-        typer.echo(f"page: {html}")
 
 
 @app.command("delete")

@@ -1,7 +1,5 @@
 """Measure the biases of a judge, and compare two judges on the same items."""
 
-from evalbias.evaluation.agreement import Versions as Versions
-from evalbias.evaluation.agreement import compare_versions as compare_versions
 from evalbias.evaluation.answers import function_scores as function_scores
 from evalbias.evaluation.answers import recorded_scores as recorded_scores
 from evalbias.evaluation.answers import recorded_verdicts as recorded_verdicts

@@ -1,4 +1,4 @@
-"""Agreement with people: beside what needs no judge, corrected for the judge's errors, and of two versions of it."""
+"""Agreement with people: beside what needs no judge, and corrected for the judge's errors."""
 
 from __future__ import annotations
 
@@ -12,25 +12,21 @@ import numpy as np
 
 from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
-from evalbias.evaluation.estimates import LEVEL, Comparison, Estimate, Measurement, Number, compare, measured
+from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
     LENGTHS,
     LIKELIHOODS,
     RATINGS,
-    SAMPLES,
     Judged,
-    mean_of_raters,
 )
-from evalbias.evaluation.words import UNDEFINED, amount, count, decimals, ends, interval_words, p_equals, signed
+from evalbias.evaluation.words import amount, decimals, interval_words
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
 from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval
-from evalbias.programs.items import candidates_of
-from evalbias.values import digest, to_json
 
 FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_floor": (LENGTHS, "length", "brevity")}
 """Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
@@ -359,169 +355,3 @@ def _systems(judged: Judged) -> list[str]:
     pairs = {tuple(sorted(pair)) for pair in np.asarray(judged.writers, dtype=str).reshape(-1, 2).tolist()}
     names = sorted(pairs.pop()) if len(pairs) == 1 else []
     return names if len(set(names)) == 2 else []
-
-
-# --- two versions of a judge on the same items ------------------------------------------------------------------------
-
-
-PEOPLE, TEXTS = (RATINGS, HUMAN_SCORES, BETTER), (LENGTHS, LIKELIHOODS, SAMPLES)
-COVARIATES = {"people": PEOPLE, "texts": TEXTS}
-HALF = 0.5  # pass mark of a scale from 0 to 1; win share above which the first candidate of a pair is preferred
-
-
-@dataclass(frozen=True, repr=False)
-class Versions(Comparison):
-    """Two versions of a judge on the items that both judged.
-
-    ``versions["score"]`` is the change of the mean score, or of the mean win share of a pair's first candidate;
-    ``versions["spearman"]`` or ``versions["accuracy"]`` that of the agreement with people, where somebody rated.
-    """
-
-    names: tuple[str, str]  # of the first version and the second
-    size: float  # mean absolute difference between their scores
-    # Share of items whose decision changes, to pass or which candidate to prefer; undefined where it is not known.
-    changed: Estimate
-    sides: tuple[int, int]  # numbers of items that only the first version passes, and that only the second does
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON data."""
-        more = {name: getattr(self, name) for name in ("names", "size", "changed", "sides", "paragraphs")}
-        return {**super().to_dict(), **to_json(more)}
-
-    @property
-    def paragraphs(self) -> list[str]:
-        """Differences in words; only a significant gain in agreement with people makes it an improvement."""
-        (first, second), (lost, won), e, d = self.names, self.sides, self.changed, self["score"].difference
-        who = f"{first} answered in both" if first == second else f"{first} before, {second} after"
-        undefined = f", {d.undefined} more without an answer of both" if d.undefined else ""
-        scores = self["score"].after.unit == "points"
-        what = "score" if scores else "win share of a pair's first candidate"
-        moved = f"moves by {signed(d.value)} on average (95 % interval {ends(signed(d.low), signed(d.high))})"
-        moved = f"The {what} {moved}, by {self.size:.2f} in either direction." if self.size else f"No {what} differs."
-        said = [f"{who}: {count(d.n, 'item')} judged by both{undefined}.", moved]
-        if e.n:
-            shares = [UNDEFINED if math.isnan(end) else f"{100 * end:.3g}" for end in (e.value, e.low, e.high)]
-            passes = f": of {count(e.n, 'item')}, {lost} no longer pass and {won} now do" * scores
-            said.append(f"Of 100 decisions, {shares[0]} change (95 % interval {ends(*shares[1:])}){passes}.")
-        else:
-            said.append("Which decisions change is not known: say which score passes (--pass 4).")
-        if not self.headlines:
-            return [*said, "Without people's view of these items, neither version can be called the better one."]
-        agreement = self[self.headlines[0]]
-        if math.isnan((d := agreement.difference).value):
-            return [
-                *said,
-                "Whether the second version agrees with people more or less cannot be told from these items.",
-            ]
-        shown = "Nothing shows that the second version agrees with people more or less"
-        if d.p_value < LEVEL:  # NaN is not below
-            shown = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"
-        figures = f"{agreement.label} {agreement.before.text()} before, {agreement.after.text()} after"
-        interval = f"95 % interval {ends(signed(d.low), signed(d.high))}, {p_equals(d.p_value)}"
-        return [*said, f"{shown}: {figures}; difference {signed(d.value)} ({interval})."]
-
-
-def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None = None, seed: int = 0) -> Versions:
-    """Compare two versions of a judge on the items that both judged, such as the ``judged`` of two audits.
-
-    Items are the same if id, input and texts are. People's view of them is that of ``after``, or of ``before`` where it
-    has none. ``pass_mark`` is the lowest score that passes; by default 0.5 on a scale from 0 to 1, and of verdicts that
-    are 0 or 1. Intervals are over inputs, with ``seed``. ValueError for other criteria, scales or orders, no common
-    item, or a pass mark of a judge that compares, or with which every score of the scale passes, or none.
-    """
-    low, high = before.scale or (-math.inf, math.inf)
-    if pass_mark is not None and (before.pairwise or not low < pass_mark <= high):
-        remedy = "leave it out for a judge that compares" if before.pairwise else f"give one above {low:g}, to {high:g}"
-        raise ValueError(f"The pass mark is {pass_mark:g}: {remedy}.")
-    for what in ("criterion", "scale", "pairwise", "both_orders"):
-        if (one := getattr(before, what)) != (other := getattr(after, what)):
-            words = what.replace("_", " ")
-            raise ValueError(f"The two differ in {words} ({one} and {other}): give two versions of one judge.")
-    first, second = on_common_items(before, after)
-    # 1 scores, and agreement with people
-    measurements, scores, bias = [], [], PeopleAgreement()
-    described: dict[str, Any] = {"criterion": first.criterion, "ids": second.ids, "clusters": second.clusters}
-    for one in (first, second):
-        scores.append(one.win_shares if one.pairwise else one.answers)
-        headlines = [Number("score", "score", scores[-1], estimate_share if one.pairwise else estimate_points)]
-        if numbers := {number.name: number for number in bias.numbers(one)}:
-            headlines.append(headline_number(numbers))
-        measurements.append(measured(headlines, seed=seed, bias=bias, columns={}, **described))
-    # 2 the decisions
-    lost, won = (_passed(second, one, pass_mark) for one in scores)
-    turn = won - lost
-    changed = share_number("changed", "decisions changed", np.where(np.isnan(turn), np.nan, turn != 0))
-    return Versions(
-        **vars(compare(*measurements, n_resamples=SWAPS, seed=seed)),
-        names=(before.judge, after.judge),
-        size=mean_of_raters(np.abs(scores[1] - scores[0])[None]).item(),
-        changed=changed.estimate(second.clusters, seed=seed),
-        sides=(int((turn < 0).sum()), int((turn > 0).sum())),
-    )
-
-
-def on_common_items(before: Judged, after: Judged) -> tuple[Judged, Judged]:
-    """Return two judges on the items that both judged, with the same covariates and writers.
-
-    People's view of the items is that of ``after``, or of ``before`` where it has none. Lengths and likelihoods are
-    left out where the two were measured differently. ValueError without a common item.
-    """
-    places = {key: place for place, key in enumerate(_keys(before))}
-    both = [(places[key], place) for place, key in enumerate(_keys(after)) if key in places]
-    if not both:
-        raise ValueError("The two have no item in common: id, input and texts must be the same.")
-    first, second = (side.take(rows) for side, rows in zip((before, after), np.array(both).T, strict=True))
-    shared = {name: known for one in (first, second) for name, known in one.covariates.items() if name in PEOPLE}
-    for name in first.covariates.keys() & second.covariates.keys() & {*TEXTS}:
-        if np.array_equal(first.covariates[name], second.covariates[name], equal_nan=True):
-            shared[name] = second.covariates[name]
-    same: dict[str, Any] = {name: getattr(second, name) for name in ("ids", "inputs", "writers")}
-    return replace(first, covariates=shared, **same), replace(second, covariates=shared)
-
-
-def _keys(judged: Judged) -> list[tuple[str, ...]]:
-    """Return what tells each item from others: its id, its input, and the texts that were judged."""
-    texts = [str(list(candidates_of(e)) or e.get("output")) for e in judged.examples]
-    return [*zip(judged.ids, judged.inputs or judged.ids, texts or judged.ids, strict=True)]
-
-
-def _passed(judged: Judged, values: FloatArray, pass_mark: float | None) -> FloatArray:
-    """Return (n,) 1 for what passes, 0 for what does not; of pairs the sign of the preference; NaN where not known."""
-    if judged.pairwise:
-        return np.sign(values - HALF)
-    if pass_mark is None and (judged.scale == (0, 1) or np.isin(values[~np.isnan(values)], (0.0, 1.0)).all()):
-        pass_mark = HALF
-    return np.where(np.isnan(values), np.nan, np.nan if pass_mark is None else values >= pass_mark)
-
-
-def by_item(judged: Judged) -> dict[str, Any]:
-    """Return what comparing two judges takes, as JSON data, the baseline of a judge.
-
-    Ids tell items as their id, input and texts do; ``outputs`` as an output and what it answers do, whatever the id.
-    """
-    known = judged.covariates
-    parts = {part: {name: known[name] for name in names if name in known} for part, names in COVARIATES.items()}
-    kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge", "writers")}
-    keys = _keys(judged)
-    texts = [[e.get("source") or e.get("input_id"), e.get("output")] for e in judged.examples]
-    outputs = [text if text[1] else key for text, key in zip(texts, keys, strict=False)] or keys
-    columns = {"ids": keys, "inputs": judged.inputs, "outputs": outputs}
-    return {**{name: [*map(digest, column)] for name, column in columns.items()}, **parts, **kept}
-
-
-def judged_of(content: Mapping[str, Any]) -> Judged:
-    """Read what ``by_item`` returned; AttributeError, KeyError, TypeError or ValueError for anything else."""
-    answers = np.array(content["answers"], dtype=np.float64)
-    columns = {**content["people"], **content.get("texts", {})}  # which earlier files lack
-    known = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
-    writers: Any = [one if isinstance(one, str) else tuple(one) for one in content.get("writers", ())]
-    if {len(column) for column in [answers, *known.values(), *([writers] if writers else [])]} != {len(content["ids"])}:
-        raise ValueError("The items and what is known of them differ in number.")
-    return Judged(
-        ids=tuple(content["ids"]),
-        answers=answers,
-        covariates=known,
-        writers=writers,
-        scale=content["scale"] and tuple(map(float, content["scale"])),
-        **{name: content[name] for name in ("criterion", "inputs", "ties", "judge")},
-    )

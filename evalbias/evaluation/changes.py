@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,15 +12,27 @@ from typing import Any, ClassVar
 import dspy
 import numpy as np
 
-from evalbias.evaluation.agreement import SWAPS, Versions, by_item, compare_versions, judged_of, on_common_items
+from evalbias.evaluation.agreement import SWAPS, PeopleAgreement, headline_number
 from evalbias.evaluation.answers import told_answers
 from evalbias.evaluation.audit import Audit, Audits
-from evalbias.evaluation.bias import Bias, Lines, Plot, interval_plot, measure
+from evalbias.evaluation.bias import Lines, Plot, interval_plot, measure
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import LEVEL, ByName, Comparison, Estimate, compare, items_needed
+from evalbias.evaluation.estimates import (
+    LEVEL,
+    ByName,
+    Comparison,
+    Estimate,
+    Measurement,
+    compare,
+    items_needed,
+    measured,
+)
 from evalbias.evaluation.judged import (
+    BETTER,
+    HUMAN_SCORES,
     LENGTHS,
     LIKELIHOODS,
+    RATINGS,
     SAMPLES,
     Judged,
     mean_of_raters,
@@ -38,6 +50,7 @@ from evalbias.evaluation.words import (
     ends,
     interval_words,
     joined,
+    p_equals,
     percent,
     signed,
     unsigned,
@@ -49,15 +62,51 @@ from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
 from evalbias.measures.resample import Draws
 from evalbias.options import DriftOptions, GainOptions
-from evalbias.programs.items import length_feature, text_problem
+from evalbias.programs.items import candidates_of, length_feature, text_problem
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.runs import RESULT, SETTINGS, read_run
-from evalbias.values import get_logger, keywords, to_json
+from evalbias.values import digest, get_logger, keywords, to_json
 
 LABELS = {"change": "change of the mean", "drift": "the judge's part", "system": "the system's part"}
 CHANGED = ("scale_use", "likelihood", "verbosity")  # biases of a judge that scores, compared on rated anchors
 MARGIN = 0.2  # standard deviations of the old judge's scores, by default the smallest change that is worth finding
 MOST_LEVELS = 9  # most rows of the table of scores
+KEPT = {"people": (RATINGS, HUMAN_SCORES, BETTER), "texts": (LENGTHS, LIKELIHOODS, SAMPLES)}
+"""What a baseline keeps -> the covariates of its items."""
+
+
+def by_item(judged: Judged) -> dict[str, Any]:
+    """Return what ``drift`` and ``gain`` take of a judge, as JSON data: its baseline.
+
+    Ids tell items as their id, input and texts do; ``outputs`` as an output and what it answers do, whatever the id.
+    """
+    known = judged.covariates
+    parts = {part: {name: known[name] for name in names if name in known} for part, names in KEPT.items()}
+    kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge", "writers")}
+    texts = [str(list(candidates_of(e)) or e.get("output")) for e in judged.examples]
+    keys = [*zip(judged.ids, judged.inputs or judged.ids, texts or judged.ids, strict=True)]
+    answered = [[e.get("source") or e.get("input_id"), e.get("output")] for e in judged.examples]
+    outputs = [text if text[1] else key for text, key in zip(answered, keys, strict=False)] or keys
+    columns = {"ids": keys, "inputs": judged.inputs, "outputs": outputs}
+    return {**{name: [*map(digest, column)] for name, column in columns.items()}, **parts, **kept}
+
+
+def judged_of(content: Mapping[str, Any]) -> Judged:
+    """Read what ``by_item`` returned; AttributeError, KeyError, TypeError or ValueError for anything else."""
+    answers = np.array(content["answers"], dtype=np.float64)
+    columns = {**content["people"], **content.get("texts", {})}  # which earlier files lack
+    known = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
+    writers: Any = [one if isinstance(one, str) else tuple(one) for one in content.get("writers", ())]
+    if {len(column) for column in [answers, *known.values(), *([writers] if writers else [])]} != {len(content["ids"])}:
+        raise ValueError("The items and what is known of them differ in number.")
+    return Judged(
+        ids=tuple(content["ids"]),
+        answers=answers,
+        covariates=known,
+        writers=writers,
+        scale=content["scale"] and tuple(map(float, content["scale"])),
+        **{name: content[name] for name in ("criterion", "inputs", "ties", "judge")},
+    )
 
 
 def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
@@ -164,7 +213,7 @@ class Drift(Parts):
 
     Attributes:
         split: What the parts were computed from: the map between both judges' scores among others.
-        versions: Both judges on the anchors: scores, decisions and agreement with people.
+        agreement: Change of the agreement with people on the anchors; None where nobody rated them.
         comparisons: Bias -> its change on the anchors, where people rated them.
         margin: Smallest change of the judge that is worth finding, in points.
         enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
@@ -174,7 +223,7 @@ class Drift(Parts):
     margin: float
     enough: int | None
     split: SplitChange
-    versions: Versions
+    agreement: Comparison | None
     comparisons: Mapping[str, Comparison]
 
     def map_table(self) -> Table:
@@ -210,6 +259,11 @@ def drift(options: DriftOptions) -> Drift:
         ValueError: No text was scored by both judges, or the two differ in criterion or scale.
     """
     (old, old_texts), (new, new_texts) = (read_side(one, options) for one in (options.before, options.after))
+    for what in ("criterion", "scale"):
+        if (first_has := getattr(old, what)) != (second_has := getattr(new, what)):
+            raise ValueError(
+                f"The two differ in {what} ({first_has} and {second_has}): give two versions of one judge."
+            )
     # 1. anchors: texts of both, a repeated one as often as both have it
     pairs = _in_common(old_texts, new_texts)
     if not len(pairs):
@@ -228,8 +282,9 @@ def drift(options: DriftOptions) -> Drift:
         name: Estimate(**vars(e), name=name, label=LABELS[name], null=0.0 if name == "drift" else None)
         for name, e in zip(LABELS, split.parts.values(), strict=True)
     }
-    versions = compare_versions(first, second, seed=options.seed)
-    comparisons = compare_biases([BIASES[name] for name in CHANGED], first, second, seed=options.seed)
+    sides = _with_equal_covariates(first, second)
+    agreement = _compare_agreement(*sides, seed=options.seed)
+    comparisons = _compare_biases(*sides, seed=options.seed)
     # 3. in words
     margin = options.margin or MARGIN * float(np.nanstd(old.answers))
     enough = items_needed(estimates["drift"], margin) if margin > 2 * split.unsure else None  # else more do not help
@@ -239,12 +294,13 @@ def drift(options: DriftOptions) -> Drift:
         _drift_words(estimates["drift"], margin, enough, moved=split.spread != 0),
         *_level_words(split),
     ]
-    said += [versions.paragraphs[-1]] * bool(versions.headlines) + bias_words([*comparisons.values()])
+    said += [] if agreement is None else [_agreement_words(agreement)]
+    said += _bias_words([*comparisons.values()])
     said += _cautions(split, margin)
     lost = [estimates["drift"].undefined, sum(int(np.isnan(one.answers).sum()) for one in periods)]
     if any(lost):
         said.append(f"Without a score, and left out: {count(lost[0], 'anchor')} and {count(lost[1], 'other output')}.")
-    return Drift(tuple(said), estimates, margin, enough, split, versions, comparisons)
+    return Drift(tuple(said), estimates, margin, enough, split, agreement, comparisons)
 
 
 def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
@@ -295,27 +351,66 @@ def _level_words(split: SplitChange) -> list[str]:
     return [f"This is no shift of all scores: the judge moves {joined(moved)}."]
 
 
-def compare_biases(biases: Iterable[Bias], before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
-    """Compare biases of two judges by paired tests on the items that both judged: those that these tell."""
-    sides = on_common_items(before, after)
-    shared = [bias for bias in biases if all(map(bias.applies, sides))]
-    both = {bias.name: [measure(bias, one, seed=seed, n_resamples=0) for one in sides] for bias in shared}
+def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judged]:
+    """Return two judges of the same items with the same covariates and writers.
+
+    People's view of the items is that of ``after``, or of ``before`` where it has none. Lengths and likelihoods are
+    left out where the two were measured differently.
+    """
+    shared = {
+        name: known for one in (before, after) for name, known in one.covariates.items() if name in KEPT["people"]
+    }
+    for name in before.covariates.keys() & after.covariates.keys() & {*KEPT["texts"]}:
+        if np.array_equal(before.covariates[name], after.covariates[name], equal_nan=True):
+            shared[name] = after.covariates[name]
+    return replace(before, covariates=shared, writers=after.writers), replace(after, covariates=shared)
+
+
+def _compare_agreement(before: Judged, after: Judged, *, seed: int) -> Comparison | None:
+    """Compare the agreement with people of two judges of the same items by a paired test; None where nobody rated."""
+    bias, sides = PeopleAgreement(), list[Measurement]()
+    for judged in (before, after):
+        numbers = {number.name: number for number in bias.numbers(judged)}
+        if not numbers:
+            return None
+        of: dict[str, Any] = {"criterion": judged.criterion, "ids": judged.ids, "clusters": judged.clusters}
+        sides.append(measured([headline_number(numbers)], seed=seed, n_resamples=0, bias=bias, columns={}, **of))
+    return compare(*sides, n_resamples=SWAPS, seed=seed)
+
+
+def _agreement_words(agreement: Comparison) -> str:
+    """Say whether the second version agrees with people more; only a significant difference is called one."""
+    change = agreement[agreement.headlines[0]]
+    if math.isnan((d := change.difference).value):
+        return "Whether the second version agrees with people more or less cannot be told from these items."
+    finding = "Nothing shows that the second version agrees with people more or less"
+    if d.p_value < LEVEL:  # NaN is not below
+        finding = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"
+    figures = f"{change.label} {change.before.text()} before, {change.after.text()} after"
+    interval = f"95 % interval {ends(signed(d.low), signed(d.high))}, {p_equals(d.p_value)}"
+    return f"{finding}: {figures}; difference {signed(d.value)} ({interval})."
+
+
+def _compare_biases(before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
+    """Compare biases of two judges of the same items by paired tests: those that these tell."""
+    shared = [bias for bias in (BIASES[name] for name in CHANGED) if bias.applies(before) and bias.applies(after)]
+    both = {bias.name: [measure(bias, one, seed=seed, n_resamples=0) for one in (before, after)] for bias in shared}
     return {name: compare(*each, n_resamples=SWAPS, seed=seed) for name, each in both.items()}
 
 
-def bias_words(comparisons: Sequence[Comparison]) -> list[str]:
+def _bias_words(comparisons: Sequence[Comparison]) -> list[str]:
     """Name the biases that changed, after Holm's correction; nothing where none was compared."""
-    several = len({one.criterion for one in comparisons}) > 1
-    changes = [(c[c.headlines[0]], f" on {c.criterion}" * several, c) for c in comparisons if c.headlines]
-    tested = [one for one in changes if not math.isnan(one[0].p_value)]
+    changes = [(c[c.headlines[0]], c.bias.title) for c in comparisons if c.headlines]
+    tested = [(change, title) for change, title in changes if not math.isnan(change.p_value)]
+    corrected = holm([change.p_value for change, _ in tested])
     shown = [
-        f"{c.after.words}{on} {c.before.text()} before, {c.after.text()} after"
-        for (c, on, _), p in zip(tested, holm([c.p_value for c, *_ in tested]), strict=True)
-        if p < LEVEL
+        f"{change.after.words} {change.before.text()} before, {change.after.text()} after"
+        for (change, _), p_value in zip(tested, corrected, strict=True)
+        if p_value < LEVEL
     ]
     if shown:
         return [f"Its biases changed: {'; '.join(shown)}."]
-    names = joined([f"{of.bias.title}{on}" for _, on, of in tested])
+    names = joined([title for _, title in tested])
     return [f"No change of its biases is shown ({names})."] if names else []
 
 

@@ -538,15 +538,6 @@ class Page:
         write_whole(file, self.html())
 
 
-def is_page(file: Path) -> bool:
-    """Return whether a file is a page that ``Page.write`` wrote, and may be replaced."""
-    if not file.is_file():
-        return False
-    with file.open("rb") as opened:
-        begins = opened.read(1 << 16)
-    return begins.startswith(b"<!DOCTYPE html>") and b'<body class="evalbias">' in begins
-
-
 def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML with its style, for a notebook."""
     shown = [*sections(result, several=True)]

@@ -217,8 +217,7 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
     assert "[/b]" in told.stdout
     assert "[red]hot" in told.stdout
     assert "\x1b" not in told.stdout + told.stderr
-    evalbias("audit", "--data", file, *VERDICTS, "--out", "other", "--seed", 1, cwd=tmp_path)
-    for command in (["compare", "run", "other"], ["show", "run"], ["list", "--root", "."]):
+    for command in (["show", "run"], ["list", "--root", "."]):
         assert "\x1b" not in evalbias("runs", *command, cwd=tmp_path).stdout
     rows = [{"id": f"{k}[/x]", "source": "\x1b[2J[/INST]", "output": f"reply {k}"} for k in range(2)]
     file = as_jsonl(tmp_path / "outputs.jsonl", rows)
@@ -368,6 +367,3 @@ def test_several_criteria_leave_one_run_and_one_page(tmp_path):
     )
     found = answered(*asked, "--scores-field", "{criterion}/his", "--out", "b", cwd=tmp_path)
     assert found["criteria"]["wit"]["provenance"]["criteria"] == 2
-    shown = evalbias("runs", "compare", "a", "b", cwd=tmp_path).stdout
-    assert "Agreement with people: tone" in shown
-    assert "criteria.tone.audit.agreement" not in shown

@@ -96,7 +96,6 @@ LEAVES = {
     "--skill": ([], "cli.app.resources.files"),
     "runs list": (["--root", "."], "runs.list_runs"),
     "runs show": (["."], READ),
-    "runs compare": ([".", "."], READ),
     "runs delete": (["."], READ),
 }
 """Command -> arguments with which it gets as far as a function, and the function."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias, refused
 
-from evalbias import audit, drift, recorded_scores
+from evalbias import BIASES, audit, compare, drift, measure, recorded_scores
 from evalbias.data import read
 from evalbias.runs import read_run
 
@@ -78,6 +78,47 @@ def test_a_new_bias_is_named_and_the_others_are_not():
     same = drift(*sides(), scores_field="judged", scale=(-2, 8))
     assert "No change of its biases is shown (scale use and verbosity)." in same.paragraphs
     assert same.paragraphs[2].startswith("No change of the judge is shown, and one of ")
+
+
+def test_only_a_significant_gain_in_agreement_with_people_is_called_one():
+    rows, q, _ = texts(30)
+    rng = np.random.default_rng(1)  # texts draws from seed 0
+    noisy, good, shifted = (
+        [row | {"judged": float(s)} for row, s in zip(rows, scores, strict=True)]
+        for scores in (rng.normal(size=60), q + 0.1 * rng.normal(size=60), q + 1)
+    )
+
+    def told(before, after):
+        found = drift(before, after, scores_field="judged")
+        (words,) = [text for text in found.paragraphs if "agrees with people" in text]
+        return words, found.agreement["spearman"].difference
+
+    words, difference = told(noisy, good)
+    assert words.startswith("The second version agrees with people more: Spearman")
+    assert difference.p_value < 0.05 < 0.5 < difference.value
+    assert told(good, noisy)[0].startswith("The second version agrees with people less: Spearman")
+    words, difference = told(good, shifted)
+    assert words.startswith("Nothing shows that the second version agrees with people more or less")
+    assert difference.value == pytest.approx(0, abs=0.05)
+    nobody = [{name: value for name, value in row.items() if not name.startswith("rating")} for row in good]
+    assert drift(noisy, nobody, scores_field="judged").agreement["spearman"].before.n == 60  # of the other side count
+    assert drift(nobody, nobody, scores_field="judged").agreement is None
+    few = drift(good[:1], good[:1], scores_field="judged", margin=1)
+    assert "cannot be told from these items" in few.paragraphs[-1]
+
+
+def test_biases_are_compared_by_the_paired_test_of_their_measurements():
+    before, after = sides(length=0.6)
+    options = {"scores_field": "judged", "scale": (-2, 8)}
+    found = drift(before, after, **options)
+    anchors = [row for row in before if row["source"].startswith("anchor")]
+    later = [row for row in after if row["source"].startswith("anchor")]
+    bias = BIASES["verbosity"]
+    measured = [measure(bias, audit(rows, only="verbosity", **options).judged, seed=0) for rows in (anchors, later)]
+    expected = compare(*measured, n_resamples=10_000, seed=0)["length_effect"].difference
+    difference = found.comparisons["verbosity"]["length_effect"].difference
+    assert difference == expected
+    assert difference.n == 120
 
 
 def test_few_anchors_leave_it_open_and_say_how_many_would_be_enough():
@@ -157,9 +198,14 @@ def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
     scores = [recorded_scores(read(str(file), numbers=["judged"]), "judged", scale=(-2, 8)) for file in (before, after)]
     assert drift(*scores).paragraphs == expected.paragraphs
     kept = tmp_path / "baseline" / "result.json"
+    whole = json.loads(kept.read_text())
     kept.write_text(json.dumps({"schema": "evalbias.audit/1", "audit": {}}))
     with pytest.raises(ValueError, match="baseline holds no audit: give data with scores, or an audit's run folder"):
         drift(str(tmp_path / "baseline"), str(after), **options)
+    for damaged in ({"answers": [0.5]}, {"people": {"human_scores": [1]}}, {"ids": 5}, {"answers": 5}):
+        kept.write_text(json.dumps({**whole, "items": {**whole["items"], **damaged}}))
+        with pytest.raises(ValueError, match="baseline holds no audit"):
+            drift(str(tmp_path / "baseline"), str(after), **options)
     kept.write_text('{"schema": ')
     with pytest.raises(ValueError, match=r"result.json is not valid JSON .*: delete its folder to start over"):
         drift(str(tmp_path / "baseline"), str(after), **options)
@@ -203,7 +249,7 @@ def test_the_command_leaves_a_run_and_fails_a_build(stricter, tmp_path):
     assert found["paragraphs"] == list(expected.paragraphs)
     assert found["estimates"]["drift"]["low"] == expected["drift"].low
     kept = read_run(tmp_path / "run")
-    assert kept.result["versions"]["changes"]["score"]["difference"]["n"] == 120
+    assert kept.result["agreement"]["changes"]["spearman"]["difference"]["n"] == 120
     page = (tmp_path / "run/report.html").read_text()
     assert "What the new judge gives for each score of the old one" in page
     assert "The system improved." in page

@@ -26,9 +26,8 @@ from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.page import Explainer, Page, Quote, Section, sections, terms, title_of_run, worst_of, write_report
 from evalbias.report.plots import draw
-from evalbias.report.runs import comparison_page, estimate_rows, run_differences
 from evalbias.report.tables import candidates_table
-from evalbias.runs import RunFolder, compare_runs, read_run
+from evalbias.runs import RunFolder
 
 HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
 
@@ -230,48 +229,6 @@ def test_the_worst_items_of_one_of_several_criteria_name_it(measured):
     other = replace(measured["likelihood"], criterion="tact")
     assert worst_of([measured["likelihood"], other]).title == "The 50 items to look at first: quality"
     assert worst_of(measured["likelihood"]).title == "The 50 items to look at first"
-
-
-def test_two_runs_side_by_side(tmp_path, measured):
-    runs = []
-    for seed in (0, 1):
-        judged = pairs(seed=seed)
-        found = {"position": measure(BIASES["position"], judged, seed=0, n_resamples=20)}
-        with RunFolder(tmp_path / f"run{seed}", {"command": "measure preference", "seed": seed}) as run:
-            run.write_result({"preference": found})
-        runs.append((read_run(tmp_path / f"run{seed}"), found["position"]))
-    (first, ours), (second, theirs) = runs
-    check_scripts(page := comparison_page(run_differences(first, second)).html())
-    read = Reader(page)
-    text = " ".join("".join(read.text).split())
-    for measurement in (ours, theirs):
-        one = measurement["first_rate"]
-        assert f"{one.text()} ({one.interval})" in text
-    assert f"How often the first position wins: {ours['first_rate'].text()} and {theirs['first_rate'].text()}" in text
-    assert read.tags.count("svg") == 2 * 3  # first place, fairness, consistency
-    assert "differ in 1 setting, " in text
-
-
-def test_two_runs_differ_in_what_they_measured_and_not_in_each_word_about_it(tmp_path):
-    rows = [{"source": f"q{k}", "output": "a " * (k % 7 + 1), "ratings": [k % 5, k % 5 + k % 2]} for k in range(60)]
-    records = []
-    for name, flaw in (("one", 0), ("two", 1)):
-        scored = [{**row, "judge": (k % 5 + flaw * (k % 3)) / 2} for k, row in enumerate(rows)]
-        found = evalbias.audit(scored, scores_field="judge", seed=0)
-        with RunFolder(tmp_path / name, {"command": "audit", "seed": 0}) as run:
-            run.write_result({"audit": found.to_dict(), "measurements": found.measurements})
-        records.append(read_run(tmp_path / name))
-    found = run_differences(*records)
-    assert found.settings == []
-    titles = [title for title, _ in found.measured]
-    assert titles == ["Agreement with people: quality", "Verbosity: quality"]
-    (length,) = estimate_rows(found.measured[1][1])
-    assert length[0] == "Effect of length at equal quality"
-    assert length[1] != length[2]
-    assert [name for name, *_ in found.results] == ["audit.verdict"]
-    assert len(compare_runs(*records)) > 40
-    alone = run_differences(records[0], replace(records[1], result=None))
-    assert {row[2] for _, pairs in alone.measured for row in estimate_rows(pairs)} == {"-"}
 
 
 def test_judges_side_by_side_mark_what_is_true_by_construction():

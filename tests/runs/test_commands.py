@@ -2,9 +2,6 @@
 
 import copy
 import json
-import re
-from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 from commands import evalbias, refused
@@ -12,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.report.page import title_of_run
-from evalbias.report.runs import comparison_page, run_differences
-from evalbias.runs import RunFolder, RunRecord, flatten
+from evalbias.runs import RunFolder, flatten
 
 ESTIMATE = {"name": "effect", "label": "effect", "value": 0.5, "low": None, "high": "Infinity", "null": 0, "n": 4}
 ESTIMATE |= {"undefined": 0, "units": 4, "p_value": 0.5, "unit": "share", "signed": True}
@@ -36,15 +32,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_comparison_replaces_pages_only(folder):
-    before = (folder / "one/run.json").read_bytes()
-    for name, told in (("one/run.json", "is no page of evalbias"), ("two/result.json", "is no page"), ("one", "")):
-        assert told in refused("runs", "compare", "one", "two", "--html", name, cwd=folder)
-    assert (folder / "one/run.json").read_bytes() == before
-    for _ in range(2):
-        assert "page: page.html" in evalbias("runs", "compare", "one", "two", "--html", "page.html", cwd=folder).stdout
-
-
 def test_a_report_is_opened(folder, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda uri: opened.append(uri) or len(opened) == 1)
@@ -55,7 +42,7 @@ def test_a_report_is_opened(folder, monkeypatch):
     assert "No browser was found" in refused("runs", "show", "one", "--open", cwd=folder)
 
 
-def test_runs_are_listed_shown_and_compared(folder):
+def test_runs_are_listed_and_shown(folder):
     def printed(*words, code=0):
         done = evalbias("runs", *words, cwd=folder, check=False)
         assert done.returncode == code
@@ -72,16 +59,6 @@ def test_runs_are_listed_shown_and_compared(folder):
     shown = printed("show", "one").stdout
     assert "one: finished" in shown
     assert "  n: [1, 2]" in shown
-    assert json.loads(printed("compare", "one", "two", "--json").stdout) == {"result.n": [[1, 2], [1, 3]]}
-    shown = printed("compare", "one", "two").stdout
-    assert shown.startswith("one and two differ in 0 settings, 0 estimates and 1 other result.")
-    assert re.search(r"│ n +│ \[1, 2\] +│ \[1, 3\] +│", shown)
-    assert printed("compare", "one", "one").stdout == "one and one have the same settings and results.\n"
-    damaged = {"bias": "verbosity", "criterion": "wit", "estimates": {"length_effect": {"name": "length_effect"}}}
-    (folder / "two/result.json").write_text(json.dumps({"measurements": damaged}))
-    assert "two/result.json holds a measurement of another" in printed("compare", "one", "two", code=2).stderr
-    (folder / "two/result.json").unlink()
-    assert printed("compare", "one", "two").stderr == "two is stopped.\n"
     (folder / "two/run.json").write_text('{"lm": "of another program"}')
     assert "2 runs in ." in printed("list", "--root", ".").stdout
     assert "has no run.json" in printed("delete", ".", "--yes", code=2).stderr
@@ -101,7 +78,7 @@ def test_what_cannot_be_read_is_named_and_does_not_hide_the_others(folder):
     (folder / "bad/run.json").mkdir(parents=True)
     listed = json.loads(evalbias("runs", "list", "--root", ".", "--json", cwd=folder).stdout)
     assert {run["path"]: run["status"] for run in listed} == {"one": "finished", "two": "damaged", "bad": "damaged"}
-    for command in (["show", "two"], ["show", "two", "--json"], ["compare", "one", "two", "--html", "page.html"]):
+    for command in (["show", "two"], ["show", "two", "--json"]):
         assert "damaged" in (told := evalbias("runs", *command, cwd=folder)).stdout + told.stderr
 
 
@@ -124,17 +101,10 @@ def places(content):
 
 @pytest.mark.slow
 @given(st.data())
-def test_results_that_no_run_wrote_are_shown_or_refused(data):
-    records = []
-    for name in ("one", "two"):
-        content = copy.deepcopy({"settings": SETTINGS, "result": RESULT})
-        for _ in range(data.draw(st.integers(0, 2))):
-            container, key = data.draw(st.sampled_from([*places(content["settings"]), *places(content["result"])]))
-            container[key] = data.draw(ODD)
-        now = datetime.now(timezone.utc)
-        records.append(RunRecord(Path(name), content["settings"], content["result"], now, None))
-        assert isinstance(flatten(content), dict)
-    try:
-        assert "evalbias runs compare" in comparison_page(run_differences(*records)).html()
-    except ValueError as error:
-        assert "holds a measurement of another form" in str(error)  # noqa: PT017
+def test_results_that_no_run_wrote_are_shown(data):
+    content = copy.deepcopy({"settings": SETTINGS, "result": RESULT})
+    for _ in range(data.draw(st.integers(0, 2))):
+        container, key = data.draw(st.sampled_from([*places(content["settings"]), *places(content["result"])]))
+        container[key] = data.draw(ODD)
+    assert isinstance(flatten(content), dict)
+    assert isinstance(title_of_run(content["settings"]), str)
