@@ -126,7 +126,6 @@ class GateOut(Out):
         (),
     )
     summary: Path | None = option("Markdown file of the verdict and the findings, such as $GITHUB_STEP_SUMMARY.")
-    junit: Path | None = option("File of the conditions as tests, in JUnit's XML.")
 
 
 class AuditOut(GateOut):

@@ -29,7 +29,7 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
 from evalbias.options import AuditOptions, AuditOut, GateOut, MeasuringModels, Models
-from evalbias.report.builds import Outcome, junit, markdown, sections_of
+from evalbias.report.builds import Outcome, markdown, sections_of
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
 from evalbias.values import file_digest, message
@@ -57,23 +57,21 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         run.leave(_outcome(audits, several, certificate))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
-    tell_build("audit", "Audit of an LLM judge", sections_of(audits) if out.summary else {}, decided, out)
+    tell_build("Audit of an LLM judge", sections_of(audits) if out.summary else {}, decided, out)
 
 
 def make_folders(out: GateOut) -> None:
-    """Make the folders of the files for a build, before anything takes time."""
-    for file in filter(None, (out.summary, out.junit)):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    """Make the folder of the summary for a build, before anything takes time."""
+    if out.summary is not None:
+        out.summary.parent.mkdir(parents=True, exist_ok=True)
 
 
 def tell_build(
-    command: str, title: str, sections: Mapping[str, Sequence[str | Table]], decided: Sequence[Outcome], out: GateOut
+    title: str, sections: Mapping[str, Sequence[str | Table]], decided: Sequence[Outcome], out: GateOut
 ) -> None:
-    """Write the files for a build, say which conditions do not pass, and exit with the code of the worst."""
+    """Write the summary for a build, say which conditions do not pass, and exit with the code of the worst."""
     if out.summary is not None:
         out.summary.write_text(markdown(title, sections, decided), encoding="utf-8")
-    if out.junit is not None:
-        out.junit.write_text(junit(command, decided), encoding="utf-8")
     for one in decided:
         if one.word != "passed":
             typer.echo(message(one.sentence), err=True)

@@ -26,9 +26,7 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
         shown = ["\n".join(split.paragraphs), *tables]
         run.leave(RunOutcome(content, brief, shown, page=split, verdict=split.paragraphs[0]))
     decided = [one.decide_on(split.estimates.get(one.bias)) for one in conditions]
-    tell_build(
-        "drift", "Did the system improve, or did the judge change?", {"": [*split.paragraphs, *tables]}, decided, out
-    )
+    tell_build("Did the system improve, or did the judge change?", {"": [*split.paragraphs, *tables]}, decided, out)
 
 
 def gain_command(options: GainOptions, out: GateOut) -> None:
@@ -42,7 +40,7 @@ def gain_command(options: GainOptions, out: GateOut) -> None:
         shown = ["\n".join(parts.paragraphs), table]
         run.leave(RunOutcome(content, content, shown, page=parts, verdict=parts.paragraphs[0]))
     decided = [one.decide_on(parts.estimates.get(one.bias)) for one in conditions]
-    tell_build("gain", "What was gained by a judge's scores", {"": [*parts.paragraphs, table]}, decided, out)
+    tell_build("What was gained by a judge's scores", {"": [*parts.paragraphs, table]}, decided, out)
 
 
 def digests(*sides: Any) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""A result as a build shows it: a summary in Markdown, JUnit's XML with a test for each condition, and a badge."""
+"""A result as a build shows it: a summary in Markdown, and a badge."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -57,22 +56,6 @@ def sections_of(audits: Mapping[str, Audit]) -> dict[str, Sequence[str | Table]]
     for name, audit in audits.items():
         sections[name] = [*audit.paragraphs, biases_table(audit)]
     return sections
-
-
-def junit(command: str, decisions: Sequence[Outcome]) -> str:
-    """Return JUnit's XML: a failed condition is a failure, an undecided one is skipped."""
-    kinds = {0: "", 1: "failure"}
-    outcomes = Counter(kinds.get(one.code, "skipped") for one in decisions)
-    counts = {"tests": len(decisions), "failures": outcomes["failure"], "skipped": outcomes["skipped"], "errors": 0}
-    suite = ElementTree.Element("testsuite", {"name": f"evalbias {command}", **{k: str(n) for k, n in counts.items()}})
-    for one in decisions:
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=visible(one.criterion) or command, name=visible(one.condition)
-        )
-        if kind := kinds.get(one.code, "skipped"):
-            ElementTree.SubElement(case, kind, message=visible(one.why))
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
 SVG, LABEL = "http://www.w3.org/2000/svg", "judge audited"
