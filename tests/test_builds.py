@@ -6,15 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
-import hostile
 import numpy as np
 import pytest
 import yaml
 from commands import evalbias, refused
 
-from evalbias.report.builds import GREEN, GREY, RED, badge
 from evalbias.testing import assert_unbiased
 
 ROOT = Path(__file__).parent.parent
@@ -220,70 +217,3 @@ def test_an_assertion_of_several_criteria_names_the_one_that_fails():
 def test_an_assertion_without_conditions_is_an_error():
     with pytest.raises(ValueError, match="Give what must be shown"):
         assert_unbiased("mine", rated(20, 0.0))
-
-
-def finding(status, low=-0.06, high=0.141, *, margin=0.2, unit="standard deviations of the score", below=False):
-    shown = {"length_effect": {"only_below": below}}
-    return {"status": status, "low": low, "high": high, "margin": margin, "unit": unit} | {
-        "name": "length_effect",
-        "estimates": shown,
-    }
-
-
-@pytest.mark.parametrize(
-    ("findings", "validity", "color", "text"),
-    [
-        ({"verbosity": finding("no sign")}, "valid", GREEN, "no verbosity bias above 0.15 sd"),  # the farther end
-        ({"verbosity": finding("no sign", -0.19, 0.1)}, None, GREEN, "no verbosity bias above 0.19 sd"),
-        (
-            {
-                "position": finding("no sign", -0.01, 0.02, unit="share"),
-                "scale_use": finding("no sign", -0.1, 0.9, below=True, unit="points per point of quality"),
-                "order": finding("no sign", None, None, margin=None),
-                "likelihood": finding("not measured", None, None, margin=None),
-            },
-            "no better than a floor",
-            GREEN,
-            "no position bias above 0.02 in win rate, no scale use bias above 0.10 in slope, no order of options by "
-            "construction",
-        ),
-        ({"verbosity": finding("too few items"), "order": finding("no sign")}, "valid", GREY, "undecided (verbosity)"),
-        ({"verbosity": finding("bounds only")}, "valid", GREY, "undecided (verbosity)"),
-        ({"verbosity": finding("not measured")}, "valid", GREY, "no bias could be measured"),
-        ({"verbosity": finding("no sign")}, "says nothing", GREY, "agreement: says nothing"),
-        (
-            {"verbosity": finding("biased"), "position": finding("too few items"), hostile.WORST: finding("biased")},
-            "says nothing",
-            RED,
-            "biased (verbosity and ",
-        ),
-    ],
-)
-def test_a_badge_says_no_more_than_the_audit(findings, validity, color, text):
-    audit = {"biases": findings, "validity": validity and {"status": validity}}
-    drawn = badge({"audit": audit})
-    hostile.check_printed(drawn)
-    svg = ElementTree.fromstring(drawn)
-    name = "{http://www.w3.org/2000/svg}"
-    assert [one.get("fill") for one in svg.iter(f"{name}rect")][1] == color
-    assert [one.text for one in svg.iter(f"{name}text")][1].startswith(text)
-    assert {one.tag for one in svg} == {f"{name}rect", f"{name}text"}
-    if hostile.WORST not in findings:
-        assert svg.get("aria-label") == f"judge audited: {text}"
-    both = ElementTree.fromstring(badge({"criteria": {"wit": {"audit": audit}, "tact": {"audit": audit}}}))
-    assert [one.get("fill") for one in both.iter(f"{name}rect")][1] == color
-
-
-def test_a_badge_is_made_of_the_folder_of_an_audit(tmp_path):
-    words = ["audit", "--data", ROOT / "docs/data/replies.csv", "--map", "source=facts,output=reply"]
-    evalbias(*words, "--scores-field", "my_score", "--out", "run", cwd=tmp_path)
-    for _ in range(2):  # a badge is replaced
-        evalbias("runs", "show", "run", "--badge", "badge.svg", cwd=tmp_path)
-    found = json.loads((tmp_path / "run/result.json").read_text())["audit"]["biases"]["verbosity"]
-    assert found["status"] == "no sign"
-    (shown,) = re.findall(r"no verbosity bias above ([.0-9]+) sd</text>", (tmp_path / "badge.svg").read_text())
-    assert max(-found["low"], found["high"]) <= float(shown) < found["margin"]
-    (tmp_path / "mine.svg").write_text("mine")
-    assert "is no badge" in refused("runs", "show", "run", "--badge", "mine.svg", cwd=tmp_path)
-    (tmp_path / "run/result.json").write_text("{}")
-    assert "holds no audit" in refused("runs", "show", "run", "--badge", "badge.svg", cwd=tmp_path)

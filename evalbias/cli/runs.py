@@ -49,13 +49,10 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
 def show_command(
     run: Folder,
     opens: Annotated[bool, typer.Option("--open", help="Open its report in a browser.")] = False,
-    badge: Annotated[
-        Path | None, typer.Option(help="Write an SVG badge of what an audit found.", dir_okay=False)
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a run's settings and the numbers of its result, or its report."""
-    from evalbias.runs import flatten, read_run, write_whole
+    from evalbias.runs import flatten, read_run
 
     record = read_run(run)
     if opens:
@@ -65,16 +62,6 @@ def show_command(
             raise ValueError(f"{record.path} has no report, because the run is {record.status}.")
         if not webbrowser.open((record.path / FILE).resolve().as_uri()):
             raise ValueError(f"No browser was found: open {record.path / FILE} in one.")
-        return
-    if badge is not None:
-        from evalbias.report import builds
-
-        if os.path.lexists(badge) and builds.SVG not in badge.read_text(encoding="utf-8", errors="replace")[:99]:
-            raise ValueError(f"{badge} exists and is no badge: choose another --badge, or delete it.")
-        try:
-            write_whole(badge, builds.badge(record.result or {}))
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"{record.path} holds no audit to make a badge of. {record.damage}".rstrip()) from error
         return
     if as_json:
         print_json({"settings": record.settings, "result": record.result, "status": record.status})
