@@ -104,7 +104,7 @@ class Journal:
         with self.path.open("r+b") as file:
             file.seek(self._whole or 0)
             if torn := file.read():
-                with open(f"{self.path}{TORN}", "ab", opener=_no_link) as aside:
+                with open(f"{self.path}{TORN}", "ab", opener=no_link) as aside:
                     aside.write(torn + b"\n")
                     aside.flush()
                     os.fsync(aside.fileno())
@@ -180,7 +180,7 @@ def _name_file(error: BaseException, path: Path) -> None:
         error.filename = str(path)
 
 
-def _no_link(path: str, flags: int) -> int:
+def no_link(path: str, flags: int) -> int:
     """Open a file, but not through a link, which may lead anywhere."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from commands import evalbias, refused
 
+from evalbias.report.builds import MARK
 from evalbias.testing import assert_unbiased
 
 ROOT = Path(__file__).parent.parent
@@ -97,12 +98,12 @@ def test_the_action_and_the_commands_tell_a_build_of_drift_and_gain(tmp_path):
     words, summary = f"{sides} --fail-on drift>0.5,system>0.5", tmp_path / "s.md"
     done = run_step(1, tmp_path, COMMAND="drift", ARGUMENTS=words, UNDECIDED="fail", GITHUB_STEP_SUMMARY=str(summary))
     assert done.returncode == 1, done.stderr
-    title, decided, change, *_ = summary.read_text().split("\n\n")
+    title, decided, change, *_ = summary.read_text().removeprefix(MARK).split("\n\n")
     assert title == "## Did the system improve, or did the judge change?"
     assert [line.split(" | ")[1] for line in decided.splitlines()[2:]] == ["failed", "passed"]
     assert change.startswith("The mean score changes by -")
     evalbias("gain", *sides.split(), "--fail-on", "gain>0", "--summary", "g.md", cwd=tmp_path, check=False)
-    assert (tmp_path / "g.md").read_text().startswith("## What was gained by a judge's scores\n\n| condition |")
+    assert (tmp_path / "g.md").read_text().startswith(f"{MARK}## What was gained by a judge's scores\n\n| condition |")
 
 
 def test_an_audit_leaves_a_summary(tmp_path):
@@ -110,7 +111,7 @@ def test_an_audit_leaves_a_summary(tmp_path):
     words += ["--scores-field", "my_score", "--scale", "1-5", "--fail-on", ",".join(CONDITIONS.values())]
     done = evalbias(*words, "--summary", "s.md", cwd=tmp_path, check=False)
     assert done.returncode == 1
-    lines = (tmp_path / "s.md").read_text().splitlines()
+    lines = (tmp_path / "s.md").read_text().removeprefix(MARK).splitlines()
     assert [line.split(" | ")[1] for line in lines[4:7]] == ["passed", "failed", "undecided"]
     (scale_use,) = [line for line in lines if line.startswith("| scale use")]
     assert scale_use == "| scale use | too few items | -0.17 | -0.33 to +0.00 | 400 |"
@@ -122,7 +123,7 @@ def test_a_summary_of_several_criteria_begins_with_their_verdict_in_a_new_folder
     (tmp_path / "t.csv").write_text(table)
     words = ["--data", "t.csv", "--scores-field", "{criterion}", "--criterion", "all", "--summary", "new/s.md"]
     evalbias("audit", *words, cwd=tmp_path)
-    first, verdict, heading, *_ = (tmp_path / "new/s.md").read_text().split("\n\n")
+    first, verdict, heading, *_ = (tmp_path / "new/s.md").read_text().removeprefix(MARK).split("\n\n")
     assert (first, heading) == ("## Audit of an LLM judge", "### wit")
     assert verdict.startswith("Whether there is a bias cannot be told on wit and tone. Findings are adjusted for all 2")
 
@@ -136,6 +137,38 @@ def test_no_text_of_the_data_marks_up_the_summary(tmp_path):
     written = (tmp_path / "s.md").read_text()
     assert "<b>" not in written
     assert "![" not in written
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "after"),
+    [
+        ("", 0, "OURS"),
+        ("ours", 0, "OURS"),
+        ("mine\n", 2, "mine\n"),
+        ("ours and mine\n", 2, "ours and mine\n"),
+        ("link", 2, "mine\n"),  # to a file, which a checkout may hold
+        ("dangling", 2, None),
+        ("of the job: mine\n", 0, "of the job: mine\nOURS"),
+    ],
+)
+def test_a_summary_replaces_nothing_but_another_one(before, code, after, tmp_path, monkeypatch):
+    rows = [{"source": f"s{n}", "output": "o" * (n + 1), "mine": n % 3} for n in range(12)]
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    words = ["audit", "--data", "t.json", "--scores-field", "mine", "--out", "run", "--summary"]
+    evalbias(*words, "new.md", cwd=tmp_path)
+    ours, file, target = (tmp_path / "new.md").read_text(), tmp_path / "s.md", tmp_path / "target"
+    if before in ("link", "dangling"):
+        file.symlink_to(target)
+        file = target
+    if before != "dangling":
+        file.write_text("mine\n" if before == "link" else before.replace("ours", ours))
+    if "of the job" in before:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+    done = evalbias(*words, "s.md", cwd=tmp_path, check=False)
+    assert (done.returncode, "s.md" in done.stderr) == (code, code == 2)
+    assert (file.read_text() if file.exists() else None) == (
+        after and after.replace("OURS", ours).replace("ours", ours)
+    )
 
 
 def test_a_malformed_condition_names_the_option(tmp_path):

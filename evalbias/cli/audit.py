@@ -29,7 +29,7 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
 from evalbias.options import AuditOptions, AuditOut, GateOut, MeasuringModels, Models
-from evalbias.report.builds import Outcome, markdown, sections_of
+from evalbias.report.builds import Outcome, check_summary, markdown, sections_of, write_summary
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
 from evalbias.values import file_digest, message
@@ -40,7 +40,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     conditions, rates = parse_conditions(out.fail_on, (), options.features), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
-    make_folders(out)
+    check_summary(out.summary)
     options, each = _prepared(options, out.given)
     for ready in each if rates else ():
         _check_verdicts(ready)
@@ -60,18 +60,12 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     tell_build("Audit of an LLM judge", sections_of(audits) if out.summary else {}, decided, out)
 
 
-def make_folders(out: GateOut) -> None:
-    """Make the folder of the summary for a build, before anything takes time."""
-    if out.summary is not None:
-        out.summary.parent.mkdir(parents=True, exist_ok=True)
-
-
 def tell_build(
     title: str, sections: Mapping[str, Sequence[str | Table]], decided: Sequence[Outcome], out: GateOut
 ) -> None:
     """Write the summary for a build, say which conditions do not pass, and exit with the code of the worst."""
     if out.summary is not None:
-        out.summary.write_text(markdown(title, sections, decided), encoding="utf-8")
+        write_summary(out.summary, markdown(title, sections, decided))
     for one in decided:
         if one.word != "passed":
             typer.echo(message(one.sentence), err=True)

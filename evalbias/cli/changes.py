@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evalbias.cli.audit import make_folders, parse_conditions, tell_build
+from evalbias.cli.audit import parse_conditions, tell_build
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.changes import FEATURES, LABELS, drift, gain
 from evalbias.measures.corrections import GAIN, PEOPLE, REST
 from evalbias.measures.equal_quality import QUALITY
 from evalbias.options import DriftOptions, GainOptions, GateOut
+from evalbias.report.builds import check_summary
 from evalbias.runs import RESULT
 from evalbias.values import file_digest
 
 
 def drift_command(options: DriftOptions, out: GateOut) -> None:
     conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
-    make_folders(out)
+    check_summary(out.summary)
     split = drift(**vars(options))
     tables = split.table(), split.map_table()
     with Run("drift", options, None, out, more=more) as run:
@@ -32,7 +33,7 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
 def gain_command(options: GainOptions, out: GateOut) -> None:
     names = [GAIN, REST, PEOPLE, QUALITY, *FEATURES, *options.features]
     conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
-    make_folders(out)
+    check_summary(out.summary)
     parts = gain(**vars(options))
     table = parts.table()
     with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:

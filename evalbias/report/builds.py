@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from evalbias.evaluation.audit import Audit, Audits
 from evalbias.evaluation.words import Table
 from evalbias.report.tables import biases_table
+from evalbias.runs import no_link, write_whole
 from evalbias.values import visible
 
 
@@ -50,6 +53,42 @@ def sections_of(audits: Mapping[str, Audit]) -> dict[str, Sequence[str | Table]]
     for name, audit in audits.items():
         sections[name] = [*audit.paragraphs, biases_table(audit)]
     return sections
+
+
+MARK = "<!-- evalbias -->\n"
+"""First and last line of a summary, by which a later one knows that it may replace the file."""
+OF_JOB = "GITHUB_STEP_SUMMARY"  # environment variable: the job's own summary, to which every command may append
+
+
+def check_summary(file: Path | None) -> None:
+    """Refuse a file that holds anything but a summary of ours, unless it is the job's own; and make its folder."""
+    if file is None:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(file) and (file.is_symlink() or not (file.is_file() and (_is_appended(file) or _is_ours(file)))):
+        raise ValueError(f"{file} exists and is no summary of evalbias: choose another `summary`, or delete it.")
+
+
+def write_summary(file: Path, text: str) -> None:
+    """Replace an earlier summary, or append to an empty file or the job's own; no link is followed."""
+    check_summary(file)  # once more, because the command took its time
+    content = f"{MARK}{text}\n{MARK}"
+    if _is_appended(file):
+        with open(file, "a", encoding="utf-8", opener=no_link) as opened:
+            opened.write(content)
+    else:
+        write_whole(file, content)
+
+
+def _is_appended(file: Path) -> bool:
+    return file.exists() and (os.path.abspath(file) == os.environ.get(OF_JOB) or file.stat().st_size == 0)
+
+
+def _is_ours(file: Path) -> bool:
+    with file.open("rb") as opened:
+        mark = MARK.rstrip().encode()
+        parts = opened.read().split(mark) if opened.read(len(mark)) == mark else []
+    return len(parts) == 2 and not parts[1].strip()
 
 
 def _table(table: Table) -> str:
