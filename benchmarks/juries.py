@@ -21,10 +21,9 @@ from benchmarks.harness import argument_parser, finish, lines, markdown, normal,
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
 from evalbias.evaluation.juries import MEAN, JuryWorth, jury_worth, panel_of
 from evalbias.evaluation.words import p_text
-from evalbias.measures.arrays import SLACK, FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, FloatArray
 from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel, inverse_error_weights, validity
-from evalbias.measures.pairs import fit_strengths
 from evalbias.measures.resample import Interval
 from evalbias.optimizers.juries import LearnedJury, learn_jury
 from evalbias.options import JuryOptions
@@ -111,39 +110,6 @@ def kept(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, seed: 
     return {"chosen": chosen / sets, "gain": float(np.mean(gains)), "worse": worse, "lost": float(np.mean(losses))}
 
 
-SYSTEMS = np.linspace(-0.8, 0.8, 5)  # log-odds of five systems that are compared
-
-
-def compared(rng: np.random.Generator, documents: int) -> tuple[IntArray, FloatArray, list[int]]:
-    """Draw all pairs of ``SYSTEMS`` on each document, in both orders, with ties, a lean to the first, and luck.
-
-    A system's luck on a document is shared by its pairs there. Returns systems (m, 2), outcomes (m, 3) and documents.
-    """
-    pairs = np.array([(a, b) for a in range(5) for b in range(5) if a != b])
-    systems, where = np.tile(pairs, (documents, 1)), np.repeat(np.arange(documents), len(pairs))
-    luck = 0.5 * rng.normal(size=(documents, 5))
-    strength = SYSTEMS[systems] + luck[where[:, None], systems]
-    d = 0.3 + strength[:, 0] - strength[:, 1]
-    p = np.stack([np.exp(d / 2), np.exp(-d / 2), np.full(len(d), 0.5)], axis=1)
-    drawn_class = (rng.random((len(d), 1)) > np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)).sum(axis=1)
-    return systems, np.eye(3)[drawn_class], where.tolist()
-
-
-def strengths_covered(documents: int, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
-    """Return what becomes of the best less the worst strength, with intervals by documents and by single pairs."""
-    many = compared(np.random.default_rng([seed, 0]), 20_000)
-    contrast = np.array([-1.0, 0, 0, 0, 1.0, 0])
-    truth = fit_strengths(*many[:2], np.ones((len(many[0]), 1))).interval(contrast).value  # nearer to 0
-
-    def once(number: int) -> dict[str, tuple[Interval, float]]:
-        systems, outcomes, where = compared(np.random.default_rng([seed, number + 1]), documents)
-        ones, ways = np.ones((len(systems), 1)), {"by documents": where, "by pairs": None}
-        fits = {name: fit_strengths(systems, outcomes, ones, clusters=way) for name, way in ways.items()}
-        return {name: (fit.interval(contrast), truth) for name, fit in fits.items()}
-
-    return simulated(once, sets)
-
-
 def both(rows: list[dict[str, Any]], **options: Any) -> tuple[JuryWorth, LearnedJury]:
     """Return what a recorded panel is worth, and the jury that is learned from it."""
     judged = panel_of(JuryOptions(rows, **options))
@@ -220,13 +186,6 @@ def built_table(args: argparse.Namespace) -> str:
     return markdown((*names, "weights lose"), rows)
 
 
-def strengths_table(args: argparse.Namespace) -> str:
-    """Return how often the intervals of strengths cover."""
-    covered_by = {n: strengths_covered(n, sets=args.sets // 4, seed=args.seed).values() for n in (30, 100)}
-    names = ("documents", "interval over documents covers", "over single pairs")
-    return markdown(names, [(n, *percents(*(one["covered"] for one in ways))) for n, ways in covered_by.items()])
-
-
 @functools.cache
 def recorded() -> list[tuple[str, JuryWorth, LearnedJury]]:
     """Return the recorded panels."""
@@ -263,7 +222,6 @@ def own_table(args: argparse.Namespace) -> str:
 PARTS = {
     "panels": votes_table,
     "built": built_table,
-    "strengths": strengths_table,
     "recorded": worth_table,
     "learned": learned_table,
     "own": own_table,

@@ -503,7 +503,6 @@ ANSWERS: Mapping[str, Callable[..., dict[str, dict[str, float]]]] = {
     },
     "jury: three judges of 40 outputs": partial(juries.covered, 40, 3, 0.3),
     "jury: five judges of 200 outputs to 50 inputs": partial(juries.covered, 200, 5, 0.3, 4),
-    "systems: pairs on 60 documents": partial(juries.strengths_covered, 60),
     **{
         f"probe: {name}": partial(probes.covered, name)
         for name in ("noise that the outputs of an input share", "a point in every fifth item, else the same in 97 %")

@@ -15,7 +15,6 @@ from .evaluation import label_next as label_next
 from .evaluation import measure as measure
 from .evaluation import measure_ranking as measure_ranking
 from .evaluation import measure_rounds as measure_rounds
-from .evaluation import rank_systems as rank_systems
 from .evaluation import recorded_scores as recorded_scores
 from .evaluation import recorded_verdicts as recorded_verdicts
 from .evaluation import run_loops as run_loops

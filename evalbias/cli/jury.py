@@ -6,13 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from evalbias.cli.run import Run, RunOutcome
-from evalbias.evaluation.juries import jury_worth, mean_of, panel_of
-from evalbias.evaluation.rankings import rank_systems
+from evalbias.evaluation.juries import jury_worth, panel_of
 from evalbias.optimizers.juries import learn_jury
 from evalbias.options import JuryOptions, MeasuringModels, Out
 from evalbias.programs.files import save
 from evalbias.report.page import Section
-from evalbias.values import to_json
 
 
 def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
@@ -36,9 +34,4 @@ def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> Non
         if worth.writers:
             sections.append(Section("What each writer gets from each judge", [worth.writers_table()]))
         shown = ["\n".join(worth.paragraphs), members, sets, f"{learned}\njury: {file}"]
-        if judged[0].pairwise and len(judged[0].writer_names) > 1:
-            ranking = rank_systems(mean_of(judged))
-            result |= {"systems": to_json(asdict(ranking))}
-            sections.append(Section("The systems", [ranking.table()], ranking.sentence()))
-            shown += [ranking.sentence(), ranking.table()]
         run.leave(RunOutcome(result, result, shown, more=sections, verdict=first))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 import dspy
@@ -16,12 +13,10 @@ from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is
 from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare, measured
-from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.words import UNDEFINED, Table, conclude, count, joined
+from evalbias.evaluation.judged import judge_examples
+from evalbias.evaluation.words import conclude, count
 from evalbias.measures import kendall, pairwise_accuracy, spearman
-from evalbias.measures.arrays import FloatArray, IntArray, mean_of_defined
-from evalbias.measures.pairs import Strengths, cyclic_triples, fit_strengths
-from evalbias.measures.resample import SHARE, Interval, estimate_mean_coefficient, estimate_share
+from evalbias.measures.resample import estimate_mean_coefficient, estimate_share
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
 
@@ -100,137 +95,6 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
         "documents.",
         undefined=f"Whether the rankings agree with people is undefined in {count(documents, 'document')}: give more.",
     )
-
-
-# Systems ranked by the choices between their outputs (Bradley and Terry; ties by Davidson), beside people's choices.
-
-
-AVERAGE = "wins of 100 against the average system"
-
-
-@dataclass(frozen=True, repr=False)
-class SystemRanking:
-    """Systems by a judge's choices in pairs, best first; intervals are over inputs.
-
-    Attributes:
-        judge: Name of the judge.
-        systems: Names of the systems, best first.
-        means: System -> share of its comparisons that it wins, a tie counting half.
-        strengths: System -> share of wins against the average system, with the position and the features held fixed.
-        against_next: System -> log-odds of a win against the next one, with its interval; not of the last one.
-        people: System -> share of wins against the average system by people's choices; empty where nobody chose.
-        held: "position", if it can be told, or a feature -> its log-odds: of the first place, or of one unit more.
-        cyclic: Share of the triples of systems, compared on one input, in which A beats B, B beats C and C beats A.
-    """
-
-    judge: str
-    systems: tuple[str, ...]
-    means: Mapping[str, float]
-    strengths: Mapping[str, Interval]
-    against_next: Mapping[str, Interval]
-    people: Mapping[str, Interval]
-    held: Mapping[str, Interval]
-    cyclic: Interval
-
-    def __repr__(self) -> str:
-        return f"SystemRanking({self.judge}: {self.sentence()})"
-
-    def sentence(self) -> str:
-        """Say which system is best, whether that is shown, whether people agree, and how often choices are cyclic."""
-        best, second = self.systems[:2]
-        if math.isnan(self.strengths[best].value):
-            return f"The systems cannot be ranked: {self.strengths[best].reason}."
-        shown = "is" if self.against_next[best].low > 0 else "is not shown to be"
-        wins = _of_100(self.strengths[best])
-        said = f"{best} wins {wins} of 100 against the average system and {shown} better than {second}"
-        if "position" in self.held:
-            said += f"; between equal systems, the first place has log-odds of {_log_odds(self.held['position'])}"
-        human = [self.people[one].value for one in self.systems if one in self.people]
-        if not np.isnan(human).any() and human:
-            rho, first = spearman([*range(len(human), 0, -1)], human).value, self.systems[int(np.argmax(human))]
-            said += f"; people's choices put {first} first (Spearman {rho:+.2f})"
-        elif human:
-            said += "; people's choices are too few to rank the systems by them"
-        circles = f"; {_of_100(self.cyclic)} of 100 triples of systems go in a circle (random choices: 25)"
-        return f"{said}{circles if self.cyclic.n else ''}."
-
-    def table(self) -> Table:
-        """Return one row a system, best first."""
-        rows = []
-        for one in self.systems:
-            people = _of_100(self.people[one]) if one in self.people else ""
-            next_one = _log_odds(self.against_next[one]) if one in self.against_next else ""
-            rows.append((one, f"{100 * self.means[one]:.0f}", _of_100(self.strengths[one]), next_one, people))
-        held = f"with {joined([*self.held])} held fixed" if self.held else "nothing held fixed"
-        headings = ("system", "mean of wins", AVERAGE, "log-odds against the next", "by people")
-        return Table(headings, rows, f"Systems by {self.judge}", f"{held}; in brackets: 95 % intervals").without_empty()
-
-
-def _of_100(e: Interval) -> str:
-    return UNDEFINED if math.isnan(e.value) else f"{100 * e.value:.0f} ({100 * e.low:.0f} to {100 * e.high:.0f})"
-
-
-def _log_odds(e: Interval) -> str:
-    return f"{e.value:+.2f} ({e.low:+.2f} to {e.high:+.2f})"
-
-
-def rank_systems(judged: Judged, features: Mapping[str, FloatArray] = MappingProxyType({})) -> SystemRanking:
-    """Rank the systems of compared outputs by a judge's choices, and by people's where there are any.
-
-    A model of Bradley and Terry, with Davidson's ties, holds fixed the position, where systems stand in both places,
-    and ``features`` (n, 2) of both outputs, such as ``{"length": length_feature(judged.covariates["lengths"])}``: what
-    a system owes to them does not count. People's choices are fitted without any of them.
-
-    ValueError where the judge scores, or the items do not name two systems.
-    """
-    if not judged.pairwise or len(judged.writer_names) < 2:
-        raise ValueError("Give a judge's choices between outputs of two systems or more (system_1 and system_2).")
-    names, shown = judged.writer_names, np.searchsorted(judged.writer_names, np.asarray(judged.writers, dtype=str))
-    clusters, orders = judged.clusters or judged.ids, range(judged.answers.shape[1])
-    # 1 each order of each pair is a comparison
-    tie = judged.answers[..., 2:] if judged.ties else np.zeros((*judged.answers.shape[:2], 1))
-    outcomes = np.concatenate([np.append(judged.answers[:, order, :2], tie[:, order], axis=1) for order in orders])
-    differences = np.column_stack(
-        [judged.first_less_second(x) for x in features.values()] or [np.empty((len(shown), 0))]
-    )
-    position = [] if judged.in_fixed_places or judged.one_stands_first else ["position"]
-    signed_ones = [np.column_stack([np.ones((len(shown), len(position))), sign * differences]) for sign in (1, -1)]
-    compared = np.concatenate([shown, shown[:, ::-1]][: len(orders)])
-    repeated = [*clusters] * len(orders)
-    fit = fit_strengths(compared, outcomes, np.concatenate(signed_ones[: len(orders)]), clusters=repeated)
-    # 2 the same of people's choices, and what the order among three systems says
-    people = dict[str, Interval]()
-    if judged.rated:
-        chosen = judged.chosen
-        votes = np.where(np.isnan(chosen)[:, None], np.nan, chosen[:, None] == [1.0, 0.0, 0.5])
-        theirs = fit_strengths(shown, votes, np.empty((len(shown), 0)), clusters=clusters)
-        people = {one: _share(theirs, k) for k, one in enumerate(names)}
-    triples, where = cyclic_triples(shown, judged.win_shares, clusters)
-    best = [names[k] for k in np.argsort(-fit.value[: len(names)], kind="stable")]
-    wins = {one: _wins(judged, shown, k) for k, one in enumerate(names)}
-    unit = dict(zip([*names, *position, *features], np.eye(len(fit.value)), strict=True))
-    return SystemRanking(
-        judged.judge,
-        tuple(best),
-        wins,
-        {one: _share(fit, k) for k, one in enumerate(names)},
-        {one: fit.interval(unit[one] - unit[other]) for one, other in itertools.pairwise(best)},
-        people,
-        {name: fit.interval(unit[name]) for name in (*position, *features)},
-        estimate_share(triples, clusters=where),
-    )
-
-
-def _share(fit: Strengths, place: int) -> Interval:
-    """Return a system's share of wins against the average one."""
-    interval = fit.interval(np.eye(len(fit.value))[place])
-    value, low, high = (fit.win_share(end) for end in (interval.value, interval.low, interval.high))
-    return replace(interval, value=value, low=low, high=high, unit=SHARE)
-
-
-def _wins(judged: Judged, shown: IntArray, place: int) -> float:
-    wins = np.concatenate([judged.win_shares[shown[:, 0] == place], 1 - judged.win_shares[shown[:, 1] == place]])
-    return mean_of_defined(wins)
 
 
 # A compiled judge beside the one it was compiled from, and permutation debiasing of both: it alone mends much of what a

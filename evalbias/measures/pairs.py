@@ -1,4 +1,4 @@
-"""Decisions of a judge that compares candidates: ties, positions, consistency and length; and strengths of systems.
+"""Decisions of a judge that compares candidates: ties, positions, consistency and length.
 
 Probabilities are (n, c): row i holds the judge's probability of each of c classes (positions, or positions and "tie")
 for comparison i. A row with a NaN is undefined and left out. Nothing needs a label.
@@ -6,10 +6,8 @@ for comparison i. A row with a NaN is undefined and left out. Nothing needs a la
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -314,132 +312,3 @@ def over_orders(
     """
     signed = np.concatenate([difference, -difference][: wins.shape[1]])
     return statistic(np.tile(counts, wins.shape[1]), wins.T.ravel(), signed)
-
-
-# Strengths of systems that are compared in pairs, with ties, position and features of the outputs held fixed.
-#
-# Of two outputs with the difference d in strength, the first wins, the second wins, or they tie with probabilities
-#
-#     exp(d / 2), exp(-d / 2), nu      over their sum                                    (Davidson 1970)
-#
-# where d = strength_first - strength_second + position + sum_k b_k (feature_first - feature_second)_k. Without ties
-# it is the model of Bradley and Terry (1952). A document's pairs are dependent: errors are clustered by documents.
-
-NEWTON = 50  # most steps of a fit
-INFINITE = 20.0  # log-odds that no data have, where a fit stops
-NOT_CONNECTED = "no finite strengths fit: some systems won, lost or tied every comparison, or were never compared"
-
-
-@dataclass(frozen=True)
-class Strengths:
-    """Strengths of S systems in pairs, and what else decides, as log-odds.
-
-    Attributes:
-        value: (S + q,) strengths less their mean, then the q covariates: the position and each feature.
-        covariance: (S + q, S + q) covariance of their errors over clusters.
-        tie: Log of nu; -inf without ties.
-        units: Clusters.
-        reason: Why all is NaN; empty where it is not.
-    """
-
-    value: FloatArray
-    covariance: FloatArray
-    tie: float
-    units: int
-    reason: str = ""
-
-    def interval(self, weights: ArrayLike) -> Interval:
-        """Estimate a weighted sum of the values, with its 95 % interval and its p against 0."""
-        row = numbers(weights, "weights")
-        value, variance = float(row @ self.value), float(row @ self.covariance @ row)
-        error = math.sqrt(max(variance, 0.0))
-        half = float(scipy.stats.t.ppf(0.975, max(self.units - 1, 1))) * error
-        p = float(2 * scipy.stats.t.sf(abs(value) / error, self.units - 1)) if error > 0 else math.nan
-        return Interval(value, value - half, value + half, units=self.units, p_value=p, reason=self.reason)
-
-    def win_share(self, log_odds: float) -> float:
-        """Return the share of wins at log-odds; a tie counts half."""
-        first, tie = np.exp([log_odds / 2, self.tie])
-        return float((first + tie / 2) / (first + 1 / first + tie))
-
-
-def fit_strengths(
-    systems: ArrayLike, outcomes: ArrayLike, covariates: ArrayLike, *, clusters: arrays.Clusters = None
-) -> Strengths:
-    """Fit strengths of systems to m comparisons by maximum likelihood (Davidson 1970).
-
-    Args:
-        systems: (m, 2) codes of the system shown first and second, from 0.
-        outcomes: (m, 3) probabilities, or counts of 0 and 1, that the first wins, the second wins, or they tie.
-        covariates: (m, q) ones for the position, and differences of features, first less second.
-        clusters: (m,) document of each comparison. By default each is its own.
-
-    Examples:
-        >>> wins = [[1, 0, 0]] * 3 + [[0, 1, 0]]  # the first system wins three of four
-        >>> round(float(np.diff(fit_strengths([[0, 1]] * 4, wins, np.empty((4, 0))).value)[0]), 2)  # log 3
-        -1.1
-    """
-    columns = {"systems": systems, "outcomes": outcomes, "covariates": covariates}
-    pairs, shares, more = checked(columns, clusters, axes=(2,))
-    kept, count = defined(shares, more), int(pairs.max()) + 1
-    codes = arrays.cluster_codes(clusters, kept)
-    pairs, shares, more = pairs[kept].astype(np.int64), shares[kept], more[kept]
-    units, ties = int(codes.max(initial=-1)) + 1, bool(shares[:, 2].any())
-    # 1 a class's logit is its row of the design (m, 3, p) times the parameters: the strengths but the first, which is
-    # 0, the covariates in units of their size, and log nu
-    size = np.sqrt((more**2).mean(axis=0)) if len(more) else np.ones(more.shape[1])
-    size = np.where(size > 0, size, 1.0)
-    shown = np.eye(count)
-    x = np.column_stack([(shown[pairs[:, 0]] - shown[pairs[:, 1]])[:, 1:], more / size])
-    last = np.broadcast_to([[0.0], [0.0], [1.0]], (len(x), 3, 1))
-    design = np.concatenate([np.stack([x / 2, -x / 2, 0 * x], axis=1), *([last] * ties)], axis=2)
-    possible = np.array([0.0, 0.0, 0.0 if ties else -np.inf])
-    # 2 Newton's method: what was observed less what is expected, and the variance of that
-    theta = np.zeros(design.shape[2])
-    for _ in range(NEWTON):
-        p = scipy.special.softmax(design @ theta + possible, axis=1)
-        rest = ((shares - p)[:, :, None] * design).sum(axis=1)
-        spread = np.sqrt(p)[:, :, None] * (design - (p[:, :, None] * design).sum(axis=1, keepdims=True))
-        flat = spread.reshape(-1, len(theta))
-        information, gradient = flat.T @ flat, rest.sum(axis=0)
-        inverse = np.linalg.pinv(information, hermitian=True)
-        theta = theta + np.clip(inverse @ gradient, -2, 2)
-        if np.abs(theta).max(initial=0) > INFINITE or np.linalg.matrix_rank(information, hermitian=True) < len(theta):
-            nothing = np.full(count + more.shape[1], np.nan)
-            return Strengths(nothing, np.full((len(nothing),) * 2, np.nan), math.nan, units, NOT_CONNECTED)
-        if np.abs(gradient).max(initial=0) < 1e-8 * len(x):
-            break
-    # 3 errors over clusters, and strengths less their mean
-    influence = arrays.sums_by_cluster(rest, codes) @ inverse
-    covariance = influence.T @ influence * units / max(units - 1, 1)
-    contrast = np.eye(count + more.shape[1])
-    contrast[:count, :count] -= 1 / count
-    contrast = contrast[:, 1:] / np.concatenate([np.ones(count - 1), size])
-    q, tie = x.shape[1], float(theta[-1]) if ties else -math.inf
-    return Strengths(contrast @ theta[:q], contrast @ covariance[:q, :q] @ contrast.T, tie, units)
-
-
-def cyclic_triples(systems: ArrayLike, wins: ArrayLike, groups: Sequence[object]) -> tuple[FloatArray, list[object]]:
-    """Mark each triple of systems whose pairs one group compared: 1 if A beats B, B beats C and C beats A, else 0.
-
-    Takes (n, 2) codes of the systems and (n,) the first one's share of wins. All comparisons of two systems in a group
-    count together; where they decide nothing, as at .5, triples are left out. Returns (t,) marks and the group of each
-    triple. Random choices make a quarter of them cyclic.
-
-    Examples:
-        >>> cyclic_triples([[0, 1], [1, 2], [0, 2]], [1, 1, 0], ["d"] * 3)
-        (array([1.]), ['d'])
-    """
-    leads: dict[object, dict[tuple[int, int], float]] = {}  # group -> pair in order -> wins of its first, less half
-    for (a, b), win, group in zip(np.asarray(systems).tolist(), numbers(wins, "wins").tolist(), groups, strict=True):
-        if a != b and not math.isnan(win):
-            lead, pair = leads.setdefault(group, {}), (min(a, b), max(a, b))
-            lead[pair] = lead.get(pair, 0.0) + (win - 0.5) * (1 if a < b else -1)
-    marks, where = list[float](), list[object]()
-    for group, lead in leads.items():
-        won = {pair: value > 0 for pair, value in lead.items() if abs(value) > arrays.SLACK}
-        for a, b, c in itertools.combinations(sorted({one for pair in won for one in pair}), 3):
-            if {(a, b), (b, c), (a, c)} <= won.keys():
-                marks.append(float(won[a, b] == won[b, c] != won[a, c]))
-                where.append(group)
-    return np.array(marks), where
