@@ -1,6 +1,6 @@
 """What changed, the judge or the system, and what was gained? On planted judges whose parts are known, and on others.
 
-usage: python -m benchmarks.changes [--sets 1000] [--parts drift monitor recorded gain loops] [--seed 0] [--write]
+usage: python -m benchmarks.changes [--sets 1000] [--parts drift recorded gain loops] [--seed 0] [--write]
        python -m benchmarks.changes --parts --quantized FILE [--write]
 
 A planted judge scores texts of normal quality from 1 to 5 at a temperature that moves a score by .5 points or so; 60 to
@@ -26,14 +26,14 @@ from benchmarks.mitigation import JUDGES, TUNED, criterion_of, usable
 from benchmarks.pretrained import models_folder
 from evalbias import PointwiseJudge, drift, gain
 from evalbias.data.items import by_input
-from evalbias.measures import Draws, anchors_needed, split_change, watch
+from evalbias.measures import Draws, anchors_needed, split_change
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import GAIN, PEOPLE, split_gain
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.resample import Interval
 
 Judge = Callable[[FloatArray], FloatArray]
-INPUTS, BETTER, NOISE, SCALE = 75, 0.3, 0.5, (1.0, 5.0)
+INPUTS, BETTER, NOISE = 75, 0.3, 0.5
 
 
 def steady(q: FloatArray) -> FloatArray:
@@ -132,32 +132,6 @@ def split(world: World, *, sets: int, seed: int, resamples: int = 200) -> dict[s
 
 
 PERIODS = ("judge", "system")
-
-
-WATCHES = [(0.0, 0, 365, 0), (0.1, 0, 90, 0), (0.2, 0, 30, 0), (0.4, 0, 30, 0)]
-WATCHES += [(change, 30, 150, every) for change in (0.2, 0.4) for every in (0, 30)]
-"""Change in points, its day, days of the watch, and every how many days another one begins; 0 for none."""
-
-
-def watched(
-    change: float, day: int, days: int, every: int, *, sets: int, seed: int, anchors: int = 100
-) -> tuple[float, float]:
-    """Return in how many watches there was an alarm, and the median day of the first; NaN without one.
-
-    The k-th of several has an error of .05 / (k (k + 1)), and all together .05.
-    """
-    alarms = []
-    for index in range(sets):
-        rng = np.random.default_rng([seed, index])
-        drawn = steady(rng.normal(size=anchors))[:, None] + NOISE * rng.normal(size=(anchors, 3 + days))
-        drawn[:, 3 + day :] += change
-        scores, found = likert(drawn), []
-        for k, start in enumerate(range(0, days, every or days), 1):
-            share = 1 / (k * (k + 1)) if every else 1.0
-            alarm = watch(scores[:, :3], scores[:, 3 + start :].T, scale=SCALE, alpha=0.05 * share).alarm
-            found += [start + alarm] if alarm is not None else []
-        alarms += [min(found)] if found else []
-    return len(alarms) / sets, float(np.median(alarms)) if alarms else np.nan
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -348,7 +322,6 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=1000)
     parts: dict[str, Callable[[], str]] = {
         "drift": lambda: drift_table({name: split(one, **how) for name, one in WORLDS.items()}),
-        "monitor": lambda: monitor_table([watched(*one, sets=args.sets // 2, seed=args.seed) for one in WATCHES]),
         "recorded": lambda: recorded_table(recorded()),
         "gain": lambda: gain_table({name: gained(*one, **how) for name, one in GAINS.items()}),
         "loops": lambda: markdown(["loop", "gain by its own scores", *PARTS_OF_GAIN, "gain in quality"], loops()),
@@ -361,17 +334,6 @@ def main() -> None:
         finish(args, "changes", parts[part](), section=part)
     if args.quantized:
         finish(args, "changes", recorded_table(quantized(args.quantized)), section="quantized")
-
-
-def monitor_table(found: Sequence[tuple[float, float]]) -> str:
-    """Return the alarms of each watch."""
-    body = [
-        [f"{change:.1f}", day, days, every or "no", *percents(share), "" if np.isnan(median) else median]
-        for (change, day, days, every), (share, median) in zip(WATCHES, found, strict=True)
-    ]
-    return markdown(
-        ["change in points", "on day", "days", "another watch every", "alarms", "median day of the alarm"], body
-    )
 
 
 def drift_table(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:

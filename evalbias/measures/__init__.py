@@ -8,7 +8,6 @@ from evalbias.measures.agreement import spearman as spearman
 from evalbias.measures.corrections import corrected_mean as corrected_mean
 from evalbias.measures.drift import anchors_needed as anchors_needed
 from evalbias.measures.drift import split_change as split_change
-from evalbias.measures.drift import watch as watch
 from evalbias.measures.equal_quality import EqualQuality as EqualQuality
 from evalbias.measures.equal_quality import estimate_effect as estimate_effect
 from evalbias.measures.forecasts import brier_scores as brier_scores

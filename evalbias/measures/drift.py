@@ -1,4 +1,4 @@
-"""The change of a judged mean, split into the judge's part and the system's; and a monitor of a judge's drift."""
+"""The change of a judged mean, split into the judge's part and the system's."""
 
 from __future__ import annotations
 
@@ -224,80 +224,3 @@ def anchors_needed(change: float, spread: float, *, power: float = 0.8) -> int:
         raise ValueError(f"change={change}, spread={spread}, power={power}: give numbers above 0, and a power below 1.")
     z = float(scipy.special.ndtri([0.975, power]).sum())
     return max(FEWEST_UNITS, math.ceil((z * spread / change) ** 2))
-
-
-# The monitor. Score u_ti of anchor i on day t lies in [0, 1] after scaling. For a guess g_ti and a weight l_t in [0, 1)
-# from earlier days, exp(l_t (u_ti - E u_ti) - psi(l_t) (u_ti - g_ti)^2) with psi(l) = -log(1 - l) - l has an
-# expectation of 1 at most (Fan, Grama and Liu 2015; Howard et al. 2021, theorem 4). By Ville's inequality, the products
-# over anchors and days give for all days t at once, with probability 1 - a,
-#
-#     |sum_t l_t sum_i (u_ti - E u_ti)| <= log(2 / a) + sum_t psi(l_t) sum_i (u_ti - g_ti)^2
-#
-# the empirical Bernstein confidence sequence of Waudby-Smith and Ramdas (2024, theorem 2). The same anchors come back
-# every day, and so does the noise in their baseline, which a test of the differences alone would find some day: the
-# baseline's own interval, at the other half of the level, widens the sequence by a constant. That is Student's t, with
-# the variance of two more anchors whose scores differ as much as they can: a baseline in which a judge that changes one
-# answer of a hundred happens to change none has no noise, and its rare answers would be called a drift.
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Change of the judge's mean score on the anchors since the baseline, in points, after each of t days.
-
-    Attributes:
-        change: (t,) mean change over the days so far, weighted by what earlier days tell of the noise.
-        low: (t,) lower ends. All intervals hold together with probability 1 - ``alpha``, however long one watches.
-        high: (t,) upper ends.
-        alarm: First day, from 0, whose interval leaves out 0; None before there is one.
-        n: Number of anchors that count.
-        undefined: Number of anchors left out because a score is missing in the baseline.
-    """
-
-    change: FloatArray
-    low: FloatArray
-    high: FloatArray
-    alarm: int | None
-    n: int
-    undefined: int
-
-
-def watch(baseline: ArrayLike, days: ArrayLike, *, scale: tuple[float, float], alpha: float = 0.05) -> Watch:
-    """Watch a judge that scores the same anchors day by day: a false alarm ever has a probability of ``alpha`` at most.
-
-    Args:
-        baseline: (n, s) scores of the anchors by the judge as it was, two or more of each, which tell its noise.
-        days: (t, n) scores of the anchors on each day so far, all in the order of the days; NaN where there is none,
-            which counts for nothing.
-        scale: Lowest and highest possible score.
-        alpha: Probability of a false alarm.
-
-    Raises:
-        ValueError: A score lies outside of the scale, fewer than two anchors or baseline scores, or different lengths.
-    """
-    first, daily = checked({"baseline": baseline, "days": np.asarray(days, dtype=np.float64).T}, axes=(2,))
-    kept, (low, high) = ~np.isnan(first).any(axis=1), scale
-    u, s = (np.column_stack([first, daily])[kept] - low) / (high - low), first.shape[1]  # (n, s + t)
-    if s < 2 or len(u) < 2:
-        raise ValueError(f"{len(u)} anchors have {s} baseline scores: give two or more of each.")
-    if not (low < high and 0 < alpha < 1 and np.nanmin(u) >= 0 and np.nanmax(u) <= 1):
-        raise ValueError(f"scale={scale}, alpha={alpha}: give the ends of the scale of all scores, and a share.")
-    # 1. each score less its guess, the mean of the anchor's earlier scores
-    seen, t = ~np.isnan(u[:, s:]), np.arange(1, u.shape[1] - s + 1)
-    guesses = (np.cumsum(np.nan_to_num(u), axis=1) / np.cumsum(~np.isnan(u), axis=1))[:, s - 1 : -1]
-    squares = (np.where(seen, u[:, s:] - guesses, 0.0) ** 2).sum(axis=0)  # (t,)
-    # 2. weights of the days, from earlier days alone
-    noise, bound = u[:, :s].var(axis=1, ddof=1), math.log(4 / alpha)  # (n,)
-    expected = (noise.sum() + np.append(0.0, np.cumsum(squares)[:-1])) / t
-    weights = np.minimum(0.5, np.sqrt(2 * bound / np.maximum(expected * t * np.log(t + 1), 1e-12)))
-    # 3. the change, and what the days and the baseline add to its error
-    with np.errstate(invalid="ignore", divide="ignore"):  # days before the first score
-        total = np.cumsum(weights * seen.sum(axis=0))
-        moved = np.where(seen, u[:, s:] - u[:, :s].mean(axis=1, keepdims=True), 0.0)
-        change = np.cumsum(weights * moved.sum(axis=0)) / total
-        radius = (bound + np.cumsum((-np.log1p(-weights) - weights) * squares)) / total
-        parts = np.cumsum(weights * seen, axis=1) / total  # (n, t) of each anchor in the change
-    variance = (noise @ parts**2 + parts.max(axis=0) ** 2) / s
-    radius += scipy.stats.t.ppf(1 - alpha / 4, len(u) * (s - 1)) * np.sqrt(variance)
-    ends, out, step = (change - radius, change + radius), np.flatnonzero(np.abs(change) > radius), high - low
-    alarm, undefined = int(out[0]) if len(out) else None, int((~kept).sum())
-    return Watch(step * change, step * ends[0], step * ends[1], alarm, n=len(u), undefined=undefined)

@@ -20,7 +20,6 @@ from benchmarks.changes import (
     planned,
     recorded_table,
     split,
-    watched,
 )
 
 
@@ -42,19 +41,6 @@ def test_the_parts_of_planted_changes_are_covered(small):
     table = drift_table(small)
     assert table.count("\n|") == 4
     assert "| stricter with good texts | 200 | -0.2" in table
-
-
-@pytest.mark.slow
-def test_a_watch_is_quiet_until_the_judge_changes():
-    share, median = watched(0.0, 0, 60, 0, sets=20, seed=0)
-    assert share == 0
-    assert np.isnan(median)
-    share, median = watched(0.4, 0, 20, 0, sets=20, seed=0)
-    assert share == 1
-    assert median < 6
-    (once, late), (again, soon) = (watched(0.4, 30, 60, every, sets=10, seed=0) for every in (0, 30))
-    assert again == 1 >= once
-    assert 30 <= soon < 36 < late
 
 
 def test_a_recorded_change_is_compared_with_what_the_new_judge_gave():

@@ -1,9 +1,9 @@
-"""The split of a changed mean into judge and system, and the monitor, on judges whose truth is known."""
+"""The split of a changed mean into judge and system, on judges whose truth is known."""
 
 import numpy as np
 import pytest
 
-from evalbias.measures.drift import anchors_needed, split_change, watch
+from evalbias.measures.drift import anchors_needed, split_change
 from evalbias.measures.resample import Draws
 
 FEW = Draws(resamples=50)
@@ -130,71 +130,3 @@ def test_the_number_of_anchors_falls_with_the_square_of_the_change():
     assert anchors_needed(0.4, 1.0, power=0.5) == 25
     with pytest.raises(ValueError, match=r"change=0, spread=1.0"):
         anchors_needed(0, 1.0)
-
-
-def days(drift, *, n=60, days=40, repeats=3, seed=0):
-    rng = np.random.default_rng(seed)
-    quality = 3 + rng.normal(size=(n, 1))
-    drawn = quality + 0.5 * rng.normal(size=(n, repeats + days))
-    drawn[:, repeats:] += drift
-    scores = np.clip(np.round(drawn), 1, 5)
-    return scores[:, :repeats], scores[:, repeats:].T
-
-
-def test_the_first_day_of_a_watch_by_hand():
-    baseline, first = np.array([[2.0, 4.0], [3.0, 3.0]]), [[5.0, 3.0]]
-    found = watch(baseline, first, scale=(1, 5), alpha=0.1)
-    weight, bound = 0.5, np.log(4 / 0.1)  # log(2) and a noise of .125 leave more than the largest weight
-    radius = (bound + (-np.log(0.5) - 0.5) * (0.5**2 + 0)) / (2 * weight)
-    t = 4.302653  # of 2 degrees of freedom at 1 - .1 / 4
-    assert found.change[0] == pytest.approx(1.0)  # (2 + 0) / 2
-    unseen = 1.0  # variances of .5 of two anchors whose scores differ by the scale
-    assert found.high[0] - found.change[0] == pytest.approx(4 * (radius + t * np.sqrt((0.125 + unseen) / 2) / 2))
-    assert (found.alarm, found.n) == (None, 2)
-
-
-def test_a_drift_is_found_and_a_judge_that_stays_is_not_accused():
-    assert [watch(*days(0.0, seed=k), scale=(1, 5)).alarm for k in range(40)] == [None] * 40
-    alarms = [watch(*days(0.4, seed=k), scale=(1, 5)).alarm for k in range(20)]
-    assert all(one is not None and one < 25 for one in alarms)
-    found = watch(*days(0.4), scale=(1, 5))
-    assert found.low[-1] < 0.35 < found.high[-1]
-    assert found.low[found.alarm] > 0 > found.low[found.alarm - 1]
-
-
-def test_a_watch_of_fewer_days_is_the_beginning_of_that_of_more():
-    baseline, scores = days(0.1)
-    whole, part = watch(baseline, scores, scale=(1, 5)), watch(baseline, scores[:9], scale=(1, 5))
-    assert np.allclose(whole.low[:9], part.low)
-
-
-def test_a_judge_that_rarely_changes_an_answer_is_not_accused_because_its_baseline_has_no_such_answer():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        rare = np.where(rng.random((20, 367)) < 0.01, 3.0, 2.0)  # in 72 % of such watches there was an alarm
-        assert watch(rare[:, :2], rare[:, 2:].T, scale=(1, 5)).alarm is None
-
-
-def test_a_score_that_a_day_lacks_counts_for_nothing_and_leaves_the_other_days_as_they_were():
-    baseline, scores = days(0.4)
-    whole, gaps = watch(baseline, scores, scale=(1, 5)), scores.copy()
-    gaps[20:, ::3] = np.nan
-    found = watch(baseline, gaps, scale=(1, 5))
-    assert np.allclose(found.low[:20], whole.low[:20])
-    assert (found.n, found.undefined) == (60, 0)
-    assert np.all((found.high - found.low)[20:] > (whole.high - whole.low)[20:])
-    assert found.change[-1] == pytest.approx(whole.change[-1], abs=0.03)
-    later = watch(baseline, np.vstack([np.full(60, np.nan), scores]), scale=(1, 5))
-    assert np.isnan(later.low[0])
-    assert later.alarm is not None
-
-
-def test_anchors_without_a_whole_baseline_are_left_out_and_odd_ones_refused():
-    baseline, scores = days(0.0)
-    baseline[4, 1] = np.nan
-    found = watch(baseline, scores, scale=(1, 5))
-    assert (found.n, found.undefined) == (59, 1)
-    with pytest.raises(ValueError, match="59 anchors have 1 baseline scores"):
-        watch(baseline[:, 1:2], days(0.0)[1], scale=(1, 5))
-    with pytest.raises(ValueError, match=r"scale=\(1, 4\)"):
-        watch(baseline, days(0.0)[1], scale=(1, 4))
