@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.harness import argument_parser, finish, lines, markdown, normal, percents, simulated
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
-from evalbias.evaluation.juries import MEAN, JuryWorth, jury_worth, panel_of
+from evalbias.evaluation.juries import MEAN, JuryReport, jury_worth, panel_of
 from evalbias.evaluation.words import p_text
 from evalbias.measures.arrays import SLACK, FloatArray
 from evalbias.measures.families import holm
@@ -110,14 +110,14 @@ def kept(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, seed: 
     return {"chosen": chosen / sets, "gain": float(np.mean(gains)), "worse": worse, "lost": float(np.mean(losses))}
 
 
-def both(rows: list[dict[str, Any]], **options: Any) -> tuple[JuryWorth, LearnedJury]:
+def both(rows: list[dict[str, Any]], **options: Any) -> tuple[JuryReport, LearnedJury]:
     """Return what a recorded panel is worth, and the jury that is learned from it."""
     judged = panel_of(JuryOptions(rows, **options))
     how: dict[str, Any] = {name: options.get(name) for name in ("costs", "reliability")}
     return jury_worth(judged, **how), learn_jury(judged, **how)
 
 
-def real() -> Iterator[tuple[str, JuryWorth, LearnedJury]]:
+def real() -> Iterator[tuple[str, JuryReport, LearnedJury]]:
     """Yield the recorded panels, each with its name."""
     summaries = lines("judges/summeval_scores.jsonl.gz")
     for criterion in summaries[0]["ratings"]:
@@ -148,7 +148,7 @@ def real() -> Iterator[tuple[str, JuryWorth, LearnedJury]]:
     yield "TriviaQA", *both(answers, judges=TRIVIAQA.split(), reliability=1.0, costs={"GPT-4": DEAR})
 
 
-def row_of(name: str, found: JuryWorth) -> Sequence[object]:
+def row_of(name: str, found: JuryReport) -> Sequence[object]:
     """Return the row of a real panel."""
     votes, best = found.votes, found.subsets[-1]
     return (
@@ -187,7 +187,7 @@ def built_table(args: argparse.Namespace) -> str:
 
 
 @functools.cache
-def recorded() -> list[tuple[str, JuryWorth, LearnedJury]]:
+def recorded() -> list[tuple[str, JuryReport, LearnedJury]]:
     """Return the recorded panels."""
     return [*real()]
 

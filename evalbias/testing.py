@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-    from evalbias.evaluation.audit import Audit
+    from evalbias.evaluation.audit import AuditReport
 
 
 def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: bool = False, **options: Any) -> Any:
@@ -38,7 +38,7 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
         []
     """
     from evalbias.cli.audit import parse_conditions  # pytest imports this module in every run
-    from evalbias.evaluation.audit import Audits, audit
+    from evalbias.evaluation.audit import AuditReports, audit
 
     __tracebackhide__ = True  # pytest then points to the test
     if not conditions:
@@ -46,7 +46,7 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
     wanted = parse_conditions([f"{one.rstrip('?')}?" for text in conditions for one in text.split(",")])
     named = {"scores_field": judge} if isinstance(judge, str) else {"judge": judge}
     audited = audit(items, **named, **options)
-    audits: Mapping[str, Audit] = audited.audits if isinstance(audited, Audits) else {"": audited}
+    audits: Mapping[str, AuditReport] = audited.audits if isinstance(audited, AuditReports) else {"": audited}
     decided = [condition.decide(one, name) for name, one in audits.items() for condition in wanted]
     if failed := [one.reason for one in decided if one.code == 1]:
         raise AssertionError("\n".join([*failed, audited.verdict]))

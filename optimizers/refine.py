@@ -13,7 +13,7 @@ import numpy as np
 
 from evalbias.data.items import input_key
 from evalbias.evaluation.biases import SelfBias
-from evalbias.evaluation.changes import Gain, gain_of_loops, own_gain
+from evalbias.evaluation.changes import GainReport, gain_of_loops, own_gain
 from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, run_loops
@@ -64,7 +64,7 @@ class RefineReport(CompileReport):
     items: int  # number of training items that were run
     calls: int  # requests to models for the training items
     failed: Mapping[str, str] = field(default_factory=dict)  # item of the valset -> error that stopped it
-    gain: Gain | None = None  # by the own scores of the compiled loop's outputs on the valset, over the given one's
+    gain: GainReport | None = None  # by the own scores on the valset, over the given loop
 
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *own_gain(self.gain)])

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from evalbias import RecordedLM
 from evalbias.cli.judge import summary
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
+from evalbias.lm.saved import RecordedLM
 from evalbias.programs.files import load
 from evalbias.programs.tasks import read_examples
 from evalbias.runs import read_run

@@ -2,13 +2,17 @@
 
 import ast
 import importlib
+import pydoc
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+import evalbias
 
 ROOT = Path(__file__).parent.parent
 SOURCES = {"evalbias": "evalbias", "programs": "evalbias.programs", "optimizers": "evalbias.optimizers"}
@@ -136,12 +140,37 @@ def test_importing_loads_nothing_heavy(modules, heavy):
     assert told.stdout.strip() == "[]"
 
 
-def test_every_public_name_loads():
-    import evalbias
-
-    assert [name for name in evalbias.__all__ if getattr(evalbias, name) is None] == []
+def test_every_public_name_loads_and_a_moved_one_names_its_place():
+    for name in evalbias.__all__:
+        assert getattr(evalbias, name) is not None
     with pytest.raises(AttributeError, match="No evalbias attribute Nothing"):
         _ = evalbias.Nothing
+    for place, names in evalbias.MOVED.items():
+        for name in names.split():
+            path = f"evalbias.{place.format(name)}"
+            assert pydoc.locate(path) is not None
+            with pytest.raises(AttributeError, match=path):
+                getattr(evalbias, name)
+
+
+def test_public_names_are_few_and_differ_by_more_than_a_capital():
+    names = dir(evalbias)
+    assert len(names) <= 55
+    assert [name for name, times in Counter(map(str.lower, names)).items() if times > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("package", "base", "others"),
+    [("optimizers", "JudgeOptimizer", {"learn_correction", "learn_jury"}), ("programs", "Program", None)],
+)
+def test_a_package_lists_every_optimizer_or_program(package, base, others):
+    module = importlib.import_module(f"evalbias.{package}")
+    members = [vars(importlib.import_module(name)) for name in MODULES if name.startswith(f"{module.__name__}.")]
+    classes = {cls for one in members for cls in one.values() if isinstance(cls, type)}
+    classes = {cls for cls in classes if base in (parent.__name__ for parent in cls.__mro__)}
+    ends = {cls.__name__ for cls in classes} - {parent.__name__ for cls in classes for parent in cls.__mro__[1:]}
+    assert ends <= set(dir(module))
+    assert others is None or ends | others == set(dir(module))
 
 
 def test_one_module_of_lm_imports_what_dspy_does_not_export():

@@ -8,7 +8,7 @@ import pytest
 from fake_server import serving
 from fakes import Comparer, pair
 
-from evalbias import run_loops
+from evalbias.evaluation import run_loops
 from evalbias.optimizers import ZEPO
 from evalbias.optimizers.proposers import LMParaphraser
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge

@@ -22,7 +22,7 @@ from evalbias.evaluation.answers import (
     prepared_each,
     with_judge,
 )
-from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, answers_needed, audit_each
+from evalbias.evaluation.audit import AGREEMENT, AuditReport, AuditReports, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
@@ -51,7 +51,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
         with run.progress(answers_needed(each)):
             audits = audit_each(each)
-        several = Audits(audits) if options.several else None
+        several = AuditReports(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
         certificate = [_certified(rate, one, name) for name, one in audits.items() for rate in rates]
         run.leave(_outcome(audits, several, certificate))
@@ -89,7 +89,9 @@ def _prepared(options: AuditOptions, given: Set[str]) -> tuple[AuditOptions, lis
     return options, each
 
 
-def _outcome(audits: Mapping[str, Audit], several: Audits | None, certificate: Sequence[Outcome]) -> RunOutcome:
+def _outcome(
+    audits: Mapping[str, AuditReport], several: AuditReports | None, certificate: Sequence[Outcome]
+) -> RunOutcome:
     """Gather what the run writes and shows of an audit, or of those of several criteria."""
     contents, results = {}, {}
     for name, one in audits.items():
@@ -183,7 +185,7 @@ class Condition:
         """True for a bias, which may be left out of the tests; False for an agreement."""
         return self.bias not in BIASES or BIASES[self.bias].kind == "bias"
 
-    def decide(self, audit: Audit, criterion: str = "") -> Outcome:
+    def decide(self, audit: AuditReport, criterion: str = "") -> Outcome:
         """Decide it by an audit, which may be of one of several criteria.
 
         Of a bias, its distance from an unbiased judge is compared; of an agreement, the number. One not measured fails.
@@ -207,7 +209,7 @@ class Condition:
         why = f"{self.text}: {name} is {shown_value} (95 % interval {low:.3g} to {high:.3g})"
         return Outcome(code, why, WORDS[code], self.text)
 
-    def _measured(self, audit: Audit) -> Estimate | None:
+    def _measured(self, audit: AuditReport) -> Estimate | None:
         if self.estimate is None:
             return next((f.estimate for f in audit.findings if f.bias == self.bias), None)
         if (measurement := audit.measurements.get(self.bias)) is None:
@@ -264,7 +266,7 @@ def parse_rates(text: str | None) -> list[Condition]:
     return rates
 
 
-def _certified(rate: Condition, audit: Audit, criterion: str) -> Outcome:
+def _certified(rate: Condition, audit: AuditReport, criterion: str) -> Outcome:
     """Decide whether a judge reaches a rate, and say how many labeled items would decide it."""
     (code, why, *_), measured, name = rate.decide(audit), audit[PassOrFail.name], str(rate.estimate)
     if math.isnan(measured[name].low):

@@ -370,7 +370,7 @@ def _between_bounds(findings: Sequence[Finding]) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(ByName[Measurement], parts="measurements"):
+class AuditReport(ByName[Measurement], parts="measurements"):
     """Every bias of one judge, its agreement with people, and what follows.
 
     ``audit["position"]`` is the measurement of a bias, ``audit["agreement"]`` that of the agreement with people.
@@ -430,7 +430,7 @@ class Audit(ByName[Measurement], parts="measurements"):
     def __repr__(self) -> str:
         """Return the judge and the verdict; a notebook shows everything, ``to_dict`` returns it."""
         judged = self.judged
-        return f"Audit({judged.judge} on {judged.criterion}, n={len(judged.ids)}: {self.verdict})"
+        return f"AuditReport({judged.judge} on {judged.criterion}, n={len(judged.ids)}: {self.verdict})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items as JSON data, in which undefined numbers are None.
@@ -472,7 +472,7 @@ class Audit(ByName[Measurement], parts="measurements"):
 
 
 @dataclass(frozen=True, repr=False)
-class Audits(ByName[Audit], parts="audits"):
+class AuditReports(ByName[AuditReport], parts="audits"):
     """Audits of one judge on several criteria: ``audits["coherence"]`` is that of a criterion.
 
     p of a finding is adjusted by Holm for the biases of its criterion, and counts as often as there are criteria
@@ -482,7 +482,7 @@ class Audits(ByName[Audit], parts="audits"):
         audits: Name of a criterion -> audit.
     """
 
-    audits: Mapping[str, Audit]
+    audits: Mapping[str, AuditReport]
 
     @property
     def judge(self) -> str:
@@ -514,7 +514,7 @@ class Audits(ByName[Audit], parts="audits"):
         )
 
     def __repr__(self) -> str:
-        return f"Audits({self.judge} on {', '.join(self)}: {self.verdict})"
+        return f"AuditReports({self.judge} on {', '.join(self)}: {self.verdict})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data: the verdict, and criterion -> that of its audit."""
@@ -523,10 +523,10 @@ class Audits(ByName[Audit], parts="audits"):
 
 @keywords(AuditOptions)
 def audit(options: AuditOptions) -> Any:
-    """Measure every bias of a judge that the items allow, and its agreement with people: an ``Audit``.
+    """Measure every bias of a judge that the items allow, and its agreement with people: an ``AuditReport``.
 
-    Of ``criterion="all"`` or a list of criteria, these are ``Audits``. A field of recorded answers has ``{criterion}``
-    in its name then.
+    Of ``criterion="all"`` or a list of criteria, these are ``AuditReports``. A field of recorded answers then has
+    ``{criterion}`` in its name.
 
     Args:
         options: Each is a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, ``NAME:PATH`` of a known
@@ -541,7 +541,7 @@ def audit(options: AuditOptions) -> Any:
     shown = None if options.progress is None else options.progress is True
     with progress_bar(answers_needed(each), shown) as advance:
         audits = audit_each(each, advance)
-    return Audits(audits) if options.several else next(iter(audits.values()))
+    return AuditReports(audits) if options.several else next(iter(audits.values()))
 
 
 def answers_needed(each: Sequence[PreparedAudit]) -> int:
@@ -554,12 +554,13 @@ def answers_needed(each: Sequence[PreparedAudit]) -> int:
     return needed
 
 
-def audit_each(each: Sequence[PreparedAudit], progress: Callable[[int], None] | None = None) -> dict[str, Audit]:
+def audit_each(each: Sequence[PreparedAudit], progress: Callable[[int], None] | None = None) -> dict[str, AuditReport]:
     """Audit a judge on each criterion; a model is asked nothing twice, and ``progress`` called with answers given."""
     wraps = len(each) > 1 or progress is not None
     models = {name: getattr(each[0], name) for name in ("lm", "likelihood_lm")} if wraps else {}
     cached: dict[str, Any] = {name: CachedLM(lm, progress=progress) for name, lm in models.items() if lm is not None}
-    names, audits = ("own_system", "own_family", "reliability", "pass_mark", "by", "only", "seed"), dict[str, Audit]()
+    names = ("own_system", "own_family", "reliability", "pass_mark", "by", "only", "seed")
+    audits = dict[str, AuditReport]()
     for one in (replace(one, **cached) for one in each):
         by_outcome = one.outcome is not None
         judged = probed(replace(answers_of(one).counted_in(one.length), by_outcome=by_outcome), one)
@@ -580,7 +581,7 @@ def audit_answers(
     only: str | None = None,
     seed: int = 0,
     criteria: int = 1,
-) -> Audit:
+) -> AuditReport:
     """Audit a judge that has answered, on one of ``criteria``; ``only`` names one bias to test by itself."""
     if pass_mark is not None and not judged.probabilities:
         raise ValueError(NO_PROBABILITIES)
@@ -620,7 +621,7 @@ def audit_answers(
     known, repeats = judged.labeled, measurements.get(Repeats.name)
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
     used |= {"criteria": criteria} if criteria > 1 else {}
-    return Audit(
+    return AuditReport(
         judged=judged,
         measurements=measurements,
         findings=findings,

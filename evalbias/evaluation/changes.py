@@ -14,7 +14,7 @@ import numpy as np
 
 from evalbias.evaluation.agreement import SWAPS, PeopleAgreement, headline_number
 from evalbias.evaluation.answers import told_answers
-from evalbias.evaluation.audit import Audit, Audits
+from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.bias import Lines, Plot, interval_plot, measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import (
@@ -137,9 +137,9 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
 
 def _judged(given: Any, options: Any) -> Judged:
     """Return the scores of outputs that are judged, whose data hold the scores, or that are judged and written now."""
-    if isinstance(given, Audits):
+    if isinstance(given, AuditReports):
         given = given[options.criterion]
-    if isinstance(given, Judged | Audit):
+    if isinstance(given, Judged | AuditReport):
         return given if isinstance(given, Judged) else given.judged
     settings: dict[str, Any] = {"data": given}
     if (evaluate := getattr(options, "evaluate", None)) is not None:
@@ -206,7 +206,7 @@ class Parts(ByName[Estimate], parts="estimates"):
 
 
 @dataclass(frozen=True, repr=False)
-class Drift(Parts):
+class DriftReport(Parts):
     """Change of a mean score between two periods, ``"change"``: ``drift["drift"]`` is the judge's part of it.
 
     ``drift["system"]`` is the system's.
@@ -248,12 +248,12 @@ class Drift(Parts):
 
 
 @keywords(DriftOptions)
-def drift(options: DriftOptions) -> Drift:
-    """Split the change of a mean score between two periods into the judge's part and the system's: a ``Drift``.
+def drift(options: DriftOptions) -> DriftReport:
+    """Split the change of a mean score between two periods into the judge's part and the system's: a ``DriftReport``.
 
     Args:
         options: The options, each as a keyword; see ``evalbias.options.DriftOptions``. ``before`` and ``after`` are
-            files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``.
+            files, lists of examples or dicts, run folders of audits, ``AuditReport`` or ``Judged``.
 
     Raises:
         ValueError: No text was scored by both judges, or the two differ in criterion or scale.
@@ -300,7 +300,7 @@ def drift(options: DriftOptions) -> Drift:
     lost = [estimates["drift"].undefined, sum(int(np.isnan(one.answers).sum()) for one in periods)]
     if any(lost):
         said.append(f"Without a score, and left out: {count(lost[0], 'anchor')} and {count(lost[1], 'other output')}.")
-    return Drift(tuple(said), estimates, margin, enough, split, agreement, comparisons)
+    return DriftReport(tuple(said), estimates, margin, enough, split, agreement, comparisons)
 
 
 def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
@@ -438,7 +438,7 @@ EXTRAPOLATED = 0.05  # share of outputs whose feature lies beyond those of all r
 
 
 @dataclass(frozen=True, repr=False)
-class Gain(Parts):
+class GainReport(Parts):
     """The gain in a judge's mean score between two versions, ``"gain"``; ``gain["length"]`` is the part of length.
 
     ``"rest"`` is what no feature explains, and ``"people"`` the gain in people's ratings.
@@ -453,14 +453,14 @@ class Gain(Parts):
 
 
 @keywords(GainOptions)
-def gain(options: GainOptions) -> Gain:
-    """Split the gain in a mean score from one version to another into quality and what the judge likes: a ``Gain``.
+def gain(options: GainOptions) -> GainReport:
+    """Split the gain in a mean score between two versions into quality and what the judge likes: a ``GainReport``.
 
     Args:
         options: The options, each as a keyword; see ``evalbias.options.GainOptions``. ``before``, ``after`` and
-            ``rated`` are files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``, all of the
-            same judge. Of two DSPy programs, the outputs on the devset of ``evaluate`` are judged by the judge of its
-            metric, which also scores items of ``rated`` that have no score.
+            ``rated`` are files, lists of examples or dicts, run folders of audits, ``AuditReport`` or ``Judged``, all
+            of the same judge. Of two DSPy programs, the outputs on the devset of ``evaluate`` are judged by the judge
+            of its metric, which also scores items of ``rated`` that have no score.
 
     Raises:
         ValueError: The versions have no input in common, a side lacks a feature that is named, or the scores are on
@@ -513,10 +513,10 @@ def gain(options: GainOptions) -> Gain:
         if beyond.mean() > EXTRAPOLATED:
             far = f"{percent(beyond.mean())} of the outputs lie beyond the rated ones in {estimates[name].label}"
             said.append(f"{far}: that part is extrapolated.")
-    return Gain(tuple(said), estimates)
+    return GainReport(tuple(said), estimates)
 
 
-def gain_of_loops(first: Sequence[Any], last: Sequence[Any]) -> Gain | None:
+def gain_of_loops(first: Sequence[Any], last: Sequence[Any]) -> GainReport | None:
     """Split what loops gained by their own scores, between two of ``LoopRun.outputs``; None where these are the same.
 
     Their quality is taken to be exact.
@@ -524,7 +524,7 @@ def gain_of_loops(first: Sequence[Any], last: Sequence[Any]) -> Gain | None:
     return gain(first, last, scores_field=OWN, reliability=1) if first and last and first != last else None
 
 
-def own_gain(parts: Gain | None) -> list[str]:
+def own_gain(parts: GainReport | None) -> list[str]:
     """Say in one paragraph what ``gain_of_loops`` found, if anything; what became of the quality is told elsewhere."""
     return [] if parts is None else ["By the loop's own scores: " + " ".join(parts.paragraphs[:2])]
 

@@ -105,7 +105,7 @@ class Shared:
 
 
 @dataclass(frozen=True, repr=False)
-class JuryWorth:
+class JuryReport:
     """Worth of several judges of the same items together; correlations are with quality, free of the raters' noise.
 
     Attributes:
@@ -146,7 +146,7 @@ class JuryWorth:
     noise: float
 
     def __repr__(self) -> str:
-        return f"JuryWorth({self.criterion!r}, n={self.votes.n}: {self.paragraphs[0]})"
+        return f"JuryReport({self.criterion!r}, n={self.votes.n}: {self.paragraphs[0]})"
 
     def __str__(self) -> str:
         return "\n".join(self.paragraphs)
@@ -269,7 +269,7 @@ def _brief(e: Interval) -> str:
 
 
 @keywords(JuryOptions)
-def jury(options: JuryOptions) -> JuryWorth:
+def jury(options: JuryOptions) -> JuryReport:
     """Say what several recorded judges of the same items are worth together, and which of them to keep.
 
     Args:
@@ -290,7 +290,7 @@ def jury_worth(
     costs: Mapping[str, float] | None = None,
     families: Sequence[str] = (),
     reliability: float | None = None,
-) -> JuryWorth:
+) -> JuryReport:
     """Say what judges that answered the same items are worth together; ``judge`` of each is its name."""
     names, k = tuple(one.judge for one in judged), len(judged)
     if unknown := sorted(set(costs or {}) - {*names}):
@@ -315,7 +315,7 @@ def jury_worth(
     # 2 what their errors share
     noisy = panel.validities * math.sqrt(max(1 - panel.noise, 0.0))
     whole = panel.correlations[None]
-    return JuryWorth(
+    return JuryReport(
         criterion=judged[0].criterion,
         judges=names,
         costs=prices,

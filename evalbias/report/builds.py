@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evalbias.evaluation.audit import Audit, Audits
+from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.words import Table
 from evalbias.report.tables import biases_table
 from evalbias.runs import no_link, write_whole
@@ -47,9 +47,9 @@ def markdown(title: str, sections: Mapping[str, Sequence[str | Table]], decision
     return "\n\n".join(parts) + "\n"
 
 
-def sections_of(audits: Mapping[str, Audit]) -> dict[str, Sequence[str | Table]]:
+def sections_of(audits: Mapping[str, AuditReport]) -> dict[str, Sequence[str | Table]]:
     """Return each audit's verdict and table of biases by criterion; a single audit has the name ``""``."""
-    sections: dict[str, Sequence[str | Table]] = {} if "" in audits else {"": [Audits(audits).verdict]}
+    sections: dict[str, Sequence[str | Table]] = {} if "" in audits else {"": [AuditReports(audits).verdict]}
     for name, audit in audits.items():
         sections[name] = [*audit.paragraphs, biases_table(audit)]
     return sections

@@ -18,10 +18,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, Finding, opening_of
+from evalbias.evaluation.audit import AGREEMENT, AuditReport, AuditReports, Finding, opening_of
 from evalbias.evaluation.bias import Plot, interval_plot
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
-from evalbias.evaluation.changes import Drift, Gain
+from evalbias.evaluation.changes import DriftReport, GainReport
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
@@ -82,13 +82,13 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
     Titles name the criterion if the page has ``several``; ``part`` is the key of the mapping in which a result lies.
     """
     match result:
-        case Audits():
+        case AuditReports():
             yield Section("All criteria", [criteria_table(result)])
             for name, one in result.audits.items():
                 yield Section(name.capitalize(), one.paragraphs, opening_of(one.findings)[-1])
                 for section in filter(None, (*_audited(one), worst_of(one.measurements))):
                     yield replace(section, title=f"{section.title}: {name}", finding="", remark="")
-        case Audit():
+        case AuditReport():
             yield from _audited(result)
         case CompileReport():
             yield from _compiled(result, several and part)
@@ -111,11 +111,11 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case LoopPair():
             blocks: list[Block] = [*plots.changes(result.comparison), result.comparison.table()]
             yield Section(f"{result.second} against {result.first}", blocks)
-        case Drift():
+        case DriftReport():
             yield Section("The change and its parts", [*result.paragraphs, result.table()])
             yield Section("The same texts by both judges", [result.plot(), result.map_table()])
             yield from sections(result.comparisons)
-        case Gain():
+        case GainReport():
             yield Section("The gain and its parts", [*result.paragraphs, *_known(result.plot()), result.table()])
         case StyleReport():
             for words, side in (("as given", result.before), ("in the model's own words", result.after)):
@@ -204,7 +204,7 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
 NAMED = 20  # largest number of items without an answer that are named
 
 
-def _audited(audit: Audit) -> Iterator[Section]:
+def _audited(audit: AuditReport) -> Iterator[Section]:
     findings = sorted(audit.findings, key=lambda finding: [*STATUSES].index(finding.status))
     remarks = {finding.bias: audit.judged.told(_remark(finding)) for finding in findings}
     known = {finding.bias: finding for finding in findings}
@@ -278,7 +278,7 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
             yield result
         case CompileReport():
             yield from (one for one in _parts(result.comparison) if isinstance(one, Comparison))
-        case Audit():
+        case AuditReport():
             yield from _parts(result.measurements)
         case Mapping():
             yield from _parts([*result.values()])
@@ -541,7 +541,7 @@ class Page:
 def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML with its style, for a notebook."""
     shown = [*sections(result, several=True)]
-    if isinstance(result, Audit | Audits):
+    if isinstance(result, AuditReport | AuditReports):
         shown.insert(0, Section(_judge_of(result), [result.verdict]))
     return _environment().get_template("fragment.html.j2").render(sections=shown, explained=Explainer(linked=False))
 
@@ -590,7 +590,7 @@ def write_report(folder: Path, result: Any, *, verdict: str = "", more: Sequence
     of the result.
     """
     settings = read_json(folder / SETTINGS)
-    worst = None if isinstance(result, Audits) else worst_of(result)  # which has those of each criterion
+    worst = None if isinstance(result, AuditReports) else worst_of(result)  # which has those of each criterion
     parts = [*sections(result, several=several_criteria(result)), *more, worst]
     shown = [section for section in parts if section is not None]
     title = _judge_of(result) or title_of_run(settings)
@@ -602,7 +602,12 @@ def write_report(folder: Path, result: Any, *, verdict: str = "", more: Sequence
 
 def _judge_of(result: Any) -> str:
     """Return the judge of an audit; empty for another result."""
-    return result.judged.judge if isinstance(result, Audit) else result.judge if isinstance(result, Audits) else ""
+    match result:
+        case AuditReport():
+            return result.judged.judge
+        case AuditReports():
+            return result.judge
+    return ""
 
 
 def title_of_run(settings: Mapping[str, Any]) -> str:

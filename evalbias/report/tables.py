@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from evalbias.evaluation import words
-from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, Finding, is_of_bias
+from evalbias.evaluation.audit import AGREEMENT, AuditReport, AuditReports, Finding, is_of_bias
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
@@ -35,9 +35,9 @@ INTERVAL = "95 % interval"
 DIFFER = {"raters": "your raters differ most from each other", "judge": "the judge differs most from people"}
 
 
-def audit_view(audit: Audit | Audits) -> Group:
+def audit_view(audit: AuditReport | AuditReports) -> Group:
     """Return the whole audit for a terminal; of several criteria, what follows for each."""
-    if isinstance(audit, Audits):
+    if isinstance(audit, AuditReports):
         said = [part for name, one in audit.audits.items() for part in ("", f"{name}: {one.verdict}")]
         return Group(Text(audit.verdict, style="bold"), "", criteria_table(audit), *map(Text, said))
     first, *others = audit.paragraphs
@@ -56,7 +56,7 @@ def audit_view(audit: Audit | Audits) -> Group:
     return Group(*parts, "", *map(Text, _remarks(audit, wide)))  # type: ignore[arg-type]
 
 
-def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
+def _remarks(audit: AuditReport, wide: Sequence[str]) -> Iterator[str]:
     """Say what the likelihood is of, what was not measured, what to label next, and what is shown elsewhere."""
     if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
         yield f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"
@@ -78,7 +78,7 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
         yield f"The judge gave no answer to {count(len(reasons), 'item')}, such as {name}: {why}"
 
 
-def criteria_table(audits: Audits) -> Table:
+def criteria_table(audits: AuditReports) -> Table:
     """Return one row a criterion: its agreement with people, and every finding with its interval."""
     by_criterion = {name: {f.bias: f for f in one.findings} for name, one in audits.audits.items()}
     decided = [f for findings in by_criterion.values() for f in findings.values() if f.estimate is not None]
@@ -113,7 +113,7 @@ def _units(findings: Sequence[Finding]) -> list[str]:
     return ["0 is no bias", ", ".join(f"{joined(of)} {in_units[unit]}" for unit, of in units.items() if unit)]
 
 
-def biases_table(audit: Audit) -> Table:
+def biases_table(audit: AuditReport) -> Table:
     """Return one row a finding, as the distance from an unbiased judge."""
     rows = []
     for finding in audit.findings:

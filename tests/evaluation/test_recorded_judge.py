@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from dspy.utils import DummyLM
 
-from evalbias import Criterion, PointwiseJudge, audit, function_scores, judge_metric, recorded_scores, recorded_verdicts
-from evalbias.evaluation import BIASES, compare, measure
+from evalbias import Criterion, PointwiseJudge, audit, judge_metric, recorded_scores, recorded_verdicts
+from evalbias.evaluation import BIASES, compare, function_scores, measure
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 

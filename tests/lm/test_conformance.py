@@ -7,9 +7,8 @@ from fake_server import served
 from fakes import outcome
 from lm.fake_ray import FakeRay
 
-from evalbias import RecordedLM
 from evalbias.lm.cache import CachedLM, as_measuring
-from evalbias.lm.saved import record
+from evalbias.lm.saved import RecordedLM, record
 from evalbias.lm.types import Choices, Likelihood, PromptRefused, PromptTooLong, Text
 from evalbias.lm.workers import WorkersLM
 

@@ -2,8 +2,8 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
-from evalbias import Criterion, PointwiseJudge, RecordedLM
-from evalbias.lm.saved import record
+from evalbias import Criterion, PointwiseJudge
+from evalbias.lm.saved import RecordedLM, record
 
 C = Criterion("quality", "is it good?")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from fakes import Comparer, FormulaLM, pair
 
-from evalbias import Jury, audit, judge_metric
+from evalbias import audit, judge_metric
 from evalbias.measures.juries import JuryRule
-from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.programs import Criterion, Jury, PairwiseJudge, PointwiseJudge
 from evalbias.programs.files import load, save
 
 C = Criterion("quality", "is it good?")

@@ -9,12 +9,13 @@ from fakes import Comparer, pair
 from models_of_text import Scripted, refusing
 from texts import writer
 
-from evalbias import data, judge_metric, labeled
+from evalbias import data, judge_metric
 from evalbias.lm.types import PromptRefused
 from evalbias.programs import (
     Criterion,
     PairwiseJudge,
     PointwiseJudge,
+    labeled,
     preference_accuracy,
     preference_metric,
     score_closeness,
