@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from evalbias.data.items import DataError, as_object, lone_surrogate
 
@@ -68,14 +68,11 @@ class Source:
             raise DataError(f"{path} is {problem}; give the file that {self.name} is read from.")
         content = path.read_bytes()
         if path.suffix == ".gz":
-            unpacked = io.BytesIO()
             try:
                 with gzip.open(io.BytesIO(content)) as packed:
-                    while unpacked.write(packed.read(_PIECE)):
-                        check_unpacked(unpacked.tell(), len(content), path)
+                    content = read_unpacked(packed, len(content), path)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise DataError(f"{path} is damaged ({error}); download it again.") from error
-            content = unpacked.getvalue()
         self.digest.update(content)
         return content
 
@@ -131,6 +128,14 @@ def decoded(content: bytes, path: Path) -> str:
             f"{path} is not {'UTF-16' if is_utf_16 else 'UTF-8'} text: line {line} has the byte "
             f'0x{content[at]:02x}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").{remedy * (not is_utf_16)}'
         ) from error
+
+
+def read_unpacked(file: IO[bytes], packed: int, path: Path, *, before: int = 0, piece: int = _PIECE) -> bytes:
+    """Read what a part of a file unpacks to, in pieces of so many bytes; other parts had ``before`` bytes."""
+    content = io.BytesIO()
+    while content.write(file.read(piece)):
+        check_unpacked(before + content.tell(), packed, path)
+    return content.getvalue()
 
 
 def check_unpacked(size: int, packed: int, path: Path) -> None:

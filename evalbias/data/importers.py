@@ -23,11 +23,11 @@ from evalbias.data.files import (
     Source,
     as_list,
     check_text,
-    check_unpacked,
     decoded,
     flatten_texts,
     json_values,
     parsed_or_given,
+    read_unpacked,
     text_of,
     transcript,
 )
@@ -280,6 +280,11 @@ def _inner(row: Row, lists: Sequence[str]) -> Rows:
         yield row
 
 
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, 93)
+"""Compressions of a log; 93 is Zstandard. Of bzip2 and LZMA, Python unpacks gigabytes at once, whatever it states."""
+PIECE = 4096  # bytes; as many of Zstandard unpack to 130 MB at most
+
+
 def _archive(source: Source, path: Path) -> Rows:
     """Yield the samples of an ``.eval`` log, a ZIP archive of JSON files, beside its header."""
     raw = source.content(path)
@@ -287,9 +292,13 @@ def _archive(source: Source, path: Path) -> Rows:
         import_module("zipfile_zstd")
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            check_unpacked(sum(one.file_size for one in archive.infolist()), len(raw), path)
-            header, *samples = ["header.json", *sorted(n for n in archive.namelist() if n.startswith("samples/"))]
-            read = {name: decoded(archive.read(name), path) for name in (header, *samples)}
+            read, size = dict[str, str](), 0
+            for name in ["header.json", *sorted(n for n in archive.namelist() if n.startswith("samples/"))]:
+                if (method := archive.getinfo(name).compress_type) not in METHODS:
+                    raise zipfile.BadZipFile(f"{name:.80} is compressed by method {method}, as no log is")
+                with archive.open(name) as packed:
+                    content = read_unpacked(packed, len(raw), path, before=size, piece=PIECE)
+                read[name], size = decoded(content, path), size + len(content)
     except NotImplementedError as error:
         raise DataError(
             f"{path} is compressed by Zstandard, which Python reads from 3.14 on or beside Inspect. Convert it: "

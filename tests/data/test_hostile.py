@@ -9,6 +9,8 @@ import json
 import random
 import re
 import time
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pandas
@@ -182,6 +184,36 @@ def test_a_parquet_file_of_kilobytes_that_unpacks_to_gigabytes_is_refused(tmp_pa
     with pytest.raises(DataError, match=r"a\.parquet has 0\.0.* MB and unpacks to more than 256 MB"):
         read(tmp_path, "a.parquet", content)
     assert pyarrow.total_allocated_bytes() - allocated < 1e8
+
+
+def zipped(method, size, stated):
+    """Return an archive of Inspect whose header is longer than it says."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("header.json", b" " * size)
+    raw, number = file.getvalue(), size.to_bytes(4, "little")
+    assert raw.count(number) == 2
+    return raw.replace(number, stated.to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize(
+    ("method", "stated", "message"),
+    [
+        (zipfile.ZIP_DEFLATED, 40_000_000, r"a\.eval has 0\.\d+ MB and unpacks to more than 3 MB"),
+        (zipfile.ZIP_DEFLATED, 100, r"a\.eval is damaged"),
+        (zipfile.ZIP_BZIP2, 100, r"a\.eval is damaged .*method 12"),
+        (zipfile.ZIP_LZMA, 100, r"a\.eval is damaged .*method 14"),
+    ],
+)
+def test_an_archive_that_states_a_false_size_takes_no_memory(tmp_path, monkeypatch, method, stated, message):
+    monkeypatch.setenv("EVALBIAS_UNPACKED_GB", "0.003")
+    (tmp_path / "a.eval").write_bytes(zipped(method, 40_000_000, stated))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=message):
+        data.read(f"inspect:{tmp_path}/a.eval")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 15e6
 
 
 def test_errors_stay_short(tmp_path):
