@@ -123,8 +123,12 @@ class CachedLM(MeasuringLM):
         # 1. Equal questions have one key. What is known is answered before anything is asked.
         keys = [digest([self._key, type(one).__name__, *vars(one).values()], 64) for one in questions]
         if self._store is not None:
-            likelihoods = {key for key, one in zip(keys, questions, strict=True) if isinstance(one, Likelihood)}
-            self._known |= self._store.read(likelihoods - self._known.keys())
+            likelihoods = {key: one for key, one in zip(keys, questions, strict=True) if isinstance(one, Likelihood)}
+            for key, record in self._store.read(likelihoods.keys() - self._known.keys()).items():
+                with suppress(KeyError, TypeError, ValueError):  # no likelihood, whoever wrote it: it is measured anew
+                    shared = likelihoods[key].load(record)
+                    if shared.tokens and not np.isnan(shared.per_token).any():
+                        self._known[key] = shared
         places: dict[str, list[int]] = defaultdict(list)  # key -> places of the questions to ask
         for place, (key, question) in enumerate(zip(keys, questions, strict=True)):
             if key in self._known:
@@ -254,9 +258,10 @@ LIMIT = 2**30  # bytes of the likelihoods of all models; above, the quarter that
 class Store:
     """Likelihoods under one model and by this code: records by hashes of the questions, in the SQLite file of all.
 
-    A damaged record is measured anew. A damaged file is set aside as ``kept.damaged``, and another one begun. A folder
-    that cannot be written, a full disk and a file that others use for longer than ``WAIT`` keep nothing. What is
-    forgotten above ``LIMIT`` is still in the memory of a run that read it, and in the file of one that measured it.
+    A damaged record is measured anew. A file that is damaged or has other tables is set aside as ``kept.damaged``, and
+    another one begun. A folder that cannot be written, a full disk, a link, and a file that others use for longer than
+    ``WAIT`` keep nothing. What is forgotten above ``LIMIT`` is still in the memory of a run that read it, and in the
+    file of one that measured it.
     """
 
     def __init__(self) -> None:
@@ -270,8 +275,9 @@ class Store:
         def look_up(store: sqlite3.Connection) -> None:
             for key in keys:
                 for record, checked in store.execute("SELECT record, sum FROM kept WHERE key = ?", (self._code + key,)):
-                    if digest([key, record], 16) == checked:
-                        records[key] = json.loads(record)
+                    if isinstance(record, str) and digest([key, record], 16) == checked:
+                        with suppress(ValueError, RecursionError):  # of another program, or of somebody else
+                            records[key] = json.loads(record)
 
         self._open(look_up)
         return records
@@ -282,7 +288,7 @@ class Store:
 
         def insert(store: sqlite3.Connection) -> None:
             rows = [(self._code + key, text, digest([key, text], 16)) for key, text in texts.items()]
-            store.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, record TEXT, sum TEXT)")
+            store.execute(f"CREATE TABLE IF NOT EXISTS {_TABLE}")
             store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
             pages, free, size = (store.execute(f"PRAGMA {one}").fetchone()[0] for one in _PAGES)
             if (pages - free) * size > LIMIT:
@@ -290,24 +296,37 @@ class Store:
 
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
+            if not self._is_link():
+                self._path.touch()
         self._open(insert)
 
     def _open(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Do something with the file, if there is one, in one transaction, which an error undoes."""
         with suppress(OSError, sqlite3.Error):
             opened = self._path.stat()
+            if self._is_link():
+                return
             try:
                 with closing(sqlite3.connect(self._path, timeout=self._wait)) as store, store:
+                    tables = store.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+                    if tables not in ([], [(f"CREATE TABLE {_TABLE}",)]):
+                        raise sqlite3.DatabaseError("its tables are others")
                     work(store)
+                self._wait = WAIT
             except sqlite3.DatabaseError as error:  # of this very class for what is damaged or no database
                 if "locked" in str(error):
-                    self._wait = 0.0  # a process that stopped while it wrote is waited for once
+                    self._wait = 0.0  # a process that stopped while it wrote is waited for once, until it lets go
                 if type(error) is sqlite3.DatabaseError and os.path.samestat(opened, self._path.stat()):
                     self._path.replace(aside := self._path.with_suffix(".damaged"))
                     get_logger(__name__).warning("%s is damaged (%s): it is now %s.", self._path, error, aside)
 
+    def _is_link(self) -> bool:
+        """Return whether a link stands where SQLite would write, which may lead to any file."""
+        files = (self._path.with_name(self._path.name + end) for end in ("", "-journal", "-wal", "-shm"))
+        return any(place.is_symlink() for place in (self._path.parent, *files))
 
+
+_TABLE = "kept (key TEXT PRIMARY KEY, record TEXT, sum TEXT)"
 _PAGES = ("page_count", "freelist_count", "page_size")
 
 

@@ -12,6 +12,7 @@ from fakes import FormulaLM, outcome
 from evalbias.lm.cache import CachedLM, Store
 from evalbias.lm.types import Choices, Unanswered
 from evalbias.runs import Journal
+from evalbias.values import digest
 
 CHOICES = ("1", "2")
 
@@ -351,8 +352,64 @@ def test_a_store_that_stays_locked_is_waited_for_once(store, monkeypatch):
         monkeypatch.setattr(sqlite3, "connect", lambda *a, timeout: waited.append(timeout) or connect(*a, timeout))
         assert [shared.read(["a"]) for _ in range(3)] == [{}] * 3
         shared.write({"b": 1})
-    assert waited == [0.01, 0.0, 0.0, 0.0]
-    assert shared.read(["a", "b"]) == {"a": 1}
+        assert waited == [0.01, 0.0, 0.0, 0.0]
+        other.execute("ROLLBACK")
+        assert shared.read(["a", "b"]) == {"a": 1}
+        other.execute("BEGIN EXCLUSIVE")  # another time is waited for again
+        assert [shared.read(["a"]) for _ in range(2)] == [{}] * 2
+    assert waited[4:] == [0.0, 0.01, 0.0]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "7",
+        '"a"',
+        "[1]",
+        "{}",
+        '{"per_token": ',
+        '{"per_token": 3}',
+        '{"per_token": []}',
+        '{"per_token": [null]}',
+        '{"per_token": [[-1.0]]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_record_that_is_no_likelihood_is_measured_anew(store, record):
+    first, _ = measured(Local())
+    (file,) = store.glob("*.sqlite")
+    with closing(sqlite3.connect(file)) as other, other:
+        for (key,) in other.execute("SELECT key FROM kept").fetchall():
+            right = digest([key[-64:], record], 16)
+            other.execute("UPDATE kept SET record = ?, sum = ? WHERE key = ?", (record, right, key))
+    assert measured(Local()) == (first, {"Likelihood": 3, "Choices": 1})
+    assert measured(Local()) == (first, {"Choices": 1})
+
+
+@pytest.mark.parametrize("kind", ["tables", "link", "dangling", "journal", "folder"])
+def test_a_store_of_others_and_a_link_are_left_alone(store, tmp_path, kind):
+    Store().write({"a": 1})
+    (file,), target = store.glob("*.sqlite"), tmp_path / "target"
+    if kind == "tables":  # a view may run for ever
+        with closing(sqlite3.connect(file)) as other, other:
+            other.execute("DROP TABLE kept")
+            other.execute("CREATE VIEW kept AS SELECT 'a' AS key, '1' AS record, '' AS sum")
+    elif kind == "folder":
+        store.rename(target)
+        store.symlink_to(target)
+    else:
+        place = file.with_name(file.name + "-journal" * (kind == "journal"))
+        if kind == "link":
+            file.rename(target)
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+    content = target / file.name if kind == "folder" else target if kind == "link" else file
+    before = content.read_bytes() if content.exists() else None
+    for _ in range(2):  # the first one finds other tables
+        Store().write({"b": 2})
+    assert Store().read(["a", "b"]) == ({"b": 2} if kind == "tables" else {})
+    content = file.with_suffix(".damaged") if kind == "tables" else content
+    assert (content.read_bytes() if content.exists() else None) == before
 
 
 def test_judgments_open_no_store(store):
