@@ -529,33 +529,57 @@ def test_columns_are_read_in_python_too(tmp_path):
 
 def questions(rows, tmp_path):
     found = recognised_columns(table_of(as_jsonl(tmp_path / "t.jsonl", rows)))
-    return found, {one.about: one for one in found.questions}
-
-
-def long_form(name, values):
-    return [
-        {**row, name: who}
-        for row in rows_of("question|q|; answer|a|; human_score|15|; judge_score|15|")
-        for who in values
-    ]
+    return found, {question.about: question for question in found.questions}
 
 
 @pytest.mark.parametrize("name", ["judge_model", "model", "judge", "rater", "annotator_name"])
 def test_scores_of_several_judges_in_one_column_are_not_mixed(tmp_path, name):
-    _, asked = questions(long_form(name, ("gpt-4", "claude")), tmp_path)
-    assert "keep the rows of one judge" in asked[name].why
+    rows = rows_of("question|q|; answer|a|; human_score|15|; judge_score|15|")
+    _, asked = questions([{**row, name: who} for row in rows for who in ("gpt-4", "claude")], tmp_path)
+    assert name in asked
 
 
-@pytest.mark.parametrize(
-    "case",
-    ["rater|like|; rating|15|score; judge|15|scores_field", "annotator|like|; score|15|scores_field",
-     "human|15|score; judge|like|; score|15|scores_field"],
-)  # fmt: skip
-def test_numbers_of_persons_are_not_taken_for_ratings(tmp_path, case):
-    rows = rows_of(f"question|q|source; answer|a|output; {case}")
-    found, asked = questions(rows, tmp_path)
-    check(found, truth_of(f"question|q|source; answer|a|output; {case}"))
-    assert asked
+PEOPLE, EITHER = "people's ratings", "people's or the judge's ratings"
+OPEN = [  # columns beside a question and an answer -> what is asked about, and the mappings that are offered
+    (
+        "human_fluency|15|; human_facts|15|; judge_fluency|15|; judge_facts|15|",  # people and judges stay apart
+        EITHER,
+        "score=human_fluency scores_field=judge_fluency; score=human_facts scores_field=judge_facts",
+    ),
+    ("correct|bool|; judge_correct|bool|", EITHER, "score=correct scores_field=judge_correct"),
+    ("anna|15|; judge|15|scores_field", PEOPLE, "score=anna"),  # a single name of a person may be anything
+    ("anna|15|rating; ben|15|rating; wei|15|; judge|15|scores_field", PEOPLE, "rating_3=wei; "),  # no name we know
+    (
+        "anna_1|15|; anna_2|15|; judge|15|scores_field",
+        PEOPLE,
+        "rating_1=anna_1 rating_2=anna_2; score=anna_1; score=anna_2",
+    ),
+    ("human_helpful|15|; passed|pf|; judge|15|scores_field", PEOPLE, "score=human_helpful; score=passed"),
+    ("human_helpful|pf|; passed|pf|", EITHER, "score=human_helpful scores_field=passed"),
+    ("answer_2|a2|; judge|15|scores_field", "output", "output=answer; output=answer_2"),
+    ("human_1|15|rating; human_2|pf|rating; judge|15|scores_field", "people's scales", ""),
+    # numbers of persons are no ratings
+    (
+        "annotator|like|; score|15|scores_field",
+        EITHER,
+        "score=annotator scores_field=score; score=score scores_field=annotator",
+    ),
+    (
+        "human|15|score; judge|like|; score|15|scores_field",
+        "the judge's ratings",
+        "scores_field=score; scores_field=judge",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "about", "offered"), OPEN, ids=[columns for columns, *_ in OPEN])
+def test_what_names_do_not_tell_is_asked(tmp_path, columns, about, offered):
+    case = f"question|q|source; answer|a|output; {columns}"
+    found, asked = questions(rows_of(case), tmp_path)
+    check(found, truth_of(case))
+    assert [*asked] == [about]
+    answers = [" ".join(map("=".join, answer.items())) for answer in asked[about].answers]
+    assert "; ".join(answers) == offered
 
 
 @pytest.mark.parametrize(
@@ -566,7 +590,7 @@ def test_ratings_that_cannot_be_read_are_not_left_out_in_silence(tmp_path, name,
     case = "question|q|; answer|a|; human_1|15|; human_2|15|" if name == "human_3" else "question|q|; answer|a|"
     case += "; judge_score|15|" if name != "judge" else "; human|15|"
     _, asked = questions([{**row, name: cells[k % 2]} for k, row in enumerate(rows_of(case))], tmp_path)
-    assert "write them as numbers" in asked[name].why
+    assert name in asked
 
 
 def test_a_persons_name_beside_a_rating_is_no_question(tmp_path):
@@ -574,20 +598,6 @@ def test_a_persons_name_beside_a_rating_is_no_question(tmp_path):
     found, asked = questions([{**row, "annotator": ("anna", "ben")[k % 2]} for k, row in enumerate(rows)], tmp_path)
     assert found.judge == "judge_score"
     assert not asked
-
-
-def test_answers_keep_people_and_judges_apart(tmp_path):
-    names = "human_fluency|15|; human_facts|15|; judge_fluency|15|; judge_facts|15|"
-    _, asked = questions(rows_of(f"question|q|; answer|a|; {names}"), tmp_path)
-    (one,) = asked.values()
-    assert [*map(dict, one.answers)] == [
-        {"score": "human_fluency", "scores_field": "judge_fluency"},
-        {"score": "human_facts", "scores_field": "judge_facts"},
-    ]
-    _, asked = questions(rows_of("question|q|; answer|a|; correct|bool|; judge_correct|bool|"), tmp_path)
-    assert [*map(dict, *[one.answers for one in asked.values()])] == [
-        {"score": "correct", "scores_field": "judge_correct"}
-    ]
 
 
 def test_answers_that_are_not_printed_are_counted(tmp_path):
@@ -607,21 +617,6 @@ def test_names_as_people_write_them_take_one_command(judge, people, tmp_path):
     assert judged.judge in (f"recorded scores '{judge}'", f"recorded scores 'judge_{judge}'")
 
 
-def test_one_given_name_may_be_anything(tmp_path):
-    _, asked = questions(rows_of("question|q|; answer|a|; anna|15|; judge|15|"), tmp_path)
-    assert len(asked) == 1
-
-
-def test_a_name_that_is_not_known_may_be_a_further_persons(tmp_path):
-    _, asked = questions(rows_of("question|q|; answer|a|; anna|15|; ben|15|; wei|15|; judge|15|"), tmp_path)
-    assert [*map(dict, asked["people's ratings"].answers)] == [{"rating_3": "wei"}, {}]
-
-
-def test_two_columns_of_one_name_are_not_two_peoples(tmp_path):
-    _, asked = questions(rows_of("question|q|; answer|a|; anna_1|15|; anna_2|15|; judge|15|"), tmp_path)
-    assert "people's ratings" in asked
-
-
 def test_a_column_of_texts_named_like_a_person_is_not_said_to_be_named_like_ratings(tmp_path):
     path = write(tmp_path, rows_of("question|q|; answer|a|; rosa|a|; human|15|; judge|15|"), "csv")
     assert "although its name says ratings" not in doctor(path.name, tmp_path)[0]
@@ -633,12 +628,12 @@ def test_the_mean_of_people_is_no_judge_without_being_asked_for(names, tmp_path)
     rows = rows_of(f"question|q|; answer|a|; {first}|15|; {second}|15|")
     rows = [{**row, "score": (float(row[first]) + float(row[second])) / 2} for row in rows]
     _, asked = questions(rows, tmp_path)
-    assert asked["score"].why.startswith(f"'score' is the mean of '{first}', '{second}'")
+    assert f"'{first}', '{second}'" in asked["score"].why
 
 
 def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
     path = write(tmp_path, rows_of("question|q|; answer|a|; human|15|; judge|100|"), "csv")
-    with pytest.raises(ValueError, match=r"^The column 'judge' is the judge's, but more is open \(scale:"):
+    with pytest.raises(ValueError, match=r"^The column 'judge' is .* \(scale:"):
         package.audit(path)
 
 
@@ -666,16 +661,6 @@ def test_an_export_of_several_judges_and_criteria_has_a_command_for_each(tmp_pat
     evalbias(*commands[-1], "--out", "run", "--json", cwd=tmp_path)
 
 
-def test_people_named_with_a_criterion_come_before_what_passed(tmp_path):
-    texts = "question|q|; answer|a|; "
-    _, asked = questions(rows_of(f"{texts}human_helpful|15|; passed|pf|; judge|15|"), tmp_path)
-    (one,) = asked.values()
-    assert [*map(dict, one.answers)] == [{"score": "human_helpful"}, {"score": "passed"}]
-    _, asked = questions(rows_of(f"{texts}human_helpful|pf|; passed|pf|"), tmp_path)
-    (one,) = asked.values()
-    assert [*map(dict, one.answers)] == [{"score": "human_helpful", "scores_field": "passed"}]
-
-
 def test_of_a_wide_table_the_columns_are_looked_at_whose_names_tell_something(tmp_path):
     rows = rows_of("question|q|; answer|a|; human|15|; judge|15|")
     wide = [{**{f"emb_{i}": i / 7 for i in range(3000)}, **row} for row in rows]
@@ -687,16 +672,9 @@ def test_of_a_wide_table_the_columns_are_looked_at_whose_names_tell_something(tm
     assert audited.answer == package.audit(rows).answer
 
 
-def test_raters_of_different_scales_are_not_put_together(tmp_path):
-    _, asked = questions(rows_of("question|q|; answer|a|; human_1|15|; human_2|pf|; judge|15|"), tmp_path)
-    assert asked["people's scales"].why.startswith("'human_1', 'human_2' go up to 5, 1")
-
-
-def test_the_actual_output_is_judged_and_a_second_one_is_asked_about(tmp_path):
+def test_the_actual_output_is_judged(tmp_path):
     case = "question|q|source; expected_output|a2|; actual_output|a|output; label|01|score; judge|01|scores_field"
     assert check(questions(rows_of(case), tmp_path)[0], truth_of(case)) == (4, 4)
-    _, asked = questions(rows_of("question|q|; answer|a|; answer_2|a2|; judge|15|"), tmp_path)
-    assert {"output": "answer_2"} in asked["output"].answers
 
 
 # An outcome in the place of people's ratings.
@@ -707,7 +685,6 @@ def test_a_column_named_like_an_outcome_is_asked_about_on_any_scale(tmp_path, co
     found, asked = questions(rows_of(f"task|q|; kind|same|; trace|a|; {column}|bool|; judge|100|"), tmp_path)
     assert found.fields["source"] == "task"
     assert asked["outcome"].answers == [{"outcome": column}]
-    assert asked["outcome"].why == f"'{column}' may be an outcome, a rating without an error"
     _, asked = questions(rows_of(f"task|q|; trace|a|; {column}|bool|; solved|bool|; judge|100|"), tmp_path)
     assert [*map(set, asked["outcome"].answers)] == [{"outcome"}] * 2  # none is a second rater of the other
 

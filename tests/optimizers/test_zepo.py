@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import re
+from functools import partial
 
 import dspy
 import numpy as np
@@ -17,25 +18,14 @@ from evalbias import data, embedded_judge_lm
 from evalbias.data import world
 from evalbias.evaluation import BIASES, Judged
 from evalbias.measures import decision_rates
-from evalbias.optimizers import ZEPO
-from evalbias.optimizers.objectives import (
-    BiasObjective,
-    CalibrationGap,
-    Confidence,
-    ContextFreeConfidence,
-    DebiasedFairness,
-    Fairness,
-    Objective,
-    ObjectiveRule,
-    ProbeObjective,
-    probabilities,
-)
+from evalbias.optimizers import ZEPO, objectives
+from evalbias.optimizers.objectives import Confidence, ContextFreeConfidence, DebiasedFairness, Fairness, ProbeObjective
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 from evalbias.values import to_json
 
-C = Criterion("quality", "is it good?")
+C, POSITION = Criterion("quality", "is it good?"), objectives.BiasObjective(BIASES["position"])
 
 
 def all_pairs(n=8):
@@ -56,6 +46,7 @@ def search(lm=None, *, judge=None, pairs=None, valset=None, proposer=None, **opt
 
 
 FOUR = [tuple(f"{place}{option}" for option in range(6)) for place in "abc"] + [("quality.",)]
+ALIKE = [("on", "on the"), ("whole", "the whole"), ("{name}",)]
 
 
 def test_a_grammar_changes_some_phrases_of_the_incumbent_and_keeps_the_others():
@@ -92,15 +83,28 @@ def test_without_a_proposer_a_grammar_for_any_criterion_rewords():
 def test_what_cannot_reword_is_refused_at_once(kind, proposer, match):
     with pytest.raises(TypeError, match=match):
         kind(proposer)
-    with pytest.raises(TypeError, match=r"objective='fairness' is none: give an Objective, such as Fairness\(\)"):
+    with pytest.raises(TypeError, match="objective='fairness'"):
         kind(objective="fairness")
+
+
+@pytest.mark.parametrize(
+    ("phrases", "text", "own"),
+    [
+        (FOUR, "a0 b1 c2 quality.", True),
+        (FOUR, "a0 b1 quality.", False),
+        (FOUR, "Which one has more quality?", False),
+        (FOUR, "a0 b1 c2 quality.\nSay {answers}.", True),
+        (FOUR, "a0 b1 c2 quality.\nSay it.", False),
+        *((ALIKE, text, True) for text in ("on the whole quality", "on whole quality", "on the the whole quality")),
+        (ALIKE, "on quality", False),
+    ],
+)
+def test_a_grammar_recognizes_its_own_wordings(phrases, text, own):
+    assert GrammarParaphraser(phrases).makes(C, text) is own
 
 
 def test_a_grammar_draws_freely_where_the_incumbent_is_not_its_own():
     grammar = GrammarParaphraser(FOUR)
-    assert grammar.makes(C, "a0 b1 c2 quality.")
-    assert not grammar.makes(C, "a0 b1 quality.")
-    assert not grammar.makes(C, "Which one has more quality?")
     proposal = grammar(C, "Which one has more quality?", 40, known=(), seed=0)
     assert {text[:2] for text in proposal.instructions} == {f"a{option}" for option in range(6)}
 
@@ -110,20 +114,18 @@ def test_a_grammar_does_not_wrap_japanese_in_english_but_names_a_model():
     judge, lm = PairwiseJudge(criterion, language="ja"), Wording()
     own = judge.predict.signature.instructions
     for refused in (
-        lambda: GrammarParaphraser()(criterion, own, 1, known=(), seed=0),
-        lambda: GrammarParaphraser()(criterion, "Which is better on 自然さ?", 1, known=(), seed=0),
+        *(partial(GrammarParaphraser(), criterion, text, 1, known=(), seed=0) for text in (own, "Better on 自然さ?")),
         lambda: search(lm, judge=judge, proposer=GrammarParaphraser()),
         lambda: search(lm, judge=PairwiseJudge(criterion), proposer=GrammarParaphraser()),
     ):
-        with pytest.raises(
-            ValueError, match=r"cannot reword '.+': its phrases are English. Name .*LMParaphraser\(lm\)"
-        ):
+        with pytest.raises(ValueError, match=r"cannot reword '.+'.*LMParaphraser"):
             refused()
     assert lm.asked == []
-    english = Criterion("品質", "does the text say all of the data?")
-    assert GrammarParaphraser()(
-        english, "Which output is better on 品質: say it well.", 1, known=(), seed=0
-    ).instructions
+    english, given = (
+        Criterion("品質", "does the text say all of the data?"),
+        "Which output is better on 品質: say it well.",
+    )
+    assert GrammarParaphraser()(english, given, 1, known=(), seed=0).instructions
     phrases = GrammarParaphraser([["{name}が高い{output}は", "{output}の{name}が上なのは"], ["どれですか。"]])
     assert len(phrases(criterion, own, 2, known=(), seed=0).instructions) == 2
 
@@ -134,13 +136,6 @@ def test_a_japanese_instruction_is_reworded_by_a_model():
     found = LMParaphraser(says(*map(field, answers)))(criterion, "自然さを比べてください。", 2, known=(), seed=0)
     assert found.instructions == ("自然さで勝る出力はどちらですか。",)
     assert [why for why, _ in found.rejected][:2] == ["an answer, not a question", "without the name '自然さ'"]
-
-
-def test_a_grammar_recognizes_a_wording_whose_phrases_begin_alike():
-    grammar = GrammarParaphraser([("on", "on the"), ("whole", "the whole"), ("{name}",)])
-    for text in ("on the whole quality", "on whole quality", "on the the whole quality"):
-        assert grammar.makes(C, text)
-    assert not grammar.makes(C, "on quality")
 
 
 def test_the_search_finds_a_fairer_wording():
@@ -172,7 +167,7 @@ def test_wordings_after_the_texts_share_what_stands_before_them():
         wordings = GrammarParaphraser(world.PARTS)(SYNTHETIC, "", 6, known=(), seed=0).instructions
         texts = [" ".join(e.output for e in world.documents(1, 6, seed=seed)) for seed in range(4)]  # 6 outputs each
         compared = [dspy.Example(source="s", candidates=texts[:2]), dspy.Example(source="t", candidates=texts[2:])]
-        probabilities(judge, wordings, compared, lm)
+        objectives.probabilities(judge, wordings, compared, lm)
         run[place] = lm.engine.scorer.tokens_run
     assert run["last"] < 0.5 * run["first"]
 
@@ -180,7 +175,7 @@ def test_wordings_after_the_texts_share_what_stands_before_them():
 def test_debiased_decisions_are_averaged_over_both_orders():
     pairs = [pair(2, 1), pair(3, 1), pair(5, 4), pair(1, 3.5), pair(2, 2.5)]
     lm, judge = Wording(first=3.0), PairwiseJudge(C, debias="permutation")
-    (rows,) = probabilities(judge, [judge.predict.signature.instructions], pairs, lm, debiased=True)
+    (rows,) = objectives.probabilities(judge, [judge.predict.signature.instructions], pairs, lm, debiased=True)
     np.testing.assert_allclose(rows, [p.probabilities for p in judge.batch(pairs, lm=lm)])
     for debiased, first_rate in ((False, 1.0), (True, 0.6)):  # of one order the lean decides, of both the quality
         objective = DebiasedFairness() if debiased else Fairness()
@@ -195,9 +190,9 @@ def test_debiased_decisions_are_averaged_over_both_orders():
 
 def test_debiased_decisions_need_each_pair_once():
     both = [pair(2, 1), pair(3, 1), pair(1, 2)]
-    with pytest.raises(ValueError, match=r"'0' and '2' hold the same outputs: .* ordered=False"):
+    with pytest.raises(ValueError, match=r"'0' and '2' .* ordered=False"):
         search(pairs=both, objective=DebiasedFairness())
-    with pytest.raises(ValueError, match="not the debiased fairness: give Fairness"):
+    with pytest.raises(ValueError, match="debiased fairness"):
         JudgeStudy(objective=DebiasedFairness()).compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
 
 
@@ -205,7 +200,7 @@ def test_the_papers_ten_documents_are_searched_by_the_bare_method_which_the_refu
     documents = rated(documents=10, outputs=16)
     drawn = data.pairs(documents, seed=0)
     assert len(drawn) == 2400
-    with pytest.raises(ValueError, match=r"has 10 inputs: .* select=False \(--bare\) for the method as its"):
+    with pytest.raises(ValueError, match=r"has 10 inputs: .* select=False"):
         search(pairs=drawn, select=True)
     found = search(pairs=drawn, population=1, epochs=1).report
     assert (found.judgments, found.candidates) == (4800, ())
@@ -289,7 +284,7 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
 def test_a_folder_with_files_of_ones_own_is_no_log(tmp_path):
     file = tmp_path / "instructions.jsonl"
     file.write_text('{"my": "precious prompt"}')
-    with pytest.raises(ValueError, match=r"holds files of no run, such as instructions\.jsonl: choose a new"):
+    with pytest.raises(ValueError, match=r"instructions\.jsonl"):
         search(log_dir=tmp_path)
     assert file.read_text() == '{"my": "precious prompt"}'
     assert list(tmp_path.iterdir()) == [file]
@@ -324,11 +319,14 @@ def field(text):
     return f"[[ ## wording ## ]]\n{text}\n\n[[ ## completed ## ]]"
 
 
+def reworded(lm, given="On quality, choose.", n=1, *, known=(), seed=0, **options):
+    return LMParaphraser(lm, **options)(C, given, n, known=known, seed=seed)
+
+
 def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
-    lm = says(
-        *map(field, ("Which has quality?", "", "Pick the better.", "Which has quality?", '"On QUALITY, choose."')),
-    )
-    found = LMParaphraser(lm)(C, "Which is better on quality?", 2, known={"x"}, seed=0)
+    answers = ("Which has quality?", "", "Pick the better.", "Which has quality?", '"On QUALITY, choose."')
+    lm = says(*map(field, answers))
+    found = reworded(lm, "Which is better on quality?", 2, known={"x"})
     assert found.instructions == ("Which has quality?", "On QUALITY, choose.")
     assert [why for why, _ in found.rejected] == ["empty", "without the name 'quality'", "known already"]
     assert found.calls == 5
@@ -340,31 +338,24 @@ def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
 @pytest.mark.parametrize(
     ("answer", "wording"),
     [
-        (field("On quality,\nwhich is better?\n\nThink of everything."), None),
-        (
-            f"<think>Short: quality?</think>\nOf course!\n\n{field('Which has more quality?')}",
-            "Which has more quality?",
-        ),
-        (field("<think>Hm.\n\nquality?</think>\nWhich has more quality?"), "Which has more quality?"),
-        (field("```text\nWhich has more quality?\n```"), "Which has more quality?"),
-        (field("“Which has more quality?”"), "Which has more quality?"),
+        (field(LONG := "On quality,\nwhich is better?\n\nThink of everything."), LONG),
+        (f"<think>Short: quality?</think>\nOf course!\n\n{field(MORE := 'Which has more quality?')}", MORE),
+        (field(f"<think>Hm.\n\nquality?</think>\n{MORE}"), MORE),
+        (field(f"```text\n{MORE}\n```"), MORE),
+        (field(f"“{MORE}”"), MORE),
         (field('"A" or "B" on "quality"'), '"A" or "B" on "quality"'),
-        ('{"wording": "Which has more quality?"}', "Which has more quality?"),
+        (f'{{"wording": "{MORE}"}}', MORE),
     ],
 )
 def test_the_whole_wording_of_a_chat_model_is_taken(answer, wording):
-    expected = wording or "On quality,\nwhich is better?\n\nThink of everything."
-    assert LMParaphraser(says(answer))(C, "On quality, choose.", 1, known=(), seed=0).instructions == (expected,)
+    assert reworded(says(answer)).instructions == (wording,)
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (
-            "Sure! Here is a paraphrase of the quality instruction:\n\nWhich is better?",
-            "without the field that the adap",
-        ),
-        ("Of course. Quality instruction, reworded:", "without the field that the adapter reads"),
+        ("Sure! Here is a paraphrase of the quality instruction:\n\nWhich is better?", "without the field"),
+        ("Of course. Quality instruction, reworded:", "without the field"),
         ("", "empty"),
         (field("Better quality: A"), "an answer, not a question"),
         (field("The text of higher quality is B."), "an answer, not a question"),
@@ -372,7 +363,7 @@ def test_the_whole_wording_of_a_chat_model_is_taken(answer, wording):
     ],
 )
 def test_a_reply_that_is_no_wording_becomes_no_instruction(answer, reason):
-    found = LMParaphraser(says(answer))(C, "On quality, choose.", 1, known=(), seed=0)
+    found = reworded(says(answer))
     assert found.instructions == ()
     assert len(found.rejected) == 4
     assert all(why.startswith(reason) for why, _ in found.rejected)
@@ -384,7 +375,7 @@ def test_an_unfinished_reply_becomes_no_instruction(answer):
     complete = lm.engine.complete
     lm.engine.complete = lambda request: dataclasses.replace(complete(request), finish_reason="length")
     with dspy.context(disable_history=True, max_history_size=0):
-        found = LMParaphraser(lm, max_tokens=9)(C, "On quality, choose.", 1, known=(), seed=0)
+        found = reworded(lm, max_tokens=9)
     assert (found.instructions, found.calls) == ((), len(lm.asked))
     assert {why for why, _ in found.rejected} == {"longer than max_tokens=9"}
 
@@ -392,7 +383,7 @@ def test_an_unfinished_reply_becomes_no_instruction(answer):
 def test_every_server_takes_a_paraphrasers_seeds():
     lm = says(field("Which has quality?"))
     for seed in (0, 5, 1_000_003 * 7, 2**40):  # those of a search are large from its second seed on
-        LMParaphraser(lm)(C, "Which is better on quality?", 2, known=(), seed=seed)
+        reworded(lm, n=2, seed=seed)
     seeds = [request.config.seed for request in lm.asked]
     assert len(set(seeds)) == len(seeds) == 4 * 8
     assert max(seeds) < 2**31
@@ -405,9 +396,7 @@ def test_a_proposer_that_has_nothing_ends_the_search():
     assert len(report.tried) == 1
 
 
-@pytest.mark.parametrize(
-    "objective", [Confidence(), ContextFreeConfidence(), CalibrationGap(), BiasObjective(BIASES["position"])]
-)
+@pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), objectives.CalibrationGap(), POSITION])
 def test_other_objectives_are_searched(objective):
     lm = Wording()
     report = search(lm, objective=objective).report
@@ -432,12 +421,12 @@ def test_objectives_by_hand():
     entropy = 0.9 * math.log(0.9) + 0.1 * math.log(0.1)
     assert Confidence()(answers) == pytest.approx((entropy - math.log(2)) / 2)
     assert ContextFreeConfidence()(answers) == pytest.approx(math.log(2))
-    assert CalibrationGap()(answers) == pytest.approx(-math.log(9) / 2)
-    assert CalibrationGap()(judged([1.0, 0.0], [0.8, 0.2])) == pytest.approx(-math.log(4))
-    assert Fairness()(answers) == BiasObjective(BIASES["position"])(answers) == pytest.approx(-0.25)
+    assert objectives.CalibrationGap()(answers) == pytest.approx(-math.log(9) / 2)
+    assert objectives.CalibrationGap()(judged([1.0, 0.0], [0.8, 0.2])) == pytest.approx(-math.log(4))
+    assert Fairness()(answers) == POSITION(answers) == pytest.approx(-0.25)
 
 
-class Ranked(Objective):
+class Ranked(objectives.Objective):
     """Gives the wordings these objectives in the order in which they are tried."""
 
     name = "ranked"
@@ -455,21 +444,41 @@ def test_only_a_larger_objective_is_accepted():
     assert [one.number for one in report.tried if one.accepted] == [0, 4]
 
 
-def test_bad_input():
-    with pytest.raises(ValueError, match="population=0"):
-        ZEPO(population=0)
-    with pytest.raises(ValueError, match="epochs=0: give at least one"):
-        ZEPO(epochs=0)
-    with pytest.raises(ValueError, match=r"2 pairs with \[2, 3\] candidates"):
-        search(pairs=[pair(1, 2), pair(1, 2, 3)])
-    with pytest.raises(ValueError, match="answers none of the 48 examples"):
-        search(Wording(mass=1e-9))
-    with pytest.raises(ValueError, match=r"asks a content-free input, .* give select=False"):
-        search(objective=ContextFreeConfidence(), select=True)
+@pytest.mark.parametrize(
+    ("match", "call"),
+    [
+        ("population=0", lambda: ZEPO(population=0)),
+        ("epochs=0", lambda: ZEPO(epochs=0)),
+        (r"2 pairs with \[2, 3\] candidates", lambda: search(pairs=[pair(1, 2), pair(1, 2, 3)])),
+        ("none of the 48 examples", lambda: search(Wording(mass=1e-9))),
+        ("content-free .* select=False", lambda: search(objective=ContextFreeConfidence(), select=True)),
+        (r"'Which\?'.*'quality'", lambda: search(judge=PairwiseJudge(C, instruction="Which?"))),
+        ("bias 'unknown'", lambda: search(NEVER, objective=objectives.BiasObjective(UnknownBias()))),
+        ("item '0' has no edit", lambda: ProbeObjective("label")(Judged(("0",), "quality", np.full((1, 1, 2), 0.5)))),
+        ("kind 'fame'", lambda: ProbeObjective("fame")),
+    ],
+)
+def test_bad_input(match, call):
+    with pytest.raises(ValueError, match=match):
+        call()
+    assert NEVER.prompts == []
+
+
+NEVER = Comparer()
+
+
+class UnknownBias:
+    """Needs a covariate that the search does not have."""
+
+    name, headlines, objective = "unknown", ("share",), "share"
+
+    def applies(self, judged):
+        return "moods" in judged.covariates
+
+
+def test_a_grammar_without_the_name_of_the_criterion_proposes_nothing():
     hidden = GrammarParaphraser([("the one with the best",)])(Criterion("wit", "funny?"), "", 1, known=(), seed=0)
-    assert hidden.rejected[0] == ("without the name 'wit'", "the one with the best")
-    nameless = GrammarParaphraser([("which one?",)])(C, "", 1, known=(), seed=0)
-    assert nameless == Proposal((), (("without the name 'quality'", "which one?"),) * 4)
+    assert hidden == Proposal((), (("without the name 'wit'", "the one with the best"),) * 4)
 
 
 def test_the_whole_instruction_is_reworded_its_answer_format_included():
@@ -478,9 +487,8 @@ def test_the_whole_instruction_is_reworded_its_answer_format_included():
     whole = "Weigh the quality: lean=0.5\nReply {answers}.\nNothing else."
     lm = says(field("Weigh the quality: say A or B."), field(whole))
     compiled = search(proposer=LMParaphraser(lm), population=1, epochs=1)
-    assert compiled.report.rejected == (
-        ("without {answers}, the place of the answers", "Weigh the quality: say A or B."),
-    )
+    ((why, rejected),) = compiled.report.rejected
+    assert ("{answers}" in why, rejected) == (True, "Weigh the quality: say A or B.")
     assert compiled.predict.signature.instructions == compiled.report.tried[1].instruction == whole
     assert compiled.report.chosen == " ".join(whole.split())
     asked = lm.asked[0].messages[0].text
@@ -497,8 +505,6 @@ def test_a_grammar_leaves_the_line_of_the_answers_as_it_is():
     plain = grammar(C, "a0 b1 c2 quality.", 9, known=(), seed=3).instructions
     ended = grammar(C, "a0 b1 c2 quality." + line, 9, known=(), seed=3).instructions
     assert ended == tuple(text + line for text in plain)
-    assert grammar.makes(C, "a0 b1 c2 quality." + line)
-    assert not grammar.makes(C, "a0 b1 c2 quality.\nSay it.")
     inside = grammar(C, "Of quality, {answers}?", 9, known=(), seed=3)  # the judge's own line follows the phrases
     assert (len(inside.instructions), inside.rejected) == (9, ())
 
@@ -511,8 +517,6 @@ def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
     assert compiled.report.chosen == "Say it better on quality: lean=0.5"
     rewordings_of = [request.messages[0].text.split("## ]]\n")[1].split("\n")[0] for request in lm.asked]
     assert rewordings_of == ["Mind the quality: lean=-2"] + ["Say it better on quality: lean=0.5"] * 4
-    with pytest.raises(ValueError, match=r"cannot begin with the instruction 'Which\?': it is without the name 'qual"):
-        search(judge=PairwiseJudge(C, instruction="Which?"))
 
 
 def test_a_valset_reports_and_takes_no_part_in_the_search():
@@ -527,22 +531,6 @@ def test_a_valset_reports_and_takes_no_part_in_the_search():
     assert judge.report.cost.judgments == judge.report.judgments + 4 * len(held_out) == len(lm.asked)
 
 
-def test_a_bias_that_the_search_cannot_measure_is_refused_before_anything_is_judged():
-    lm = Comparer()
-    with pytest.raises(ValueError, match="The bias 'unknown' cannot be measured on this judge's answers"):
-        search(lm, objective=BiasObjective(UnknownBias()))
-    assert lm.prompts == []
-
-
-class UnknownBias:
-    """Needs a covariate that the search does not have."""
-
-    name, headlines, objective = "unknown", ("share",), "share"
-
-    def applies(self, judged):
-        return "moods" in judged.covariates
-
-
 def test_a_pair_that_is_too_long_is_left_out_of_the_search():
     pairs = all_pairs(4)
     expected = search(pairs=pairs, epochs=2)
@@ -552,7 +540,7 @@ def test_a_pair_that_is_too_long_is_left_out_of_the_search():
     assert found.report.history == expected.report.history
 
 
-class First(Objective):
+class First(objectives.Objective):
     """Mean probability of the first position; keeps which inputs it was computed from."""
 
     name = "first"
@@ -569,7 +557,7 @@ def first_rule(firsts, inputs):
     """A rule on held-back pairs, and the judge that gives these probabilities to the first position."""
     answers = np.stack([firsts, 1 - np.array(firsts)], axis=1)[:, None]
     judged = Judged(tuple(map(str, range(len(inputs)))), "quality", answers, inputs=inputs)
-    return ObjectiveRule(First(), seed=0), judged
+    return objectives.ObjectiveRule(First(), seed=0), judged
 
 
 def test_the_interval_of_an_objective_draws_as_many_inputs_as_there_are():
@@ -633,11 +621,6 @@ def test_a_search_finds_the_wording_that_believes_no_label():
     report = found.report
     assert report.objective == "probe"
     assert any(one.chosen and one.name != "given" for one in report.candidates)  # better on held-back inputs
-    plain = Judged(("0",), "quality", np.full((1, 1, 2), 0.5))
-    with pytest.raises(ValueError, match="The item '0' has no edit, which ZEPO and BiasedDemos make"):
-        probe(plain)
-    with pytest.raises(ValueError, match="The kind 'fame' is unknown"):
-        ProbeObjective("fame")
 
 
 def test_an_edit_whose_placebo_has_no_score_is_left_out_of_a_probe():
