@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
+from loopback import Handler, listening
 from sparrow_decider import Decider
 
 from evalbias.lm.types import ChoiceLogprobs, Decision, MeasuringLM
@@ -25,42 +24,22 @@ def sparrow_server(answer=None, *, listing=None):
     """Serve ``/v1/systemone``; yield address and requests. ``answer``, of a body, returns another status and answer."""
     requests = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
+    def answered(path, body):
+        if not body:
+            return (200, listing) if listing and path == "/v1/models" else (404, {})
+        requests.append(body)
+        if answer is not None and (given := answer(body)) is not None:
+            return given
+        answers = sparrow().ask(body["state"], body["questions"])
+        return 200, {"model": sparrow().name, "answers": answers, "usage": {"input_tokens": 7, "output_tokens": 0}}
 
-        def reply(self, status, content):
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    class Deciding(Handler):
+        def reply(self, body):
+            status, content = answered(self.path, body)
+            self.send(status, json.dumps(content).encode())
 
-        def do_GET(self):
-            self.reply(200 if listing and self.path == "/v1/models" else 404, listing or {})
-
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            requests.append(body)
-            if (given := answer and answer(body)) is not None:
-                return self.reply(*given)
-            answers = sparrow().ask(body["state"], body["questions"])
-            usage = {"input_tokens": 7, "output_tokens": 0}
-            return self.reply(200, {"model": sparrow().name, "answers": answers, "usage": usage})
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 256  # the requests of a whole call come at once
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", requests
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Deciding) as address:
+        yield address, requests
 
 
 class Client:

@@ -30,6 +30,12 @@ def test_nothing_is_asked_twice_and_the_numbers_are_the_same(tmp_path):
     replay = again.choice_logprobs([prompt(i) for i in (3, 2, 1)], CHOICES)
     assert (again.asked.total(), again.replayed) == (0, 3)
     assert np.array_equal(replay.logprobs, answer.logprobs[[2, 1, 0]])
+    renamed = FormulaLM()
+    renamed.model = "other"
+    other = CachedLM(renamed, file)
+    for choices in (CHOICES, ("1", "3")):  # of another model, and then other choices
+        other.choice_logprobs([prompt(1)], choices)
+    assert other.asked.total() == 2
 
 
 def test_likelihoods_texts_and_impossible_choices_are_kept_too(tmp_path):
@@ -48,16 +54,6 @@ def test_likelihoods_texts_and_impossible_choices_are_kept_too(tmp_path):
         assert cached.texts([prompt(1), prompt(2)], max_tokens=8) == ["q=1 z=0 8", "q=2 z=0 8"]
         assert np.array_equal(cached.choice_logprobs([prompt(1)], CHOICES).logprobs, [[-np.inf, -np.inf]])
     assert lm.calls == 4
-
-
-def test_another_model_or_other_choices_are_asked(tmp_path):
-    CachedLM(FormulaLM(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
-    renamed = FormulaLM()
-    renamed.model = "other"
-    other = CachedLM(renamed, tmp_path / "j")
-    other.choice_logprobs([prompt(1)], CHOICES)
-    other.choice_logprobs([prompt(1)], ("1", "3"))
-    assert other.asked.total() == 2
 
 
 @pytest.mark.parametrize(("kept", "asked"), [(0.3, 6), (0.55, 4), (0.8, 2), (1.0, 0)])
@@ -238,7 +234,7 @@ def test_runs_share_the_likelihoods_under_a_model_of_this_machine_and_no_judgmen
     assert b"z=" not in file.read_bytes()
 
 
-@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "record", "file"])
+@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "record"])
 def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
     first, _ = measured(Local())
     lm, options = Local(), {}
@@ -252,14 +248,11 @@ def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
         monkeypatch.setenv("EVALBIAS_KEEP", "0")
     elif reason == "code":
         monkeypatch.setattr("evalbias.lm.cache.__file__", str(tmp_path / "cache.py"))
-    elif reason == "record":
+    else:
         (file,) = store.glob("*.sqlite")
         content = file.read_bytes()
         file.write_bytes(content.replace(b"[-", b"[ "))
         assert file.read_bytes() != content
-    else:
-        (file,) = store.glob("*.sqlite")
-        file.write_bytes(b"no database at all" * 99)
     assert measured(lm, **options) == (first, {"Likelihood": 3, "Choices": 1})
 
 

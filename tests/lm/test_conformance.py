@@ -137,7 +137,7 @@ def test_questions_of_several_kinds_are_one_call(lm, kind, local):
 
 
 def test_what_cannot_be_asked_is_said_at_once(lm, kind):
-    assert lm.choice_logprobs([], CHOICES).logprobs.shape == (0, 3)
+    assert (lm.choice_logprobs([], CHOICES).logprobs.shape, lm.loglikelihood([])) == ((0, 3), [])
     assert outcome(lm, []) == ({}, {}, None)
     with pytest.raises(ValueError, match=r"The prompts are the text 'the cat': give a list"):
         lm.choice_logprobs("the cat", CHOICES)

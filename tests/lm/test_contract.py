@@ -1,6 +1,5 @@
 """A model behind a server, as DSPy's own engine reaches it."""
 
-import math
 import signal
 import threading
 import time
@@ -14,7 +13,6 @@ from models_of_text import Engine
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.contract import IN_FLIGHT
 from evalbias.lm.types import Text
-from evalbias.programs import Criterion, PointwiseJudge
 
 LABELS = ["1", "2", "3"]
 
@@ -43,18 +41,6 @@ def test_a_servers_judgments_are_measured_with_their_coverage(lms):
     np.testing.assert_allclose(answer.logprobs, rows, atol=1e-4)
     assert not answer.renormalized
     assert answer.coverage == pytest.approx(np.exp(rows).sum(axis=1), rel=1e-3)
-
-
-def test_a_judge_runs_on_a_server_without_likelihoods(lms):
-    judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
-    with serving(lms["qwen2-chat"]) as (address, _):
-        judge.predict.lm = hosted(address)
-        prediction = judge(source="the cat", output="a cat")
-        with pytest.raises(NotImplementedError, match="returns no likelihoods"):
-            measuring(judge.predict.lm).loglikelihood([("a", "b")])
-    assert 1 <= prediction.score <= 3
-    assert 0 < prediction.coverage < 1
-    assert not math.isnan(prediction.mode)
 
 
 def interrupt_once(condition):

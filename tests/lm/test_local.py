@@ -21,7 +21,7 @@ from evalbias.lm.dspy_seam import judgment_request, read_judgment
 from evalbias.lm.local import generate
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptTokenizer, choice_sequences
-from evalbias.lm.types import PromptRefused, PromptTooLong, Text, Usage
+from evalbias.lm.types import PromptRefused, Text, Usage
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]
@@ -93,7 +93,7 @@ def test_choices_are_whole_token_sequences_and_not_renormalized(lms, kind):
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 9), shared=st.sampled_from(["", "the cat sat on a mat " * 4]))
 def test_an_answer_does_not_depend_on_the_batch(lms, kind, seed, n, shared):
     lm = lms[kind]
-    prompts = text_prompts(n, seed, shared)
+    prompts = [*text_prompts(n, seed, shared), CHAT]  # texts and messages in one call
     together = lm.choice_logprobs(prompts, ["1", "2", "no"]).logprobs
     alone = np.concatenate([lm.choice_logprobs([p], ["1", "2", "no"]).logprobs for p in prompts])
     turned = lm.choice_logprobs(prompts[::-1], ["no", "2", "1"]).logprobs[::-1, ::-1]
@@ -102,16 +102,6 @@ def test_an_answer_does_not_depend_on_the_batch(lms, kind, seed, n, shared):
     lm.engine.scorer.share = True
     for other in (alone, turned, unshared):
         np.testing.assert_allclose(together, other, atol=1e-5)
-
-
-@pytest.mark.parametrize("share", [True, False])
-def test_a_shared_prefix_runs_once(folders, share):
-    lm = load(folders["llama"])
-    lm.engine.scorer.share = share
-    lm.choice_logprobs(text_prompts(20, 1, "the cat sat on a mat " * 8), ["1", "2"])
-    scorer = lm.engine.scorer
-    assert (scorer.tokens_run == scorer.tokens_distinct) == share
-    assert share or scorer.tokens_run > 2 * scorer.tokens_distinct
 
 
 def test_chat_prompts_go_through_the_chat_template(lms):
@@ -141,29 +131,7 @@ def test_a_choices_probability_is_that_of_its_text(lms):
             np.testing.assert_allclose(logprobs - logprobs[0], whole - whole[0], atol=1e-4)
 
 
-def test_a_likelihood_begins_with_the_continuation(lms):
-    for kind in ("llama", "qwen2"):
-        (joined,) = lms[kind].loglikelihood([("a", ". Source: the cat sat on the mat")])
-        (first,) = lms[kind].loglikelihood([("a", ". Source: the cat")])
-        (rest,) = lms[kind].loglikelihood([("a. Source: the cat", " sat on the mat")])
-        assert first.total + rest.total == pytest.approx(joined.total, abs=1e-4)
-        assert first.tokens + rest.tokens == joined.tokens
-
-
-@pytest.mark.parametrize("kind", ["llama", "llama-chat", "qwen2-chat"])
-def test_one_call_may_mix_texts_and_messages(lms, kind):
-    lm, mixed = lms[kind], [CHAT, "Output: a cat.\nQuality: ", CHAT[1:]]
-    together = lm.choice_logprobs(mixed, ["1", "10"]).logprobs
-    likelihoods = lm.loglikelihood([(p, "a cat") for p in mixed])
-    for prompt, row, likelihood in zip(mixed, together, likelihoods, strict=True):
-        np.testing.assert_allclose(row, lm.choice_logprobs([prompt], ["1", "10"]).logprobs[0], atol=1e-5)
-        (alone,) = lm.loglikelihood([(prompt, "a cat")])
-        assert likelihood.per_token == pytest.approx(alone.per_token, abs=1e-5)
-
-
 def test_a_prompt_over_the_context_is_never_truncated(lms):
-    with pytest.raises(PromptTooLong, match=r"Text 1 of the call has \d+ tokens, but the model's context is 256"):
-        lms["gpt2"].loglikelihood([("a", "cat"), ("the cat " * 300, "sat")])
     with pytest.raises(dspy.utils.exceptions.LMError, match="the model's context is 256"):
         lms["gpt2"]("the cat " * 300)
 
@@ -171,10 +139,6 @@ def test_a_prompt_over_the_context_is_never_truncated(lms):
 @pytest.mark.parametrize(
     ("kind", "call", "match"),
     [
-        ("llama", lambda lm: lm.choice_logprobs(["a"], []), "no choices"),
-        ("llama", lambda lm: lm.choice_logprobs(["a"], ["1", "1"]), "repeat"),
-        ("llama", lambda lm: lm.choice_logprobs(["a"], ["1", ""]), "is empty"),
-        ("llama", lambda lm: lm.choice_logprobs("ab", ["1", "2"]), "The prompts are the text 'ab': give a list of"),
         ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a", "")]), "Continuation 1 is empty"),
         ("gpt2", lambda lm: lm.loglikelihood([("", "cat")]), "Nothing precedes continuation 0"),
         ("llama", lambda lm: lm.loglikelihood("ab"), r"Text 0 of the call is 'a': give a pair \(context, continuation"),
@@ -189,11 +153,6 @@ def test_a_prompt_over_the_context_is_never_truncated(lms):
 def test_questions_that_cannot_be_asked(lms, kind, call, match):
     with pytest.raises(ValueError, match=match):
         call(lms[kind])
-
-
-def test_no_questions_have_no_answers(lms):
-    assert lms["llama"].loglikelihood([]) == []
-    assert lms["llama"].choice_logprobs([], ["1"]).logprobs.shape == (0, 1)
 
 
 def test_nan_logits_are_an_error_that_names_the_item(folders, monkeypatch):
@@ -298,25 +257,14 @@ def test_calls_from_threads_and_awaited_ones_are_batched(folders, awaited):
         np.testing.assert_allclose(read_judgment(response, options).logprobs, expected.logprobs, atol=1e-5)
 
 
-def test_generation_is_seeded(lms):
-    lm = lms["qwen2"]
-
-    def ask(**config):
-        config = lm15.Config(max_tokens=6, **config)
-        request = lm15.Request(model=lm.model, messages=(lm15.Message.user("the cat"),), config=config)
-        return lm(request, cache=False)
-
-    first, again, other = ask(temperature=1.5, seed=1), ask(temperature=1.5, seed=1), ask(temperature=1.5, seed=2)
-    assert first.text == again.text
-    assert first.text != other.text
-
-
 def test_a_repeated_request_without_a_seed_samples_another_text(lms, folders):
     texts = lms["qwen2"]("the cat", n=3, temperature=1.5, max_tokens=6, cache=False)
     assert len(set(texts)) == 3
     fresh = load(folders["qwen2"])
     assert fresh("the cat", n=3, temperature=1.5, max_tokens=6, cache=False) == texts
-    assert len(set(fresh("the cat", n=3, temperature=1.5, max_tokens=6, seed=5, cache=False))) == 1
+    seeded = [fresh("the cat", n=3, temperature=1.5, max_tokens=6, seed=seed, cache=False) for seed in (5, 6, 5)]
+    assert [len(set(repeated)) for repeated in seeded] == [1, 1, 1]
+    assert seeded[0] == seeded[2] != seeded[1]
 
 
 def test_draws_without_a_seed_differ_and_the_count_of_them_does_not_grow_for_ever(lms, monkeypatch):
@@ -402,6 +350,7 @@ def test_unsupported_features_are_refused(lms):
 
 def test_the_name_identifies_the_weights(folders, tmp_path, lms):
     lm = lms["gpt2"]
+    assert set(lm.provenance()) == {"model", "revision", "dtype", "device", "torch", "transformers"}
     assert lm.model.startswith("local/")
     assert load(folders["gpt2"]).model == lm.model
     assert LocalLM(folders["gpt2"], device="cpu", dtype="bfloat16").model != lm.model
@@ -411,11 +360,3 @@ def test_the_name_identifies_the_weights(folders, tmp_path, lms):
         model.transformer.wte.weight.add_(0.1)
     model.save_pretrained(other)
     assert load(other).model != lm.model
-
-
-def test_copies_share_the_weights(lms):
-    program = dspy.Predict("source -> output")
-    program.lm = lms["llama"]
-    copied = program.deepcopy()
-    assert copied.lm.engine.loaded is lms["llama"].engine.loaded
-    assert set(lms["llama"].provenance()) == {"model", "revision", "dtype", "device", "torch", "transformers"}

@@ -34,17 +34,6 @@ def test_a_broken_recording(tmp_path):
         RecordedLM(tmp_path / "r")
 
 
-def test_a_saved_program_replays_the_same_file(lms, tmp_path):
-    file = tmp_path / "answers.jsonl"
-    texts = record(lms["llama"], file)("the cat", max_tokens=4)
-    program = dspy.Predict("source -> output")
-    program.lm = RecordedLM(file)
-    program.save(str(tmp_path / "program.json"))
-    again = dspy.Predict("source -> output")
-    again.load(str(tmp_path / "program.json"), allow_unsafe_lm_state=True)
-    assert again.lm("the cat", max_tokens=4) == texts
-
-
 def test_different_answers_are_replayed_in_their_order(tmp_path):
     file = tmp_path / "answers.jsonl"
     lm = record(Scripted("one", "two"), file)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbias.lm.dialect import PROBE_TEXT
-from evalbias.lm.dspy_seam import AsyncEngine, Engine, judgment_request, read_judgment
+from evalbias.lm.dspy_seam import judgment_request, read_judgment
 from evalbias.lm.transport import HEAVY_IN_FLIGHT
 from evalbias.lm.types import Choices, Likelihood, PromptTooLong, Text, Unanswered
 
@@ -275,20 +274,3 @@ def test_asynchronous_calls_are_all_in_flight_and_equal_the_others(lms, kind):
             (response,) = asyncio.run(ask(lm, [judgment_request(lm.model, prompt, ["1", "2"])]))
             answer = read_judgment(response, ["1", "2"])
             np.testing.assert_array_equal(answer.logprobs, lm.choice_logprobs([prompt], ["1", "2"]).logprobs)
-
-
-def test_asynchronous_calls_of_a_local_model_share_batches(lms):
-    local = lms["qwen2"].copy(cache=False)
-    together = threading.Barrier(30)
-
-    class Waiting(Engine):
-        def complete(self, request):
-            together.wait(60)  # fails unless 30 calls wait here at the same time
-            return local.engine.complete(request)
-
-    engine = AsyncEngine(Waiting())
-
-    async def ask():
-        return await asyncio.gather(*(engine.complete(request_for(local, 1)) for _ in range(30)))
-
-    assert len({response.text for response in asyncio.run(ask())}) == 1

@@ -13,7 +13,8 @@ import weakref
 from contextlib import contextmanager
 
 import pytest
-from fake_server import Handler, listening, serving
+from fake_server import serving
+from loopback import Handler, listening
 
 from evalbias import ServerLM
 from evalbias.lm import transport

@@ -9,7 +9,7 @@ from lm.test_families import VOCABULARY, build
 
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import PrefixStore, Rows, chained, packs, token_count
+from evalbias.lm.tree import PrefixStore, Rows, chained, token_count
 
 FAMILIES = ("Llama", "Qwen2", "GPT2", "GPTNeoX")
 
@@ -54,24 +54,13 @@ def test_packed_alone_and_permuted_answers_agree(models, seed, n, pack, family):
     expected = packed(sequences)
     plain = make_scorer(models[family], share=False)
     np.testing.assert_allclose(flat(expected), flat(plain(sequences)), atol=1e-5)
+    distinct = {s.ids[:k] for s in sequences for k in range(1, len(s.ids))}
+    assert packed.tokens_run == packed.tokens_distinct == len(distinct)
     order = rng.permutation(n)
     permuted = packed([sequences[i] for i in order])
     np.testing.assert_allclose(flat([permuted[i] for i in np.argsort(order)]), flat(expected), atol=1e-5)
     one = int(rng.integers(n))
     np.testing.assert_allclose(packed([sequences[one]])[0], expected[one], atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_two_thousand_prompts(models, family):
-    sequences = random_trie(np.random.default_rng(7), 2000, depth=10)
-    packed = make_scorer(models[family], pack=64, prefix_bytes=1 << 20)
-    logprobs = flat(packed(sequences))
-    np.testing.assert_allclose(logprobs, flat(make_scorer(models[family], share=False)(sequences)), atol=1e-5)
-    assert (
-        packed.tokens_run == packed.tokens_distinct == len({s.ids[:k] for s in sequences for k in range(1, len(s.ids))})
-    )
-    np.testing.assert_allclose(flat(packed(sequences[::-1])[::-1]), logprobs, atol=1e-5)
 
 
 def prompts(rng, count, *, prefix):
@@ -235,17 +224,3 @@ def test_out_of_memory_drops_stored_prefixes_before_it_halves_the_batch(models, 
     with pytest.raises(torch.OutOfMemoryError):
         tight(calls[0])
     assert tight.batch_tokens == 1
-
-
-def test_a_walk_by_hand():
-    rows = Rows([Scored((1, 2, 3, 70), 2), Scored((1, 2, 4, 5, 80), 2), Scored((6, 90), 1)])
-    assert (rows.shared, rows.first, rows.tokens) == ([0, 2, 0], [1, 1, 0], 6)
-    first, second = packs(rows, 4, known={}, kept={0: 2})
-    assert first.ids.tolist() == [1, 2, 3, 4]
-    assert first.positions.tolist() == [0, 1, 2, 2]
-    assert first.ends.tolist() == [4, 4, 3, 4]
-    assert sorted(first.reads.tolist()) == [[1, 3, 0], [1, 4, 2], [2, 70, 1], [3, 5, 3]]
-    assert first.paths[0].tolist() == [0, 1]
-    assert (second.ids.tolist(), second.source.tolist()) == ([5, 6], [0, 1, 3])
-    assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row attends to nothing of the path
-    assert second.reads.tolist() == [[0, 80, 4], [1, 90, 5]]

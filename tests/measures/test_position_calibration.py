@@ -9,7 +9,6 @@ from evalbias.measures import win_shares
 from evalbias.measures.position_calibration import (
     PositionOffsets,
     batch_offsets,
-    by_candidate,
     calibrate_comparisons,
     decisions,
     gaps,
@@ -23,15 +22,6 @@ NAN = math.nan
 
 
 # Averages over orders, and decisions.
-
-
-def test_positions_become_candidates_by_hand():
-    positions = np.array([[[0.6, 0.3, 0.1], [0.7, 0.1, 0.2]]])  # two orders of two candidates and a tie
-    found = by_candidate(positions, BOTH)
-    assert found.tolist() == [[[0.6, 0.3, 0.1], [0.1, 0.7, 0.2]]]
-    assert positions[0, 1].tolist() == [0.7, 0.1, 0.2]  # the given array stays
-    three = by_candidate(np.array([[[0.5, 0.3, 0.2]]]), [(1, 2, 0)])
-    assert three.tolist() == [[[0.2, 0.5, 0.3]]]
 
 
 def test_comparisons_are_normalized_and_averaged_by_hand():

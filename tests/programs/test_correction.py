@@ -2,7 +2,6 @@
 
 import math
 
-import dspy
 import numpy as np
 import pytest
 from fakes import FormulaLM, items
@@ -11,7 +10,7 @@ from evalbias.lm import types
 from evalbias.lm.types import Likelihood, LogLikelihood
 from evalbias.measures.corrections import ScoreCorrection, Slope, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
-from evalbias.programs import Criterion, PointwiseJudge, judge_metric
+from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.files import load, save
 
 C = Criterion("quality", "is it good?")
@@ -121,13 +120,11 @@ def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score(monkey
 
 
 def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
-    judge = PointwiseJudge(C)
-    for calibration in (CALIBRATION, BOUNDED):
-        judge.correction = calibration
-        judge.save(str(tmp_path / "judge.json"))
-        assert load(tmp_path / "judge.json").correction == calibration
-        save(calibration, tmp_path / "correction.json")
-        assert load(tmp_path / "correction.json") == calibration
+    judge = PointwiseJudge(C, correction=BOUNDED)
+    judge.save(str(tmp_path / "judge.json"))
+    assert load(tmp_path / "judge.json").correction == BOUNDED
+    save(BOUNDED, tmp_path / "correction.json")
+    assert load(tmp_path / "correction.json") == BOUNDED
     assert judge.reset_copy().correction is None
 
 
@@ -157,14 +154,6 @@ def test_a_judge_corrects_for_length_without_asking_for_likelihoods():
         expected = before.score - 0.25 - 2 * (math.log(len(example.output)) - 3)
         assert after.score == pytest.approx(min(5, max(1, expected)))
         assert "likelihood" not in after
-
-
-def test_a_corrected_judge_is_a_metric_of_dspy(lms):
-    raw, judge = PointwiseJudge(C), PointwiseJudge(C, correction=ScoreCorrection({"length": Slope(0.5, math.log(5))}))
-    for one in (raw, judge):
-        one.set_lm(lms["llama"])
-    item = dspy.Example(source="the cat", output="cat sat")
-    assert judge_metric(judge)(item, item) == pytest.approx(judge_metric(raw)(item, item) - 0.5 * math.log(7 / 5) / 4)
 
 
 def test_a_model_without_likelihoods_is_refused():

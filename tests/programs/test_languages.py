@@ -6,18 +6,11 @@ import dspy
 import numpy as np
 import pytest
 from fakes import Comparer, Fake, pair
-from lm import models
 from texts import writer
-from tokenizers import pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-from evalbias import BiasedDemos, PairwiseRanker, Sampling, audit
-from evalbias.data import pairs, world
-from evalbias.evaluation import judge_examples
+from evalbias import Sampling
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
-from evalbias.programs.criterion import SYNTHETIC_JA
-from evalbias.programs.files import load
 from evalbias.programs.prompts import LANGUAGES, in_language
 
 C = Criterion("自然さ", "日本語として自然か？")
@@ -85,17 +78,6 @@ def test_a_language_that_is_not_there_is_refused_with_those_that_are():
                 kind(C, language=language)
 
 
-def test_the_language_is_saved_with_judge_and_ranker(tmp_path):
-    for made in (PointwiseJudge(C, language="ja"), PairwiseJudge(C, language="ja")):
-        made.save(str(tmp_path / "judge.json"))
-        loaded = load(tmp_path / "judge.json")
-        example = dspy.Example(source=SOURCE, output="o", candidates=["x", "y"])
-        assert loaded.messages(example) == made.messages(example)
-        assert loaded.language == "ja"
-    PairwiseRanker(made).save(str(tmp_path / "ranker.json"))
-    assert load(tmp_path / "ranker.json").judge.messages(example) == made.messages(example)
-
-
 def test_another_language_is_another_prompt_so_that_a_calibration_is_forgotten():
     judge = PairwiseJudge(C, calibration="batch")
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0))
@@ -114,41 +96,6 @@ def test_a_model_that_only_writes_is_read_in_japanese():
     scored, _ = writer(lambda text, system: {"4点です。": 1.0})
     judge = PointwiseJudge(C, language="ja", scoring="sampled")
     assert judge.batch([dspy.Example(source=SOURCE, output="右です。")], lm=scored)[0].score == 4
-
-
-@pytest.fixture(scope="module")
-def lm(tmp_path_factory):
-    """A tiny model of random weights whose tokenizer was trained on the world's Japanese."""
-    folder = tmp_path_factory.mktemp("japanese")
-    texts = [e.source + e.output for e in world.examples(300, seed=9, language="ja")]
-    backend = models.byte_level_bpe(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), texts)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="!", pad_token="!")
-    model = models.build("llama", tokenizer)
-    model.config.max_position_embeddings = 4096
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return models.load(folder)
-
-
-def test_the_japanese_world_is_judged_compiled_compared_and_ranked(lm, tmp_path):
-    judge = PointwiseJudge(SYNTHETIC_JA, language="ja")
-    train = world.examples(30, seed=1, language="ja")
-    compiled = BiasedDemos(k=4, select=False).compile(judge, trainset=train, lm=lm)
-    compiled.save(str(tmp_path / "judge.json"))
-    test = world.examples(12, seed=2, language="ja")
-    before = judge_examples(judge, test, lm=lm, likelihood_lm="own")
-    after = judge_examples(load(tmp_path / "judge.json"), test, lm=lm, likelihood_lm="own")
-    assert np.isfinite([before.answers, after.answers, after.covariate("likelihoods")]).all()
-    assert not np.allclose(before.answers, after.answers)
-    assert [p.score for p in compiled.batch(test, lm=lm)] == pytest.approx(after.answers)
-    compare = PairwiseJudge(SYNTHETIC_JA, language="ja", debias="permutation")
-    documents = world.documents(4, 3, seed=3, language="ja")
-    found = audit(pairs(documents, ordered=False, seed=0), judge=compare, lm=lm)
-    assert found.judged.criterion == "品質"
-    assert not np.isnan(found.judged.answers).any()
-    texts = [e.output for e in documents[:3]]
-    ranking = PairwiseRanker(compare).batch([dspy.Example(source=documents[0].source, candidates=texts)], lm=lm)[0]
-    assert sorted(ranking.order) == [0, 1, 2]
 
 
 def test_the_words_of_english_are_those_of_a_criterion_without_its_own():

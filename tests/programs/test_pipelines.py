@@ -192,13 +192,3 @@ def test_dspy_sees_an_instrument_as_one_parameter(judge):
     assert judge.get_lm() is lm
     assert pipeline.rewrite.lm is not lm
     assert len(judge.predictors()) == 1  # what optimizers of the judge itself compile
-
-
-def test_a_pipeline_with_an_optimized_writer_is_saved_with_its_judge(lms, tmp_path):
-    pipeline = Pipeline(compiled_judge(lms["llama"]))
-    optimized = dspy.LabeledFewShot(k=1).compile(pipeline, trainset=EXAMPLES)
-    optimized.save(str(tmp_path / "pipeline.json"))
-    restored = Pipeline(PointwiseJudge(QUALITY))
-    restored.load(str(tmp_path / "pipeline.json"))
-    assert len(restored.rewrite.demos) == 1
-    assert decisive(restored.judge) == decisive(pipeline.judge)

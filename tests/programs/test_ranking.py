@@ -1,6 +1,5 @@
 import asyncio
 import itertools
-import json
 import logging
 import math
 import random
@@ -130,16 +129,6 @@ def test_sorts_from_several_orders_are_averaged_and_ask_no_prompt_twice():
     assert len({str(prompt) for prompt in lm.prompts}) == len(lm.prompts) == ranking.judgments == ranking.comparisons
     (first,) = ranked(document, lm=Whim(), seed=5)
     assert first.scores == alone[0]
-
-
-@pytest.mark.parametrize("orders", [10**9, 0, 2.0])
-def test_a_saved_ranker_sorts_from_no_more_orders_than_a_file_may_ask_for(orders, tmp_path):
-    PairwiseRanker(PairwiseJudge(C)).save(file := str(tmp_path / "ranker.json"))
-    state = json.loads((tmp_path / "ranker.json").read_text())
-    state["settings"]["orders"] = orders
-    (tmp_path / "ranker.json").write_text(json.dumps(state))
-    with pytest.raises(ValueError, match=r"orders=.*: give a whole number from 1 to 10000"):
-        load(file)
 
 
 def test_a_candidate_that_no_order_can_rank_is_unranked_in_all():

@@ -512,11 +512,16 @@ def test_no_address_in_a_saved_program_reaches_a_model(data):
         assert STRANGE not in json.dumps(one.lm.kwargs if isinstance(one.lm, dspy.LM) else {})
 
 
-def test_a_file_without_a_kind_is_refused(tmp_path):
-    for text in (json.dumps({"settings": {}}), "[" * 10_000, "{}"):
-        (tmp_path / "judge.json").write_text(text)
+NO_JUDGES = [b"", b"{", b"{}", b'{"settings": {}}', '{"settings": {}}'.encode("utf-16"), b"\x80\x04.", b"[" * 100_000]
+NO_JUDGES += [json.dumps({"settings": {"kind": kind}}).encode() for kind in ([], {}, 3, None)]
+
+
+@pytest.mark.parametrize("content", NO_JUDGES, ids=range(len(NO_JUDGES)))
+def test_a_file_that_is_no_saved_judge_is_named(content, tmp_path):
+    (tmp_path / "judge.json").write_bytes(content)
+    for loading in (load, lambda file: PointwiseJudge(QUALITY).load(str(file))):
         with pytest.raises(ValueError, match=r"judge\.json"):
-            PointwiseJudge(QUALITY).load(str(tmp_path / "judge.json"))
+            loading(tmp_path / "judge.json")
 
 
 def test_a_restored_recording_begins_at_its_beginning(tmp_path):
@@ -571,74 +576,54 @@ def test_a_reset_copy_keeps_the_judge_and_forgets_what_was_fitted():
         judge.debias = "permutaton"
 
 
-DAMAGES = {
-    "no criterion": lambda state: state["settings"].pop("criterion"),
-    "an unknown field": lambda state: state["settings"]["criterion"].update(weight=2),
-    "no predictor": lambda state: state.update(predict=None),
-    "a list of settings": lambda state: state.update(settings=[]),
-    "one offset for two candidates": lambda state: state["settings"].update(corrections={"2": {"offsets": [0.1]}}),
-    "an offset that is a word": lambda state: state["settings"].update(corrections={"2": {"offsets": ["x", "y"]}}),
-    "a number in quotes": lambda state: state["settings"].update(min_coverage="0.5"),
-    "no number": lambda state: state["settings"].update(min_coverage=None),
-    "a list of languages": lambda state: state["settings"].update(language=["ja"]),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
-    file = edited(PairwiseJudge(QUALITY), tmp_path, DAMAGES[damage])
-    with pytest.raises(ValueError, match=r"judge\.json"):
-        load(file)
-
-
-def test_a_repair_of_an_earlier_version_is_refused_not_dropped(tmp_path):
-    file = edited(PointwiseJudge(QUALITY), tmp_path, lambda state: state["settings"].update(repair={"offsets": []}))
-    with pytest.raises(ValueError, match="repair"):
-        load(file)
-
-
 SCORED = {"source": "the source", "output": "o", "score": 3}
 COMPARED = {"source": "the source", "candidates": ["a", "b"], "preference": "A"}
-DAMAGED_PROMPTS = [
-    ({"signature": {"instructions": None}}, "'instructions' in 'signature' is None: give a text"),
-    ({"signature": None}, "'instructions' in 'signature' is None: give a text"),
-    ({"demos": None}, r"'demos' is None: give a list of demonstrations, \[\] for none"),
-    ({"demos": "abc"}, "'demos' is 'abc': give a list"),
-    ({"demos": [SCORED, "hello"]}, "Demonstration 2 in 'demos' is 'hello': give an object with"),
-    ({"demos": [{"source": "the source", "score": 3}]}, "'output' of .* 'the source' is missing: give a text"),
-    ({"demos": [SCORED | {"output": ["3"]}]}, "'output' of .* 'the source' is a list, not a text: give a text"),
-    ({"demos": [SCORED | {"score": "good"}]}, "score of the demonstration 'the source' is 'good': give a number"),
-    ({"demos": [SCORED | {"score": [3]}]}, r"score of the demonstration 'the source' is \[3\]: give a number"),
-    ({"demos": [SCORED | {"score": True}]}, "score of the demonstration 'the source' is True: give a number"),
-    ({"demos": [SCORED | {"score": None}]}, "demonstration 'the source' has no score"),
-    ({"demos": [SCORED | {"score": 9}]}, "demonstration 'the source' has no label. The score 9 is outside the scale"),
-]
-DAMAGED_COMPARISONS = [
-    ({"demos": ["hello"]}, "Demonstration 1 in 'demos' is 'hello': give an object with"),
-    ({"demos": [COMPARED | {"candidates": "ab"}]}, "demonstration 'the source' has the candidates 'ab': give a list"),
-    ({"demos": [COMPARED | {"candidates": ["a", None]}]}, "Candidate 2 of the demonstration .* is None: give a text"),
-    ({"demos": [COMPARED | {"preference": "first"}]}, "item 'the source' is 'first': give 0 or 'A'"),
+REMOVED = {"calibration": "calibraeval", "corrections": {"2": {"shares": [0.4, 0.9], "values": [0.0, 1.0]}}}
+SAVED = {"scores": PointwiseJudge(QUALITY), "compares": PairwiseJudge(QUALITY)}
+SAVED["ranks"] = PairwiseRanker(SAVED["compares"])
+DAMAGES = [  # the part of what was saved, its changes (... deletes), and the problem
+    ("compares", "settings", {"criterion": ...}, "damaged"),
+    ("compares", "settings", {"criterion": {"name": "a", "definition": "b", "scale": [1, 5], "weight": 2}}, "weight"),
+    ("compares", "", {"predict": None}, "damaged"),
+    ("compares", "", {"settings": []}, "holds nothing"),
+    ("compares", "settings", {"corrections": {"2": {"offsets": [0.1]}}}, "damaged"),
+    ("compares", "settings", {"corrections": {"2": {"offsets": ["x", "y"]}}}, "damaged"),
+    ("compares", "settings", {"min_coverage": "0.5"}, "min_coverage='0.5'"),
+    ("compares", "settings", {"min_coverage": None}, "min_coverage=None"),
+    ("compares", "settings", {"language": ["ja"]}, "language"),
+    ("compares", "settings", REMOVED, r"'calibraeval' \(CalibraEval\) was removed"),
+    ("scores", "settings", {"repair": {"offsets": []}}, "repair"),  # of an earlier version, and not dropped
+    ("scores", "predict", {"signature": {"instructions": None}}, "'instructions' in 'signature' is None: give a text"),
+    ("scores", "predict", {"signature": None}, "'instructions' in 'signature' is None: give a text"),
+    ("scores", "predict", {"demos": None}, r"'demos' is None: give a list of demonstrations, \[\] for none"),
+    ("scores", "predict", {"demos": "abc"}, "'demos' is 'abc': give a list"),
+    ("scores", "predict", {"demos": [SCORED, "hello"]}, "Demonstration 2 in 'demos' is 'hello': give an object with"),
+    ("scores", "predict", {"demos": [{"source": "the source", "score": 3}]}, "'output' of .* 'the source' is missing"),
+    ("scores", "predict", {"demos": [SCORED | {"output": ["3"]}]}, "'output' of .* 'the source' is a list, not a text"),
+    ("scores", "predict", {"demos": [SCORED | {"score": "good"}]}, "score of .* 'the source' is 'good': give a number"),
+    ("scores", "predict", {"demos": [SCORED | {"score": [3]}]}, r"score of .* 'the source' is \[3\]: give a number"),
+    ("scores", "predict", {"demos": [SCORED | {"score": True}]}, "score of .* 'the source' is True: give a number"),
+    ("scores", "predict", {"demos": [SCORED | {"score": None}]}, "demonstration 'the source' has no score"),
+    ("scores", "predict", {"demos": [SCORED | {"score": 9}]}, "'the source' has no label. The score 9 is outside"),
+    ("compares", "predict", {"demos": ["hello"]}, "Demonstration 1 in 'demos' is 'hello': give an object with"),
+    ("compares", "predict", {"demos": [COMPARED | {"candidates": "ab"}]}, "'the source' has the candidates 'ab'"),
+    ("compares", "predict", {"demos": [COMPARED | {"candidates": ["a", None]}]}, "Candidate 2 of .* is None"),
+    ("compares", "predict", {"demos": [COMPARED | {"preference": "first"}]}, "'the source' is 'first': give 0 or 'A'"),
+    *(("ranks", "settings", {"orders": orders}, f"orders={orders}: give a whole") for orders in (10**9, 0, 2.0)),
 ]
 
 
-@pytest.mark.parametrize(
-    ("program", "damage", "problem"),
-    [
-        *((PointwiseJudge(QUALITY), *case) for case in DAMAGED_PROMPTS),
-        *((PairwiseJudge(QUALITY), *case) for case in DAMAGED_COMPARISONS),
-    ],
-)
-def test_a_hand_edited_prompt_is_refused_with_file_field_and_remedy(program, damage, problem, tmp_path):
-    file = edited(program, tmp_path, lambda state: state["predict"].update(damage))
-    with pytest.raises(ValueError, match=rf"judge\.json: .*{problem}"):
+@pytest.mark.parametrize(("kind", "part", "changes", "problem"), DAMAGES)
+def test_a_damaged_judge_is_refused_with_file_field_and_remedy(kind, part, changes, problem, tmp_path):
+    def damage(state):
+        place = state[part] if part else state
+        place.update(changes)
+        for name in [name for name, value in changes.items() if value is ...]:
+            del place[name]
+
+    file = edited(SAVED[kind], tmp_path, damage)
+    with pytest.raises(ValueError, match=rf"judge\.json\b.*{problem}"):
         load(file)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", '{"settings": {}}'.encode("utf-16"), b"\x80\x04.", b"[" * 100_000])
-def test_a_file_that_is_no_json_is_named(content, tmp_path):
-    (tmp_path / "judge.json").write_bytes(content)
-    with pytest.raises(ValueError, match=r"judge\.json"):
-        load(tmp_path / "judge.json")
 
 
 @pytest.mark.parametrize("value", [-3, 1.5, math.nan, "0.5", None, True])
