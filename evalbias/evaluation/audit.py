@@ -601,7 +601,7 @@ def audit_answers(
     findings = findings_of(measurements, judged, missing, criteria=criteria)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     not_measured |= left_out
-    lost = missing_judgments(judged, [bias for bias in biases if isinstance(bias, EffectBias)], seed=seed)
+    lost = missing_judgments(judged, seed=seed)
     # 3 the answer: the rates of pass and fail, the agreement with people, and the biases
     validity, leniency, answer = None, "", tuple[str, ...]()
     if (rates := measurements.get(PassOrFail.name)) is not None:
