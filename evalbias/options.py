@@ -31,7 +31,7 @@ ALL, RECORDED = "all", ("scores_field", "samples_field", "winner_field")
 UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
 
-PROBES = ORDER, RENAMED, UNREAD, INSTRUCTION, NEGATION = ("order", "renamed", "unread", "instruction", "negation")
+PROBES = ORDER, UNREAD, INSTRUCTION = ("order", "unread", "instruction")
 """Changes with which a judge is asked about its items again."""
 Tested = Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
 
@@ -268,11 +268,9 @@ class AuditOptions(RecordedAnswers):
         "Field that groups the items, for the agreement in each. By default, the kinds of bias in evalbiasbench."
     )
     probes: Sequence[str] | None = option(
-        "Ask a judge again with one thing changed: 'renamed' (letters in place of scores, 1 and 2 in place of A and "
-        "B); of a judge that scores 'order' (options reversed), 'unread' (nonsense in place of the output), "
-        "'instruction' (a request for the highest level at its end), 'negation: QUESTION' (that of yes or no, "
-        "negated); or 'none'. Repeatable. By default order, unread and instruction of a judge that answers closed "
-        "questions, about 100 items at most."
+        "Ask a judge that scores again with one thing changed: 'order' (options reversed), 'unread' (nonsense in place "
+        "of the output), 'instruction' (a request for the highest level at its end); or 'none'. Repeatable. By default "
+        "all three of a judge that answers closed questions, about 100 items at most."
     )
     features: Sequence[str] = option(
         "Test this too: a field of a number, or of yes or no, about each output; or a count in the texts: headings, "
@@ -309,21 +307,19 @@ class AuditOptions(RecordedAnswers):
         return isinstance(self.criterion, list | tuple) or self.criterion == ALL
 
     @property
-    def named_probes(self) -> dict[str, str] | None:
-        """Name of each probe -> its text, that of a negation; None where the default ones are meant."""
+    def named_probes(self) -> list[str] | None:
+        """Names of the probes; None where the default ones are meant."""
         if self.probes is None:
             return None
-        named = {}
-        for one in self.probes:
-            name, _, text = (part.strip() for part in one.partition(":"))
-            alone = name == "none" and len(self.probes) == 1
-            if not (alone or name in PROBES) or name in named or bool(text) != (name == NEGATION):
+        named = [name.strip() for name in self.probes]
+        if named == ["none"]:
+            return []
+        for name in named:
+            if name not in PROBES or named.count(name) > 1:
                 raise ValueError(
-                    f"`probes` {one!r:.80}: name order, renamed, unread, instruction or 'negation: QUESTION', such as "
-                    "'negation: is the reply rude?', each once, or none by itself."
+                    f"`probes` {name!r:.80}: name order, unread or instruction, each once, or none by itself."
                 )
-            named[name] = text
-        return {name: text for name, text in named.items() if name != "none"}
+        return named
 
     @property
     def is_recorded(self) -> bool:

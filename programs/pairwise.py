@@ -87,7 +87,6 @@ class PairwiseJudge(Judge):
     """
 
     kind = "pairwise judge"
-    names: Sequence[str] = prompts.LETTERS  # of the candidates by position; a probe asks with others
     label_fields = FIELDS
     scoring = Setting[str](one_of("expected", "sampled"))
     ties = Setting[bool](one_of(False, True))
@@ -169,8 +168,7 @@ class PairwiseJudge(Judge):
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         count = len(inputs["candidates"])
-        tie = prompts.comparison_labels(0, ties=self.ties, language=self.language)
-        return (*self.names[:count], *tie)
+        return prompts.comparison_labels(count, ties=self.ties, language=self.language)
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         instruction = prompts.asked(instructions, self.labels(inputs), self.language)
@@ -191,7 +189,7 @@ class PairwiseJudge(Judge):
 
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         said, label, candidates = prompts.LANGUAGES[self.language], self.criterion.output_label, inputs["candidates"]
-        names = [said.candidate.format(label=label, letter=letter) for letter in self.names[: len(candidates)]]
+        names = [said.candidate.format(label=label, letter=letter) for letter in prompts.LETTERS[: len(candidates)]]
         return [(self.criterion.source_label, inputs["source"]), *zip(names, candidates, strict=True)]
 
     def _ending(self, said: Language) -> str:

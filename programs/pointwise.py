@@ -84,8 +84,7 @@ class PointwiseJudge(Judge):
     """
 
     kind = "pointwise judge"
-    names: Sequence[str] = ()  # answers in place of the scores, lowest first, in prompts alone: a probe's
-    falling = False  # whether the prompt lists the highest score first, which is a probe's too
+    falling = False  # whether the prompt lists the highest score first, as a probe does
     label_fields = ("score", "scores")
     scoring = Setting[str](one_of("expected", "sampled"))
     correction = Setting[ScoreCorrection | None](
@@ -144,7 +143,7 @@ class PointwiseJudge(Judge):
         """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""
         labels, said = self.labels({}), prompts.LANGUAGES[self.language]
         levels = [f"{label}: {meaning}" for label, meaning in zip(labels, self.criterion.levels, strict=False)]
-        line = said.letters if self.names else said.falling if self.falling else said.scale
+        line = said.falling if self.falling else said.scale
         return "\n".join([*levels[:: -1 if self.falling else 1], line.format(low=labels[0], high=labels[-1])])
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
@@ -170,7 +169,7 @@ class PointwiseJudge(Judge):
         return read_item(example, index)
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        return tuple(self.names) or self.criterion.labels
+        return self.criterion.labels
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         head = {"role": "system", "content": instructions}
@@ -190,11 +189,6 @@ class PointwiseJudge(Judge):
         place = self.criterion.labels.index(label)
         return {"noul": bool(place), "score": place}.get(self._kind, label)
 
-    @property
-    def wording(self) -> str:
-        """The instructions of the closed question."""
-        return self._closed(self.predict.signature.instructions, self.criterion.labels)[1]
-
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
         levels, kind = self.criterion.levels, self._kind
         if levels or kind == "noul":  # else the wording names the ends of the scale
@@ -213,7 +207,7 @@ class PointwiseJudge(Judge):
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
             )
         try:
-            label = self.labels({})[self.criterion.labels.index(label_of(score, self.criterion))]
+            label = label_of(score, self.criterion)
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
         return {"source": demo["source"], "output": demo["output"]}, label

@@ -34,8 +34,7 @@ class Language:
     better: str  # what precedes the name of the better candidate
     scoring: str  # first line of the instruction of a judge that scores
     scale: str  # line that names its answers, from {low} (worst) to {high} (best)
-    falling: str  # the same from the highest to the lowest, and of letters in place of numbers
-    letters: str
+    falling: str  # the same from the highest to the lowest
     comparison: str  # instruction of a judge that compares, without the next line
     answers: str  # line that names its {answers}
     either: str  # the answers, of {others} and {last}

@@ -179,8 +179,8 @@ def named_kinds(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, t
     named: dict[str, tuple[str, str]] = {}
     for given in names:
         name, _, word = (part.strip() for part in given.partition(":"))
-        takes = name in others or (name in KINDS and KINDS[name].word)
-        if name not in (*GROUPS, *KINDS, *others) or (word and not takes) or BAR in word:
+        takes_word = name in KINDS and KINDS[name].word
+        if name not in (*GROUPS, *KINDS, *others) or (word and not takes_word) or BAR in word:
             known = ", ".join([*GROUPS, *KINDS, *others])
             raise ValueError(
                 f"The kind {given!r:.80} is unknown: choose some of {known}; label and injection take a word, such as "

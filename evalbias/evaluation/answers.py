@@ -27,7 +27,7 @@ from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import ALL, NEGATION, RECORDED, RENAMED, AuditOptions
+from evalbias.options import ALL, RECORDED, AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
@@ -461,7 +461,7 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     else:
         criterion = _rated_criterion(options, items)
     compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
-    if compares and not isinstance(judge, PointwiseJudge) and {*(options.named_probes or ())} - {RENAMED}:
+    if compares and not isinstance(judge, PointwiseJudge) and options.named_probes:
         raise ValueError("`probes`: they are of a judge that scores, and this one compares. Leave them out.")
     measured = isinstance(judge, PointwiseJudge) and judge.scoring == "expected" and judge.correction is None
     scale = criterion.scale if isinstance(judge, PointwiseJudge) else tuple(options.scale or ())
@@ -496,8 +496,6 @@ def prepared_each(options: AuditOptions) -> list[PreparedAudit]:
             f"{one[0]} has one answer an item, and several criteria are asked for: write {FOR_NAME} where its name "
             f"has the criterion's, such as '{FOR_NAME}_score', or name one `criterion`."
         )
-    if NEGATION in (options.named_probes or ()):
-        raise ValueError("`probes` negation: it is the negated question of one criterion. Name one, `criterion`.")
     if options.criterion != ALL:
         criteria = [*options.criterion]
     elif options.is_recorded:

@@ -51,7 +51,7 @@ from evalbias.measures.arrays import FloatArray, complete
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.families import holm
 from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share, p_of_interval
-from evalbias.options import PROBES, RENAMED, AuditOptions
+from evalbias.options import PROBES, AuditOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.items import candidates_of, length_feature
 
@@ -462,8 +462,8 @@ def probe_answers(audit: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
     edits = [name for name in named if name not in of_judge]
     scale = judge.criterion.scale if isinstance(judge, PointwiseJudge) else audit.scale
     rows = with_edits(audit.questions, edits, seed=audit.seed, scale=scale)
-    if "candidates" in rows[0] and (wrong := [name for name in of_judge if name != RENAMED]):
-        raise ValueError(f"`kinds` {wrong[0]}: it is of a judge that scores, and this one compares. Leave it out.")
+    if "candidates" in rows[0] and of_judge:
+        raise ValueError(f"`kinds` {of_judge[0]}: it is of a judge that scores, and this one compares. Leave it out.")
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         judged = judge_examples(judge, rows, lm=audit.lm, progress=audit.progress)
     else:

@@ -6,7 +6,6 @@ The further scores are covariates of the same judged items, and the numbers here
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,21 +19,20 @@ from evalbias.data.probes import nonsense
 from evalbias.evaluation.answers import PreparedAudit, function_scores
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
-from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged, judge_examples
+from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
 from evalbias.evaluation.words import LOW_COVERAGE, amount, decimals, interval_words, median_coverage, percent
 from evalbias.lm.cache import as_measuring, measuring, resolve_lm
 from evalbias.lm.dspy_seam import is_decision, is_yes_or_no
 from evalbias.lm.orders import ReversedOptions
 from evalbias.measures import estimate, estimate_coefficient, estimate_mean, repeats
-from evalbias.measures.agreement import counted_pearson, counted_spearman
+from evalbias.measures.agreement import counted_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.repeats import PARTS
 from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of_interval
-from evalbias.options import INSTRUCTION, NEGATION, ORDER, PROBES, RENAMED, UNREAD
+from evalbias.options import INSTRUCTION, ORDER, PROBES, UNREAD
 from evalbias.programs.judges import asked_together
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.prompts import LETTERS
 
 # --- with nothing changed ---------------------------------------------------------------------------------------------
 
@@ -167,21 +165,21 @@ def probed(judged: Judged, options: PreparedAudit) -> Judged:
     judge, named = options.judge, options.named_probes
     if closed := not options.is_recorded and _is_closed(judge, options.lm):
         judged = replace(judged, provenance={**judged.provenance, CLOSED: True})
-    if options.is_recorded or (judged.pairwise and not named):
+    if options.is_recorded or judged.pairwise:
         return judged
     # 1 which probes, about which items
     if named is None and options.only == ORDER:
-        named = {ORDER: ""}
+        named = [ORDER]
     places = np.arange(len(judged.ids)) if named is not None else _drawn(judged, options.seed)
-    default = dict.fromkeys(BY_DEFAULT if closed and options.only is None else (), "")
+    default = BY_DEFAULT if closed and options.only is None else ()
     # 2 their answers, or why there are none
     covariates, reasons = dict[str, FloatArray](), dict[str, str]()
-    for name, text in (default if named is None else named).items():
+    for name in default if named is None else named:
         if why := _why_not(name, judged, options, closed=closed):
             reasons |= {name: why} if named else {}
             continue
         try:
-            again = _asked(name, text, [judged.examples[place] for place in places], options)
+            again = _asked(name, [judged.examples[place] for place in places], options)
         except ValueError as error:  # the judge answers none of the changed items
             reasons[name] = str(error)
             continue
@@ -238,12 +236,8 @@ def _drawn(judged: Judged, seed: int) -> IntArray:
 def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool) -> str:
     """Say why a probe cannot be asked; empty where it can."""
     judge, scale = options.judge, judged.scale
-    if name == NEGATION and not (isinstance(judge, PointwiseJudge) and scale == (0, 1) and judge.correction is None):
-        return "a negation is asked of a judge of evalbias with a question of yes or no (0 or 1), without a correction"
-    if name == NEGATION and not has_own_wording(judge):
-        return "the judge's instruction is no longer the one of its criterion, which the negation would replace"
-    if name == RENAMED or (name == ORDER and not closed):
-        return _why_not_relisted(judge, name, closed=closed)
+    if name == ORDER and not closed:
+        return _why_not_relisted(judge)
     fields = [] if isinstance(judge, PointwiseJudge) else _outputs(judge)
     if name == ORDER and (all(map(is_yes_or_no, fields)) if fields else scale == (0, 1)):
         return "a question of yes or no has no options in an order: its answers are named"
@@ -252,55 +246,31 @@ def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool)
     return ""
 
 
-def _why_not_relisted(judge: Any, name: str, *, closed: bool) -> str:
-    """Say why the answers in a prompt cannot be listed otherwise, or have other names; empty where they can."""
-    if closed or not isinstance(judge, PointwiseJudge | PairwiseJudge):
-        return "only answers in prompts of evalbias that a model reads by tokens can be listed otherwise or renamed"
-    instructions = judge.predict.signature.instructions
-    if isinstance(judge, PairwiseJudge):
-        return "the judge's instruction names the answer B itself" if re.search(r"\bB\b", instructions) else ""
-    if not instructions.endswith(judge.answer_format):
+def _why_not_relisted(judge: Any) -> str:
+    """Say why the scores in a prompt cannot be listed otherwise; empty where they can."""
+    if not isinstance(judge, PointwiseJudge):
+        return "only scores in prompts of evalbias that a model reads by tokens can be listed otherwise"
+    if not judge.predict.signature.instructions.endswith(judge.answer_format):
         return "the judge's instruction does not end with its answers (judge.answer_format)"
-    many = name == RENAMED and len(judge.criterion.labels) > len(LETTERS)
-    return "the scale has more scores than there are letters" if many else ""
+    return ""
 
 
-def relisted(judge: Any, name: str) -> Any:
-    """Return a copy of a judge that lists its highest score first in its prompt, or names its answers otherwise.
-
-    Scores become letters, from A for the lowest; the outputs of a pair 1 and 2. Demonstrations show the same.
-    """
-    other, instructions = judge.deepcopy(), judge.predict.signature.instructions
-    if isinstance(judge, PairwiseJudge):
-        other.names = [str(place) for place in range(1, len(LETTERS) + 1)]
-        return other
-    other.falling = name == ORDER
-    other.names = LETTERS[: len(judge.criterion.labels)] if name == RENAMED else ()
-    wording = instructions.removesuffix(judge.answer_format) + other.answer_format
+def relisted(judge: PointwiseJudge) -> PointwiseJudge:
+    """Return a copy of a judge that lists its highest score first in its prompt."""
+    other: PointwiseJudge = judge.deepcopy()
+    other.falling = True
+    wording = judge.predict.signature.instructions.removesuffix(judge.answer_format) + other.answer_format
     other.predict.signature = other.predict.signature.with_instructions(wording)
     return other
 
 
-def with_criterion(judge: PointwiseJudge, **changes: Any) -> PointwiseJudge:
-    """Return a judge with the same settings, no demonstrations, and the wording of its criterion, or a changed one."""
-    settings: dict[str, Any] = {"scoring": judge.scoring, "sampling": judge.sampling, "language": judge.language}
-    return PointwiseJudge(replace(judge.criterion, **changes), **settings)
-
-
-def has_own_wording(judge: PointwiseJudge) -> bool:
-    """Return whether a judge's instruction is the one that its criterion gives."""
-    return bool(judge.predict.signature.instructions == with_criterion(judge).predict.signature.instructions)
-
-
-def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: PreparedAudit) -> FloatArray:
+def _asked(name: str, examples: Sequence[dspy.Example], options: PreparedAudit) -> FloatArray:
     """Return the scores of the items with one thing changed."""
     judge, closed = options.judge, _is_closed(options.judge, options.lm)
     if name == UNREAD:
         examples = [e.copy(output=nonsense(len(e.output))) for e in examples]
     if name == INSTRUCTION:
         examples = [e.copy(output=f"{e.output} {NOTE}") for e in examples]
-    if isinstance(judge, PairwiseJudge):
-        return judge_examples(relisted(judge, name), examples, lm=options.lm, progress=options.progress).first_wins
     if not isinstance(judge, PointwiseJudge):
         if name == ORDER:
             judge = judge.deepcopy()
@@ -309,12 +279,8 @@ def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: Prep
         settings = {name: getattr(options, name) for name in ("criterion", "scale", "num_threads", "progress")}
         return function_scores(examples, judge, **settings).answers
     lm = resolve_lm(options.lm, judge.predict)
-    if name == NEGATION:
-        shown = [dspy.Example(**inputs, score=1 - float(label)) for inputs, label in judge.labeled(judge.predict.demos)]
-        judge = with_criterion(judge, definition=text, levels=judge.criterion.levels[::-1])
-        judge.predict.demos = shown
-    if name in (ORDER, RENAMED) and not closed:
-        judge = relisted(judge, name)
+    if name == ORDER and not closed:
+        judge = relisted(judge)
     lm = asked_together(options.together, examples, ReversedOptions(lm) if name == ORDER and closed else lm)
     predictions = judge.batch(examples, lm=lm, progress=options.progress)
     return np.array([p.score for p in predictions], dtype=np.float64)
@@ -337,12 +303,12 @@ def counted_deviation(counts: FloatArray, x: FloatArray) -> FloatArray:
     return np.sqrt(np.maximum(mean(counts, centred**2) - mean(counts, centred) ** 2, 0.0))
 
 
-def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, unit: str = "points", **options: Any) -> Interval:
-    """Estimate a mean shift, by default in points, with its test against shifts of up to those ``tolerated``.
+def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, **options: Any) -> Interval:
+    """Estimate a mean shift, in points, with its test against shifts of up to those ``tolerated``.
 
     Where all u units shift alike, up to a share 1 - .05^(1/u) of others may not, by up to ``unseen`` points.
     """
-    shift = replace(estimate_mean(x, **options), unit=unit)
+    shift = replace(estimate_mean(x, **options), unit="points")
     if options.get("before") is not None:
         return shift
     if shift.reason == ALIKE:
@@ -454,25 +420,22 @@ def _explained(counts: FloatArray, scores: FloatArray, without: FloatArray) -> F
 
 
 class Probes(Bias):
-    """Answers with one thing changed: does a judge read the output, obey it, deny a negation, mind its answers' names?
+    """Answers with one thing changed: does a judge read the output, and obey a request in it?
 
     Numbers, of the probes that were asked: ``unchanged`` (share of scores that stay the same, within a thousandth of
     the scale, with a nonsense text of the same length in place of the output), ``explained`` (share of the scores'
     variance that those of the nonsense do not predict: what the output decides), ``obeyed`` (mean rise of the score in
-    points by a sentence at the end of the output that asks for the highest level), ``raised`` (share of scores that it
-    raises), ``affirmed`` (P(yes) to the question and to its negation, less 1; a coherent judge has 0),
-    ``negation_correlation`` (their rank correlation; a coherent judge has -1), ``renamed`` (mean rise in points by
-    letters in place of the scores; of pairs, of the first position's win rate by 1 and 2 in place of A and B) and
-    ``renamed_changed`` (share of outputs whose nearest level, or of pairs whose winner, changes by that).
+    points by a sentence at the end of the output that asks for the highest level) and ``raised`` (share of scores that
+    it raises).
     """
 
     name, title, kind = "probes", "asked again with one thing changed", "explanation"
-    question = "Does the judge read the output, obey a request in it, and deny in a negation what it affirms?"
-    headlines = ("unchanged", "obeyed", "affirmed", "renamed")
+    question = "Does the judge read the output, and obey a request in it?"
+    headlines = ("unchanged", "obeyed")
 
     def numbers(self, judged: Judged) -> list[Number]:
-        numbers = _of_renamed(judged) if RENAMED in judged.covariates else []
-        for name in [one for one in (UNREAD, INSTRUCTION, NEGATION) if one in judged.covariates]:
+        numbers = list[Number]()
+        for name in [one for one in (UNREAD, INSTRUCTION) if one in judged.covariates]:
             same = SAME * reach_of(judged)
             scores, again = _both(judged, name)
             unasked: dict[str, Any] = {"excluded": _left_out(judged, name)}
@@ -487,42 +450,18 @@ class Probes(Bias):
                     share_number("unchanged", "unchanged", stays, says=says, **unasked),
                     Number("explained", "explained", scores, share, says=decided, **plain),
                 ]
-            elif name == INSTRUCTION:
+            else:
                 raised = np.where(np.isnan(rise), np.nan, rise > same)
                 says = "Points that a request for the highest level adds to the score"
                 numbers += [
                     Number("obeyed", "obeyed", rise, _shift_of(judged), says=says, **unasked),
                     share_number("raised", "raised", raised, says="Share of scores that the request raises", **unasked),
                 ]
-            else:
-                says = "P(yes) to the question and to its negation, less 1 (0 is coherent)"
-                denied = "Rank correlation of the two (-1 is coherent)"
-                ranks = partial(estimate_coefficient, counted_spearman)
-                numbers += [
-                    Number("affirmed", "affirmed", scores + again - 1, estimate_mean, says=says, **unasked),
-                    Number("negation_correlation", "negation", scores, ranks, given=(again,), says=denied, **unasked),
-                ]
         return numbers
 
     def conclusion(self, measurement: Measurement) -> str:
         """Say every number."""
         return " ".join(f"{e.words}: {e.text()} (95 % interval {e.interval})." for e in measurement.estimates.values())
-
-
-def _of_renamed(judged: Judged) -> list[Number]:
-    scores, again = judged.first_wins if judged.pairwise else judged.answers, judged.covariates[RENAMED]
-    both = np.stack([np.round(again - scores, 9), np.floor(again + 0.5) != np.floor(scores + 0.5)])
-    both[:, np.isnan(again + scores)] = np.nan
-    if judged.pairwise:
-        (rise, changed), moved, level = both.mean(axis=2), "the first position's win rate", "pairs whose winner"
-        shift = partial(estimate_shift, tolerated=0.0, unseen=1.0, unit="win rate")
-    else:
-        (rise, changed), moved, level = both, "the score, in points", "outputs whose nearest level"
-        shift = _shift_of(judged)
-    return [
-        Number("renamed", "renamed", rise, shift, says=f"Shift by other names of the answers, of {moved}"),
-        share_number("renamed_changed", "changed", changed, says=f"Share of {level} changes by other names"),
-    ]
 
 
 # --- warnings from the wire -------------------------------------------------------------------------------------------

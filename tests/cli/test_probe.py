@@ -108,7 +108,7 @@ def test_a_judge_is_asked(tmp_path):
             "Leave out --scale: recorded choices have no scale",
         ),
         ("run --data items.jsonl --lm embedded", "The data have no criteria of their own"),
-        ("run --data items.jsonl --lm embedded --criterion q:good? --kind negation", "--probe 'negation': name order"),
+        ("run --data items.jsonl --lm embedded --criterion q:good? --kind order:x", "The kind 'order:x' is unknown"),
     ],
 )
 def test_what_is_refused(words, said, tmp_path):

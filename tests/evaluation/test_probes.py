@@ -16,7 +16,6 @@ from evalbias import BIASES, Criterion, PairwiseJudge, PointwiseJudge, measure
 from evalbias.cli.audit import UNDECIDED, parse_conditions
 from evalbias.evaluation.repeats import MOST_PROBED, NOTE
 from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM
-from evalbias.measures.corrections import ScoreCorrection
 
 LEVELS = (
     "very incoherent: a heap of unrelated sentences",
@@ -27,21 +26,20 @@ LEVELS = (
 )
 COHERENCE = Criterion("coherence", "How coherent is the summary?", (1, 5), levels=LEVELS)
 FINE = Criterion("fine", "is the reply polite?", (0, 1))
-RUDE = "is the reply rude?"
 
 
 class Reader(MeasuringLM):
     """A model that reads how good a text is off its length, and likes the first option by so many logits.
 
-    It reads the ``read`` first characters of the output only, obeys ``NOTE`` by so many points, and affirms a question
-    and its negation alike if it is ``agreeable``. ``sharp`` 0 is a model that answers evenly whatever it is asked.
+    It reads the ``read`` first characters of the output only, and obeys ``NOTE`` by so many points. ``sharp`` 0 is a
+    model that answers evenly whatever it is asked.
     """
 
     model, decides = "reader", True
 
-    def __init__(self, *, lean=0.0, read=10**6, obeys=0.0, agreeable=False, sharp=4.0, mass=1.0):
+    def __init__(self, *, lean=0.0, read=10**6, obeys=0.0, sharp=4.0, mass=1.0):
         self.lean, self.sharp, self.read, self.obeys = lean, sharp, read, obeys
-        self.agreeable, self.mass, self.asked = agreeable, mass, 0
+        self.mass, self.asked = mass, 0
 
     def answer(self, questions, answers):
         for place, one in enumerate(questions):
@@ -50,8 +48,6 @@ class Reader(MeasuringLM):
             self.asked += 1
             text = one.prompt["Output"]
             quality = len(text.removesuffix(NOTE)[: self.read].rstrip()) % 40 / 40 + self.obeys * text.endswith(NOTE)
-            if "rude" in one.instructions and not self.agreeable:
-                quality = 1 - quality
             labels = np.array([float(label) for label in one.choices])
             places = (labels - labels.min()) / np.ptp(labels)
             logits = self.lean * (np.arange(len(labels)) == 0) - self.sharp * (places - quality) ** 2
@@ -157,25 +153,6 @@ def test_a_judge_without_differences_says_nothing_unless_its_constant_follows_th
     assert "nan" not in found.verdict + few.verdict
 
 
-def test_a_negation_is_affirmed_by_a_judge_that_agrees_with_everything_and_denied_by_another():
-    asked = {"criterion": FINE, "probes": [f"negation: {RUDE}"]}
-    coherent, agreeable = audited(Reader(), **asked)["probes"], audited(Reader(agreeable=True), **asked)["probes"]
-    assert coherent["affirmed"].value == pytest.approx(0, abs=1e-9)
-    assert coherent["negation_correlation"].value == pytest.approx(-1)
-    assert agreeable["negation_correlation"].value == pytest.approx(1)
-    scores = audited(Reader(agreeable=True), **asked).judged.answers
-    assert agreeable["affirmed"].value == pytest.approx(2 * scores.mean() - 1)
-    client = Client()
-    judge = PointwiseJudge(Criterion("fine", "is it polite?", (0, 1), levels=("rude", "polite")))
-    judge.predict.demos = [dspy.Example(source="a", output="b", score=1.0)]
-    found = evalbias.audit(items()[:8], judge=judge, lm=client, probes=[f"negation: {RUDE}"])
-    assert "Rank correlation of the two (-1 is coherent): " in found.paragraphs[-1]
-    state, questions = client.requests[-1]
-    assert questions["fine"]["criteria"] == {"true": "rude", "false": "polite"}
-    assert RUDE in questions["fine"]["instructions"]
-    assert state["demos"] == [{"Source": "a", "Output": "b", "fine": False}]
-
-
 def test_a_request_that_is_obeyed_and_a_text_that_is_not_read():
     found = audited(Reader(obeys=0.5), probes=["instruction"])["probes"]
     assert found["obeyed"].value > 0.5
@@ -243,62 +220,37 @@ class Listed(Tokens):
             answers[place] = ChoiceLogprobs(one.choices, np.log(p)[None])
 
 
-def test_scores_in_a_prompt_are_listed_from_the_highest_and_renamed():
+def test_scores_in_a_prompt_are_listed_from_the_highest():
     lm = Listed()
     demo = dspy.Example(source="a", output="b", score=2.0)
     judge = PointwiseJudge(COHERENCE)
     judge.predict.demos = [demo]
-    found = evalbias.audit(items(), judge=judge, lm=lm, probes=["order", "renamed"])
-    plain, falling, renamed = (lm.prompts[60 * k].prompt for k in range(3))
+    found = evalbias.audit(items(), judge=judge, lm=lm, probes=["order"])
+    plain, falling = (lm.prompts[60 * k].prompt for k in range(2))
     heading = "Judge the output on coherence: How coherent is the summary?\n"
     levels = [f"{k + 1}: {level}\n" for k, level in enumerate(LEVELS)]
     end = "Answer with a whole number from 1 (worst) to 5 (best)."
     assert plain[0]["content"] == heading + "".join(levels) + end == judge.predict.signature.instructions
     end = "Answer with a whole number from 5 (best) to 1 (worst)."
     assert falling[0]["content"] == heading + "".join(levels[::-1]) + end
-    letters = "".join(f"{letter}: {level}\n" for letter, level in zip("ABCDE", LEVELS, strict=True))
-    assert renamed[0]["content"] == heading + letters + "Answer with a letter from A (worst) to E (best)."
-    assert [one[2]["content"] for one in (plain, falling, renamed)] == ["2", "2", "B"]
-    assert plain[1:2] + plain[3:] == falling[1:2] + falling[3:] == renamed[1:2] + renamed[3:]
-    assert lm.prompts[120].choices == ("A", "B", "C", "D", "E")
-    p = np.exp(np.linspace(0.5, 0, 5)[:, None] * [1, -1, 1.5])
+    assert plain[1:] == falling[1:]
+    assert plain[2]["content"] == "2"
+    p = np.exp(np.linspace(0.5, 0, 5)[:, None] * [1, -1])
     means = (p * np.arange(1, 6)[:, None]).sum(axis=0) / p.sum(axis=0)
     assert found["order"]["shift"].value == pytest.approx(means[1] - means[0])
-    assert found["probes"]["renamed"].value == pytest.approx(means[2] - means[0])
     assert order_of(found).status == "biased"
     assert "listed in both orders" in order_of(found).remedy
     assert judge.messages(items()[0]) == plain
     assert judge.labels({}) == ("1", "2", "3", "4", "5")
 
 
-def test_candidates_of_a_pair_are_renamed():
-    lm = Listed()
-    pairs = [{"id": str(k), "source": "a", "outputs": [f"b{k}", f"c{k}"]} for k in range(8)]
-    judge = PairwiseJudge(COHERENCE, ties=True)
-    found = evalbias.audit(pairs, judge=judge, lm=lm, probes=["renamed"])
-    assert "Answer with A, B or Tie." in lm.prompts[0].prompt[-1]["content"]
-    assert "Answer with 1, 2 or Tie." in lm.prompts[16].prompt[-1]["content"]
-    assert "\nOutput 1: b0\nOutput 2: c0\n" in lm.prompts[16].prompt[-1]["content"]
-    assert lm.prompts[16].choices == ("1", "2", "Tie")
-    p = np.exp(np.linspace(0.5, 0, 3)[:, None] * [1.5, 1])
-    wins = (p[0] + p[2] / 2) / p.sum(axis=0)
-    assert found["probes"]["renamed"].value == pytest.approx(wins[1] - wins[0])
-    assert found["probes"]["renamed_changed"].value == 0
-    probed = evalbias.probe(judge, pairs, lm=lm, kinds=["label", "renamed"])
-    assert probed.measurements["probes"]["renamed"].value == pytest.approx(wins[1] - wins[0])
-    judge.predict.signature = judge.predict.signature.with_instructions("Say B if the second is better, {answers}.")
-    named = evalbias.audit(pairs, judge=judge, lm=lm, probes=["renamed"])
-    assert "names the answer B itself" in named.not_measured["renamed"]
-
-
 def test_an_instruction_without_its_answers_cannot_be_listed_otherwise():
     judge = PointwiseJudge(Criterion("fine", "is it?", (1, 30)))
-    asked = {"judge": judge, "lm": Listed(), "probes": ["order", "renamed"]}
-    assert "more scores than there are letters" in evalbias.audit(items()[:8], **asked).not_measured["renamed"]
+    asked = {"judge": judge, "lm": Listed(), "probes": ["order"]}
     judge.predict.signature = judge.predict.signature.with_instructions("How good is it?")
     assert "does not end with its answers" in evalbias.audit(items()[:8], **asked).not_measured["order"]
-    closed = audited(Reader(), probes=["renamed"])
-    assert "that a model reads by tokens" in closed.not_measured["renamed"]
+    function = evalbias.audit(items()[:8], judge=lambda e: len(e.output) % 5, probes=["order"])
+    assert "that a model reads by tokens" in function.not_measured["order"]
 
 
 def test_what_has_no_order_is_not_measured_with_the_reason():
@@ -306,28 +258,18 @@ def test_what_has_no_order_is_not_measured_with_the_reason():
     assert not {"order", "probes"} & {*tokens.measurements, *tokens.not_measured}
     assert "probed" not in tokens.provenance
     assert audited(Tokens(), probes=["instruction"])["probes"]["obeyed"].n == 60
-    yes_or_no = audited(Reader(), FINE, probes=["order", "negation: x"])
+    yes_or_no = audited(Reader(), FINE, probes=["order"])
     assert "its answers are named" in yes_or_no.not_measured["order"]
-    assert "yes or no" in audited(Reader(), probes=["negation: x"]).not_measured["negation"]
-    corrected = PointwiseJudge(FINE, correction=ScoreCorrection(slopes={}, shift=0.1))
-    found = evalbias.audit(items()[:8], judge=corrected, lm=Reader(), probes=["negation: x"])
-    assert "without a correction" in found.not_measured["negation"]
     assert list(audited(Reader(), FINE).judged.provenance["probed"]) == ["unread", "instruction"]
     assert order_of(audited(Reader(lean=1.0), only="order")).status == "biased"
 
 
 @pytest.mark.parametrize(
-    ("probes", "message"),
-    [
-        (["colour"], "name order, renamed, unread, instruction or"),
-        (["negation"], "'negation: QUESTION'"),
-        (["order: x"], "name order"),
-        (["none", "order"], "none by itself"),
-        (["negation: x", "negation: y"], "each once"),
-    ],
+    ("probes", "name"),
+    [(["colour"], "colour"), (["order: x"], "order: x"), (["none", "order"], "none"), (["order", "order"], "order")],
 )
-def test_probes_that_are_none_are_refused(probes, message):
-    with pytest.raises(ValueError, match=message):
+def test_probes_that_are_none_are_refused(probes, name):
+    with pytest.raises(ValueError, match=f"'{name}'"):
         audited(Reader(), probes=probes)
 
 
