@@ -211,18 +211,6 @@ def test_models_that_are_missing(tmp_path, folders):
             LocalLM(folders["gpt2"], device="cuda")
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2-chat"])
-def test_a_measured_judgment_equals_choice_logprobs(lms, kind):
-    lm = lms[kind]
-    response = lm(judgment_request(lm.model, CHAT, ["1", "2", "3"]))
-    measured = read_judgment(response, ["1", "2", "3"])
-    expected = lm.choice_logprobs([CHAT], ["1", "2", "3"])
-    np.testing.assert_allclose(measured.logprobs, expected.logprobs, atol=1e-5)
-    part = response.message.parts[0]
-    assert part.method == "candidate_sequence_likelihood"
-    assert part.value["score"] == max(part.probabilities["score"], key=part.probabilities["score"].get)
-
-
 def batches(batcher, threads):
     """Return a list that grows by the size of each batch; the first batch lasts until all other threads wait."""
     sizes, answer = [], batcher._answer

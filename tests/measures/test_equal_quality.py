@@ -356,6 +356,7 @@ def test_the_weak_interval_is_the_set_that_the_test_accepts():
         ({"ratings": [[3, 4]] + [[np.nan, np.nan]] * 7}, "(1 item from 1 input): at least 5 items from 5 inputs"),
         ({"covariates": {"length": [5] * 8}}, "all items have the same length: leave it out"),
         ({"covariates": {"copy": LS}}, "likelihood, copy determine each other"),
+        ({"covariates": {"copy": [2 * ls + 1e-9 * (k % 3) for k, ls in enumerate(LS)]}}, "can hardly be told apart"),
         ({"ratings": [[v + 0.1 * s] for v, s in zip(LS, SCORES, strict=True)], "reliability": 0.5}, "agrees no more"),
         ({"ratings": [[1, 5], [5, 1], [1, 5], [5, 1], [2, 4], [4, 2], [1, 4], [4, 1]]}, "agrees no more than"),
     ],
@@ -384,6 +385,8 @@ def test_reasons_name_a_feature_in_words():
         ({"covariates": {"length": [1] * 9}}, "likelihood 8, length 9"),
         ({"ratings": [[np.inf, 1]] * 8}, r"ratings\[0, 0\] is infinite"),
         ({"model_scores": [1] * 7}, "different lengths"),
+        ({"covariates": {"quality": LS}}, "A feature is called 'quality'"),
+        ({"covariates": {"length": [np.inf, *LS[1:]]}}, r"length\[0\] is infinite"),
     ],
 )
 def test_wrong_arguments_are_named(change, message):
@@ -480,21 +483,6 @@ def test_the_direction_of_feature_scale_and_comparison_turns_the_sign(seed, n, r
     after = s + np.array(covariates["length"])
     change, back = (effect_of(x, after, r, before=s, **options), effect_of(x, s, r, before=after, **options))
     assert numbers(back) == pytest.approx(turned(change), rel=1e-4, abs=1e-4, nan_ok=True)
-
-
-def test_covariates_that_take_the_place_of_another_term_are_refused():
-    _, x, s, r, covariates, _ = world(0, 30, 2, likert=False)
-    with pytest.raises(ValueError, match="A feature is called 'quality'"):
-        likelihood_effect(x, s, r, covariates={"quality": covariates["length"]})
-    with pytest.raises(ValueError, match=r"length\[0\] is infinite"):
-        effect_of(x, s, r, covariates={"length": [np.inf, *covariates["length"][1:]]})
-
-
-def test_a_feature_that_hardly_differs_from_what_is_held_fixed_has_no_effect():
-    rng, x, s, r, *_ = world(0, 60, 2, likert=False)
-    found = effect_of(x, s, r, covariates={"length": 2 * x + 1e-9 * rng.normal(size=60)})
-    assert np.isnan(found.value)
-    assert "can hardly be told apart from what is held fixed" in found.reason
 
 
 # Pairs count both ways, so it does not matter which candidate the data name first.

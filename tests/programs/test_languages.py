@@ -1,4 +1,4 @@
-"""Judges in Japanese: what they ask, how their answers are read, and what is saved."""
+"""Judges in Japanese: how their answers are read, and what a language changes; the wording is kept in a snapshot."""
 
 import math
 
@@ -14,43 +14,7 @@ from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.prompts import LANGUAGES, in_language
 
 C = Criterion("自然さ", "日本語として自然か？")
-MAIL = Criterion("自然さ", "日本語として自然か？", task="返信を書いてください。", output_label="返信")
 SOURCE = "駅はどこですか。"
-
-
-def contents(judge, **inputs):
-    return [message["content"] for message in judge.messages(dspy.Example(inputs))]
-
-
-def test_a_japanese_judge_that_scores_asks_in_japanese_alone():
-    judge = PointwiseJudge(C, language="ja")
-    judge.predict.demos = [dspy.Example(source=SOURCE, output="右です。", score=4)]
-    assert contents(judge, source=SOURCE, output="知らん。") == [
-        "出力の自然さを評価してください：日本語として自然か？\n1（最低）から5（最高）までの整数で答えてください。",
-        "入力：駅はどこですか。\n出力：右です。\n自然さ：",
-        "4",
-        "入力：駅はどこですか。\n出力：知らん。\n自然さ：",
-    ]
-    assert judge.criterion.task == "入力に対応する出力を書いてください。"
-    assert PointwiseJudge(MAIL, language="ja").criterion.task == MAIL.task
-    assert contents(PointwiseJudge(MAIL, language="ja"), source="s", output="o")[1] == "入力：s\n返信：o\n自然さ："
-
-
-def test_a_japanese_judge_that_compares_asks_in_japanese_alone():
-    judge = PairwiseJudge(MAIL, language="ja", ties=True, instruction_place="first")
-    judge.predict.demos = [dspy.Example(source=SOURCE, candidates=["右です。", "右にあります。"], preference="tie")]
-    assert contents(judge, source=SOURCE, candidates=["右です。", "知らん。"]) == [
-        "自然さがより優れている返信はどれですか：日本語として自然か？\nA、Bまたは引き分けで答えてください。",
-        "入力：駅はどこですか。\n返信A：右です。\n返信B：右にあります。\n自然さがより優れている返信：",
-        "引き分け",
-        "入力：駅はどこですか。\n返信A：右です。\n返信B：知らん。\n自然さがより優れている返信：",
-    ]
-    judge.instruction_place, judge.predict.demos = "last", []
-    judge.predict.signature = judge.predict.signature.with_instructions("自然さで勝るのは{answers}か。")
-    assert contents(judge, source=SOURCE, candidates=["右です。", "知らん。"]) == [
-        "入力：駅はどこですか。\n返信A：右です。\n返信B：知らん。\n\n質問：自然さで勝るのはA、Bまたは引き分けか。\n"
-        "自然さがより優れている返信：",
-    ]
 
 
 class Undecided(Fake):

@@ -139,11 +139,6 @@ def test_listwise_choice_and_ties():
     assert lm.prompts[-1][-1]["content"].splitlines()[-2] == "Answer with A, B or Tie."
 
 
-def test_the_answers_are_named_after_an_own_instruction():
-    own = PairwiseJudge(C, instruction="Mind the quality.", instruction_place="first")
-    assert own.messages(pair(1, 2))[0]["content"] == "Mind the quality.\nAnswer with A or B."
-
-
 @pytest.mark.parametrize("debias", [None, "permutation"])
 def test_low_coverage_is_undefined(debias):
     judge = PairwiseJudge(C, debias=debias, min_coverage=0.1)
