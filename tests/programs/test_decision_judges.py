@@ -48,8 +48,7 @@ def test_a_judge_sends_its_texts_by_name_and_its_criterion_as_the_question(serve
     assert prediction.score == pytest.approx(sum((1 + i) * p for i, p in enumerate(shares.values())), abs=1e-6)
 
 
-@pytest.mark.slow
-def test_the_criteria_of_an_item_are_asked_in_one_request(served, tmp_path):
+def test_the_criteria_of_an_item_are_asked_in_one_request(served):
     lm, requests = served
     judges = [PointwiseJudge(COHERENCE), PointwiseJudge(Criterion("fluency", "is it fluent?", (1, 5)))]
     expected = [[p.score for p in judge.batch(ITEMS, lm=lm)] for judge in judges]
@@ -57,20 +56,6 @@ def test_the_criteria_of_an_item_are_asked_in_one_request(served, tmp_path):
     asked = asked_together(judges, ITEMS, lm)
     assert [[p.score for p in judge.batch(ITEMS, lm=asked)] for judge in judges] == expected
     assert [[*one["questions"]] for one in requests[before:]] == [["coherence", "fluency"]] * len(ITEMS)
-    # by the command
-    ratings = [{"coherence": 1 + i % 3, "fluency": 1 + i % 5} for i in range(75)]
-    rows = [
-        {"id": f"{i}", "source": f"A {i}.", "output": TEXTS[i % 15], "scores": one} for i, one in enumerate(ratings)
-    ]
-    as_jsonl(tmp_path / "items.jsonl", rows)
-    criteria = ["--criterion", "coherence: is it coherent?", "--criterion", "fluency: is it fluent?"]
-    models = ["--lm", "sparrow", "--dialect", "systemone", "--likelihood-lm", "embedded"]
-    with sparrow_server() as (address, requests):
-        named = ["--data", "items.jsonl", "--api-base", address, "-k", "0", "--out", "run"]
-        evalbias("measure", "likelihood", *criteria, *models, *named, cwd=tmp_path)
-    several = [one for one in requests if len(one["questions"]) == 2]
-    assert len(several) == 15  # a fifth of the items
-    assert all("Source" not in one["state"] for one in requests if len(one["questions"]) == 1)  # of the model's sample
 
 
 def test_every_road_to_a_model_gives_the_same_numbers(served):

@@ -92,24 +92,16 @@ def test_a_file_that_holds_no_examples_is_refused(content, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "examples", "message"),
+    ("make", "role", "fields", "message"),
     [
-        (
-            translation,
-            {"feedback": {"source": "x", "translation": "y", "errors": ""}},
-            "Example 1 for 'feedback' has .*",
-        ),
-        (
-            translation,
-            {"generate": {"text": "x"}},
-            r"has the fields \['text'\]: give \['source', 'target_language', 'o",
-        ),
-        (mathematics, {"feedback": {"source": "x", "output": "y"}}, "The loop has no prompt of its own for 'feedback'"),
+        (translation, "feedback", ("source", "translation", "errors"), "Example 1 for 'feedback' has"),
+        (translation, "generate", ("text",), r"has the fields \['text'\]: give \['source', 'target_language', 'o"),
+        (mathematics, "feedback", ("source", "output"), "no prompt of its own for 'feedback'"),
     ],
 )
-def test_examples_that_do_not_fit_a_prompt_are_refused(make, examples, message):
+def test_examples_that_do_not_fit_a_prompt_are_refused(make, role, fields, message):
     with pytest.raises(ValueError, match=message):
-        make(examples={role: [dspy.Example(row)] for role, row in examples.items()})
+        make(examples={role: [dspy.Example(dict.fromkeys(fields, ""))]})
 
 
 def test_tasks_do_not_share_their_examples():

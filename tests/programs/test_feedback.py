@@ -233,11 +233,7 @@ def test_a_metric_is_mapped_onto_mqm():
     [
         (lambda: ReferenceFeedback("chrf"), ([0, 25], [0, 100]), "from 0 to 100, outside the MQM scores from -25 to 0"),
         (lambda: ReferenceFeedback("bleu"), None, "fitted to scores of 'chrf', but these are scores of 'bleu': fit a"),
-        (
-            lambda: scorer(0.5, high=1),
-            None,
-            "fitted to scores from 0 to 100, and 'chrf' gives 0 to 1: fit it to scores",
-        ),
+        (lambda: scorer(0.5, high=1), None, "fitted to scores from 0 to 100, and 'chrf' gives 0 to 1: fit"),
         (lambda: scorer(50), ([0, 0.5, 1], [-25, -20, 0]), "fitted to scores from 0 to 1, and 'chrf' gives 0 to 100"),
     ],
 )

@@ -104,24 +104,12 @@ def test_a_rule_is_a_file(tmp_path):
     rule = JuryRule("verdict", (0.5, 0.5), (0.5, 0.5), (0.5, 0.5), offset=-0.1, first=(0, 1))
     save(rule, file := tmp_path / "jury.json")
     assert load(file) == rule
-    damaged = {
-        "kind": ["mode"],
-        "weights": [[1], 0.5, [], ["x", 1], [float("inf"), 1]],
-        "spreads": [[0, 1]],
-        "more": [1],
-    }
-    damaged |= {
-        "first": [[0, 5], [0, 0], [0, 1.0], [False, True], [0]],
-        "offset": ["x", [1], None],
-        "tolerance": [-1],
-        "more": [1],
-    }
-    for name, value in [(name, value) for name, values in damaged.items() for value in values]:
-        file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
-        with pytest.raises(ValueError, match=r"jury\.json"):
-            load(file)
-        save(rule, file)
-    for text in ('{"kind": "mean"}', "[]", "{"):
+    damages = [("kind", "mode"), ("spreads", [0, 1]), ("tolerance", -1), ("more", 1)]
+    damages += [("weights", value) for value in ([1], 0.5, [], ["x", 1], [float("inf"), 1])]
+    damages += [("first", value) for value in ([0, 5], [0, 0], [0, 1.0], [False, True], [0])]
+    damages += [("offset", value) for value in ("x", [1], None)]
+    saved = json.loads(file.read_text())
+    for text in (*(json.dumps({**saved, name: value}) for name, value in damages), '{"kind": "mean"}', "[]", "{"):
         file.write_text(text)
         with pytest.raises(ValueError, match=r"jury\.json"):
             load(file)

@@ -5,7 +5,6 @@ import math
 
 import dspy
 import pytest
-from fakes import Comparer, pair
 from models_of_text import Scripted, refusing
 from texts import writer
 
@@ -25,6 +24,9 @@ from evalbias.programs.writing import PlainPredict
 
 C = Criterion("quality", "is it good?")
 ITEM = dspy.Example(id="7", source="s", reference="gold").with_inputs("source")
+PAIR = dspy.Example(id="7", source="s", candidates=["a", "b"], preference="B").with_inputs("source", "candidates")
+RATED = dspy.Example(id="7", source="s", output="x", score=4).with_inputs("source", "output")
+UNDEFINED = dspy.Prediction(score=math.nan, preference=None, gap=math.nan)
 
 
 class Told(PointwiseJudge):
@@ -48,23 +50,35 @@ def test_one_undefined_judgment_is_counted_and_does_not_make_an_evaluation_undef
     assert evaluate(lambda source: dspy.Prediction(output=next(outputs))).score == 50  # (1 + 0 + .5) / 3
     assert metric.undefined_items == ["7"]
     assert "item '7' is undefined and counts as 0 (1 so far)" in caplog.text
-    assert math.isnan(judge_metric(Told(C), undefined=math.nan)(ITEM, dspy.Prediction(output="?")))
+    closeness = score_closeness(C)
+    assert [closeness(RATED, UNDEFINED) for _ in range(2)] == [0, 0]
+    assert closeness.undefined_items == ["7", "7"]
     assert preference_metric(Compared(C), undefined=0.25)(ITEM, dspy.Prediction(output="nan")) == 0.25
+    assert math.isnan(judge_metric(Told(C), undefined=math.nan)(ITEM, dspy.Prediction(output="?")))
+    assert math.isnan(score_closeness(C, undefined=math.nan)(RATED, UNDEFINED))
+    assert math.isnan(preference_accuracy(PAIR, UNDEFINED, undefined=math.nan))
 
 
-def test_feedback_says_which_way_the_judge_leaned():
-    told = judge_metric(Told(C))(ITEM, dspy.Prediction(output="3.5"), [], "predict", [])
-    assert told.score == 0.625
-    assert told.feedback == (
-        "The judge scored the output 3.50 on quality, from 1 (worst) to 5 (best). Its most probable score is 4 "
-        "(probability 1.00), and it leans lower. The question was: is it good?"
-    )
-    compared = preference_metric(Compared(C))(ITEM, dspy.Prediction(output=".25"), [], "predict", [])
-    assert compared.score == 0.25
-    assert compared.feedback == (
-        "The judge prefers the reference on quality: the output wins with probability 0.25. The preference changes "
-        "with the order of the two. The question was: is it good?"
-    )
+FEEDBACK = {
+    "judged": (judge_metric(Told(C)), ITEM, {"output": "3.5"}, 0.625),
+    "compared": (preference_metric(Compared(C)), ITEM, {"output": ".25"}, 0.25),
+    "right": (preference_accuracy, PAIR, {"preference": 1, "gap": 2.0}, 1),
+    "wrong": (preference_accuracy, PAIR, {"preference": "A", "gap": 2.0}, 0),
+    "a tie": (preference_accuracy, PAIR, {"preference": None, "gap": 0.0}, 0.5),
+    "no preference": (preference_accuracy, PAIR, {"preference": None, "gap": math.nan}, 0),
+    "too low": (score_closeness(C), RATED, {"score": 2.5}, 0.625),
+    "too high": (score_closeness(C), RATED, {"score": 5.0}, 0.75),
+    "as people": (score_closeness(C), RATED, {"score": 4.0}, 1),
+    "no score": (score_closeness(C), RATED, {"score": math.nan}, 0),
+}
+
+
+@pytest.mark.parametrize("case", FEEDBACK)
+def test_a_metric_tells_gepa_its_value_and_why(case, snapshot):
+    metric, example, answer, value = FEEDBACK[case]
+    told = metric(example, dspy.Prediction(answer), [], "predict", [])
+    assert told.score == metric(example, dspy.Prediction(answer)) == value
+    assert told.feedback == snapshot
 
 
 def writes(*outputs):
@@ -191,37 +205,6 @@ def test_a_provider_that_refuses_a_long_prompt_leaves_the_judgment_undefined():
     assert "at most 8192 tokens" in batched.undefined
 
 
-PAIR = dspy.Example(id="7", source="s", candidates=["a", "b"], preference="B").with_inputs("source", "candidates")
-RATED = dspy.Example(id="7", source="s", output="x", score=4).with_inputs("source", "output")
-
-
-AGREEMENT = [
-    ({"preference": 1, "gap": 2.0}, 1, "The judge prefers B; people prefer B."),
-    ({"preference": "A", "gap": 2.0}, 0, "The judge prefers A; people prefer B."),
-    ({"preference": None, "gap": 0.0}, 0.5, "The judge has no preference; people prefer B."),
-    ({"preference": None, "gap": math.nan}, 0, "The judge's comparison is undefined; people prefer B."),
-]
-AT = "The judge scored {} on quality where people scored 4: {}."
-CLOSENESS = [
-    ({"score": 2.5}, 0.625, AT.format("2.50", "1.50 too low")),
-    ({"score": 5.0}, 0.75, AT.format("5.00", "1.00 too high")),
-    ({"score": 4.0}, 1, AT.format("4.00", "as people did")),
-    ({"score": math.nan}, 0, "The judge gave no score on quality; people gave 4."),
-]
-
-
-def test_labels_give_feedback_to_gepa(caplog):
-    closeness = score_closeness(C)
-    for metric, example, cases in ((preference_accuracy, PAIR, AGREEMENT), (closeness, RATED, CLOSENESS)):
-        for answer, value, feedback in cases:
-            given = metric(example, dspy.Prediction(answer), [], "predict", [])
-            assert (given.score, given.feedback) == (value, feedback)
-            assert metric(example, dspy.Prediction(answer)) == value
-    assert "item '7' is undefined and counts as 0" in caplog.text
-    assert closeness.undefined_items == ["7", "7"]
-    assert math.isnan(score_closeness(C, undefined=math.nan)(RATED, dspy.Prediction(score=math.nan)))
-
-
 GEPA = {
     "a score": (lambda lms: (writes("0.5"), judge_metric(Told(C)), ITEM), "The question was: is it good?"),
     "a comparison": (lambda lms: (writes("0.5"), preference_metric(Compared(C)), ITEM), "The question was: is it go"),
@@ -253,17 +236,6 @@ def test_the_probability_of_beating_the_reference(lms):
     assert won + lost == pytest.approx(1, abs=1e-5)
     assert metric(example, dspy.Prediction(answer="one text")) == 0.5
     assert metric(example, dspy.Prediction(answer=None)) == 0
-
-
-def test_accuracy_of_a_pairwise_judge():
-    pairs = [pair(a, 2).copy(preference="B") for a in (1, 3, 1.9999)]
-    predictions = PairwiseJudge(C).batch(pairs, lm=Comparer())
-    assert [preference_accuracy(e, p) for e, p in zip(pairs, predictions, strict=True)] == [1, 0, 1]
-    tie = PairwiseJudge(C, ties=True).batch(pairs[:1], lm=Comparer(tie=9.0))[0]
-    assert preference_accuracy(pairs[0], tie) == 0.5
-    mute = PairwiseJudge(C).batch(pairs[:1], lm=Comparer(mass=1e-9))[0]
-    assert preference_accuracy(pairs[0], mute) == 0
-    assert math.isnan(preference_accuracy(pairs[0], mute, undefined=math.nan))
 
 
 def test_pairs_are_labeled_by_people_unless_they_rate_both_alike():
