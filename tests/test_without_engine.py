@@ -24,7 +24,6 @@ sys.meta_path.insert(0, Absent())
 COMMAND = BLOCKED + "from evalbias.cli.app import main; sys.argv[0] = 'evalbias'; main()"
 SCORES = ["--data", DATA / "replies.csv", "--map", "source=facts,output=reply", "--scores-field", "my_score"]
 ROUND = {"source": "a", "output": "b", "self_score": 2, "human_score": 1}
-ROUNDS = "input_id=id,system=iteration,rating_1=human_score"
 
 
 def without_engine(*arguments, cwd):

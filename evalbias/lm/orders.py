@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from evalbias.lm.cache import as_measuring, model_identity
 from evalbias.lm.decisions import decided
@@ -12,17 +12,12 @@ from evalbias.lm.dspy_seam import in_thread
 from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question
 
 
-def has_order(question: Question) -> TypeGuard[Decision]:
-    """Return whether a question has options in an order; those of yes/no have fixed names."""
-    return isinstance(question, Decision) and question.kind != "noul"
-
-
 def with_reversed_options(question: Question) -> Question:
     """Return a question whose last option, or highest level, comes first; demonstrations count levels as it does.
 
-    ``in_order_of`` puts the answer back. Without an order (``has_order``), the question is returned as it is.
+    ``in_order_of`` puts the answer back. A question without an order, as that of yes/no, is returned as it is.
     """
-    if not has_order(question):
+    if not isinstance(question, Decision) or question.kind == "noul":  # whose options have fixed names
         return question
     state: Any = question.prompt
     if question.kind == "score" and isinstance(state, Mapping) and "demos" in state:
