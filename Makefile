@@ -102,8 +102,8 @@ format: $(STAMP)  ## let ruff mend and format what it can
 	$(BIN)/ruff format .
 
 words: $(STAMP)  ## write the snapshots of wording anew; read their difference
-	$(BIN)/python -m pytest -q --numprocesses 0 tests/evaluation/test_words.py \
-		tests/programs/test_metrics.py tests/programs/test_wordings_are_kept.py --snapshot-update
+	$(BIN)/python -m pytest -q --numprocesses 0 --snapshot-update \
+		$(patsubst %.ambr,%.py,$(subst __snapshots__/,,$(wildcard tests/*/__snapshots__/*.ambr)))
 
 bench: $(STAMP)  ## run a benchmark: make bench NAME=permutation ARGS="--n 568"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.$(NAME) $(ARGS)

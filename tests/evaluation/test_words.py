@@ -1,4 +1,4 @@
-"""What audits and commands say, kept in ``__snapshots__``; ``make words`` writes it anew: read its difference."""
+"""What audits say, kept in ``__snapshots__`` as is what other tests here compare; ``make words`` writes them anew."""
 
 from dataclasses import replace
 
