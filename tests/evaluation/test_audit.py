@@ -33,17 +33,9 @@ QUALITY, POLITE = evalbias.Criterion("quality", "is it good?"), evalbias.Criteri
 
 def first_places(n, *, first):
     """Pairs of which the judge takes the first position in a share of them, else the better output."""
-    return [
-        {
-            "id": i,
-            "source": f"s{i}",
-            "outputs": ["an output", "the other"],
-            "better": i % 2,
-            "winner": 0 if i < first * n else i % 2,
-            "winner_swapped": 1 if i < first * n else i % 2,
-        }
-        for i in range(n)
-    ]
+    winners = [(0, 1) if i < first * n else (i % 2, i % 2) for i in range(n)]
+    pairs = [{"id": i, "source": f"s{i}", "outputs": ["an output", "the other"], "better": i % 2} for i in range(n)]
+    return [pair | {"winner": a, "winner_swapped": b} for pair, (a, b) in zip(pairs, winners, strict=True)]
 
 
 def of_pairs(pairs):
@@ -64,13 +56,10 @@ def test_a_taste_for_the_first_position_is_found():
     finding = about(found, "position")
     assert finding.status == "biased"
     assert finding.estimate.value == pytest.approx(0.2)  # wins 70 of 100
-    assert "the output shown first wins 70 of 100 comparisons instead of 50 (95 % " in found.verdict
     assert repr(found) == f"AuditReport(recorded choices 'winner' on quality, n=200: {found.verdict})"
     answer, table = printed(audit_view(found)).split("recorded choices", maxsplit=1)
     begins = [line for line in answer.splitlines() if line.startswith(("The judge", "What helps", "Not measured"))]
     assert len(begins) == len(found.paragraphs) == 4  # each on lines of its own
-    assert found.paragraphs[0] == found.validity.sentence
-    assert found.paragraphs[1].startswith("The judge is biased (position): the output shown first wins")
     assert table.count("Not measured: ") == 2  # likelihood, self-preference: why; of verbosity, the verdict says it
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     position = content["biases"]["position"]
@@ -92,7 +81,6 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
     assert finding.status == "too few items"
     assert finding.items_needed is None  # 91 find an effect of the margin's size in 80 % of samples
-    assert "Too few items to decide: position" in audited.verdict
     assert "position (about" not in audited.verdict
 
 
@@ -111,7 +99,7 @@ RATED = [
     {"id": i, "source": f"s{i}", "output": "o" * (i + 1), "mine": i % 5, "scores": {"wit": i % 4}} for i in range(9)
 ]
 WIT, MINE, LM = evalbias.Criterion("wit", "is it witty?"), {"scores_field": "mine"}, {"lm": FormulaLM()}
-UNRATED = r"No item is rated on 'Wit'; the items are rated on 'wit': name one of these as `criterion`\."
+UNRATED = "rated on 'Wit'; the items are rated on 'wit'"
 OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
 
 
@@ -120,22 +108,12 @@ OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
     [
         (RATED, {}, "Name one judge"),
         (RATED, {"winner_field": "winner", **MINE}, "Name one judge"),
-        ([{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}], MINE, "several criteria, a, b: name one as"),
+        ([{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}], MINE, "several criteria, a, b"),
         *((RATED, {**MINE, "criterion": one}, UNRATED) for one in ("Wit", "Wit: is it?", replace(WIT, name="Wit"))),
         (RATED, {"judge": lambda item: item.mine, "criterion": "Wit"}, UNRATED),
-        *(
-            (
-                RATED,
-                {"judge": one, **LM, "criterion": "tone: is it?"},
-                "`criterion` tone: this judge has its own, wit",
-            )
-            for one in OURS
-        ),
-        *(
-            (RATED, {"judge": one, **LM, "scale": (0, 100)}, "`scale` 0-100: this judge has its own, 1-5. Leave it")
-            for one in OURS
-        ),
-        (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "this judge has a task of its own, .*, and labels"),
+        *((RATED, {"judge": one, **LM, "criterion": "tone: is it?"}, "`criterion` tone: .* wit") for one in OURS),
+        *((RATED, {"judge": one, **LM, "scale": (0, 100)}, "`scale` 0-100: .* 1-5") for one in OURS),
+        (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "a task of its own"),
         ([{"output": "q=2 z=0", "question": "s"}], {"judge": OURS[0], **LM}, "'source'"),
         ([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], {"judge": OURS[0], **LM}, "'output'"),
     ],
@@ -179,8 +157,7 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     assert biased.judged.judge == "pointwise judge on fake/formula"
     judged = evalbias.judge_examples(judge, examples, lm=FormulaLM(bias=0.5), likelihood_lm="own")
     points = found.estimate.value * judged.answers.std()  # one standard deviation of z is about one
-    assert f"an output that is one standard deviation likelier gets {points:.2f} more points" in found.sentence
-    assert "on the scale of 1 to 5 (95 % " in found.sentence
+    assert f"gets {points:.2f} more points" in found.sentence
     assert found.remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
     recorded = [e.copy(mine=score) for e, score in zip(examples, biased.judged.answers, strict=True)]
     others = about(evalbias.audit(recorded, **MINE, likelihood_lm=FormulaLM(bias=0.5)), "likelihood")
@@ -292,34 +269,22 @@ def test_one_rating_off_the_scale_is_named_where_it_prevents_a_test():
     rated = [{**e, "ratings": [1 + i % 5, 1 + (i + (i % 11 == 0)) % 5]} for i, e in enumerate(bare_scores(30))]
     assert "scale_use" not in of_scores(rated).not_measured
     rated[7]["ratings"] = [3, 11]
-    found = of_scores(rated).not_measured
-    assert found["scale_use"] == (
-        "a test needs people's ratings on the judge's scale (scale, --scale); outside 1 to 5 are "
-        "the ratings of 1 item, such as '7' with 11"
-    )
+    assert "outside 1 to 5 are the ratings of 1 item, such as '7' with 11" in of_scores(rated).not_measured["scale_use"]
 
 
-def test_only_what_is_missing_is_asked_for():
+def test_only_what_is_missing_is_asked_for(snapshot):
     audited = of_scores(bare_scores(30))
-    shown, found = printed(audit_view(audited)), audited.not_measured
+    shown = printed(audit_view(audited))
     assert "0 is no bias" not in shown  # no empty table
     assert "Scale use on quality" in shown
-    assert found["verbosity"].startswith("it needs people's ratings (columns rating_1, rating_2, ...; name yours in")
-    assert "such as a local one (likelihood_lm, --likelihood-lm), the input of every item" in found["likelihood"]
-    assert found["scale_use"].startswith("a test needs two or more ratings of each item (columns rating_1, rating_2,")
-    assert "position" not in found  # a judge that scores has no positions
     rated = bare_scores(30, source="s", ratings=[3, 4], system="gpt")
-    found = of_scores(rated, own_system="gpt").not_measured
-    assert found["likelihood"].endswith("such as a local one (likelihood_lm, --likelihood-lm)")
-    assert found["self_preference"] == "it needs outputs of several writers (gpt wrote all of these)"
-    rated[0]["system"] = "claude"
-    found = of_scores(rated, own_system="GPT").not_measured
-    assert found["self_preference"] == "it needs outputs of 'GPT' (the writers are claude, gpt)"
+    several = [{**rated[0], "system": "claude"}, *rated[1:]]
+    found = [audited, of_scores(rated, own_system="gpt"), of_scores(several, own_system="GPT")]
+    assert [dict(audit.not_measured) for audit in found] == snapshot
 
 
 def test_two_audits_are_compared_by_one_bias():
-    rows = (in_points(60), in_points(60, slope=0.5))
-    before, after = (of_scores(judged) for judged in rows)
+    before, after = (of_scores(in_points(60, slope=slope)) for slope in (1.0, 0.5))
     with pytest.raises(TypeError, match="type AuditReport"):
         evalbias.compare(before, after, seed=0)
     change = evalbias.compare(before["scale_use"], after["scale_use"], n_resamples=99, seed=0)["slope"]
@@ -341,7 +306,7 @@ def test_a_slope_that_is_tolerated_is_said_to_be():
     assert finding.status == "no sign"
     assert finding.estimate.high < 0
     assert finding.sentence.endswith(", where 0.9 and more is unbiased")
-    assert "points per point of quality (-0.1 and more is no bias)" in " ".join(printed(audit_view(found)).split())
+    assert "(-0.1 and more is no bias)" in " ".join(printed(audit_view(found)).split())
     assert "is no bias)" not in printed(audit_view(of_scores(in_points(800), only="scale_use")))
 
 
@@ -406,7 +371,6 @@ def test_one_rating_an_item_gives_bounds_whatever_they_hold(reliability, length)
         content = found.to_dict()["biases"][name]
         assert (content["status"], content["condition"]) == (finding.status, finding.condition)
     assert not found.having("biased")
-    assert found.paragraphs[2] == "Whether the judge is biased cannot be told with any number of such items."
     assert found.verdict.count("More items with one rating cannot help: state how reliable a rating is") == 1
     assert "bounds only" in printed(audit_view(found))
     stated = about(audit_answers(judged, reliability=reliability), "verbosity")
@@ -461,16 +425,12 @@ def test_one_bias_can_be_tested_by_itself():
     assert finding.estimate == about(all_, "verbosity").estimate
     assert alone.paragraphs[-1] == "Only verbosity was asked for: no other bias was tested."
     assert "Not measured" not in printed(audit_view(alone)) + repr([section.title for section in sections(alone)])
-    assert alone.not_measured == dict.fromkeys(
-        ("likelihood", "self_preference", "scale_use"), "only verbosity was asked for"
-    )
+    assert {*alone.not_measured} == {"likelihood", "self_preference", "scale_use"}
     assert alone.provenance["only"] == "verbosity"
     assert "only" not in all_.provenance
     assert {*all_.measurements} - {*alone.measurements} == {*alone.not_measured}
     assert of_scores(bare_scores(30), only="verbosity").provenance["only"] == "verbosity"
-    with pytest.raises(
-        ValueError, match="only='position' is no bias of a judge that scores: name one of scale_use, like"
-    ):
+    with pytest.raises(ValueError, match="only='position'"):
         audit_answers(judged, only="position")
 
 
@@ -480,21 +440,17 @@ def rated_on_two(n=80):
     words, quality = rng.integers(2, 40, n), rng.normal(size=(n, 2))
     raters = np.clip(np.round(3 + quality[:, :, None] + 0.3 * rng.normal(size=(n, 2, 2))), 1, 5)
     long = np.clip(np.round(3 + quality[:, 0] + (words - 20) / 12), 1, 5)
-    return [
-        {
-            "id": f"i{i}",
-            "output": "word " * int(words[i]),
-            "ratings": dict(zip(("wit", "tone"), raters[i].tolist(), strict=True)),
-            "wit/mine": float(long[i]),
-            "tone/mine": float(raters[i, 1, 0]),
-        }
-        for i in range(n)
-    ]
+    answers = [{"wit/mine": float(long[i]), "tone/mine": float(raters[i, 1, 0])} for i in range(n)]
+    rated = [{"ratings": {"wit": wit, "tone": tone}} for wit, tone in raters.tolist()]
+    return [{"id": f"i{i}", "output": "word " * int(words[i]), **rated[i], **answers[i]} for i in range(n)]
+
+
+OF_EACH = {"scores_field": "{criterion}/mine"}
 
 
 def test_an_audit_of_several_criteria_is_each_with_one_error_over_all():
     rows = rated_on_two()
-    both = evalbias.audit(rows, scores_field="{criterion}/mine", criterion="all", scale=(1, 5))
+    both = evalbias.audit(rows, **OF_EACH, criterion="all", scale=(1, 5))
     assert list(both) == ["wit", "tone"]
     assert both.judge == "recorded scores '{criterion}/mine'"
     for name in both:
@@ -506,24 +462,21 @@ def test_an_audit_of_several_criteria_is_each_with_one_error_over_all():
     assert both.verdict.startswith("The judge is biased on wit (verbosity). No bias was found on tone. ")
     assert "Findings are adjusted for all 2 criteria together" in both.verdict
     assert both.to_dict()["criteria"]["wit"]["provenance"]["criteria"] == 2
-    short = {"scores_field": "{criterion}/mine", "only": "verbosity"}
+    short = {**OF_EACH, "only": "verbosity"}
     assert [*evalbias.audit(rows, **short, criterion=["tone"])] == ["tone"]
     assert evalbias.audit(rows, **short, criterion="tone").judged.criterion == "tone"
     assert "All criteria" in both._repr_html_()
 
 
-def test_the_verdict_over_criteria_says_what_is_open_and_what_could_not_be_measured():
+def test_the_verdict_over_criteria_says_what_is_open_and_what_could_not_be_measured(snapshot):
     """Nothing measured, and too few items to measure, are no clean bill of health."""
     rows = [{"output": "word " * (n % 9 + 1), "c": n % 3, "tone": n % 4, "wit": n % 2} for n in range(400)]
-    unrated = evalbias.audit(rows, scores_field="{criterion}", criterion=["c", "tone"])
-    assert unrated.verdict.startswith("Whether there is a bias cannot be told on c and tone. ")
-    assert unrated.judge == "recorded scores '{criterion}'"  # and no c in "recorded scores" is a criterion's
-    only = evalbias.audit(rows, scores_field="{criterion}", criterion=["c"])
-    assert only.verdict == "Whether there is a bias cannot be told on c."
     rng = np.random.default_rng(0)
-    for n, said in ((14, "There are too few items to rule out a bias on tone."), (400, "No bias was found on tone.")):
-        rated = [row | {"ratings": {"tone": (row["tone"] + rng.normal(size=2)).tolist()}} for row in rows[:n]]
-        assert evalbias.audit(rated, scores_field="{criterion}", criterion=["tone"]).verdict == said
+    rated = [row | {"ratings": {"tone": (row["tone"] + rng.normal(size=2)).tolist()}} for row in rows]
+    asked = ((rows, ["c", "tone"]), (rows, ["c"]), (rated[:14], ["tone"]), (rated, ["tone"]))
+    found = [evalbias.audit(items, scores_field="{criterion}", criterion=criteria) for items, criteria in asked]
+    assert found[0].judge == "recorded scores '{criterion}'"  # and no c in "recorded scores" is a criterion's
+    assert [audit.verdict for audit in found] == snapshot
 
 
 def test_a_bias_at_the_edge_is_none_among_several_criteria():
@@ -538,21 +491,13 @@ def test_a_bias_at_the_edge_is_none_among_several_criteria():
 @pytest.mark.parametrize(
     ("rows", "options", "match"),
     [
-        (rated_on_two(8), {"scores_field": "wit/mine"}, "has one answer an item, and several criteria are asked for"),
-        (rated_on_two(8), {"judge": len}, "a `judge` answers one question"),
+        (rated_on_two(8), {"scores_field": "wit/mine"}, "one answer an item"),
+        (rated_on_two(8), {"judge": len}, "`judge` answers one question"),
         (rated_on_two(8), {"scores_field": "{criterion}/his"}, "'wit/his'"),
         ([{"output": "a", "score": 1, "mine": 1}], {"scores_field": "{criterion}"}, "people rated none by name"),
-        (
-            [{"output": "a", "score": 1, "wit": 1, "tone": 1}],
-            {"scores_field": "{criterion}", "criterion": ["wit", "tone"]},
-            "The item '1' has one score, and 2 criteria are judged",
-        ),
-        (
-            rated_on_two(8),
-            {"scores_field": "{criterion}/mine", "criterion": ["wit", "wit"]},
-            "name each criterion once",
-        ),
-        (rated_on_two(8), {"scores_field": "{criterion}/mine", "criterion": None}, "is a field of a criterion"),
+        ([{"output": "a", "score": 1, "wit": 1, "tone": 1}], {**OF_EACH, "criterion": ["wit", "tone"]}, "'1' has one"),
+        (rated_on_two(8), {**OF_EACH, "criterion": ["wit", "wit"]}, "name each criterion once"),
+        (rated_on_two(8), {**OF_EACH, "criterion": None}, "field of a criterion"),
     ],
 )
 def test_criteria_that_cannot_be_told_apart_are_refused(rows, options, match):

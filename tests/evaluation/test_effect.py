@@ -226,10 +226,8 @@ def test_both_orders_tell_whichever_system_the_data_name_first():
 @pytest.mark.slow
 def test_an_audit_says_which_bias_may_look_like_another():
     found = audit_answers(entangled(np.random.default_rng(0), scored, length=0.5))
-    assert {finding.bias: finding.alone for finding in found.having("biased")} == {
-        "likelihood": False,
-        "verbosity": True,
-    }
+    alone = {finding.bias: finding.alone for finding in found.having("biased")}
+    assert alone == {"likelihood": False, "verbosity": True}
     (said,) = [one for one in found.paragraphs if one.startswith("With the other")]
     assert said.startswith("With the other biases held fixed, likelihood is not shown (see 'Biases")
     assert found.to_dict()["biases"]["likelihood"]["alone"] is False
@@ -261,11 +259,9 @@ def opposed(rng, n, *, length=0.0, likelihood=0.0, r=-0.85):
 @pytest.mark.slow
 def test_biases_that_cancel_are_found_with_each_other_held_fixed():
     found = audit_answers(opposed(np.random.default_rng(0), 500, length=0.3, likelihood=0.35))
-    for name, feature, headline in (
-        ("verbosity", "length", "length_effect"),
-        ("likelihood", "likelihood", "likelihood_effect"),
-    ):
+    for name, feature in (("verbosity", "length"), ("likelihood", "likelihood")):
         (finding,) = (f for f in found.having("biased") if f.bias == name)
+        headline = f"{feature}_effect"
         alone, joint = found[name][headline], found["joint"][feature]
         assert finding.hidden
         assert alone.low < 0.2

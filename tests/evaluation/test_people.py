@@ -149,43 +149,32 @@ def validity(judged):
     return PeopleAgreement().validity(measure(PeopleAgreement(), judged, seed=0, n_resamples=50), judged, seed=0)
 
 
-def test_a_judge_that_reads_the_text_surpasses_the_floors_and_a_copy_of_one_does_not():
+def test_a_judge_that_reads_the_text_surpasses_the_floors_and_a_copy_of_one_does_not(snapshot):
     good = scored(np.random.default_rng(0), 200, raters=3, error=0.2)
     found, numbers = validity(good), agreement(good)
-    own, interval = numbers["spearman"].text(), numbers["spearman"].interval
-    kinds = {"human_ceiling": "one rater", "likelihood_floor": "likelihood alone", "length_floor": "length alone"}
-    beside = ", ".join(f"{label} {numbers[name].text()}" for name, label in kinds.items())
-    assert found.status == "valid"
-    assert found.sentence == (
-        f"The judge agrees with people beyond chance: Spearman {own} (95 % interval {interval}; {beside})."
-    )
-    bare = validity(without(good, LENGTHS, LIKELIHOODS)).sentence
-    assert bare.endswith(f"interval {interval}; one rater {numbers['human_ceiling'].text()}).")
+    for name in ("spearman", "human_ceiling", "likelihood_floor", "length_floor"):
+        assert numbers[name].text() in found.sentence
+    bare = validity(without(good, LENGTHS, LIKELIHOODS))
     copy = validity(replace(without(good, LIKELIHOODS), answers=good.covariates[LENGTHS]))
-    assert copy.status == "no better than a floor"
-    assert copy.sentence.endswith("to agree with people better than always preferring the longer output would.")
-    short = replace(shortest(good), answers=good.covariates[LENGTHS])
-    assert validity(short).sentence.endswith("the shorter output would.")
+    short = validity(replace(shortest(good), answers=good.covariates[LENGTHS]))
+    assert [(one.status, one.sentence) for one in (found, bare, copy, short)] == snapshot
 
 
-def test_a_judge_of_noise_says_nothing_and_one_of_few_items_is_not_shown_to():
+def test_a_judge_of_noise_says_nothing_and_one_of_few_items_is_not_shown_to(snapshot):
     rng = np.random.default_rng(0)
     good = scored(rng, 300, raters=3)
     noise = replace(good, answers=rng.integers(1, 6, 300).astype(float))
     found = audit_answers(noise)
-    assert found.validity.status == "says nothing"
-    assert found.paragraphs[0].startswith("The judge says nothing about quality as people see it: Spearman ")
-    assert "the likelier or the longer output would." in found.paragraphs[0]
     said = {"status": "says nothing", "sentence": found.paragraphs[0], "no_better_than": ["likelier", "longer"]}
     assert found.to_dict()["validity"] == said
     (section, *_) = sections(found)
     shown = (section.title, section.status, section.finding)
     assert shown == ("Agreement with people", "says nothing", said["sentence"])
     assert {f.bias: f.status for f in found.findings}["scale_use"] == "not measured"
-    assert validity(noise.take(np.arange(20))).status == "not shown"
-    assert validity(replace(good, answers=-good.answers)).status == "contradicts people"
+    few, contrary = validity(noise.take(np.arange(20))), validity(replace(good, answers=-good.answers))
+    assert [few.status, contrary.status] == ["not shown", "contradicts people"]
     same = audit_answers(replace(good, answers=np.where(np.arange(300) < 3, NAN, 4.0)))
-    assert same.paragraphs[0] == "The judge gives every output the same score, 4, which says nothing about quality."
+    assert [said["sentence"], few.sentence, contrary.sentence, same.paragraphs[0]] == snapshot
     assert validity(noise.take(np.arange(4))) is None
 
 
@@ -202,55 +191,45 @@ def test_what_a_judge_says_is_measured_by_what_one_rater_reaches():
     assert nobody.status == "not shown"  # people do not agree with each other
 
 
-def test_pairs_count_with_the_mean_over_the_orders():
+def test_pairs_count_with_the_mean_over_the_orders(snapshot):
     pairs = compared(np.random.default_rng(2), 300, raters=3)
     assert validity(without(pairs, LENGTHS, LIKELIHOODS)).status == "valid"
     first = np.zeros_like(pairs.answers)
     first[:, :, 0] = 1.0  # the first position wins in both orders
     found = validity(replace(pairs, answers=first))
-    assert found.status == "says nothing"
-    assert found.sentence.startswith("The judge says nothing about quality as people see it: accuracy 0.50 (95 %")
-    assert "better than always preferring the likelier or the longer output would" in found.sentence
+    assert (found.status, found.sentence) == snapshot
 
 
-def test_two_who_like_the_first_position_agree_no_more_than_by_chance():
+def test_two_who_like_the_first_position_agree_no_more_than_by_chance(snapshot):
     second, better = np.where(np.random.default_rng(0).random((2, 400)) < 0.8, 0.0, 1.0)
     judged = by_hand(np.stack([1 - second, second], axis=1)[:, None], **{BETTER: better})
-    assert ": accuracy 0.66 (95 % interval 0.61 to 0.71; kappa +0.01)" in validity(judged).sentence
     passed = by_hand(better, **{HUMAN_SCORES: np.ones(400)})  # people who never differ tell nothing of a judge
-    found = [validity(one).status for one in (judged, replace(judged, covariates={BETTER: 0 * better}), passed)]
-    assert found == ["says nothing", "undefined", "undefined"]
+    found = [validity(one) for one in (judged, replace(judged, covariates={BETTER: 0 * better}), passed)]
+    assert [(one.status, one.sentence) for one in found] == snapshot
     assert validity(replace(passed, answers=np.ones(400)).take(np.arange(3))) is None
 
 
-def test_a_lenient_judge_that_ranks_well_is_told_by_how_much_and_is_not_biased():
+def test_a_lenient_judge_that_ranks_well_is_told_by_how_much_and_is_not_biased(snapshot):
     judged = scored(np.random.default_rng(3), 200, error=0.2)
     lenient = replace(judged, answers=judged.answers + 0.4, scale=(1, 6))
     found, before = audit_answers(lenient), agreement(judged)["leniency"]
     after = found["agreement"]["leniency"]
     assert after.value == pytest.approx(before.value + 0.4)
     assert after.value == pytest.approx((lenient.answers - judged.covariates[HUMAN_SCORES]).mean())
-    assert found.paragraphs[1] == found.leniency == found.to_dict()["leniency"]
-    ends = f"95 % interval {after.low:.2f} to {after.high:.2f}"
-    assert found.leniency == f"The judge gives {after.value:.2f} more points than people on average ({ends})."
+    assert found.paragraphs[1] == found.leniency == found.to_dict()["leniency"] == snapshot
     assert found.validity.status == "valid"
     assert not found.having("biased")
     for other in (replace(judged, scale=None), replace(judged, scale=(0, 100))):
         assert audit_answers(other).leniency == ""
 
 
-def test_of_pass_or_fail_the_judge_is_told_to_pass_more():
+def test_of_pass_or_fail_the_judge_is_told_to_pass_more(snapshot):
     rng = np.random.default_rng(4)
     quality = rng.normal(size=(400, 1))
     ratings, answers = (quality + rng.normal(size=(400, 2)) > 1).astype(float), (quality[:, 0] > 0.2).astype(float)
     found = audit_answers(by_hand(answers, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
-    more = 100 * (answers.mean() - ratings.mean())
-    assert found.leniency.startswith(f"Of 100 outputs, the judge passes {more:.0f} more than people do on average")
-    assert found.validity.sentence.startswith(
-        "The judge agrees with people beyond chance: kappa with one annotator +0."
-    )
-    assert "; kappa between annotators +0." in found.validity.sentence
-    assert found.not_measured["scale_use"] == "it needs scores of more than two values"
+    assert f"passes {100 * (answers.mean() - ratings.mean()):.0f} more" in found.leniency
+    assert [found.leniency, found.validity.sentence, found.not_measured["scale_use"]] == snapshot
 
 
 def test_a_mean_score():
