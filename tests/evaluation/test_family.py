@@ -40,7 +40,7 @@ def test_self_family_and_style_are_told_apart(planted):
 def test_a_bonus_for_the_family_is_found_beside_that_for_itself():
     found = {f.bias: f for f in audit_answers(judged(0, n=600, own=0.8, family=0.6), **NAMED).findings}
     assert found["self_preference"].status == found["family_preference"].status == "biased"
-    assert "an output of the judge's family gets 0." in found["family_preference"].sentence
+    assert "judge's family" in found["family_preference"].sentence
 
 
 @pytest.mark.slow
@@ -67,27 +67,21 @@ def test_writers_go_by_names_and_patterns():
 
 
 @pytest.mark.parametrize(
-    ("named", "why"),
+    ("bias", "named"),
     [
-        ({"own_family": "qwen*"}, "it needs outputs of 'qwen*' (the writers are claude, "),
-        ({"own_system": "gpt-*", "own_family": "gpt-4"}, "it needs outputs of 'gpt-4' besides 'gpt-*' (the"),
-        ({"own_family": "gpt-*,llama,mistral"}, "outputs of two writers outside 'gpt-*,llama,mistral'"),
+        ("family_preference", {"own_family": "qwen*"}),
+        ("family_preference", {"own_system": "gpt-*", "own_family": "gpt-4"}),
+        ("family_preference", {"own_family": "gpt-*,llama,mistral"}),
+        ("self_preference", {"own_system": "*"}),
     ],
 )
-def test_what_is_lacking_is_named(named, why):
-    assert why in audit_answers(judged(0, n=60), **named).not_measured["family_preference"]
+def test_what_is_lacking_is_named(bias, named, snapshot):
+    assert audit_answers(judged(0, n=60), **named).not_measured[bias] == snapshot
 
 
 def test_the_family_alone_can_be_tested():
     (only,) = audit_answers(judged(0, n=60), **NAMED, only="family_preference").findings
     assert only.bias == "family_preference"
-
-
-def test_an_own_system_that_wrote_everything_is_compared_with_nothing():
-    assert (
-        "outputs of other writers than '*'"
-        in audit_answers(judged(0, n=60), own_system="*").not_measured["self_preference"]
-    )
 
 
 def test_a_judge_without_a_family_is_told_nothing_of_families():

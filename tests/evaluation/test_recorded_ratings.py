@@ -13,15 +13,10 @@ def summeval(recorded):
     rows = recorded("summeval_scores")
 
     def audited(judge, criterion):
-        fields = ("id", "input_id", "output", "system")
-        return evalbias.audit(
-            [
-                {**{f: r[f] for f in fields}, "ratings": r["ratings"][criterion], "mine": r["judges"][judge][criterion]}
-                for r in rows
-            ],
-            scores_field="mine",
-            scale=(1, 5),
-        )
+        items = [{name: row[name] for name in ("id", "input_id", "output", "system")} for row in rows]
+        for item, row in zip(items, rows, strict=True):
+            item |= {"ratings": row["ratings"][criterion], "mine": row["judges"][judge][criterion]}
+        return evalbias.audit(items, scores_field="mine", scale=(1, 5))
 
     return audited
 
@@ -79,18 +74,14 @@ def test_claude_3_haiku_says_no_more_about_right_answers_than_that_they_are_shor
     verdicts = [v for v in recorded("judgebench_verdicts") if v["judge"].startswith("claude-3-haiku")]
     recorded = [{**pairs[v["id"]], **{f: v[f] for f in ("winner", "winner_swapped")}} for v in verdicts]
     found = evalbias.audit(recorded, winner_field="winner", swapped_field="winner_swapped")
-    assert found.validity.status == "says nothing"
-    assert found.paragraphs[0].startswith("The judge says nothing about quality as people see it: accuracy 0.50 (95 %")
-    assert found.paragraphs[0].endswith("better than always preferring the shorter output would.")
-    assert found.paragraphs[1].startswith("The judge is biased (position)")
+    assert (found.validity.status, found.validity.no_better_than) == ("says nothing", ("shorter",))
+    assert "accuracy 0.50 (95 %" in found.validity.sentence
+    assert [finding.bias for finding in found.having("biased")] == ["position"]
 
 
 def test_passing_more_than_experts_do_is_leniency(ttcw):
     found = evalbias.audit([{**row, "mine": row["gpt-4-turbo"]} for row in ttcw], scores_field="mine", scale=(0, 1))
-    assert found.leniency.startswith(
-        "Of 100 outputs, the judge passes 57 more than people do on average (95 % interval"
-    )
+    assert "the judge passes 57 more" in found.leniency
     assert found.validity.status == "no better than a floor"
-    shown = "kappa with one annotator +0.07 (95 % interval +0.01 to +0.12; kappa between annotators +0.14)"
-    assert shown in found.validity.sentence
-    assert found.not_measured["scale_use"] == "it needs scores of more than two values"
+    assert "+0.07 (95 % interval +0.01 to +0.12; kappa between annotators +0.14)" in found.validity.sentence
+    assert "scale_use" in found.not_measured
