@@ -30,7 +30,6 @@ from .optimizers.likelihood import LikelihoodMitigation as LikelihoodMitigation
 from .optimizers.proposers import GrammarParaphraser as GrammarParaphraser
 from .optimizers.proposers import LMParaphraser as LMParaphraser
 from .optimizers.refine import ExternalFeedbackRefine as ExternalFeedbackRefine
-from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.zepo import ZEPO as ZEPO
 from .programs.criterion import Criterion as Criterion
 from .programs.files import load as load

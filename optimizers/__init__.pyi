@@ -3,5 +3,4 @@ from .juries import learn_jury as learn_jury
 from .likelihood import BiasedDemos as BiasedDemos
 from .likelihood import LikelihoodMitigation as LikelihoodMitigation
 from .refine import ExternalFeedbackRefine as ExternalFeedbackRefine
-from .study import JudgeStudy as JudgeStudy
 from .zepo import ZEPO as ZEPO

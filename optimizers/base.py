@@ -276,21 +276,18 @@ def _parts(program: Any, kinds: Any) -> dict[str, Any]:
 
 
 def hold_back(examples: Sequence[dspy.Example], *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Split a trainset by input: examples to search on, and held-back ones to choose on; refuse too few inputs."""
-    inputs = len(set(map(input_key, examples)))
-    if inputs < FEWEST_TO_CHOOSE:
-        raise ValueError(
-            f"The trainset has {count(inputs, 'input')}: choosing between candidates and the given program keeps half "
-            f"of them back, and needs {FEWEST_TO_CHOOSE} or more. Give more, or select=False (--bare) for the method "
-            "as its paper has it, whose result may be worse than the given program."
-        )
-    return halves(examples, seed=seed)
+    """Split a trainset at random: examples to search on, and held-back ones to choose on; refuse too few inputs.
 
-
-def halves(examples: Sequence[dspy.Example], *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Split examples at random into two sets that share no input; the second has half of the inputs, rounded down."""
+    The sets share no input; the second has half of the inputs, rounded down.
+    """
     keys = [input_key(e) for e in examples]
     inputs = list(dict.fromkeys(keys))
+    if len(inputs) < FEWEST_TO_CHOOSE:
+        raise ValueError(
+            f"The trainset has {count(len(inputs), 'input')}: choosing between candidates and the given program keeps "
+            f"half of them back, and needs {FEWEST_TO_CHOOSE} or more. Give more, or select=False (--bare) for the "
+            "method as its paper has it, whose result may be worse than the given program."
+        )
     second = {inputs[i] for i in np.random.default_rng(seed).permutation(len(inputs))[: len(inputs) // 2]}
     pairs = list(zip(examples, keys, strict=True))
     return [e for e, key in pairs if key not in second], [e for e, key in pairs if key in second]

@@ -46,20 +46,17 @@ class Fake(MeasuringLM):
     Args:
         refuses: Function from a question to whether its prompt is too long; None takes every one.
         likelihoods: Whether it measures likelihoods.
-        dies_after: Number of calls after which the user interrupts; None for never.
 
     Attributes:
         questions: Questions that were put to it.
         batches: Number of questions in each call.
     """
 
-    def __init__(self, *, refuses=None, likelihoods=True, dies_after=None):
-        self.refuses, self.likelihoods, self.dies_after = refuses or (lambda _: False), likelihoods, dies_after
+    def __init__(self, *, refuses=None, likelihoods=True):
+        self.refuses, self.likelihoods = refuses or (lambda _: False), likelihoods
         self.questions, self.batches = [], []
 
     def answer(self, questions, answers):
-        if len(self.batches) == self.dies_after:
-            raise KeyboardInterrupt
         if not self.likelihoods and any(isinstance(q, Likelihood) for q in questions):
             raise NotImplementedError("This server returns no likelihoods: name another model.")
         self.batches.append(len(questions))

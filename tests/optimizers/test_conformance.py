@@ -13,7 +13,6 @@ from evalbias import (
     ZEPO,
     BiasedDemos,
     ExternalFeedbackRefine,
-    JudgeStudy,
     LikelihoodMitigation,
     data,
 )
@@ -73,13 +72,6 @@ CASES = {
     ),
     "ZEPO": Case(
         lambda **o: ZEPO(GRAMMAR, population=3, epochs=2, **{"n_resamples": 99, **o}),
-        lambda: PairwiseJudge(C),
-        lambda: Wording(6.5),
-        TRAIN,
-        VAL,
-    ),
-    "JudgeStudy": Case(
-        lambda **o: JudgeStudy(GRAMMAR, trials=4, instructions=3, demo_sets=1, k=2, **{"n_resamples": 99, **o}),
         lambda: PairwiseJudge(C),
         lambda: Wording(6.5),
         TRAIN,
@@ -259,7 +251,7 @@ def test_the_model_is_asked_nothing_twice_and_the_cost_counts_what_it_was_asked(
     asked = [json.dumps([one.prompt, one.choices]) for one in lm.questions if isinstance(one, Choices)]
     assert len(asked) == len(set(asked))
     assert cost.judgments >= len(asked)
-    if case in (CASES["LikelihoodMitigation"], CASES["JudgeStudy"]):
+    if case is CASES["LikelihoodMitigation"]:
         assert cost.judgments == len(asked)
 
 
@@ -274,16 +266,14 @@ BAD_PAIRS = {
     "'source' of the item '3' is missing: give a text": dspy.Example(candidates=["a", "b"]),
     "The item '3' has the candidates 'ab': give a list of 2 to 26 texts": dspy.Example(source="s", candidates="ab"),
 }
-comparing = pytest.mark.parametrize("name", ["ZEPO", "JudgeStudy"])
 scoring = pytest.mark.parametrize("name", ["BiasedDemos", "LikelihoodMitigation"])
 
 
 @pytest.mark.parametrize("message", BAD_PAIRS)
-@comparing
-def test_what_cannot_be_compared_is_named(name, message):
+def test_what_cannot_be_compared_is_named(message):
     trainset, lm = [*PAIRS[:3], BAD_PAIRS[message], *PAIRS[3:]], Comparer()
     with pytest.raises(ValueError, match=message):
-        CASES[name].make().compile(PairwiseJudge(C), trainset=trainset, lm=lm)
+        CASES["ZEPO"].make().compile(PairwiseJudge(C), trainset=trainset, lm=lm)
     with pytest.raises(ValueError, match=message):
         PairwiseJudge(C).batch(trainset, lm=lm)
     assert not lm.prompts

@@ -9,7 +9,7 @@ import pytest
 from fakes import LEANS, PARTS, pair
 from texts import writer
 
-from evalbias import ZEPO, GrammarParaphraser, JudgeStudy, PairwiseRanker, Sampling
+from evalbias import ZEPO, GrammarParaphraser, PairwiseRanker, Sampling
 from evalbias.evaluation import judge_examples
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.types import NoProbabilities
@@ -74,17 +74,6 @@ def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
     again = zepo.compile(student, trainset=pairs, lm=lm)
     assert again.report == report
     assert len(engine.requests) > spent
-
-
-def test_a_study_on_a_model_that_only_writes_draws_nothing_twice():
-    lm, engine = writer(preference)
-    pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(1).normal(size=(10, 2)))]
-    student = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
-    study = JudgeStudy(GrammarParaphraser(PARTS), trials=4, instructions=2, select=False)
-    compiled = study.compile(student, trainset=pairs, lm=lm)
-    assert compiled.sampling == student.sampling
-    distinct = {(r.messages[-1].text, r.system, r.config.seed) for r in engine.requests}
-    assert len(engine.requests) == len(distinct) >= 80  # 2 wordings, 10 pairs, 4 answers
 
 
 def test_rankings_and_biases_are_measured_on_a_model_that_only_writes():
