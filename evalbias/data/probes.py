@@ -20,6 +20,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.items import input_field, input_key, item_name
+from evalbias.values import digest
 
 # --- edits ------------------------------------------------------------------------------------------------------------
 
@@ -211,9 +212,9 @@ def with_edits(
 ) -> list[dspy.Example]:
     """Return every item as it is, and with each edit and its placebo: 1 + 2 k items for k kinds.
 
-    Ids are ``ITEM|original|PLACE``, ``ITEM|KIND|edit`` and ``ITEM|KIND|placebo``. Of a pair, the candidate at the
-    place, 1 or 2, is edited (``edited_place``). What people say of an item stands with the original. ``scale`` tells
-    the highest score, which injections ask for.
+    Ids are ``ITEM|original|PLACE``, ``ITEM|KIND|edit`` and ``ITEM|KIND|placebo``; each row has a digest of its id and
+    texts. Of a pair, the candidate at the place, 1 or 2, is edited (``edited_place``). What people say of an item
+    stands with the original. ``scale`` tells the highest score, which injections ask for.
 
     Raises:
         ValueError: There is no item, one has no text (it is named), two have the same id, or a kind is unknown.
@@ -241,9 +242,23 @@ def with_edits(
         kept["input_id"] = name if input_field(example) is None else input_key(example)
         for text, parts, people in versions:
             shown = {"candidates": [*texts[:place], text, *texts[place + 1 :]]} if pair else {"output": text}
-            one = dspy.Example({**kept, **people}, id=BAR.join((name, *parts)), **shown)
-            rows.append(one.with_inputs("source", *shown))
+            row = dspy.Example({**kept, **people}, id=BAR.join((name, *parts)), **shown)
+            row[DIGEST] = text_digest(row)
+            rows.append(row.with_inputs("source", *shown))
     return rows
+
+
+DIGEST = "text_digest"
+"""Field of a row of ``with_edits`` by which it is noticed that texts or ids were exchanged."""
+
+
+def text_digest(row: dspy.Example) -> str | None:
+    """Return the digest of a row's id and texts; None without texts."""
+    texts = list(row.get("candidates") or row.get("outputs") or [row.get("output")])
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    unified = [text.replace("\r\n", "\n") for text in texts]  # whatever ends the lines of a file
+    return f"sha256-{digest([row.id, unified])}"
 
 
 # --- what the observational counterpart counts in texts as they are ---------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 from evalbias.data.items import item_name, labelled, number
 from evalbias.data.probes import (
     BAR,
+    DIGEST,
     EDIT,
     KINDS,
     LENGTH,
@@ -26,6 +27,7 @@ from evalbias.data.probes import (
     STYLE,
     named_kinds,
     style_count,
+    text_digest,
     with_edits,
 )
 from evalbias.evaluation.answers import PreparedAudit, function_scores, prepared
@@ -258,7 +260,7 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
     (once, with a ``reliability``), effects stand beside what outputs get that have as much of it of their own.
 
     Raises:
-        ValueError: The ids are not those of ``with_edits``, or an original is nowhere.
+        ValueError: The ids or texts are not those of ``with_edits``, or an original is nowhere.
     """
     # 1 the answers, of a pair the lead of its first candidate, and the rows by item, kind and part
     values, reach = (judged.win_shares - 0.5, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
@@ -266,12 +268,16 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
         why = next(iter(judged.reasons.values()), coverage_warning({"": judged.coverage}) or "none is defined")
         raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
     rows, inputs, places = dict[tuple[str, str, str], int](), dict[str, str](), dict[str, str]()
-    for row, (name, one) in enumerate(zip(judged.ids, judged.inputs, strict=True)):
+    for row, (name, one, example) in enumerate(zip(judged.ids, judged.inputs, judged.examples, strict=True)):
         item, *parts = name.rsplit(BAR, 2)
         if len(parts) < 2 or not (parts[0] == ORIGINAL or (_base(parts[0]) in KINDS and parts[1] in (EDIT, PLACEBO))):
             raise ValueError(f"The id {name!r:.80} is not one of probe emit: give its file back with its ids.")
         if one == name:
             raise ValueError(f"The row {name!r:.80} has no input_id: keep that field, intervals are over inputs.")
+        if example.get(DIGEST) is not None and text_digest(example) not in (None, example[DIGEST]):
+            raise ValueError(
+                f"The row {name!r:.80} has another text or id than probe emit wrote: give its rows back whole."
+            )
         if parts[0] == ORIGINAL:
             places[item], parts[1] = parts[1], ""
         rows[item, parts[0], parts[1]], inputs[item] = row, one

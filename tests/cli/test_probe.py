@@ -2,6 +2,7 @@
 
 import json
 
+import pandas
 import pytest
 from commands import answered, as_jsonl, evalbias, refused
 
@@ -56,6 +57,19 @@ def test_a_kind_without_a_complete_item_is_told_and_the_others_are_read(emitted,
     found = answered("probe", "read", "--data", "scored.jsonl", "--scores-field", "mine", cwd=tmp_path)
     assert (found["kinds"]["bold"]["status"], found["kinds"]["label"]["status"]) == ("not measured", "biased")
     assert (len(found["missing"]), found["left_out"]) == (40, 40)
+
+
+@pytest.mark.parametrize("exchanged", ["", "output", "id", "text_digest"])
+def test_rows_whose_texts_were_exchanged_are_refused(emitted, exchanged, tmp_path):
+    rows = [{**row, "mine": 3 + n % 2} for n, row in enumerate(emitted)]
+    if exchanged:
+        rows[0][exchanged], rows[7][exchanged] = rows[7][exchanged], rows[0][exchanged]
+    pandas.DataFrame(rows).to_csv(tmp_path / "scored.csv", index=False)
+    words = ("probe", "read", "--data", "scored.csv", "--scores-field", "mine")
+    if exchanged:
+        assert f"The row '{rows[0]['id']}'" in refused(*words, cwd=tmp_path)
+    else:
+        assert answered(*words, cwd=tmp_path)["missing"] == []
 
 
 def test_pairs_are_emitted_and_read_in_both_orders(tmp_path):

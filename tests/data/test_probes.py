@@ -60,7 +60,7 @@ def test_an_item_is_emitted_as_it_is_and_twice_for_each_kind():
     assert [row.output for row in rows[:3]] == [TEXT, *edited(TEXT, "label")]
     assert rows[3].output == edited(TEXT, "injection", word="7")[0]
     # nobody's score of the original is taken for one of the edited text
-    assert {*rows[1].keys()} == {"id", "input_id", "source", "reference", "output", "score"}
+    assert {*rows[1].keys()} == {"id", "input_id", "source", "reference", "output", "score", "text_digest"}
     assert [row.score for row in rows] == [4, None, None, None, None]
     assert {row.input_id for row in rows} == {"what?"}
 
