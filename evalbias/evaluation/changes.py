@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import dspy
 import numpy as np
 
+from evalbias.data.items import LARGEST
 from evalbias.evaluation.agreement import SWAPS, PeopleAgreement, headline_number
 from evalbias.evaluation.answers import told_answers
 from evalbias.evaluation.audit import AuditReport, AuditReports
@@ -92,21 +93,33 @@ def by_item(judged: Judged) -> dict[str, Any]:
 
 
 def judged_of(content: Mapping[str, Any]) -> Judged:
-    """Read what ``by_item`` returned; AttributeError, KeyError, TypeError or ValueError for anything else."""
-    answers = np.array(content["answers"], dtype=np.float64)
+    """Read what ``by_item`` returned, or raise one of ``UNREAD`` for anything else."""
     columns = {**content["people"], **content.get("texts", {})}  # which earlier files lack
-    known = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
+    known = {name: np.array(column, dtype=np.float64) for name, column in {**columns, "": content["answers"]}.items()}
+    answers, scale = known.pop(""), content["scale"] and tuple(map(float, content["scale"]))
     writers: Any = [one if isinstance(one, str) else tuple(one) for one in content.get("writers", ())]
-    if {len(column) for column in [answers, *known.values(), *([writers] if writers else [])]} != {len(content["ids"])}:
+    texts = [content["ids"], content["inputs"], content["outputs"], writers]
+    if any(np.abs(column[np.isfinite(column)]).max(initial=0.0) > LARGEST for column in (*known.values(), answers)):
+        raise ValueError("A number is larger than any score.")
+    if {len(column) for column in [answers, *known.values(), *texts] if len(column)} != {len(content["ids"])}:
         raise ValueError("The items and what is known of them differ in number.")
+    names = [name for column in texts for one in column for name in (one if isinstance(one, tuple) else [one])]
+    if not all(isinstance(name, str) for name in [*names, content["criterion"], content["judge"]]):
+        raise TypeError("A name is no text.")
+    if scale and not (len(scale) == 2 and scale[0] < scale[1]):
+        raise ValueError("The scale has no lowest and highest score.")
     return Judged(
         ids=tuple(content["ids"]),
         answers=answers,
         covariates=known,
         writers=writers,
-        scale=content["scale"] and tuple(map(float, content["scale"])),
+        scale=scale,
         **{name: content[name] for name in ("criterion", "inputs", "ties", "judge")},
     )
+
+
+UNREAD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""Errors of reading JSON that ``by_item`` did not write."""
 
 
 def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
@@ -120,10 +133,10 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
         run = read_run(Path(given))
         if run.result is None:
             raise ValueError(run.damage or f"{given} holds a run that is not finished: run its command again.")
-        kept = run.result.get("criteria", {}).get(options.criterion, run.result).get("items")
         try:
-            judged, texts = judged_of(kept), [str(text) for text in kept["outputs"]]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            kept = run.result.get("criteria", {}).get(options.criterion, run.result).get("items")
+            judged, texts = judged_of(kept), kept["outputs"]
+        except UNREAD as error:
             place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in run.result)
             raise ValueError(f"{place}: give data with scores, or an audit's run folder.") from error
     else:

@@ -202,8 +202,22 @@ def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
     kept.write_text(json.dumps({"schema": "evalbias.audit/1", "audit": {}}))
     with pytest.raises(ValueError, match="baseline holds no audit: give data with scores, or an audit's run folder"):
         drift(str(tmp_path / "baseline"), str(after), **options)
-    for damaged in ({"answers": [0.5]}, {"people": {"human_scores": [1]}}, {"ids": 5}, {"answers": 5}):
-        kept.write_text(json.dumps({**whole, "items": {**whole["items"], **damaged}}))
+    items, n = whole["items"], len(whole["items"]["ids"])
+    for damaged in (
+        {"answers": [0.5]},
+        {"answers": 5},
+        {"answers": [10**400] * n},
+        {"people": {"human_scores": [1]}},
+        {"people": {"human_scores": [1e31] * n}},
+        {"ids": 5},
+        {"ids": [[1]] * n},
+        {"inputs": items["inputs"][1:]},
+        {"outputs": [None] * n},
+        {"scale": [5, 1]},
+        None,
+    ):
+        content = whole | ({"criteria": 5} if damaged is None else {"items": items | damaged})
+        kept.write_text(json.dumps(content))
         with pytest.raises(ValueError, match="baseline holds no audit"):
             drift(str(tmp_path / "baseline"), str(after), **options)
     kept.write_text('{"schema": ')
