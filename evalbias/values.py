@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -342,6 +343,22 @@ others anywhere in it, so that an indent does not help. A text may end amid one.
 def visible(text: object) -> str:
     """Replace the characters that a terminal obeys, that reorder or hide text, or that no UTF-8 file can hold."""
     return _HIDDEN.sub(SIGN, str(text))
+
+
+def shell_word(word: str) -> str:
+    r"""Quote a word for bash and zsh on one line; a character that a terminal or a CI job obeys is spelled by its code.
+
+    Example:
+        >>> print(shell_word("the score"), shell_word("my\n'score'"))
+        'the score' $'my\n\'score\''
+    """
+    if "\n" not in word and visible(without_commands(word)) == word:
+        return shlex.quote(word)
+    spelled = {"\n": r"\n", "\\": r"\\", "'": r"\'"}
+    for c in {*word} - {*spelled}:
+        if c in "#:" or visible(c) != c:
+            spelled[c] = f"\\x{ord(c):02x}" if c < "\x80" else f"\\U{ord(c):08x}"
+    return f"$'{''.join(spelled.get(c, c) for c in word)}'"
 
 
 def without_commands(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined
 from evalbias.options import AuditOptions
-from evalbias.values import message
+from evalbias.values import message, shell_word
 
 ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
 SHOWN = 40  # characters of a cell that are shown
@@ -94,7 +93,7 @@ def command_line(spec: str, settings: Mapping[str, Any]) -> str:
     for name, value in given.items():
         words += [spelled(name), value if isinstance(value, str) else ",".join(value)]
     criterion = [] if any(name.endswith("_field") for name in given) else ASKED[: 2 if "criterion" in given else None]
-    return shlex.join([*words, *criterion])
+    return " ".join(map(shell_word, [*words, *criterion]))
 
 
 def _print(text: str) -> None:

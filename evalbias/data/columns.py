@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from evalbias.data import files, items
 from evalbias.data.files import Source
 from evalbias.data.items import FIELDS, DataError, listed, word
 from evalbias.measures.arrays import missing
-from evalbias.values import read_json
+from evalbias.values import read_json, shell_word
 
 WORDS = {
     name: frozenset(words.split())
@@ -110,6 +109,7 @@ ENOUGH = 1000  # rows by which an error tells what columns may be
 
 
 WIDEST, MOST_NAMED, MOST_CODES = 200, 8, 99  # most columns looked at, columns in an error, and codes of choices
+LONGEST_CODE = 200  # characters
 ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
 
 
@@ -151,7 +151,7 @@ def _likely(table: Source) -> dict[str, str]:
 
 
 def _mapped(mapping: Mapping[str, str]) -> str:
-    return shlex.quote(",".join(f"{ours}={theirs}" for ours, theirs in mapping.items()))
+    return shell_word(",".join(f"{ours}={theirs}" for ours, theirs in mapping.items()))
 
 
 def judges_of(item: Any) -> list[str]:
@@ -300,7 +300,7 @@ def _kind(given: Sequence[Any]) -> str:
 def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
     if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
         return None
-    if len({*given}) > MOST_CODES:
+    if len({*given}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in given):
         return None
     codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
     if codes <= LETTERS | {"0", "1", "-1"}:

@@ -4,6 +4,9 @@ import gzip
 import json
 import random
 import shlex
+import subprocess
+import time
+from pathlib import Path
 
 import hostile
 import numpy as np
@@ -12,6 +15,7 @@ from commands import as_jsonl, evalbias
 
 import evalbias as package
 from evalbias.data.columns import recognised_columns
+from evalbias.data.files import Source
 from evalbias.data.reading import read, table_of
 
 ROWS, NAN = 24, np.nan
@@ -508,6 +512,29 @@ def test_hostile_files_are_an_error_or_shown_without_what_a_terminal_obeys(tmp_p
             assert done.returncode in (0, 2), done.stderr
             hostile.check_printed(f"{done.stdout}\n{done.stderr}")
     assert evalbias("doctor", "none.csv", cwd=tmp_path, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("name", ["my\nscore's", "\x1b[31m \\score\x07", "##[error]a\n::error::\u202eb"])
+def test_the_command_names_any_column_without_what_a_terminal_obeys(name, tmp_path):
+    people = [{"rating_1": k % 4 + 1, "rating_2": (k + 1) % 4 + 1} for k in range(40)]
+    rows = [{"source": f"s{k}", "output": "o" * (k + 1), name: k % 5 + 1} | people[k] for k in range(40)]
+    (path := tmp_path / "t.json").write_text(json.dumps(rows))
+    said = evalbias("doctor", path.name, cwd=tmp_path).stdout
+    hostile.check_printed(said)
+    (command,) = [line for line in said.splitlines() if "evalbias audit" in line]
+    read = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, text=True, check=True
+    ).stdout
+    _, *words = read.split("\0")[:-1]
+    assert name in words
+    evalbias(*words, cwd=tmp_path)
+
+
+def test_a_long_cell_takes_no_time():
+    table = Source("csv", Path("t.csv"), rows=[("t.csv:2", {"source": "s", "output": "1 " * 2_000_000})])
+    start = time.process_time()
+    recognised_columns(table)
+    assert time.process_time() - start < 0.5  # 2.1 seconds where all is parted into words
 
 
 def test_several_raters_are_named_at_once(tmp_path):
