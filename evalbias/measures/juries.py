@@ -248,6 +248,7 @@ def best_subsets(panel: Panel, costs: Sequence[float]) -> list[Subset]:
 
 
 Kind = Literal["mean", "median", "verdict"]
+LARGEST = 1e30  # largest size of a score, and so of a rule's numbers: products of a few of them must stay finite
 
 
 @dataclass(frozen=True)
@@ -276,8 +277,10 @@ class JuryRule:
         k, given = len(self.weights), [*sum(of_members, ()), self.offset, self.tolerance]
         if self.kind not in get_args(Kind) or {*map(len, of_members)} != {k} or not np.isfinite(given).all():
             raise ValueError(f"kind={self.kind!r:.20}: give one of {get_args(Kind)}, and finite numbers by member.")
-        if not (sum(self.weights) > 0 and min(self.weights) >= 0 and min(self.spreads) > 0):
-            raise ValueError("Give weights of 0 or more, one above 0, and spreads above 0.")
+        if not (sum(self.weights) > TINY and min(self.weights) >= 0 and min(self.spreads) > TINY):
+            raise ValueError(f"Give weights of 0 or more, one above 0, and spreads above 0 (and above {TINY:g}).")
+        if max(map(abs, given)) > LARGEST:
+            raise ValueError(f"Give numbers of at most {LARGEST:g}, as scores are.")
         places = [one for one in set(self.first) if type(one) is int and 0 <= one < k]
         if len(places) < len(self.first) or len(places) == 1 or self.tolerance < 0:
             raise ValueError(f"first={self.first}: give places of two members or more, and a tolerance of 0 or more.")

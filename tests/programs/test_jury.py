@@ -104,8 +104,9 @@ def test_a_rule_is_a_file(tmp_path):
     rule = JuryRule("verdict", (0.5, 0.5), (0.5, 0.5), (0.5, 0.5), offset=-0.1, first=(0, 1))
     save(rule, file := tmp_path / "jury.json")
     assert load(file) == rule
-    damages = [("kind", "mode"), ("spreads", [0, 1]), ("tolerance", -1), ("more", 1)]
-    damages += [("weights", value) for value in ([1], 0.5, [], ["x", 1], [float("inf"), 1])]
+    damages = [("kind", "mode"), ("tolerance", -1), ("more", 1), ("centers", [1e300, 0.5])]
+    damages += [("spreads", value) for value in ([0, 1], [1e-320, 1])]
+    damages += [("weights", value) for value in ([1], 0.5, [], ["x", 1], [float("inf"), 1], [1e-320, 0], [10**400, 1])]
     damages += [("first", value) for value in ([0, 5], [0, 0], [0, 1.0], [False, True], [0])]
     damages += [("offset", value) for value in ("x", [1], None)]
     saved = json.loads(file.read_text())
