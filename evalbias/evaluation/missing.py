@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import scipy
@@ -56,8 +57,8 @@ class MissingJudgments:
     def table(self) -> Table:
         """Return one row for all items, and one for each system, in descending order of the share that is missing."""
         systems = sorted(self.by_system.items(), key=lambda row: -row[1][0] / row[1][1])
-        counts = {"all": (self.missing, self.n), **dict(systems[:MOST_SYSTEMS])}
-        rows = [(name, f"{n:,}", f"{missing:,}", _share(missing, n)) for name, (missing, n) in counts.items()]
+        counts = [("all", (self.missing, self.n)), *systems[:MOST_SYSTEMS]]
+        rows = [(name, f"{n:,}", f"{missing:,}", _share(missing, n)) for name, (missing, n) in counts]
         caption = "" if len(systems) <= MOST_SYSTEMS else f"the {MOST_SYSTEMS} of {len(systems)} systems that lack most"
         return Table(("", "items", "missing", "share"), rows, "Missing judgments", caption)
 
@@ -93,7 +94,7 @@ def missing_judgments(judged: Judged, *, seed: int) -> MissingJudgments | None:
 
 def _properties(judged: Judged) -> dict[str, FloatArray]:
     """Return what is known about items (n,): of pairs the size of their difference in quality, and total length."""
-    columns = {}
+    columns: dict[str, FloatArray] = {}
     if judged.rated:
         quality = mean_of_raters(judged.ratings)
         columns["quality"] = np.abs(quality) if judged.pairwise else quality
@@ -142,8 +143,8 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, seed: int = 0)
     """Return the exact p, by random draws, that the missing scores (n,) spread over the levels (n,) by chance."""
     codes = np.unique(levels, return_inverse=True)[1]
     sizes, counts = np.bincount(codes), np.bincount(codes, weights=absent)
-    rng, method = np.random.default_rng(seed), "count" if len(sizes) > MANY else "marginals"
-    as_uneven = 0
+    method: Literal["count", "marginals"] = "count" if len(sizes) > MANY else "marginals"
+    rng, as_uneven = np.random.default_rng(seed), 0
     for _ in range(DRAWS // BLOCK):
         drawn = rng.multivariate_hypergeometric(sizes, int(absent.sum()), BLOCK, method=method)
         as_uneven += int(((drawn**2 / sizes).sum(axis=1) >= (counts**2 / sizes).sum() * (1 - 1e-12)).sum())
