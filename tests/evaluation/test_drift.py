@@ -18,15 +18,13 @@ def texts(n, *, quality=0.0, seed=0, name="a", raters=2):
     rng = np.random.default_rng(seed)
     q = quality + rng.normal(size=2 * n)
     lengths = rng.integers(3, 40, size=2 * n)
+    outputs = [f"{name} {k} " + " ".join(WORDS[(k + j) % 12] for j in range(lengths[k])) for k in range(2 * n)]
     rows = [
-        {
-            "source": f"{name} {k // 2}",
-            "output": f"{name} {k} " + " ".join(WORDS[(k + j) % 12] for j in range(lengths[k])),
-        }
+        {"source": f"{name} {k // 2}", "output": output}
         | {f"rating_{r}": float(3 + q[k] + 0.5 * rng.normal()) for r in range(1, raters + 1)}
-        for k in range(2 * n)
+        for k, output in enumerate(outputs)
     ]
-    return rows, q, np.log([len(row["output"]) for row in rows])
+    return rows, q, np.log([len(output) for output in outputs])
 
 
 def judged(rows, scores, rng, noise=0.3):
@@ -53,34 +51,23 @@ def stricter():
     return sides(bend=-0.8, gain=0.5)
 
 
-def test_the_judge_hides_what_the_system_gained(stricter):
+def test_the_judge_hides_what_the_system_gained(stricter, snapshot):
     found = drift(*stricter, scores_field="judged")
     assert found["drift"].value == pytest.approx(-0.32, abs=0.12)  # 0.8 times 0.4, the mean of a quality above 0
     assert found["drift"].high < 0 < found["system"].low
     assert found["change"].value == pytest.approx(found["drift"].value + found["system"].value)
-    first, improved, changed, shape, agreement, *_ = found.paragraphs
-    assert first.startswith("The mean score changes by ")
-    assert improved == "The system improved."
-    assert changed.startswith("The judge changed: it would have given the old outputs 0.")
-    assert " fewer points (95 % interval 0." in changed
-    assert shape.startswith("This is no shift of all scores: the judge moves a ")
-    assert "agrees with people" in agreement
+    assert [*found.paragraphs] == snapshot
     assert found["drift"].n == 120
     assert found.split.mapped[-1, 0] < found.split.levels[-1] - 0.8
 
 
-def test_a_new_bias_is_named_and_the_others_are_not():
-    found = drift(*sides(length=0.6), scores_field="judged", scale=(-2, 8))
-    (biases,) = [text for text in found.paragraphs if text.startswith("Its biases changed: ")]
-    assert "Effect of length at equal quality " in biases
-    assert "Points of the score" not in biases
+def test_a_new_bias_is_named_and_the_others_are_not(snapshot):
+    found, same = (drift(*sides(length=x), scores_field="judged", scale=(-2, 8)) for x in (0.6, 0.0))
     assert found.comparisons["verbosity"]["length_effect"].p_value < 0.001
-    same = drift(*sides(), scores_field="judged", scale=(-2, 8))
-    assert "No change of its biases is shown (scale use and verbosity)." in same.paragraphs
-    assert same.paragraphs[2].startswith("No change of the judge is shown, and one of ")
+    assert [[*one.paragraphs] for one in (found, same)] == snapshot
 
 
-def test_only_a_significant_gain_in_agreement_with_people_is_called_one():
+def test_only_a_significant_gain_in_agreement_with_people_is_called_one(snapshot):
     rows, q, _ = texts(30)
     rng = np.random.default_rng(1)  # texts draws from seed 0
     noisy, good, shifted = (
@@ -88,18 +75,11 @@ def test_only_a_significant_gain_in_agreement_with_people_is_called_one():
         for scores in (rng.normal(size=60), q + 0.1 * rng.normal(size=60), q + 1)
     )
 
-    def told(before, after):
-        found = drift(before, after, scores_field="judged")
-        (words,) = [text for text in found.paragraphs if "agrees with people" in text]
-        return words, found.agreement["spearman"].difference
-
-    words, difference = told(noisy, good)
-    assert words.startswith("The second version agrees with people more: Spearman")
-    assert difference.p_value < 0.05 < 0.5 < difference.value
-    assert told(good, noisy)[0].startswith("The second version agrees with people less: Spearman")
-    words, difference = told(good, shifted)
-    assert words.startswith("Nothing shows that the second version agrees with people more or less")
-    assert difference.value == pytest.approx(0, abs=0.05)
+    found = [drift(*judges, scores_field="judged") for judges in ((noisy, good), (good, noisy), (good, shifted))]
+    assert [text for one in found for text in one.paragraphs if "agrees with people" in text] == snapshot
+    more, _, alike = (one.agreement["spearman"].difference for one in found)
+    assert more.p_value < 0.05 < 0.5 < more.value
+    assert alike.value == pytest.approx(0, abs=0.05)
     nobody = [{name: value for name, value in row.items() if not name.startswith("rating")} for row in good]
     assert drift(noisy, nobody, scores_field="judged").agreement["spearman"].before.n == 60  # of the other side count
     assert drift(nobody, nobody, scores_field="judged").agreement is None
@@ -108,43 +88,31 @@ def test_only_a_significant_gain_in_agreement_with_people_is_called_one():
 
 
 def test_biases_are_compared_by_the_paired_test_of_their_measurements():
-    before, after = sides(length=0.6)
-    options = {"scores_field": "judged", "scale": (-2, 8)}
-    found = drift(before, after, **options)
-    anchors = [row for row in before if row["source"].startswith("anchor")]
-    later = [row for row in after if row["source"].startswith("anchor")]
-    bias = BIASES["verbosity"]
-    measured = [measure(bias, audit(rows, only="verbosity", **options).judged, seed=0) for rows in (anchors, later)]
-    expected = compare(*measured, n_resamples=10_000, seed=0)["length_effect"].difference
+    versions, options = sides(length=0.6), {"scores_field": "judged", "scale": (-2, 8)}
+    found = drift(*versions, **options)
+    anchors = [[row for row in rows if row["source"].startswith("anchor")] for rows in versions]
+    judged_twice = [audit(rows, only="verbosity", **options).judged for rows in anchors]
+    measured = [measure(BIASES["verbosity"], one, seed=0) for one in judged_twice]
     difference = found.comparisons["verbosity"]["length_effect"].difference
-    assert difference == expected
+    assert difference == compare(*measured, n_resamples=10_000, seed=0)["length_effect"].difference
     assert difference.n == 120
 
 
-def test_few_anchors_leave_it_open_and_say_how_many_would_be_enough():
-    found = drift(*sides(anchors=10), scores_field="judged", margin=0.1)
-    said = found.paragraphs[2]
-    assert said.startswith("Whether the judge changed is open: too few anchors to rule out 0.1 points (")
-    assert said.endswith(f"; about {found.enough} would be enough.")
+def test_few_anchors_leave_it_open_and_say_how_many_would_be_enough(snapshot):
+    found, few = (drift(*sides(anchors=n), scores_field="judged", margin=0.1) for n in (10, 2))
     half = (found["drift"].high - found["drift"].low) / 2
     assert found.enough == pytest.approx(20 * (half / 2.26 * 2.8 / 0.1) ** 2, rel=0.1)
-    few = drift(*sides(anchors=2), scores_field="judged")
-    assert few.paragraphs[2].startswith(
-        "Whether the judge changed cannot be told: the anchors, or a period, are of fewer"
-    )
+    assert [found.paragraphs[2], few.paragraphs[2]] == snapshot
 
 
-def test_the_same_judge_at_temperature_0_did_not_change():
+def test_the_same_judge_at_temperature_0_did_not_change(snapshot):
     before, after = sides()
     kept = {row["output"]: row["judged"] for row in before}
     after = [row | {"judged": kept.get(row["output"], row["judged"])} for row in after]
     found = drift(before, after, scores_field="judged")
     assert (found["drift"].value, found["drift"].low, found["drift"].high) == (0, 0, 0)
-    assert found.paragraphs[2] == (
-        "The judge gave all 120 anchors the same score again: at most 5 % of texts have another one now."
-    )
     again = drift(before, before, scores_field="judged")
-    assert again.paragraphs[0].endswith("; all texts are anchors, so this is the judge's part.")
+    assert [found.paragraphs[2], again.paragraphs[0]] == snapshot
 
 
 @pytest.mark.slow
@@ -157,36 +125,33 @@ def test_anchors_are_the_same_texts_whatever_their_rows_and_repeats_count_as_oft
     assert drift(twice, after, scores_field="judged")["drift"].n == 120
     named = [[{"id": row["output"], "judged": row["judged"]} for row in side] for side in (before, after)]
     assert drift(*named, scores_field="judged")["drift"].n == 120  # without texts, by id
-    with pytest.raises(ValueError, match="have no text in common: let both judges score some anchors"):
+    with pytest.raises(ValueError, match="no text in common"):
         drift(before[:120], after[120:], scores_field="judged")
 
 
-def test_anchors_of_another_level_are_told_and_repeated_scores_need_no_caution():
+def test_anchors_of_another_level_are_told_and_repeated_scores_need_no_caution(snapshot):
     before, after = sides()
     worse = [row for row in before if not row["source"].startswith("anchor") or row["judged"] < 3]
     found = drift(worse, after, scores_field="judged")
-    told = found.paragraphs[-2]
-    assert told.startswith(
-        f"The old outputs had {found.split.apart:.2f} more points than the anchors from the old judge"
-    )
     assert found.split.apart == pytest.approx(1, abs=0.1)
-    assert f"the parts move by up to {found.split.unsure:.2f} points" in told
-    assert found.paragraphs[-1].endswith(" % of the old outputs' scores lie beyond those of all anchors.")
-    rng = np.random.default_rng(3)
-    several = [
-        [{**row, "drawn": [row["judged"] + e for e in 0.1 * rng.normal(size=2)]} for row in side]
-        for side in (worse, after)
-    ]
-    found = drift(*several, samples_field="drawn")
+    assert all(f"{value:.2f}" in found.paragraphs[-2] for value in (found.split.apart, found.split.unsure))
+    assert [*found.paragraphs[-2:]] == snapshot
+    for row in (*worse, *after):
+        row["drawn"] = [row["judged"] - 0.1, row["judged"] + 0.1]
+    found = drift(worse, after, samples_field="drawn")
     assert found.split.unsure == 0
     assert not any(text.startswith("The old outputs had") for text in found.paragraphs)
 
 
+@pytest.fixture
+def files(stricter, tmp_path):
+    """The rows of both periods as files."""
+    return [as_jsonl(tmp_path / f"{name}.jsonl", rows) for name, rows in zip(("old", "new"), stricter, strict=True)]
+
+
 @pytest.mark.slow
-def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
-    before, after = (
-        as_jsonl(tmp_path / name, rows) for name, rows in zip(("old.jsonl", "new.jsonl"), stricter, strict=True)
-    )
+def test_an_audit_or_its_run_folder_is_a_baseline(files, tmp_path):
+    before, after = files
     columns = ("--scores-field", "judged", "--scale=-2-8")
     evalbias("audit", "--data", before, *columns, "--out", "baseline", cwd=tmp_path)
     options = {"scores_field": "judged", "scale": (-2, 8)}
@@ -199,33 +164,22 @@ def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
     assert drift(*scores).paragraphs == expected.paragraphs
     kept = tmp_path / "baseline" / "result.json"
     whole = json.loads(kept.read_text())
-    kept.write_text(json.dumps({"schema": "evalbias.audit/1", "audit": {}}))
-    with pytest.raises(ValueError, match="baseline holds no audit: give data with scores, or an audit's run folder"):
-        drift(str(tmp_path / "baseline"), str(after), **options)
     items, n = whole["items"], len(whole["items"]["ids"])
-    for damaged in (
-        {"answers": [0.5]},
-        {"answers": 5},
-        {"answers": [10**400] * n},
-        {"people": {"human_scores": [1]}},
-        {"people": {"human_scores": [1e31] * n}},
-        {"ids": 5},
-        {"ids": [[1]] * n},
-        {"inputs": items["inputs"][1:]},
-        {"outputs": [None] * n},
-        {"scale": [5, 1]},
-        None,
-    ):
-        content = whole | ({"criteria": 5} if damaged is None else {"items": items | damaged})
-        kept.write_text(json.dumps(content))
-        with pytest.raises(ValueError, match="baseline holds no audit"):
+    damages = (
+        *({"answers": [0.5]}, {"answers": 5}, {"answers": [10**400] * n}, {"ids": 5}, {"ids": [[1]] * n}),
+        *({"people": {"human_scores": [1]}}, {"people": {"human_scores": [1e31] * n}}),
+        *({"inputs": items["inputs"][1:]}, {"outputs": [None] * n}, {"scale": [5, 1]}),
+    )
+    damaged = [{"schema": "evalbias.audit/1", "audit": {}}, whole | {"criteria": 5}]
+    damaged += [whole | {"items": items | damage} for damage in damages]
+    for content, match in [
+        *((json.dumps(result), "baseline holds no audit") for result in damaged),
+        ('{"schema": ', r"result\.json is not valid JSON"),
+        (None, "baseline .* not finished"),
+    ]:
+        kept.write_text(content) if content else kept.unlink()
+        with pytest.raises(ValueError, match=match):
             drift(str(tmp_path / "baseline"), str(after), **options)
-    kept.write_text('{"schema": ')
-    with pytest.raises(ValueError, match=r"result.json is not valid JSON .*: delete its folder to start over"):
-        drift(str(tmp_path / "baseline"), str(after), **options)
-    kept.unlink()
-    with pytest.raises(ValueError, match="baseline holds a run that is not finished: run its command again"):
-        drift(str(tmp_path / "baseline"), str(after), **options)
 
 
 def test_outputs_without_a_score_or_a_text_are_counted(stricter, tmp_path, caplog):
@@ -243,19 +197,17 @@ def test_outputs_without_a_score_or_a_text_are_counted(stricter, tmp_path, caplo
 
 def test_a_judge_that_compares_and_odd_margins_are_refused(stricter):
     pairs = [{"id": f"{k}", "outputs": ["a", "b"], "winner": k % 2} for k in range(9)]
-    with pytest.raises(ValueError, match="A judge that compares has no mean score"):
+    with pytest.raises(ValueError, match="judge that compares"):
         drift(audit(pairs, winner_field="winner"), stricter[1], scores_field="judged")
-    with pytest.raises(ValueError, match="`margin` is 0: give points above 0"):
+    with pytest.raises(ValueError, match="`margin` is 0"):
         drift(*stricter, scores_field="judged", margin=0)
     with pytest.raises(ValueError, match="differ in scale"):
         drift(audit(stricter[0], scores_field="judged", scale=(-2, 8)), stricter[1], scores_field="judged")
 
 
 @pytest.mark.slow
-def test_the_command_leaves_a_run_and_fails_a_build(stricter, tmp_path):
-    before, after = (
-        as_jsonl(tmp_path / name, rows) for name, rows in zip(("old.jsonl", "new.jsonl"), stricter, strict=True)
-    )
+def test_the_command_leaves_a_run_and_fails_a_build(stricter, files, tmp_path):
+    before, after = files
     call = ("drift", "--before", before, "--after", after, "--scores-field", "judged")
     found = answered(*call, "--out", "run", cwd=tmp_path)
     expected = drift(str(before), str(after), scores_field="judged")
@@ -275,9 +227,7 @@ def test_the_command_leaves_a_run_and_fails_a_build(stricter, tmp_path):
     undecided = evalbias(*call, "--fail-on", f"drift>{abs(expected['drift'].value):.3f}", cwd=tmp_path, check=False)
     assert (undecided.returncode, undecided.stderr.partition(":")[0]) == (3, "undecided")
     assert evalbias(*call, "--fail-on", "drift>2,system<0", cwd=tmp_path).returncode == 0
-    assert "'verbosity' is unknown, choose one of change, drift, system" in refused(
-        *call, "--fail-on", "verbosity>1", cwd=tmp_path
-    )
+    assert "'verbosity' is unknown" in refused(*call, "--fail-on", "verbosity>1", cwd=tmp_path)
     as_jsonl(after, stricter[1][:-2])
     assert "sides_sha256" in refused(*call, "--out", "run", cwd=tmp_path)  # another file of the same name
 
@@ -289,19 +239,15 @@ def test_scores_that_changed_places_within_inputs_are_not_called_the_same():
     assert not any("the same score again" in text for text in found.paragraphs)
 
 
-def test_judges_that_do_not_agree_have_no_map_and_equal_scores_no_margin():
+def test_judges_that_do_not_agree_have_no_map_and_equal_scores_no_margin(snapshot):
     before, after = sides()
     against = [row | {"judged": 6 - row["judged"]} for row in after]
     found = drift(before, against, scores_field="judged")
-    assert found.paragraphs[2].startswith(
-        "Whether the judge changed cannot be told: the scores of the two judges do not rise together on the anchors"
-    )
     assert np.isnan([found["drift"].low, found["system"].low]).all()
     assert not np.isnan(found["change"].low)
     equal = [row | {"judged": 3} for row in before]
     varied = [row | {"judged": 2 + k % 3} for k, row in enumerate(after)]
-    found = drift(equal, varied, scores_field="judged")
-    assert found.paragraphs[2].endswith("; the old scores are all the same: name a `margin`.")
+    assert [found.paragraphs[2], drift(equal, varied, scores_field="judged").paragraphs[2]] == snapshot
     assert drift(equal[-1:], after, scores_field="judged").map_table().rows[0][2] == "undefined"
 
 
@@ -311,5 +257,4 @@ def test_no_number_of_anchors_is_advised_that_is_there_already():
     found = drift(before, after, scores_field="judged", margin=0.98 * e.high)
     assert e.p_value > 0.05
     assert found.enough <= 120
-    assert "too few anchors to rule out " in found.paragraphs[2]
     assert "would be enough" not in found.paragraphs[2]
