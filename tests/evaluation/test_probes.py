@@ -94,7 +94,6 @@ def test_a_decision_model_hardly_follows_the_order_and_obeys_a_request_in_the_su
     assert probes["raised"].value > 0.9
     assert probes["unchanged"].value < 0.1
     assert found.warnings == ()
-    assert "Points that a request for the highest level adds to the score: +0.1" in found.paragraphs[-1]
 
 
 def test_a_summary_behind_a_long_article_is_not_read_and_the_answer_begins_with_that(summaries):
@@ -107,15 +106,14 @@ def test_a_summary_behind_a_long_article_is_not_read_and_the_answer_begins_with_
     assert found["probes"]["explained"].value < 0.7
 
 
-def test_a_judge_that_likes_the_first_option_is_biased_and_fails_the_build():
+def test_a_judge_that_likes_the_first_option_is_biased_and_fails_the_build(snapshot):
     judge, fair = audited(Reader(lean=1.0)), audited(Reader())
     shift = judge["order"]["shift"]
     np.testing.assert_allclose(shift.value, np.mean(judge.judged.covariates["order"] - judge.judged.answers))
     assert shift.low > 0.5
     finding = order_of(judge)
     assert finding.status == "biased"
-    assert "with the options in reversed order, an output gets" in finding.sentence
-    assert "ReversedOptions) and average" in finding.remedy
+    assert [finding.sentence, finding.remedy] == snapshot
     assert judge.answer.count(finding.sentence) == 1
     codes = [condition.decide(judge)[0] for condition in parse_conditions(["order>0.2", "order<0.2?", "order>2"])]
     assert codes == [1, 1, 0]
@@ -137,18 +135,13 @@ def test_a_shift_of_less_than_a_hundredth_of_the_scale_is_no_bias_however_sure()
 
 
 @pytest.mark.parametrize("lean", [0.0, 3.0])
-def test_a_judge_without_differences_says_nothing_unless_its_constant_follows_the_order(lean):
-    found = audited(Reader(sharp=0.0, lean=lean))
-    assert found.warnings[0].startswith("The scores do not vary: their standard deviation is")
-    if lean:
-        assert order_of(found).status == "biased"
-        assert order_of(found).estimate.low > 0.5
-        assert order_of(found).estimate.low < order_of(found).estimate.value  # the items not drawn may jump
-    else:
-        assert order_of(found).status == "not measured"
-        assert "it says nothing" in order_of(found).sentence
-    dull = audited(Reader(sharp=0.01))
-    assert "spread by 0.0" in order_of(dull).sentence
+def test_a_judge_without_differences_says_nothing_unless_its_constant_follows_the_order(lean, snapshot):
+    found, dull = audited(Reader(sharp=0.0, lean=lean)), audited(Reader(sharp=0.01))
+    order = order_of(found)
+    assert order.status == ("biased" if lean else "not measured")
+    assert not lean or 0.5 < order.estimate.low < order.estimate.value  # the items not drawn may jump
+    assert found.warnings[0].startswith("The scores do not vary")
+    assert [order.sentence, order_of(dull).sentence] == snapshot
     few = audited(Reader(lean=lean), data=items()[:1])  # no interval
     assert "nan" not in found.verdict + few.verdict
 
@@ -163,11 +156,8 @@ def test_a_request_that_is_obeyed_and_a_text_that_is_not_read():
     assert some["probes"]["explained"].value == pytest.approx(0)
 
 
-def test_a_label_mass_below_a_half_is_warned_of_and_below_a_tenth_more_so():
-    low, lower, fine = (audited(Reader(mass=mass), probes=["none"]).warnings for mass in (0.3, 0.05, 0.9))
-    assert "The options have a probability of 30 % together" in low[0]
-    assert lower[0].startswith("Do not rely on this judge")
-    assert (len(low), len(lower), fine) == (1, 1, ())
+def test_a_label_mass_below_a_half_is_warned_of_and_below_a_tenth_more_so(snapshot):
+    assert [audited(Reader(mass=mass), probes=["none"]).warnings for mass in (0.3, 0.05, 0.9)] == snapshot
 
 
 def test_by_default_few_items_are_asked_one_of_each_input_first():
@@ -227,39 +217,35 @@ def test_scores_in_a_prompt_are_listed_from_the_highest():
     judge.predict.demos = [demo]
     found = evalbias.audit(items(), judge=judge, lm=lm, probes=["order"])
     plain, falling = (lm.prompts[60 * k].prompt for k in range(2))
-    heading = "Judge the output on coherence: How coherent is the summary?\n"
-    levels = [f"{k + 1}: {level}\n" for k, level in enumerate(LEVELS)]
-    end = "Answer with a whole number from 1 (worst) to 5 (best)."
-    assert plain[0]["content"] == heading + "".join(levels) + end == judge.predict.signature.instructions
-    end = "Answer with a whole number from 5 (best) to 1 (worst)."
-    assert falling[0]["content"] == heading + "".join(levels[::-1]) + end
+    heading, *levels, end = plain[0]["content"].splitlines()
+    turned = end.replace("1 (worst) to 5 (best)", "5 (best) to 1 (worst)")
+    assert levels == [f"{k + 1}: {level}" for k, level in enumerate(LEVELS)]
+    assert plain[0]["content"] == judge.predict.signature.instructions
+    assert falling[0]["content"].splitlines() == [heading, *levels[::-1], turned] != [heading, *levels[::-1], end]
     assert plain[1:] == falling[1:]
     assert plain[2]["content"] == "2"
     p = np.exp(np.linspace(0.5, 0, 5)[:, None] * [1, -1])
     means = (p * np.arange(1, 6)[:, None]).sum(axis=0) / p.sum(axis=0)
     assert found["order"]["shift"].value == pytest.approx(means[1] - means[0])
     assert order_of(found).status == "biased"
-    assert "listed in both orders" in order_of(found).remedy
     assert judge.messages(items()[0]) == plain
     assert judge.labels({}) == ("1", "2", "3", "4", "5")
 
 
-def test_an_instruction_without_its_answers_cannot_be_listed_otherwise():
+def test_what_has_no_order_is_not_measured_with_the_reason(snapshot):
     judge = PointwiseJudge(Criterion("fine", "is it?", (1, 30)))
-    asked = {"judge": judge, "lm": Listed(), "probes": ["order"]}
     judge.predict.signature = judge.predict.signature.with_instructions("How good is it?")
-    assert "does not end with its answers" in evalbias.audit(items()[:8], **asked).not_measured["order"]
-    function = evalbias.audit(items()[:8], judge=lambda e: len(e.output) % 5, probes=["order"])
-    assert "that a model reads by tokens" in function.not_measured["order"]
-
-
-def test_what_has_no_order_is_not_measured_with_the_reason():
+    judges = (
+        {"judge": judge, "lm": Listed()},  # whose instruction does not end with its answers
+        {"judge": lambda example: len(example.output) % 5},
+        {"judge": PointwiseJudge(FINE), "lm": Reader()},  # whose answers are named
+    )
+    rows = [{**row, "score": None} for row in items()[:8]]
+    assert [evalbias.audit(rows, **one, probes=["order"]).not_measured["order"] for one in judges] == snapshot
     tokens = audited(Tokens())
     assert not {"order", "probes"} & {*tokens.measurements, *tokens.not_measured}
     assert "probed" not in tokens.provenance
     assert audited(Tokens(), probes=["instruction"])["probes"]["obeyed"].n == 60
-    yes_or_no = audited(Reader(), FINE, probes=["order"])
-    assert "its answers are named" in yes_or_no.not_measured["order"]
     assert list(audited(Reader(), FINE).judged.provenance["probed"]) == ["unread", "instruction"]
     assert order_of(audited(Reader(lean=1.0), only="order")).status == "biased"
 
@@ -274,12 +260,12 @@ def test_probes_that_are_none_are_refused(probes, name):
 
 
 def test_probes_are_of_judges_that_score_and_can_be_asked():
-    with pytest.raises(ValueError, match="`only` verbosity is tested"):
+    with pytest.raises(ValueError, match="`only` verbosity"):
         audited(Reader(), probes=["order"], only="verbosity")
-    with pytest.raises(ValueError, match="cannot be asked for again"):
+    with pytest.raises(ValueError, match="asked for again"):
         evalbias.audit([{"mine": 3}], scores_field="mine", probes=["order"])
     pair = [{"source": "a", "outputs": ["b", "c"]}]
-    with pytest.raises(ValueError, match="of a judge that scores, and this one compares"):
+    with pytest.raises(ValueError, match="this one compares"):
         evalbias.audit(pair, judge=PairwiseJudge(COHERENCE), lm=Reader(), probes=["order"])
     with pytest.raises(ValueError, match="cannot be measured"):
         measure(BIASES["order"], evalbias.recorded_scores([dspy.Example(mine=1)], "mine"), seed=0)
@@ -316,7 +302,6 @@ def test_a_predictor_with_decisions_is_asked_in_both_orders_too(summaries):
     assert "its answers are named" in named.not_measured["order"]
     assert not math.isnan(named["probes"]["unchanged"].value)
     plain = evalbias.audit(items()[:8], judge=lambda e: len(e.output), criterion="x", probes=["order", "instruction"])
-    assert "in prompts of evalbias that a model reads by tokens" in plain.not_measured["order"]
     assert plain["probes"]["obeyed"].value == len(NOTE) + 1
 
 
@@ -336,12 +321,8 @@ def test_one_item_tells_neither_a_spread_nor_a_shift():
     found = audited(Reader(), data=items()[:1])
     assert order_of(found).status == "not measured"
     assert "says nothing" not in found.verdict
-    none = audited(Reader(), probes=["none"])
-    code, why, *_ = parse_conditions(["order>0.2"])[0].decide(none)
-    assert (code, why) == (
-        1,
-        "order>0.2: order was not measured (it was not asked for, or such a judge cannot have it)",
-    )
+    code, why, *_ = parse_conditions(["order>0.2"])[0].decide(audited(Reader(), probes=["none"]))
+    assert (code, "order was not measured" in why) == (1, True)
 
 
 @pytest.mark.slow
