@@ -75,11 +75,7 @@ def test_the_judges_own_answers_are_not_taken_for_peoples():
 
 @pytest.mark.parametrize(
     ("winner", "swapped", "slip"),
-    [
-        ("better", None, "'better' is that of people's choices, .* judge_choice=better in"),
-        ("winner", "better", "'better' is that of people's choices, .* judge_choice=better in"),
-        ("winner", "winner", "The field 'winner' is named for both orders"),
-    ],
+    [("better", None, "'better'"), ("winner", "better", "'better'"), ("winner", "winner", "'winner' .* both orders")],
 )
 def test_one_field_for_two_is_a_slip_and_neither_agreement_nor_fairness(winner, swapped, slip):
     pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2, better=k % 2) for k in range(4)]
@@ -185,12 +181,8 @@ ONE = [dspy.Example(source="ab", output="cde")]
 @pytest.mark.parametrize("judge", [dspy.Predict(QA), dspy.ChainOfThought(QA), Asks()])
 def test_a_module_with_other_inputs_is_refused_before_it_is_called(judge):
     lm = DummyLM([{"reasoning": "r", "score": "3"}] * 2)
-    wanted = (
-        r"takes 'question' and 'answer', but an audit passes 'source' and 'output': wrap it in a function, such as "
-        r"`lambda item: judge\(question=item\.source, answer=item\.output\)`"
-    )
     with dspy.context(lm=lm):
-        with pytest.raises(ValueError, match=wanted):
+        with pytest.raises(ValueError, match=r"lambda item: judge\(question=item\.source, answer=item\.output\)"):
             function_scores(ONE, judge)
         assert not lm.history
         wrapped = function_scores(ONE, lambda item: judge(question=item.source, answer=item.output))
@@ -198,14 +190,27 @@ def test_a_module_with_other_inputs_is_refused_before_it_is_called(judge):
     assert "ab" in lm.history[0]["messages"][-1]["content"]
 
 
-def test_a_module_is_passed_what_it_takes():
-    assert function_scores(ONE, OutputOnly()).answers.tolist() == [3]
-    with dspy.context(lm=DummyLM([{"score": "4"}] * 2)):
-        assert function_scores(ONE, AsksAnything()).answers.tolist() == [4]
-        assert function_scores(ONE, dspy.Predict("source, output -> score: float")).answers.tolist() == [4]
+@pytest.mark.parametrize(
+    ("judge", "score"),
+    [
+        (OutputOnly(), 3),
+        (AsksAnything(), 4),
+        (dspy.Predict("source, output -> score: float"), 4),
+        # a DSPy metric is given the output as a prediction
+        (lambda example, pred, trace=None: len(example.source) + len(pred.output), 5),
+        (lambda gold, prediction: len(prediction.output), 3),
+        (lambda item, factor=2: factor, 2),
+    ],
+)
+def test_a_module_or_function_is_passed_what_it_takes(judge, score):
+    with dspy.context(lm=DummyLM([{"score": "4"}])):
+        assert function_scores(ONE, judge).answers.tolist() == [score]
+
+
+def test_an_item_that_lacks_what_a_module_takes_is_named():
     judged = function_scores([ONE[0].copy(score=9, other=1), dspy.Example(id="bare", output="c")], Rules())
     assert judged.answers.tolist()[0] == 5
-    assert judged.reasons == {"bare": "ValueError: the item has no 'source', which the judge needs"}
+    assert "'source'" in judged.reasons["bare"]
 
 
 def test_a_pairwise_judge_of_ours_may_be_wrapped():
@@ -227,12 +232,6 @@ def of_gepa(gold, pred, trace, pred_name, pred_trace):
     return 0
 
 
-def test_a_dspy_metric_is_given_the_output_as_a_prediction():
-    assert function_scores(ONE, metric).answers.tolist() == [5]
-    assert function_scores(ONE, lambda gold, prediction: len(prediction.output)).answers.tolist() == [3]
-    assert function_scores(ONE, lambda item, factor=2: factor).answers.tolist() == [2]
-
-
 def test_what_a_metric_of_ours_leaves_undefined_is_no_score():
     class Told(PointwiseJudge):
         def forward(self, source, output):
@@ -250,10 +249,10 @@ def test_a_recorded_score_outside_the_stated_scale_is_refused_and_a_functions_is
     judged = function_scores(short_and_long, lambda e: len(e.output), scale=(1, 5))
     assert judged.answers == pytest.approx([2.0, np.nan], nan_ok=True)
     (reason,) = judged.reasons.values()
-    assert reason.startswith("ValueError: what the judge returned is 7, outside the scale from 1 to 5: correct it")
+    assert "is 7, outside the scale from 1 to 5" in reason
     scored = [dspy.Example(id="a", mine=5.0), dspy.Example(id="b", mine=5.0000001), dspy.Example(id="c", mine=7)]
     assert recorded_scores(scored[:2], "mine", scale=(1, 5)).answers[1] == pytest.approx(5)  # rounding
-    with pytest.raises(ValueError, match=r"'mine' of the item 'c' is 7, outside the scale from 1 to 5: correct it"):
+    with pytest.raises(ValueError, match="'c' is 7, outside the scale from 1 to 5"):
         recorded_scores(scored, "mine", scale=(1, 5))
 
 
@@ -269,8 +268,8 @@ WRAP = ".* cannot be called with one item: wrap it in a function"
 @pytest.mark.parametrize(
     ("read", "items", "how", "match"),
     [
-        (recorded_scores, GOOD, "mine", "'mine' of the item 'b' is 'good': give a number"),
-        (recorded_scores, GOOD, "mien", r"No item has a field 'mien'; the fields are id, mine. Did you mean 'mine'\?"),
+        (recorded_scores, GOOD, "mine", "'mine' of the item 'b' is 'good'"),
+        (recorded_scores, GOOD, "mien", "'mien'.* Did you mean 'mine'"),
         (recorded_scores, [], "mine", "There are no items"),
         (recorded_scores, counted(mine=1e-300, score=1), "mine", "The judge's scores 'mine' are at most 3e-300 in"),
         (recorded_scores, counted(mine=1, score=1e-300), "mine", "People's scores on 'quality' are at most 3e-300 in"),
