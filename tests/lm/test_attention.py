@@ -45,6 +45,16 @@ def visible(mask):
     return (place <= rows) & (rows < mask.ends) & (mask.positions >= mask.reach[:, None])
 
 
+def test_the_blocks_of_an_example(monkeypatch):
+    monkeypatch.setattr(attention, "BLOCK", 2)
+    (mask,) = masks_of([(1, 1, 2, 2, 2), (1, 1, 3, 3)], 8)
+    blocks = [(queries, runs) for queries, runs, _ in mask.blocks(torch.zeros(0))]
+    assert [queries for queries, _ in blocks] == [slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 7)]
+    assert [runs for _, runs in blocks] == [[slice(0, n)] for n in (2, 4, 6)] + [[slice(0, 2), slice(5, 7)]]
+    assert mask.runs(slice(6, 7)) == [slice(0, 2), slice(5, 7)]
+    assert mask.runs(slice(2, 4)) == [slice(0, 4)]
+
+
 @pytest.mark.parametrize("width", [None, 5, 40])
 @pytest.mark.parametrize("seed", range(6))
 def test_runs_are_those_of_the_dense_mask(seed, width):
@@ -59,6 +69,16 @@ def test_runs_are_those_of_the_dense_mask(seed, width):
                 seen[run] = True
             assert not pairs[start:stop, ~seen].any()
             assert width is not None or pairs[start:stop, seen].any(axis=0).all()
+
+
+def test_masks_by_hand():
+    """The example of ``layer_masks``: the text a b, then c, d and e after one, two and no tokens of it."""
+    tree = ["x....", "xx...", "xxx..", "xx.x.", "x...x"]
+    window = ["x....", "xx...", ".xx..", ".x.x.", "x...x"]
+    for width, expected in ((None, tree), (2, window)):
+        (mask,) = masks_of([(1, 2, 3), (1, 2, 4), (1, 5)], 8, width)
+        visible = mask.dense(slice(0, 5), [slice(0, 5)], torch.zeros(0)) == 0
+        assert ["".join(".x"[int(cell)] for cell in row) for row in visible] == expected
 
 
 @pytest.mark.parametrize("kernel", [fused_kernel, plain_kernel])

@@ -213,11 +213,11 @@ def test_models_that_are_missing(tmp_path, folders):
 
 def batches(batcher, threads):
     """Return a list that grows by the size of each batch; the first batch lasts until all other threads wait."""
-    sizes, answer = [], batcher._answer
+    sizes, answer, limit = [], batcher._answer, time.monotonic() + 60
 
     def recorded(batch):
         sizes.append(len(batch))
-        while len(sizes) == 1 and len(batch) + len(batcher._waiting) < threads:
+        while len(sizes) == 1 and len(batch) + len(batcher._waiting) < threads and time.monotonic() < limit:
             time.sleep(0.001)
         return answer(batch)
 

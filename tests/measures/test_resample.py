@@ -191,6 +191,7 @@ def test_groups_of_many_inputs_are_of_whole_inputs():
     found = estimate(mean, np.repeat(of_input, 3), clusters=np.repeat(np.arange(6000), 3).tolist())
     assert (found.n, found.units) == (18000, 6000)
     assert found.high - found.low == pytest.approx(2 * 1.96 / np.sqrt(6000), rel=0.15)
+    assert len(np.concatenate(list(resample.left_out(np.arange(450))))) == 200
 
 
 @pytest.mark.slow
