@@ -168,25 +168,3 @@ def test_what_is_refused(file, tmp_path, words, message):
     known = {"criterion": "wit", "likelihood_lm": "other"}
     save(ScoreCorrection({"likelihood": Slope(0.1)}, **known), tmp_path / "wit.json")
     assert message in refused("correct", "--data", file, *words.split(), cwd=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("slope", "message"),
-    [
-        ({"slope": True}, "'slope' is True: give a number"),
-        ({"slope": 1e308}, "'slope' is 1e+308: give a number of at most"),
-        ({"center": None}, "'center' is None: give a number"),
-        ({"bounds": [1]}, "not enough values to unpack"),
-        ({"bounds": [1, 2, 3]}, "too many values to unpack"),
-        ({"bounds": [1, 10**400]}, "'bounds' is 1000"),
-        ({"bounds": [False, True]}, "'bounds' is False: give a number"),
-        ({"more": 1}, "unexpected keyword argument 'more'"),
-    ],
-)
-def test_a_correction_of_a_stranger_holds_numbers_and_nothing_else(tmp_path, slope, message):
-    written = {"slope": 0.1, "center": 5.0, "bounds": None, **slope}
-    whole = {"slopes": {"length": written}, "shift": 0.0, "reduction": "sum", "length": "characters", "pairs": False}
-    (tmp_path / "correction.json").write_text(json.dumps(whole))
-    with pytest.raises(ValueError, match=r"correction\.json") as refusal:
-        load(tmp_path / "correction.json")
-    assert message in str(refusal.value)

@@ -155,12 +155,12 @@ def test_preferences_bend_as_their_own_distribution_says():
 
 
 def test_coins_are_worked_out_by_hand():
-    differences = np.repeat([-1.0, 0.0, 1.0], [25, 50, 25])  # of two fair coins
+    coins = np.repeat([-1.0, 0.0, 1.0], [25, 50, 25])  # differences of two fair ones
     r = 0.5  # of the normals behind them: coins of one output have the covariance asin(r) / 2 pi
-    found = curvature_of_differences(differences, shared=2 * np.arcsin(r) / (2 * np.pi))
-    assert found == pytest.approx(np.arcsin(r) / r - 1, abs=2e-3)
-    assert curvature_of_differences(3 * differences, shared=9 * np.arcsin(r) / np.pi) == pytest.approx(found)
-    assert curvature_of_differences(differences, shared=0.0) == curvature_of_differences(np.zeros(4), shared=1.0) == 0.0
+    for unit in (1, 3):
+        found = curvature_of_differences(unit * coins, shared=unit**2 * np.arcsin(r) / np.pi)
+        assert found == pytest.approx(np.arcsin(r) / r - 1, abs=2e-3)
+    assert curvature_of_differences(coins, shared=0.0) == curvature_of_differences(np.zeros(4), shared=1.0) == 0.0
 
 
 # Raters whose points are worth different amounts.

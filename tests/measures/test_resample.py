@@ -525,13 +525,10 @@ def test_bca_is_scipys_at_the_wider_level(clusters):
     theirs = stats.bootstrap(data, statistic, rng=np.random.default_rng(1), **options).confidence_interval
     assert (found.low, found.high) == pytest.approx(tuple(theirs), rel=0.02)
     assert found.units == units
-
-
-def test_percentiles_are_scipys():
-    x = np.random.default_rng(0).exponential(size=40)
-    found = estimate(mean, x, method="percentile", draws=few(resamples=40_000))
-    theirs = stats.bootstrap((x,), np.mean, method="percentile", n_resamples=40_000, rng=np.random.default_rng(1))
-    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval), rel=0.02)
+    percentiles = estimate(variance, x, clusters=clusters, method="percentile", draws=few(resamples=40_000))
+    options |= {"confidence_level": 0.95, "n_resamples": 40_000, "method": "percentile"}
+    theirs = stats.bootstrap(data, statistic, rng=np.random.default_rng(1), **options).confidence_interval
+    assert (percentiles.low, percentiles.high) == pytest.approx(tuple(theirs), rel=0.02)
 
 
 def test_intervals_around_the_estimate_by_hand():

@@ -1,5 +1,6 @@
 """Corrections of scores for what they owe to likelihood and length, and a judge that corrects its own."""
 
+import json
 import math
 
 import numpy as np
@@ -106,6 +107,7 @@ def test_what_cannot_be_fitted_or_applied_is_refused(call, message):
 
 def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score(monkeypatch):
     plain, judge = PointwiseJudge(C), PointwiseJudge(C, correction=CALIBRATION)
+    of_length = PointwiseJudge(C, correction=ScoreCorrection({"length": Slope(2.0, 3.0)}, shift=0.25))
     examples = items(40, 1)
     raw = plain.batch(examples, lm=FormulaLM())
     monkeypatch.setattr(types, "CHUNK", 7)
@@ -117,6 +119,11 @@ def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score(monkey
         assert after.score == pytest.approx(min(5, max(1, before.score - 0.25 * rarity)))
         assert (after.mode, after.distribution) == (before.mode, before.distribution)
         assert "raw_score" not in before
+    found = of_length.batch(examples, lm=FormulaLM(likelihoods=False))  # it asks for no likelihoods
+    for example, before, after in zip(examples, raw, found, strict=True):
+        expected = before.score - 0.25 - 2 * (math.log(len(example.output)) - 3)
+        assert after.score == pytest.approx(min(5, max(1, expected)))
+        assert "likelihood" not in after
 
 
 def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
@@ -128,32 +135,34 @@ def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
     assert judge.reset_copy().correction is None
 
 
+SLOPE = {"slope": 0.1, "center": 5.0, "bounds": None}
+DAMAGED_SLOPES = [
+    ({"slope": "high"}, "'slope' is 'high'"),
+    ({"slope": True}, "'slope' is True: give a number"),
+    ({"slope": 1e308}, r"'slope' is 1e\+308: give a number of at most"),
+    ({"center": None}, "'center' is None: give a number"),
+    ({"bounds": [1]}, "not enough values to unpack"),
+    ({"bounds": [1, 2, 3]}, "too many values to unpack"),
+    ({"bounds": [1, 10**400]}, "'bounds' is 1000"),
+    ({"bounds": [False, True]}, "'bounds' is False: give a number"),
+    ({"more": 1}, "unexpected keyword argument 'more'"),
+]
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("damage", "message"),
     [
-        "[]",
-        '{"slopes": 3}',
-        '{"slopes": {"length": {"slope": "high", "center": 0, "bounds": null}}}',
-        '{"slopes": {}, "shift": null}',
-        '{"slopes": {}, "api_key": 1}',
+        *(({"slopes": {"length": SLOPE | damage}}, message) for damage, message in DAMAGED_SLOPES),
+        ({"slopes": 3}, ""),
+        ({"shift": None}, "shift"),
+        ({"api_key": 1}, "api_key"),
     ],
 )
-def test_a_damaged_correction_is_refused(tmp_path, content):
-    (tmp_path / "correction.json").write_text(content)
-    with pytest.raises(ValueError, match=r"correction\.json"):
+def test_a_damaged_correction_is_refused(tmp_path, damage, message):
+    whole = {"slopes": {"length": SLOPE}, "shift": 0.0, "reduction": "sum", "length": "characters", "pairs": False}
+    (tmp_path / "correction.json").write_text(json.dumps(whole | damage))
+    with pytest.raises(ValueError, match=rf"correction\.json.*{message}"):
         load(tmp_path / "correction.json")
-
-
-def test_a_judge_corrects_for_length_without_asking_for_likelihoods():
-    correction = ScoreCorrection({"length": Slope(2.0, 3.0)}, shift=0.25)
-    examples = items(5, 1)
-    raw = PointwiseJudge(C).batch(examples, lm=FormulaLM())
-    judge = PointwiseJudge(C, correction=correction)
-    found = judge.batch(examples, lm=FormulaLM(likelihoods=False))
-    for example, before, after in zip(examples, raw, found, strict=True):
-        expected = before.score - 0.25 - 2 * (math.log(len(example.output)) - 3)
-        assert after.score == pytest.approx(min(5, max(1, expected)))
-        assert "likelihood" not in after
 
 
 def test_a_model_without_likelihoods_is_refused():

@@ -48,10 +48,7 @@ def test_the_others_are_asked_only_where_the_first_differ():
     table = np.array([[one.score for one in judge.batch(ITEMS)] for judge in made.judges]).T
     assert rule(table) == pytest.approx([one.score for one in found])
     assert rule.cost(table, [1, 1, 10]) == 2 + 10 / 2
-
-
-def test_one_without_weight_is_not_asked():
-    made = jury(0, 1, rule=JuryRule("mean", (1.0, 0.0), (0.0, 0.0), (1.0, 1.0)))
+    made = jury(0, 1, rule=JuryRule("mean", (1.0, 0.0), (0.0, 0.0), (1.0, 1.0)))  # one has no weight
     assert [one.asked for one in made.batch(ITEMS)] == [1] * 4
     assert made.judges[1].get_lm().judged == []
 

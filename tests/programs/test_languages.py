@@ -5,7 +5,7 @@ import math
 import dspy
 import numpy as np
 import pytest
-from fakes import Comparer, Fake, pair
+from fakes import Fake
 from texts import writer
 
 from evalbias import Sampling
@@ -40,14 +40,6 @@ def test_a_language_that_is_not_there_is_refused_with_those_that_are():
         for language in ("tlh", None, ["ja"]):
             with pytest.raises(ValueError, match=r"is unknown: choose one of \('en', 'ja'\), or add"):
                 kind(C, language=language)
-
-
-def test_another_language_is_another_prompt_so_that_a_calibration_is_forgotten():
-    judge = PairwiseJudge(C, calibration="batch")
-    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0))
-    assert judge.corrections
-    judge.language = "ja"
-    assert judge.corrections == {}
 
 
 def test_a_model_that_only_writes_is_read_in_japanese():

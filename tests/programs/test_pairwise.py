@@ -59,9 +59,11 @@ def test_pride_is_fitted_without_labels_and_takes_one_prompt_a_pair():
     assert len(lm.prompts) == 23
     assert [p.preference for p in fair] == [1, 0, 1]
     assert [p.probability for p in fair] == pytest.approx([sigmoid(d) for d in (-1, 2, -2)])
-    assert judge.corrections != {}
-    judge.calibration = "batch"  # another kind must not use what was fitted for this one
-    assert judge.corrections == {}
+    for name, value in (("calibration", "batch"), ("language", "ja")):  # another kind, and other prompts
+        changed = judge.deepcopy()
+        assert changed.corrections != {}
+        setattr(changed, name, value)
+        assert changed.corrections == {}
 
 
 def test_a_calibration_is_fitted_to_a_batch_that_has_every_order():
