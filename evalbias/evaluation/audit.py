@@ -562,10 +562,9 @@ def audit_each(each: Sequence[PreparedAudit], progress: Callable[[int], None] | 
     names = ("own_system", "own_family", "reliability", "pass_mark", "by", "only", "seed")
     audits = dict[str, AuditReport]()
     for one in (replace(one, **cached) for one in each):
-        by_outcome = one.outcome is not None
-        judged = probed(replace(answers_of(one).counted_in(one.length), by_outcome=by_outcome), one)
+        judged = probed(answers_of(one).counted_in(one.length), one)
         judged = with_features(judged, one.features) if one.features else judged
-        settings = {name: getattr(one, name) for name in names} | ({"reliability": 1.0} if by_outcome else {})
+        settings = {name: getattr(one, name) for name in names} | ({} if one.outcome is None else {"reliability": 1.0})
         audits[one.criterion.name] = audit_answers(judged, criteria=len(each), **settings)
     return audits
 
@@ -625,10 +624,10 @@ def audit_answers(
         judged=judged,
         measurements=measurements,
         findings=findings,
-        paragraphs=tuple(map(judged.told, paragraphs)),
-        answer=judged.told(" ".join(answer)),
-        validity=validity and replace(validity, sentence=judged.told(validity.sentence)),
-        leniency=judged.told(leniency),
+        paragraphs=paragraphs,
+        answer=" ".join(answer),
+        validity=validity,
+        leniency=leniency,
         warnings=warnings,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},

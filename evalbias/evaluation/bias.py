@@ -409,7 +409,6 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
     if not (numbers := bias.numbers(judged)):
         raise ValueError(bias._unmeasured(bias.title.capitalize(), judged))
-    numbers = [replace(one, label=judged.told(one.label), says=judged.told(one.says)) for one in numbers]
     return measured(
         numbers,
         clusters=judged.clusters,

@@ -222,16 +222,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
     def __repr__(self) -> str:
         """Return the bias and its estimates; ``table`` shows them in rows, ``columns`` the numbers by item."""
         estimates = "; ".join(f"{e.label} {e.shown}" for e in self.estimates.values())
-        return f"Measurement({self.title} on {self.criterion}, n={len(self.ids)}: {estimates})"
-
-    def told(self, text: str) -> str:
-        """Return a text about people's ratings as ``Judged.told`` does."""
-        return text if self.judged is None else self.judged.told(text)
-
-    @property
-    def title(self) -> str:
-        """Name of what was measured, in words."""
-        return self.told(self.bias.title)
+        return f"Measurement({self.bias.title} on {self.criterion}, n={len(self.ids)}: {estimates})"
 
     @property
     def undefined(self) -> dict[str, int]:
@@ -251,7 +242,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
         for e in self.estimates.values():
             null = "" if e.null is None else e.text(e.null)
             rows.append((e.label, e.text(), e.interval, null, str(e.n)))
-        title = f"{self.title.capitalize()} on {self.criterion}"
+        title = f"{self.bias.title.capitalize()} on {self.criterion}"
         headings = ("estimate", "value", "95 % interval", "no bias", "n")
         return Table(headings, rows, title, self.caption()).without_empty()
 

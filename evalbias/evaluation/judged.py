@@ -13,7 +13,7 @@ import numpy as np
 
 from evalbias.data import items
 from evalbias.data.items import TIE, check_size, human_score, input_field, input_key, is_rated, item_name
-from evalbias.evaluation.words import count, joined, model_title, of_outcome
+from evalbias.evaluation.words import count, joined, model_title
 from evalbias.lm.cache import keeping_likelihoods, measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
@@ -80,7 +80,6 @@ class Judged:
         examples: The items, in the order of the answers; empty where unknown.
         unmeasurable: Bias -> why it cannot be measured, where that was found out on the way.
         compilable: Whether it is a judge of evalbias, which can be compiled; not so recorded answers and functions.
-        by_outcome: Whether the one rating of an item is an outcome, and not what people say.
     """
 
     ids: tuple[str, ...]
@@ -100,7 +99,6 @@ class Judged:
     examples: Sequence[dspy.Example] = field(default=(), compare=False)
     unmeasurable: Mapping[str, str] = field(default_factory=dict)
     compilable: bool = False
-    by_outcome: bool = False
 
     def __repr__(self) -> str:
         """Return how many items were judged on what, and not hundreds of lines of numbers."""
@@ -109,7 +107,7 @@ class Judged:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items and what only an audit says."""
-        left_out = ("judge", "examples", "unmeasurable", "compilable", "by_outcome")
+        left_out = ("judge", "examples", "unmeasurable", "compilable")
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
 
     def take(self, picks: IntArray) -> Judged:
@@ -208,10 +206,6 @@ class Judged:
         return values if values.ndim == 1 else np.asarray(values[:, 0] - values[:, 1])
 
     # --- what people say ---
-
-    def told(self, text: str) -> str:
-        """Return a text about people's ratings with the outcome in their place, where it is the rating."""
-        return of_outcome(text) if self.by_outcome else text
 
     @property
     def rated(self) -> bool:

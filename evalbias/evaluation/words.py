@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -25,35 +24,6 @@ STATUSES: Mapping[Status, str] = {
     "not measured": "the data do not allow it",
 }
 """Conclusion of an audit about a bias -> what it means, in the order in which a reader wants them."""
-
-OUTCOME = {
-    "quality as people see it": "the outcome",
-    "that they failed, it ": "that the outcome failed, the judge ",
-    "that they failed": "that the outcome failed",
-    "they failed none": "it failed none",
-    "one annotator": "the outcome",
-    "the rating to be quality without error (reliability 1), as an outcome is": "the outcome to be quality",
-    "as people rated it": "as the outcome tells it",
-    "the mean rating": "the outcome",
-    "people": "the outcome",
-    "People": "The outcome",
-}
-"""Words about people's ratings -> those about an outcome, the longer first."""
-_PLURAL = re.compile(r"\bpeople (do|prefer|rate|give|like|see)\b")
-
-
-def of_outcome(text: str) -> str:
-    """Return a text about people's ratings as one about an outcome.
-
-    Examples:
-        >>> of_outcome("Of 100 outputs, the judge passes 2 more than people do.")
-        'Of 100 outputs, the judge passes 2 more than the outcome does.'
-    """
-    text = _PLURAL.sub(lambda match: f"the outcome {match[1]}{'es' if match[1] == 'do' else 's'}", text)
-    for people, outcome in OUTCOME.items():
-        text = text.replace(people, outcome)
-    return text
-
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 

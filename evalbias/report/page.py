@@ -167,10 +167,9 @@ def _compiled(report: CompileReport, part: str | bool) -> Iterator[Section]:
 
 def measurement_section(measurement: Measurement, title: str) -> Section:
     """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
-    if (drawing := measurement.bias.plot(measurement)) is not None:
-        drawing = replace(drawing, title=measurement.told(drawing.title), caption=measurement.told(drawing.caption))
+    drawing = measurement.bias.plot(measurement)
     drawn = [*_known(by_construction(measurement)), *_known(drawing)]
-    blocks = [measurement.told(measurement.bias.question), *drawn, estimates_table(measurement)]
+    blocks = [measurement.bias.question, *drawn, estimates_table(measurement)]
     if not (names := measurement.headlines):
         return Section(title, blocks)
     return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
@@ -206,11 +205,11 @@ NAMED = 20  # largest number of items without an answer that are named
 
 def _audited(audit: AuditReport) -> Iterator[Section]:
     findings = sorted(audit.findings, key=lambda finding: [*STATUSES].index(finding.status))
-    remarks = {finding.bias: audit.judged.told(_remark(finding)) for finding in findings}
+    remarks = {finding.bias: _remark(finding) for finding in findings}
     known = {finding.bias: finding for finding in findings}
     for name in dict.fromkeys([AGREEMENT, *known, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
-            section = measurement_section(measurement, measurement.title.capitalize())
+            section = measurement_section(measurement, measurement.bias.title.capitalize())
             if name in known:
                 section = replace(section, finding=_sentence(known[name].sentence), status=known[name].status)
             elif name == AGREEMENT and audit.validity is not None:
@@ -219,14 +218,14 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
                 section = replace(section, blocks=[*section.blocks, remark], remark=remark)
             yield section
     if audit.groups:
-        yield Section(audit.judged.told("Agreement with people by group"), [groups_table(audit.groups)])
+        yield Section("Agreement with people by group", [groups_table(audit.groups)])
     missing = {bias: why for bias, why in audit.lacking.items() if bias not in audit.measurements}
     if missing:
         reasons_of = [(title_of(bias).capitalize(), why) for bias, why in missing.items()]
         table = Table(("", "why, and what would make it possible"), reasons_of)
         yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
     for whose, ids in audit.discuss.items():
-        yield Section(audit.judged.told(f"Items to discuss: {DIFFER[whose]}"), [Quote(", ".join(ids))])
+        yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
     if audit.missing is not None:
         yield Section("Missing judgments", [audit.missing.table()], audit.missing.sentence())
     if audit.label_next:
@@ -311,8 +310,7 @@ def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ())
         return None
     texts = [*map(passages_of, examples or judged.examples)] or [[] for _ in judged.ids]
     badness, said, rule = ranked
-    said = {judged.told(words): values for words, values in said.items()}
-    return _look_first(badness, said, judged.told(rule), judged.ids, texts)
+    return _look_first(badness, said, rule, judged.ids, texts)
 
 
 def _look_first(

@@ -70,7 +70,7 @@ def _remarks(audit: AuditReport, wide: Sequence[str]) -> Iterator[str]:
         yield f"Label {count(len(audit.label_next), 'item')} next: {first}{rest}"
     for whose, ids in audit.discuss.items():
         named = f"{', '.join(ids[:SHOWN])}{' ...' * (len(ids) > SHOWN)}"
-        yield f"Items on which {audit.judged.told(DIFFER[whose])}: {named}"
+        yield f"Items on which {DIFFER[whose]}: {named}"
     if wide:
         yield f"Numbers in result.json and the report only: {', '.join(wide)}"
     if reasons := audit.judged.reasons:
@@ -143,8 +143,7 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
     for group, m in groups.items():
         shown = [m[name].shown if name in m.estimates else "" for name in names]
         rows.append((group, *shown, str(len(m.ids))))
-    title = next(iter(groups.values())).told("Agreement with people by group")
-    return Table(("group", *labels, "n"), rows, title, "95 % intervals")
+    return Table(("group", *labels, "n"), rows, "Agreement with people by group", "95 % intervals")
 
 
 # --- one or more measurements, and two judges compared ----------------------------------------------------------------
