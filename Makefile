@@ -58,7 +58,7 @@ $(LOWEST)/.installed: pyproject.toml | $(UV)
 		$(if $(TORCH_INDEX),--torch-backend cpu) --editable ".[dev]"
 	touch $@
 
-# Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp's two are built here (cmake, g++).
+# Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp is built here (cmake, g++).
 VLLM := .servers/vllm
 LLAMA := .servers/llama
 
@@ -73,7 +73,7 @@ $(VLLM)/.installed:
 
 $(LLAMA)/.installed:
 	$(PYTHON) -m venv $(LLAMA)
-	$(LLAMA)/bin/pip install --quiet "llama-cpp-python[server]==0.3.36" gguf==0.19.0 safetensors
+	$(LLAMA)/bin/pip install --quiet llama-cpp-python==0.3.36 gguf==0.19.0 safetensors
 	$(LLAMA)/bin/pip download --quiet --no-deps --no-binary :all: --dest $(LLAMA)/source llama-cpp-python==0.3.36
 	tar --extract --gzip --strip-components 1 --directory $(LLAMA)/source --file $(LLAMA)/source/*.tar.gz
 	cmake -S $(LLAMA)/source/vendor/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \

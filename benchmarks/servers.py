@@ -18,10 +18,7 @@ SERVERS = ROOT / ".servers"
 LIMIT = 300
 """Longest time in seconds to wait for a server's first answer."""
 
-EXACT = {
-    "server": ["--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off"],
-    "python": ["--type_k", "0", "--type_v", "0"],
-}
+EXACT = ["--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off"]
 """Options for a 32-bit KV cache; llama.cpp's default of 16 bits changes answers by about .01 nats."""
 
 Server = tuple[str, subprocess.Popen[bytes]]
@@ -48,7 +45,7 @@ def vllm(folder: Path, *, length: int = 512, space: int = 2) -> Iterator[Server]
 @contextmanager
 def llama_server(folder: Path) -> Iterator[Server]:
     """Start llama.cpp's own server on a model folder, with answers as exact as it can."""
-    with llama_file(gguf_of(folder), ["--ctx-size", "2048", "--parallel", "4", *EXACT["server"]]) as started:
+    with llama_file(gguf_of(folder), ["--ctx-size", "2048", "--parallel", "4", *EXACT]) as started:
         yield started
 
 
@@ -66,14 +63,6 @@ def requantized(file: Path, kind: str, folder: Path) -> Path:
     command: list[Any] = [SERVERS / "llama/bin/llama-quantize", "--allow-requantize", file, made, kind]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return made
-
-
-@contextmanager
-def llama_cpp_python(file: Path, options: Sequence[Any]) -> Iterator[Server]:
-    """Start llama-cpp-python's server on a GGUF file; it answers with the log-probabilities of a prompt's tokens."""
-    command: list[Any] = [SERVERS / "llama/bin/python", "-m", "llama_cpp.server", "--model", file]
-    with serving([*command, "--model_alias", "tiny", "--logits_all", "true", *options], {}) as started:
-        yield started
 
 
 def post(url: str) -> None:

@@ -141,25 +141,23 @@ class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others,
     """The server tokenizes a text differently from the given tokenizer; no other dialect need be tried."""
 
 
-class TokenizedDialect(Tokenizing, Dialect):
-    """A server whose prompts are rendered and tokenized here, exactly as by ``LocalLM``."""
+class NextTokenDialect(Tokenizing, Dialect):
+    """A server that returns the log-probabilities of named tokens after a prompt.
+
+    Prompts are rendered and tokenized here, exactly as by ``LocalLM``. Choices are scored as next tokens, because only
+    then can many prompts, and the choices of one prompt, share their prefix in the server's prefix cache.
+    Log-probabilities of a prompt's own tokens are recomputed for every request by vLLM, and from a given position on by
+    SGLang.
+    """
 
     capabilities = "choices and likelihoods, tokenized locally"
-    free: ClassVar[Mapping[type, int]] = {Choices: 1, Likelihood: 1, Text: 1}  # one is generated after any text
+    free: ClassVar[Mapping[type, int]] = {Choices: 0, Likelihood: 1, Text: 1}  # a choice's last is generated
 
     def __init__(self, endpoint: Endpoint) -> None:
         Dialect.__init__(self, endpoint)
         Tokenizing.__init__(self, endpoint.tokenizer, endpoint.template_options, endpoint.context_length)
         ids = tuple(endpoint.tokenizer(PROBE_TEXT)["input_ids"])
-        self._probe_text = Scored(ids, len(ids) - 1, PROBE_TEXT)  # the last token, one character, is scored
-
-    @abstractmethod
-    async def _scores(self, row: Sequence[Scored]) -> FloatArray:
-        """Return the log-probability of each sequence from its ``start`` on, shape (c,); all share a prefix."""
-
-    def _sent(self, text: str, ids: Ids) -> str | list[int]:
-        """Return a prompt as the server takes it: its tokens, or a text that the server tokenizes identically."""
-        return list(ids)
+        self._probe_text = Scored(ids, len(ids) - 1)  # the last token, one character, is scored
 
     async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
         return ChoiceLogprobs(choices, (await self._scores(content))[None])
@@ -167,20 +165,9 @@ class TokenizedDialect(Tokenizing, Dialect):
     async def _text(self, content: Any, question: Text) -> Written:
         """Generate a text after a prompt, without the lead that it may begin with."""
         rendered, ids = content
-        body = {"model": self._model, "prompt": self._sent(rendered.text, ids), **settings_of(question, "max_tokens")}
+        body = {"model": self._model, "prompt": list(ids), **settings_of(question, "max_tokens")}
         answer = await self._post("/v1/completions", body)
         return written(answer, part(answer, "choices", 0, "text", kind=str).removeprefix(rendered.lead))
-
-
-class NextTokenDialect(TokenizedDialect):
-    """A server that returns the log-probabilities of named tokens after a prompt.
-
-    Choices are scored as next tokens, because only then can many prompts, and the choices of one prompt, share their
-    prefix in the server's prefix cache. Log-probabilities of a prompt's own tokens are recomputed for every request by
-    vLLM, and from a given position on by SGLang.
-    """
-
-    free: ClassVar[Mapping[type, int]] = {Choices: 0, Likelihood: 1, Text: 1}  # a choice's last is generated
 
     @abstractmethod
     async def _next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
@@ -201,7 +188,10 @@ class NextTokenDialect(TokenizedDialect):
         (after,) = await self._scores([self._probe_text])
         if self.likelihoods:
             (within,) = await self._likelihood(self._probe_text)
-            check_agreement(after, within)
+            if abs(after - within) > ANSWER_TOLERANCE:
+                raise Unreadable(
+                    f"it gives a token {after:.3f} nats after a text, but {within:.3f} nats within the same text"
+                )
 
     async def sample(self) -> FloatArray:
         """Return the log-probability of every eighth token of ``PROBE_TEXT``."""
@@ -209,7 +199,10 @@ class NextTokenDialect(TokenizedDialect):
         return await self._scores([Scored(ids[: place + 1], place) for place in range(2, len(ids), 8)])
 
     async def _scores(self, row: Sequence[Scored]) -> FloatArray:
-        """Send a request for every position at which the tokens diverge, most often one."""
+        """Return the log-probability of each sequence from its ``start`` on, shape (c,); all share a prefix.
+
+        A request is sent for every position at which the tokens diverge, most often one.
+        """
         shared = min(scored.start for scored in row)
         prefix = row[0].ids[:shared]
         following: dict[Ids, set[int]] = {}  # tokens after the shared prefix -> the tokens to score next
@@ -221,12 +214,6 @@ class NextTokenDialect(TokenizedDialect):
         if total > 1.0 + SUM_EXCESS:
             raise Unreadable(f"the probabilities of the next token sum to {total:.3g}")
         return np.array([sum(logprobs[s.ids[shared:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row])
-
-
-def check_agreement(after: float, within: float) -> None:
-    """Raise Unreadable if a token's log-probabilities differ: generated after a text, and read as its last token."""
-    if abs(after - within) > ANSWER_TOLERANCE:
-        raise Unreadable(f"it gives a token {after:.3f} nats after a text, but {within:.3f} nats within the same text")
 
 
 # Names for the tokens of a prompt: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp.
@@ -267,18 +254,15 @@ CONTROL = re.compile(
 """Control tokens of common models: a best effort, because the tokenizer of such a server is not known here."""
 
 
-def spells_control(token: str) -> Refused:
-    """Return the refusal of a text in which a server may read a control token, such as the end of the message."""
-    return Refused(
-        f"contains {token!r}, which the server may read as a control token: change the text, or use vLLM, SGLang or "
-        "llama.cpp's own server with --tokenizer, which take tokens."
-    )
-
-
 def spelling_refused(texts: Iterable[str]) -> Refused | None:
-    """Return which control token texts spell, if any, by ``CONTROL``."""
-    matches = (CONTROL.search(text) for text in texts)
-    return next((spells_control(match[0]) for match in matches if match), None)
+    """Return why texts are refused that spell a control token, such as the end of the message; None if none does."""
+    for text in texts:
+        if match := CONTROL.search(text):
+            return Refused(
+                f"contains {match[0]!r}, which the server may read as a control token: change the text, or use vLLM, "
+                "SGLang or llama.cpp's own server with --tokenizer, which take tokens."
+            )
+    return None
 
 
 # Texts in OpenAI's protocol.

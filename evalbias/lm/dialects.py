@@ -18,7 +18,7 @@ from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
 from evalbias.lm.forms import LEVELS, answer_of, mass_in, names_of, state_text
 from evalbias.lm.reading import TOP, Unreadable, first_token_row, first_tokens, logprob_of, part
 from evalbias.lm.render import Prepared, as_text
-from evalbias.lm.tokens import Ids, Rendered, Scored, check_choices
+from evalbias.lm.tokens import Ids, Scored, check_choices
 from evalbias.lm.transport import CLOUDFLARE, StatusError, refusal_by
 from evalbias.lm.types import STATUSES, ChoiceLogprobs, Choices, Decision, Decisions, Refused, as_messages
 from evalbias.measures.arrays import FloatArray
@@ -120,78 +120,6 @@ class LlamaCpp(NextTokenDialect):
         answer = await self._post("/completion", request)
         top = part(answer, "completion_probabilities", 0, "top_logprobs", kind=list)
         return {part(entry, "id", kind=int): logprob_of(part(entry, "logprob")) for entry in top}
-
-
-# Servers that take texts and echo them with log-probabilities, as OpenAI's old completions did.
-
-
-class Echo(dialect.TokenizedDialect):
-    """A server that returns the log-probabilities of a text's own tokens (``echo``), such as llama-cpp-python's.
-
-    The server tokenizes the text itself. Its number of tokens is checked with every answer; a difference is an error.
-    The server reads control tokens wherever a text spells them, so other texts than the chat template's may not.
-    """
-
-    name = "echo"
-    owned_by = "me"  # llama-cpp-python
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._vocabulary = len(endpoint.tokenizer)
-        ids, text = self._probe_text.ids, self._probe_text.text
-        plain = endpoint.tokenizer(text, add_special_tokens=False)["input_ids"]
-        starts = len(ids) > len(plain) and ids[0] == endpoint.tokenizer.bos_token_id
-        self._start = str(endpoint.tokenizer.bos_token) if starts else ""
-
-    def _sent(self, text: str, ids: Ids) -> str | list[int]:
-        """Return the text without a start token from the chat template: the server adds one itself."""
-        return text.removeprefix(self._start)
-
-    def _misread(self, prompt: Rendered, answers: Sequence[str]) -> Refused | None:
-        for text in [prompt.before(answer) for answer in answers] or [prompt.alone()]:
-            for start, stop in self.tokenizer.spans(text.text):
-                if (start, stop) not in text.controls:
-                    return dialect.spells_control(text.text[start:stop])
-        return None
-
-    async def sample(self) -> FloatArray:
-        """Return the log-probabilities of the text on which the dialect is tried, from its third token on."""
-        return await self._likelihood(Scored(self._probe_text.ids, 2, self._probe_text.text))
-
-    async def probe(self) -> None:
-        """Score the last token of a short text in two ways.
-
-        llama-cpp-python shifts all log-probabilities by one position if a model has no start token.
-        """
-        scored = self._probe_text
-        (within,) = await self._likelihood(scored)
-        choice, _ = await self._complete(scored.text[:-1], len(scored.ids) - 1, {"logprobs": self._vocabulary})
-        dialect.check_agreement(logprob_of(part(choice, "logprobs", "top_logprobs", 0, scored.text[-1])), within)
-
-    async def _scores(self, row: Sequence[Scored]) -> FloatArray:
-        """Send one request per choice."""
-        return np.array([float((await self._likelihood(scored)).sum()) for scored in row])
-
-    async def _likelihood(self, scored: Scored) -> FloatArray:
-        count = len(scored.ids) - scored.start
-        choice, generated = await self._complete(scored.text, len(scored.ids), {"logprobs": 1, "echo": True})
-        values = part(choice, "logprobs", "token_logprobs", kind=list)
-        values = values[: len(values) - generated]
-        if len(values) < count:
-            raise Unreadable(f"{len(values)} token_logprobs for {count} tokens")
-        return np.array([logprob_of(value) for value in values[len(values) - count :]])
-
-    async def _complete(self, text: str, count: int, body: dict[str, Any]) -> tuple[Any, int]:
-        """Send a text of ``count`` tokens; return the answer and the number of tokens generated after the text."""
-        request = {"model": self._model, "prompt": self._sent(text, ()), "max_tokens": 1, **NEUTRAL, **body}
-        answer = await self._post("/v1/completions", request)
-        theirs = part(answer, "usage", "prompt_tokens", kind=int)
-        if theirs != count:
-            raise Unreadable(
-                f"the server splits a text into {theirs} tokens, the tokenizer into {count}: give the tokenizer of the "
-                "model that is served"
-            )
-        return part(answer, "choices", 0), part(answer, "usage", "completion_tokens", kind=int)
 
 
 # Servers that take messages, and render and tokenize them.
@@ -430,5 +358,5 @@ class DecisionsEndpoint(DecisionDialect):
         return answers
 
 
-DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Echo, Chat, SystemOne, DecisionsEndpoint)
+DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Chat, SystemOne, DecisionsEndpoint)
 """All dialects, in the order in which they are tried."""

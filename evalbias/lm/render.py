@@ -286,39 +286,33 @@ class Tokenizing:
         self.render = Renderer(self.tokenizer, options)
         self._context_length = context_length  # in tokens; None if it is not known
 
-    def _misread(self, prompt: Rendered, answers: Sequence[str]) -> Refused | None:
-        """Return which plain text would be read as a control token; what takes tokens reads none."""
-        return None
-
     def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         """Prepare a call's questions; ValueError for a wrong form."""
         done: dict[int, Prepared | Refused] = {}
         for kind, places in by_kind(questions).items():
             some = [questions[place] for place in places]
-            for place, question, tokenized in zip(places, some, self._tokenized(kind, some), strict=True):
-                prompt, answers, content, ids = tokenized
+            for place, question, (content, ids) in zip(places, some, self._tokenized(kind, some), strict=True):
                 done[place] = (
-                    self._misread(prompt, answers)
-                    or (unknown_words(self.tokenizer, content) if kind is Likelihood else None)
+                    (unknown_words(self.tokenizer, content) if kind is Likelihood else None)
                     or self._too_long(max(map(len, ids)), type(question))
                     or Prepared(question, content, key_of(ids[0]))
                 )
         return [done[place] for place in range(len(questions))]
 
-    def _tokenized(self, kind: Any, questions: Any) -> Iterator[tuple[Rendered, Sequence[str], Any, list[Ids]]]:
-        """Yield the prompt of each question of a kind, the answers given with it, what is asked, and all its tokens."""
+    def _tokenized(self, kind: Any, questions: Any) -> Iterator[tuple[Any, list[Ids]]]:
+        """Yield what is asked for each question of a kind, and all its tokens."""
         if kind is Text:
             for prompt in (self.render(as_messages(question.prompt)) for question in questions):  # as DSPy sends a text
                 ids = tuple(self.tokenizer.encode(prompt.alone()).ids)
-                yield prompt, (), (prompt, ids), [ids]
+                yield (prompt, ids), [ids]
         elif kind is Likelihood:
             pairs = [(self.render(question.context), question.continuation) for question in questions]
-            for (prompt, text), scored in zip(pairs, joint(self.tokenizer, pairs), strict=True):
-                yield prompt, (text,), scored, [scored.ids]
+            for scored in joint(self.tokenizer, pairs):
+                yield scored, [scored.ids]
         else:
             prompts = [self.render(question.prompt) for question in questions]
-            for prompt, row in zip(prompts, choice_sequences(self.tokenizer, prompts, kind), strict=True):
-                yield prompt, kind, row, [scored.ids for scored in row]
+            for row in choice_sequences(self.tokenizer, prompts, kind):
+                yield row, [scored.ids for scored in row]
 
     def _too_long(self, tokens: int, kind: type) -> Refused | None:
         limit, free = self._context_length, self.free[kind]

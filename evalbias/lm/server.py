@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class ServerLM(DecidingLM, SavedLM, MeasuringLM):
-    """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI.
+    """A model behind a server: vLLM, SGLang, llama.cpp, or OpenAI.
 
     With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return the
     same numbers. Without one only the first token of a chat answer has probabilities (``dialect="chat"``), or the
@@ -43,7 +43,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         model: Name under which the server serves the model.
         base_url: Address of the server, ending in ``/v1``, or addresses of several servers of the same model.
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
-        dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or ``"decisions"``;
+        dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"chat"``, ``"systemone"`` or ``"decisions"``;
             ``"auto"`` finds out once, when the object is made, and ``capabilities`` names it.
         api_key: None reads ``EVALBIAS_API_KEY``, and at OpenAI's, TypeSafe's and Cloudflare's own addresses their
             ``OPENAI_API_KEY``, ``TYPESAFE_API_KEY`` and ``CLOUDFLARE_API_TOKEN`` in its place. Over plain http the key

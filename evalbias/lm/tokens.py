@@ -338,7 +338,6 @@ class Scored:
 
     ids: Ids
     start: int
-    text: str = ""
 
 
 def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
@@ -367,7 +366,7 @@ def _scored(encoded: Encoded, text: Joined, number: int) -> Scored:
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
-    return Scored(tuple(encoded.ids[:stop]), start, text.text)
+    return Scored(tuple(encoded.ids[:stop]), start)
 
 
 def choice_sequences(

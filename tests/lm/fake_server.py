@@ -15,9 +15,9 @@ from loopback import Handler, listening
 from evalbias import ServerLM
 
 KEY = "a-key"
-TOKENIZED = ("vllm", "sglang", "llama.cpp", "echo")
+TOKENIZED = ("vllm", "sglang", "llama.cpp")
 """Kinds of servers whose prompts are tokenized by the client."""
-OWNERS = {"llama.cpp": "llamacpp", "echo": "me", "chat": "system"}
+OWNERS = {"llama.cpp": "llamacpp", "chat": "system"}
 """Kind of server -> how it names itself in its listing, if otherwise."""
 
 
@@ -33,7 +33,7 @@ class FakeServer:
 
     Args:
         lm: Model that answers.
-        kind: vllm, sglang, llama.cpp, echo, chat, or one of ``fake_decisions.ENDPOINTS``.
+        kind: vllm, sglang, llama.cpp, chat, or one of ``fake_decisions.ENDPOINTS``.
         faults: (number of the request, path, body) -> the fault: a status, alone or with the answer, "close", "cut",
             bytes that are sent as they are, "drop" (the answer lacks the requested values), seconds to wait, or a
             function that changes the answer; None for no fault.
@@ -104,7 +104,7 @@ class FakeServer:
         return {"data": [{"id": self.model, "owned_by": OWNERS.get(self.kind, self.kind), **details}]}
 
     def tokenize(self, body):
-        if self.kind in ("echo", "chat"):
+        if self.kind == "chat":
             return None
         if "messages" in body:  # DSPy's own engine
             text = self.loaded.tokenizer.apply_chat_template(
@@ -136,8 +136,6 @@ class FakeServer:
         prompts = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
         if prompts and isinstance(prompts[0], int):
             prompts = [prompts]
-        if self.kind == "echo" and not isinstance(prompts[0], str):
-            return 422
         if self.kind == "vllm" and any(len(self.ids(p)) + body["max_tokens"] > self.context for p in prompts):
             return 400
         choices = [{"index": i, **self.completed(self.ids(p), body)} for i, p in enumerate(prompts)]
@@ -149,18 +147,19 @@ class FakeServer:
         start, choice, logprobs = len(ids), {"finish_reason": "length"}, None
         ids, values = self.continued(ids, body["max_tokens"])
         if self.kind == "vllm" and "prompt_logprobs" in body:
-            entries = [{str(ids[p]): {"logprob": float(values[p - 1, ids[p]]), "rank": 1}} for p in range(1, start)]
+            scores = [float(values[p - 1 + self.shift, ids[p]]) for p in range(1, start)]
+            entries = [{str(i): {"logprob": v, "rank": 1}} for i, v in zip(ids[1:start], scores, strict=True)]
             choice["prompt_logprobs"] = [None, *entries]
         if self.kind == "vllm" and "logprob_token_ids" in body:
             logprobs = {
                 "top_logprobs": [{f"token_id:{t}": float(values[start - 1, t]) for t in body["logprob_token_ids"]}]
             }
         elif body.get("logprobs") is not None:
-            places = range(0 if body.get("echo") else start, len(ids))
-            tops = [values[max(p - 1, 0)].topk(min(body["logprobs"], values.shape[1])) for p in places]
+            places = range(start, len(ids))
+            tops = [values[p - 1].topk(min(body["logprobs"], values.shape[1])) for p in places]
             logprobs = {
                 "tokens": [self.text([ids[p]]) for p in places],
-                "token_logprobs": [None if p == 0 else float(values[p - 1 + self.shift, ids[p]]) for p in places],
+                "token_logprobs": [float(values[p - 1, ids[p]]) for p in places],
                 "top_logprobs": [{self.text([i]): float(v) for v, i in zip(*top, strict=True)} for top in tops],
             }
         return {**choice, "text": self.written(ids[start:]), "logprobs": logprobs}

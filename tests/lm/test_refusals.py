@@ -71,7 +71,7 @@ def refuse_the_poisoned(fake, answer=(400, TOO_LONG)):
     return len(fake.requests)
 
 
-@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama.cpp", "echo", "chat"])
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama.cpp", "chat"])
 def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_twice(lms, tmp_path, kind):
     local = lms["qwen2-chat"]
     prompts = [[{"role": "user", "content": f"the {word}"}] for word in WORDS]
