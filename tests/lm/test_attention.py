@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from lm.test_families import KINDS, build, plain, texts
+from lm.test_families import KINDS, build, texts
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalbias.lm import attention, score
@@ -120,20 +120,6 @@ def test_masks_are_kept_once_for_all_heads(monkeypatch):
     (blocks,) = mask._made.values()
     assert len(blocks) > 1
     assert sum(hidden.numel() for _, _, hidden in blocks) <= len(mask.reach) * len(mask.ends)
-
-
-@pytest.mark.parametrize(("kernel", "kind"), [(fused_kernel, QWEN3), (plain_kernel, QWEN3), (plain_kernel, GEMMA2)])
-def test_every_kernel_gives_the_models_own_answers(kernel, kind, monkeypatch):
-    """The other models run in the CPU's kernel in test_families.py."""
-    monkeypatch.setattr(score, "KERNELS", [kernel])
-    model, sequences = build(*kind), texts()
-    expected, own = plain(model, sequences), model.config._attn_implementation
-    for pack in (4096, 50):
-        made = Scorer(model, context=512, batch_tokens=pack, prefix_bytes=1 << 24)
-        assert made.share
-        for _ in range(2):  # without, then with stored prefixes
-            np.testing.assert_allclose(np.concatenate(made(sequences)), expected, atol=5e-6)
-    assert model.config._attn_implementation == own
 
 
 class Transfers(TorchDispatchMode):

@@ -5,6 +5,8 @@ import pytest
 import torch
 import transformers
 
+from evalbias.lm import score
+from evalbias.lm.attention import fused_kernel, plain_kernel
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
 
@@ -169,10 +171,18 @@ LONG = {
 """Kinds that take long, beside others that have the same in a model of another name."""
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in LONG)) for kind in KINDS])
-def test_answers_are_those_of_plain_transformers(kind, caplog):
+OWN = "gemma2, capped scores and logits"  # whose own attention is eager
+RUNS = [pytest.param(kind, None, marks=[pytest.mark.slow] * (kind in LONG)) for kind in KINDS]
+RUNS += [("llama", fused_kernel), ("llama", plain_kernel), (OWN, plain_kernel)]
+
+
+@pytest.mark.parametrize(("kind", "kernel"), RUNS)
+def test_answers_are_those_of_plain_transformers(kind, kernel, caplog, monkeypatch):
+    if kernel is not None:
+        monkeypatch.setattr(score, "KERNELS", [kernel])
     name, options, shares = KINDS[kind]
     model, sequences = build(name, options), texts()
+    attention = model.config._attn_implementation
     expected, within = plain(model, sequences), 5e-6 if shares == PACKS else 1e-4
     ends = np.cumsum([len(s.ids) - s.start for s in sequences])
     for pack in (4096, 50):
@@ -187,6 +197,7 @@ def test_answers_are_those_of_plain_transformers(kind, caplog):
             np.testing.assert_allclose(made([sequence])[0], alone, atol=within)
         assert made.share == (shares == PACKS)
         assert made.share or "without sharing prefixes" in caplog.text
+    assert model.config._attn_implementation == attention
 
 
 def test_a_model_that_ignores_its_window_runs_unpacked(caplog):

@@ -43,19 +43,15 @@ def sources(tmp_path, monkeypatch, folders):
 KINDS = ["model", "adapter", "gguf", "recording"]
 
 
+@pytest.mark.parametrize("hundreds", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_mutants_are_opened_or_refused(kind, sources, tmp_path, folders):
+def test_mutants_are_opened_or_refused(kind, hundreds, sources, tmp_path, folders):
     if kind == "gguf" and sys.version_info < (3, 11):
         pytest.skip("GGUF files take Python 3.11 or newer")
-    outcomes = mutants.open_mutants(kind, sources[kind], tmp_path / "work", range(6), folders["llama"])
-    assert sum(outcomes.values()) == 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_hundreds_of_mutants_are_opened_or_refused(kind, sources, tmp_path, folders):
-    if kind == "gguf" and sys.version_info < (3, 11):
-        pytest.skip("GGUF files take Python 3.11 or newer")
+    if not hundreds:
+        outcomes = mutants.open_mutants(kind, sources[kind], tmp_path / "work", range(6), folders["llama"])
+        assert sum(outcomes.values()) == 6
+        return
     command = [sys.executable, mutants.__file__, kind, sources[kind], tmp_path / "work", "250", folders["llama"]]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 from types import SimpleNamespace
 
@@ -45,6 +46,14 @@ CHOICES = [Choices(prompt, ("1", "2")) for prompt in PROMPTS]
 LIKELIHOODS = [Likelihood(prompt, " sat") for prompt in PROMPTS]
 TEXTS = [Text(prompt, 2, temperature=0.0) for prompt in PROMPTS]
 
+
+def believe(answer):
+    """Give each of two tokens a probability of .53."""
+    tops = answer["choices"][0]["logprobs"]["top_logprobs"]
+    tops[0] = dict.fromkeys(tops[0], math.log(0.53))
+    return answer
+
+
 CHOICE = ("choices", 0)
 CHAT_TOP = (*CHOICE, "logprobs", "content", 0, "top_logprobs")
 SHARES, SHARE = ("answers", "answer", "probabilities"), {"value": "1", "probability": 0.5}
@@ -54,6 +63,7 @@ MALFORMED = [
     ("llama.cpp", CHOICES, put(7, "completion_probabilities", 0, "top_logprobs"), "top_logprobs is a int, .* a list"),
     ("vllm", CHOICES, put(None, "choices"), "choices.0 is missing"),
     ("vllm", CHOICES, lambda _: "fine", "choices.0 is missing"),
+    ("vllm", CHOICES, believe, "of the next token sum to 1.06"),
     ("vllm", LIKELIHOODS, put([3] * 4, *CHOICE, "prompt_logprobs"), "prompt_logprobs for|is missing"),
     ("vllm", CHOICES, put([1, 2], "usage"), "usage is a list, but must be a dict"),
     ("vllm", LIKELIHOODS, put("3", "usage", "completion_tokens"), "completion_tokens is a str, but must be a int"),
