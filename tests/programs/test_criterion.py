@@ -1,11 +1,18 @@
+"""Criteria, their labels and languages, and the score that probabilities of the labels give."""
+
+import math
+
 import dspy
+import numpy as np
 import pytest
 
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.optimizers.likelihood import with_demos
 from evalbias.programs import BINS, PRESETS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
+from evalbias.programs.prompts import LANGUAGES, in_language
 
 WEBNLG = PRESETS["webnlg2020"][0]
-POLITE = Criterion("politeness", "is the reply polite?")
+POLITE, C = Criterion("politeness", "is the reply polite?"), Criterion("quality", "is it good?")
 
 
 def test_a_new_criterion_is_one_line():
@@ -73,3 +80,56 @@ def test_an_item_without_a_label_is_named():
             ValueError, match=r"The item 'x' has no label. The score 70 is outside .*: correct it, or g"
         ):
             label()
+
+
+def test_a_language_that_is_not_there_is_refused_with_those_that_are():
+    for kind in (PointwiseJudge, PairwiseJudge):
+        for language in ("tlh", None, ["ja"]):
+            with pytest.raises(ValueError, match=r"is unknown: choose one of \('en', 'ja'\), or add"):
+                kind(C, language=language)
+
+
+def test_the_words_of_english_are_those_of_a_criterion_without_its_own():
+    criterion = Criterion("politeness", "is the reply polite?")
+    assert in_language(criterion, "en") == criterion
+    assert in_language(in_language(criterion, "en"), "ja").task == LANGUAGES["ja"].task
+
+
+def rated(**scores):
+    return dspy.Example(source="s", output="o", **scores).with_inputs("source", "output")
+
+
+def row_of(shares, **options):
+    with np.errstate(divide="ignore"):
+        return PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.log([shares]), **options))
+
+
+def test_the_expected_score_is_equation_7_worked_by_hand():
+    row = row_of([0.1, 0.0, 0.2, 0.0, 0.1])
+    # (1 * .1 + 3 * .2 + 5 * .1) / .4 = 1.2 / .4
+    assert row["score"] == pytest.approx(3.0)
+    assert row["coverage"] == pytest.approx(0.4)
+    assert row["distribution"] == pytest.approx({"1": 0.25, "2": 0, "3": 0.5, "4": 0, "5": 0.25})
+    assert row["mode"] == 3
+    undefined = row_of([0.0] * 5)
+    assert np.isnan([undefined["score"], undefined["mode"]]).all()
+    assert undefined["coverage"] == 0
+    renormalized = row_of([0.2] * 5, renormalized=True)
+    assert renormalized["score"] == pytest.approx(3.0)
+    assert math.isnan(renormalized["coverage"])
+
+
+def test_demonstrations_show_the_nearest_label_and_nothing_else():
+    judge = PointwiseJudge(C)
+    judge.predict.demos = [rated(score=3.75, extra="kept out of the prompt")]
+    _, shown, answer, _ = judge.messages(rated())
+    assert (shown["content"], answer["content"]) == ("Source: s\nOutput: o\nQuality:", "4")
+
+
+def test_labeled_makes_a_training_set_for_any_dspy_optimizer():
+    (example,) = labeled([rated(scores={"quality": 70.0})], C, bins=(15, 40, 65, 90))
+    assert example.score == 4.0
+    assert label_of(example.score, C) == "4"
+    assert set(example.inputs().keys()) == {"source", "output"}
+    with pytest.raises(ValueError, match=r"has no score on 'quality', only on \['wit'\]"):
+        labeled([rated(scores={"wit": 1})], C)

@@ -4,12 +4,14 @@ import math
 import dspy
 import numpy as np
 import pytest
-from fakes import Comparer, pair
+from fakes import Comparer, Fake, pair
 
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.programs.pairwise import CalibrationError
 
 C = Criterion("quality", "is it good?")
+NATURAL = Criterion("自然さ", "日本語として自然か？")
 
 
 def sigmoid(x):
@@ -161,3 +163,21 @@ def test_other_tasks_go_on_while_an_awaited_judge_asks_about_the_content_free_in
     judge = Loops(C, calibration="contextual", min_coverage=0.0)
     judge.predict.lm = lms["qwen2-chat"]
     assert asyncio.run(judge.acall(source="the cat", candidates=["a cat", "the mat sat"])).preference is not None
+
+
+class Undecided(Fake):
+    """Answers most often with the last choice."""
+
+    def choice_logprobs(self, prompts, choices):
+        return ChoiceLogprobs(tuple(choices), np.log([[0.2] * (len(choices) - 1) + [0.5]] * len(prompts)))
+
+
+@pytest.mark.parametrize(("language", "tie"), [("en", "Tie"), ("ja", "引き分け")])
+def test_a_tie_is_the_same_answer_in_every_language(language, tie):
+    """What a trace holds is read as data, whatever the judge's language."""
+    judge, lm = PairwiseJudge(NATURAL, language=language, ties=True), Undecided()
+    item = dspy.Example(source="s", candidates=["x", "y"])
+    (row,) = judge._ask([(item, item)], lm)
+    assert (row["preference"], lm.questions[0].choices) == ("Tie", ("A", "B", tie))
+    judge.predict.demos = [item.copy(preference=row["preference"])]
+    assert judge.messages(item)[1]["content"] == tie

@@ -16,6 +16,7 @@ from evalbias.lm.types import NoProbabilities
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
+NATURAL, SOURCE = Criterion("自然さ", "日本語として自然か？"), "駅はどこですか。"
 K = Sampling(samples=30)
 
 
@@ -136,3 +137,15 @@ def test_settings_of_the_command_hold_for_a_judge_that_samples_itself():
         (prediction,) = judge.batch([pair(1, 2)], lm=model)
         assert prediction.samples == model.sampling.samples
         assert len(engine.requests) == {asked: 3}.get(model, 0 if model.sampling.samples == 3 else 2)
+
+
+def test_a_model_that_only_writes_is_read_in_japanese():
+    said = {"答えはＢです。": 0.5, "Bの方が自然です。": 0.3, "どちらとも言えない。": 0.2}
+    lm, _ = writer(lambda text, system: said)
+    judge = PairwiseJudge(NATURAL, language="ja", scoring="sampled", sampling=Sampling(samples=400))
+    prediction = judge.batch([dspy.Example(source=SOURCE, candidates=["右です。", "知らん。"])], lm=lm)[0]
+    assert prediction.preference == 1
+    assert prediction.coverage == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / 400))
+    scored, _ = writer(lambda text, system: {"4点です。": 1.0})
+    judge = PointwiseJudge(NATURAL, language="ja", scoring="sampled")
+    assert judge.batch([dspy.Example(source=SOURCE, output="右です。")], lm=scored)[0].score == 4
