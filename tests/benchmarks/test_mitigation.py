@@ -2,7 +2,7 @@
 
 import dspy
 
-from benchmarks.mitigation import drawn, lines, report
+from benchmarks.mitigation import drawn, report
 from evalbias.optimizers.likelihood_rules import AGREEMENT, PERFORMANCE
 
 
@@ -50,26 +50,9 @@ def row(chosen, with_loss=None, **forms):
     }
 
 
-def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
+def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses(snapshot):
     half = row("likelihood calibration", **{"likelihood calibration": tried(0.2, 0.5)})
     lost = tried(0.3, 0.3, "loses agreement (0.50 -> 0.30)")
     less = row("random", "half", half=tried(0.1, 0.45, p_agrees=0.01), random=lost)
-    text = report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}])
-    compiled, with_loss = (line for line in text.splitlines() if line.startswith("- Compiled"))
-    assert compiled == (
-        "- Compiled: the given judge was kept in 1 of 3 rows. In the other 2, the bias was at least halved in 1, and "
-        "agreement was gained significantly in 0 and lost significantly in 1: J on tmu-gfm fluency."
-    )
-    assert with_loss.endswith("halved in 2, and agreement was gained significantly in 1 and lost significantly in 0.")
-    assert lines(less)[3][2:4] == ["with loss: half", "+0.10 [+0.00, +0.20]"]
-    assert "The paper's method loses agreement significantly in 3 of 3 rows." in text
-    # beside |-.3| and .2: the calibration's .2 and .5, and .3 and .3 of the compiled random demonstrations
-    assert "In 2 of 3 rows, the given judge, one of its calibrated forms or the compiled judge" in text
-    assert "In 3 of 3 rows, the judge does not agree" in text
-    assert "J on summeval was not run: 14 inputs." in text
-    title = "tmu-gfm, fluency (90 outputs of 30 inputs)"
-    shown = lines(half)
-    assert shown[0] == ["J", title, "given", "+0.40 [+0.30, +0.50]", "+0.40", *["+0.50 [+0.40, +0.60]"] * 2, ""]
-    assert shown[2][2:4] == ["compiled: likelihood calibration", "+0.20 [+0.10, +0.30]"]
-    assert shown[2][-1] == "less biased p = 0.0010, agrees better p = 0.5000; no loss"
-    assert shown[3][2:] == ["likelihood alone", "", "", "", "+0.60 [+0.50, +0.70]", ""]
+    # the calibration takes the bias from .4 to .2, and the paper's method ends at |-.3| with an agreement of .2
+    assert report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}]) == snapshot

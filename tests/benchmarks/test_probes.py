@@ -31,17 +31,14 @@ def test_a_large_planted_bias_is_found_and_equal_answers_never():
     assert set(probes.found(0 * planted + 3, 1, clustered=True)) == {1.0}
 
 
-def test_what_a_run_found_is_told(tmp_path, capsys):
+def test_what_a_run_found_is_told(tmp_path, capsys, snapshot):
     numbers = {"value": 0.5, "low": 0.25, "high": 0.75, "n": 40}
     effect = {"status": "biased", "estimate": numbers, "edit": {"value": 0.4}, "placebo": {"value": -0.1}}
     taken = {**effect, "taken": numbers, "taken_by_placebo": {"value": 0.1}}
     result = {"n": 60, "pairwise": True, "verdict": "Moved.", "kinds": {"label": effect, "injection": taken}}
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert probes.main(["--sets", "0", "--runs", str(tmp_path)]) == {}
-    printed = capsys.readouterr().out
-    assert ": 60 pairs\n\nMoved.\n\n" in printed
-    assert "| label | biased | +50.00 | +25.00 to +75.00 | +40.00 | -10.00 |" in printed
-    assert "Taken over by injection: 50% of 40 (at most 75%, by its placebo 10%)." in printed
+    assert capsys.readouterr().out.replace(tmp_path.name, "run") == snapshot
 
 
 def test_a_compiled_judge_is_measured_on_inputs_that_the_search_did_not_see(tmp_path, monkeypatch, capsys):
@@ -53,9 +50,10 @@ def test_a_compiled_judge_is_measured_on_inputs_that_the_search_did_not_see(tmp_
             quality = 5.0 if asked and not any(shown) else numbers(prompt[-1]["content"])[0]
             return list(np.log(softmax([-((float(c) - quality) ** 2) for c in choices])))
 
+    qualities = [1 + k % 3 for k in range(120)]
     items = [
-        dspy.Example(id=str(k), source=f"s{k}", output=f"q={1 + k % 3} z=0", scores={"fluency": float(1 + k % 3)})
-        for k in range(120)
+        dspy.Example(id=str(k), source=f"s{k}", output=f"q={quality} z=0", scores={"fluency": float(quality)})
+        for k, quality in enumerate(qualities)
     ]
     monkeypatch.setattr(probes.mitigation, "usable", lambda *given, **how: items)
     monkeypatch.setattr(probes.mitigation, "open_judge", lambda *given: Obedient())

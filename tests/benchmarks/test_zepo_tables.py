@@ -10,22 +10,6 @@ from fakes import PARTS, FormulaLM, Wording, rated
 
 from benchmarks import fairness_search as command
 from benchmarks import racing
-from benchmarks.fairness_search import (
-    SPEARMAN,
-    TITLES,
-    BERTScore,
-    CriterionResult,
-    Settings,
-    agreement_table,
-    compiled,
-    grammar_writer,
-    parabola,
-    report,
-    run,
-    search_debiased,
-    search_elsewhere,
-    sensitivity_curve,
-)
 from benchmarks.position import recorded_pairs
 from evalbias import embedded_judge_lm
 from evalbias.data import pairs, world
@@ -47,17 +31,16 @@ def lm():
 @pytest.fixture(scope="module")
 def result(lm):
     train, test = world.documents(8, 4, seed=11), world.documents(12, 4, seed=12)
-    return run(SYNTHETIC, train, test, lm, Settings(GRAMMAR, None, BERTScore(str(FOLDER), 2), 40, None, 0, "first"))
+    settings = command.Settings(GRAMMAR, None, command.BERTScore(str(FOLDER), 2), 40, None, 0, "first")
+    return command.run(SYNTHETIC, train, test, lm, settings)
 
 
 @pytest.mark.slow
 def test_every_method_has_its_row(result):
-    assert isinstance(result, CriterionResult)
+    assert isinstance(result, command.CriterionResult)
+    scored = ["direct scoring", "G-Eval (expected score)", "GPTScore (LS per token)", "BERTScore"]
     assert list(result.outcomes) == [
-        "direct scoring",
-        "G-Eval (expected score)",
-        "GPTScore (LS per token)",
-        "BERTScore",
+        *scored,
         "pairwise + PairS",
         "pairwise + permutation",
         "ZEPO",
@@ -80,10 +63,10 @@ def test_every_method_has_its_row(result):
 
 @pytest.mark.slow
 def test_the_report_has_the_published_figures(result):
-    text = report("synthetic", {"quality": result}, "settings")
+    text = command.report("synthetic", {"quality": result}, "settings")
     assert "8 documents with 40 ordered pairs for the search, 12 others for the ranking." in text
     assert "published: Llama-3-8B" not in text
-    table = agreement_table("newsroom", dict.fromkeys(SPEARMAN["newsroom"], result))
+    table = command.agreement_table("newsroom", dict.fromkeys(command.SPEARMAN["newsroom"], result))
     assert ".49 -> .57" in table
     assert table.count("published") == 2
 
@@ -91,15 +74,15 @@ def test_the_report_has_the_published_figures(result):
 @pytest.mark.slow
 def test_a_search_has_rows_with_the_instruction_elsewhere_and_on_debiased_decisions(lm, result):
     train, test = world.documents(8, 4, seed=11), world.documents(12, 4, seed=12)
-    settings = Settings(GRAMMAR, None, None, 40, None, 0, "first")
-    rows, judgments = search_elsewhere(SYNTHETIC, train, test, lm, settings)
-    assert rows == {f"{title}, instruction first": result.outcomes[title] for title in TITLES.values()}  # that of run
+    settings = command.Settings(GRAMMAR, None, None, 40, None, 0, "first")
+    rows, judgments = command.search_elsewhere(SYNTHETIC, train, test, lm, settings)
+    assert rows == {f"{title}, instruction first": result.outcomes[title] for title in command.TITLES.values()}
     assert judgments["ZEPO, instruction first"] == 26 * 40
-    (row,), (count,) = (each.values() for each in search_debiased(SYNTHETIC, train, test, lm, settings))
+    (row,), (count,) = (each.values() for each in command.search_debiased(SYNTHETIC, train, test, lm, settings))
     assert row.spearman > result.outcomes["pairwise + PairS"].spearman
     assert (row.documents + row.undefined, row.decision_rate) == (12, None)
     assert count == 2 * 26 * 40
-    rows, judgments = search_elsewhere(SYNTHETIC, train, test, lm, replace(settings, instruction_place="last"))
+    rows, judgments = command.search_elsewhere(SYNTHETIC, train, test, lm, replace(settings, instruction_place="last"))
     assert list(judgments.values()) == [0]  # it was not trained for this place, and answers nothing
     assert all(math.isnan(one.spearman) and one.undefined == 12 for one in rows.values())
     judge = replace(settings, instruction_place="last").judge(SYNTHETIC, debias="permutation")
@@ -132,8 +115,8 @@ def test_optimizers_with_labels_compile_the_same_judge(lm, name):
     train = pairs(world.documents(8, 4, seed=21), limit=20, criterion="quality", seed=0)
     val = pairs(world.documents(8, 4, seed=22), limit=30, criterion="quality", seed=0)
     judge = PairwiseJudge(SYNTHETIC, instruction_place="first")
-    writer = grammar_writer(GRAMMAR, SYNTHETIC)
-    better, judgments = compiled(name, judge, train, val, lm=lm, writer=writer, seed=0, budget=300)
+    writer = command.grammar_writer(GRAMMAR, SYNTHETIC)
+    better, judgments = command.compiled(name, judge, train, val, lm=lm, writer=writer, seed=0, budget=300)
     assert better.predict.signature.instructions != judge.predict.signature.instructions
     assert judgments >= 100
     before, after = (decision_rates([p.positions[0] for p in j.batch(val, lm=lm)])[0] for j in (judge, better))
@@ -141,7 +124,7 @@ def test_optimizers_with_labels_compile_the_same_judge(lm, name):
 
 
 def test_the_writer_answers_in_every_format():
-    writer = grammar_writer(GrammarParaphraser(PARTS), SYNTHETIC)
+    writer = command.grammar_writer(GrammarParaphraser(PARTS), SYNTHETIC)
     predict = dspy.Predict("question -> proposed_instruction, reason")
     for adapter in (dspy.ChatAdapter(), dspy.JSONAdapter()):
         with dspy.context(lm=writer, adapter=adapter):
@@ -204,10 +187,10 @@ def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name
 @pytest.mark.slow
 def test_agreement_is_best_where_the_decisions_are_even():
     wordings = [f"On quality, lean={lean}" for lean in np.linspace(-8, 8, 9)]
-    points = sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120)
+    points = command.sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120)
     rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
     assert rates == sorted(rates)
-    assert parabola(rates, agreed)[1] == pytest.approx(0.5, abs=0.15)
+    assert command.parabola(rates, agreed)[1] == pytest.approx(0.5, abs=0.15)
     assert agreed[4] == max(agreed) == pytest.approx(1)
     assert all(p.objectives["confidence"] < 0 for p in points)
 
@@ -215,22 +198,22 @@ def test_agreement_is_best_where_the_decisions_are_even():
 def test_the_parabola_by_hand():
     # orthogonal polynomials (-3, -1, 1, 3) and (1, -1, -1, 1): coefficients 4/20 and -2/4 explain .8 + 1 of 2
     for more in ([], [math.nan]):
-        assert parabola([0, 1, 2, 3, *more], [0, 1, 2, 1, *more]) == pytest.approx((0.9, 1.9))
+        assert command.parabola([0, 1, 2, 3, *more], [0, 1, 2, 1, *more]) == pytest.approx((0.9, 1.9))
     for x, y in (([0, 1, 2], [0, 1, 0]), ([0, 0, 1, 1], [0, 1, 2, 1]), ([0, 1, 2, 3], [5, 5, 5, 5]), ([], [])):
-        assert np.isnan(parabola(x, y)).all()
-    assert math.isnan(parabola([0, 1, 2, 3], [0, 0.5, 2, 4.5])[1])  # x^2 / 2 has no highest point
+        assert np.isnan(command.parabola(x, y)).all()
+    assert math.isnan(command.parabola([0, 1, 2, 3], [0, 0.5, 2, 4.5])[1])  # x^2 / 2 has no highest point
 
 
 @pytest.mark.slow
 def test_the_curve_after_debiasing_is_of_averaged_probabilities():
     texts = [f"On quality, lean={lean}" for lean in (-19, 0, 19)]
     judge = PairwiseJudge(C, debias="permutation")
-    points = sensitivity_curve(judge, texts, rated(), lm=Wording())
+    points = command.sensitivity_curve(judge, texts, rated(), lm=Wording())
     # a lean of 19 nats decides nearly every comparison before debiasing, and none after it
     assert len({p.decision_rate for p in points}) == 1
     assert 0.4 < points[0].decision_rate < 0.6
     assert [p.agreement for p in points] == pytest.approx([1, 1, 1])
     assert [p.objectives["context-free confidence"] for p in points] == pytest.approx([math.log(2)] * 3)
-    biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
+    biased = command.sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
     assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
     assert biased[2].decision_rate > 0.9
