@@ -17,6 +17,7 @@ from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import LENGTHS, RATINGS
 
 AUDIT, ROOT = Path(peers.__file__).parent, Path(peers.__file__).parents[2]
+PAGES = ("README.md", "benchmarks/results/audit.md")
 SCORES, PAIRS, VERDICTS = (WORLDS[f"{kind}, two raters"] for kind in ("scores", "pairs", "pass or fail"))
 
 
@@ -135,15 +136,12 @@ def checked(rows):
     return {"verdict": {"level": "not_trustworthy" if first == ("pass", "fail") else "usable"}}
 
 
+MODELS = module("judge_audit_mcp.models", SEV_CLEAN=False)
+PROBES = module("judge_audit_mcp.probes", PROBES={"length_confound": probe})
 STUBS = {
     "truescore": (SCORES, module("truescore") | module("truescore.bias", length_bias=significant)),
     "judge_audit": (SCORES, module("judge_audit", audit=report)),
-    "judge_audit_mcp": (
-        SCORES,
-        module("judge_audit_mcp")
-        | module("judge_audit_mcp.models", SEV_CLEAN=False)
-        | module("judge_audit_mcp.probes", PROBES={"length_confound": probe}),
-    ),
+    "judge_audit_mcp": (SCORES, module("judge_audit_mcp") | MODELS | PROBES),
     "metajudge": (SCORES, module("metajudge", Ratings=SimpleNamespace(from_long=table), logistic_dif=functioning)),
     "evalaudit": (PAIRS, module("evalaudit", audit=choices)),
     "judgekeeper": (VERDICTS, module("judgekeeper", check_table=checked)),
@@ -176,9 +174,7 @@ def test_a_peer_is_given_scores_people_and_lengths_and_its_flag_is_read(peer, mo
 
 
 def test_the_first_page_quotes_the_page_of_results():
-    readme, results = (
-        (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "benchmarks/results/audit.md")
-    )
+    readme, results = ((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
     block = readme.partition("<!-- begin peers -->")[2].partition("<!-- end peers -->")[0].strip()
     assert [line.split()[1] for line in block.splitlines()[2:]] == [tool.split()[0] for tool in SCORES.tools]
     assert block in results

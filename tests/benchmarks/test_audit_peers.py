@@ -24,14 +24,11 @@ def test_what_is_not_computed_would_change_no_finding_of_the_audit(judge):
     assert {status for bias, (status, *_) in whole.items() if bias not in ours} <= {"not measured"}
 
 
-def test_the_live_judge_gives_the_drawn_scores():
+def test_the_live_judge_gives_the_drawn_scores_and_makes_the_drawn_comparisons():
     numbers = drawn("scores: all of these").numbers
     texts = [live.text(numbers, item) for item in range(120)]
     assert [len(one) for one in texts] == numbers["lengths"]
     assert [live.score(numbers, one) for one in texts] == numbers["scores"]
-
-
-def test_the_live_judge_makes_the_drawn_comparisons():
     numbers = drawn("pairs: all of these").numbers
     for item, (odds, swapped) in enumerate(numbers["odds"]):
         first, second = (live.text(numbers, item, side) for side in (0, 1))
