@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from lm.models import TEXTS, build, byte_level, byte_level_bpe, load
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from chat_models import llama_2
+from lm.models import build, byte_level, byte_level_bpe, load
+from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evalbias.lm.tokens import PromptTokenizer, Rendered, joint
@@ -26,20 +27,7 @@ def byte_level_of_scripts():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="!", pad_token="!")
 
 
-def sentencepiece_with_bytes():
-    """Return a tokenizer like Llama 2's: words by marks, and bytes for the characters that it does not have."""
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=500, special_tokens=tokens))
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
-    )
-
-
-MAKERS = {f.__name__: f for f in (byte_level, byte_level_of_scripts, sentencepiece_with_bytes)}
+MAKERS = {f.__name__: f for f in (byte_level, byte_level_of_scripts, llama_2)}
 
 
 def size(tokenizer, piece):
