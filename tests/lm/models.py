@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 TEXTS = [
     "Judge the output on quality: is it good?\nAnswer with a whole number from 1 (worst) to 5 (best).",
@@ -61,19 +51,14 @@ def sentencepiece_like():
 
 
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 256}
+INNER = {"intermediate_size": 64}
+MORE = {"gpt_neox": INNER, "qwen2": {**INNER, "num_key_value_heads": 2}, "llama": {**INNER, "num_key_value_heads": 2}}
 
 
 def build(family: str, tokenizer) -> torch.nn.Module:
     torch.manual_seed(0)
-    common = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
-    if family == "gpt2":
-        model = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=256, **common))
-    elif family == "gpt-neox":
-        model = GPTNeoXForCausalLM(GPTNeoXConfig(intermediate_size=64, **SIZE, **common))
-    elif family == "qwen2":
-        model = Qwen2ForCausalLM(Qwen2Config(intermediate_size=64, num_key_value_heads=2, **SIZE, **common))
-    else:
-        model = LlamaForCausalLM(LlamaConfig(intermediate_size=64, num_key_value_heads=2, **SIZE, **common))
+    known = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **SIZE, **MORE.get(family, {}), **known))
     with torch.no_grad():  # random weights of the usual size give nearly uniform answers
         for parameter in model.parameters():
             parameter.mul_(3.0)
@@ -86,7 +71,7 @@ KINDS = {
     "qwen2": ("qwen2", byte_level, False),
     "qwen2-chat": ("qwen2", byte_level, True),
     "gpt2": ("gpt2", byte_level, False),
-    "gpt-neox": ("gpt-neox", byte_level, False),
+    "gpt-neox": ("gpt_neox", byte_level, False),
 }
 
 
