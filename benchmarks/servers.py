@@ -18,18 +18,8 @@ SERVERS = ROOT / ".servers"
 LIMIT = 300
 """Longest time in seconds to wait for a server's first answer."""
 
-EXACT = ["--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off"]
-"""Options for a 32-bit KV cache; llama.cpp's default of 16 bits changes answers by about .01 nats."""
-
 Server = tuple[str, subprocess.Popen[bytes]]
 """Address and process of a server."""
-
-
-def gguf_of(folder: Path) -> Path:
-    """Convert a model folder for llama.cpp and return the file."""
-    file = folder.with_suffix(".gguf")
-    subprocess.run([SERVERS / "llama/bin/python", ROOT / "tests/servers/gguf_model.py", folder, file], check=True)
-    return file
 
 
 @contextmanager
@@ -39,13 +29,6 @@ def vllm(folder: Path, *, length: int = 512, space: int = 2) -> Iterator[Server]
     command += ["--served-model-name", "tiny", "--dtype", "float32", "--max-model-len", length, "--max-num-seqs", 64]
     environment = {"VLLM_CPU_KVCACHE_SPACE": str(space), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     with serving(command, {**environment, "VLLM_SERVER_DEV_MODE": "1"}) as started:  # can reset its prefix cache
-        yield started
-
-
-@contextmanager
-def llama_server(folder: Path) -> Iterator[Server]:
-    """Start llama.cpp's own server on a model folder, with answers as exact as it can."""
-    with llama_file(gguf_of(folder), ["--ctx-size", "2048", "--parallel", "4", *EXACT]) as started:
         yield started
 
 

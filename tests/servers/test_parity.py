@@ -6,9 +6,11 @@ Run by ``make test-servers``, which sets the servers up.
 import os
 import signal
 import struct
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import dspy
 import numpy as np
@@ -16,7 +18,8 @@ import pytest
 from fake_decisions import asked
 from real import save_model
 
-from benchmarks.servers import llama_server, vllm
+from benchmarks.servers import SERVERS as PROGRAMS
+from benchmarks.servers import llama_file, vllm
 from evalbias import LocalLM, PointwiseJudge, ServerLM
 from evalbias.lm.types import Choices, Decision, Unanswered
 from evalbias.programs import Criterion
@@ -32,6 +35,14 @@ TEXTS = [f"{SHARED}Output: a cat {word}.\nQuality:" for word in ("sat", "was", "
 CHOICES = ["1", "2", "3", "10", "yes"]
 PAIRS = [(CHATS[0], "a cat was sitting on a mat"), (TEXTS[0], " 4 the answer is yes"), (TEXTS[1], " naïve 日本")]
 TOLERANCE = 1e-3
+EXACT = ["--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off"]
+"""Options for a 32-bit KV cache; llama.cpp's default of 16 bits changes answers by about .01 nats."""
+
+
+def llama_server(folder):
+    file, convert = folder.with_suffix(".gguf"), Path(__file__).with_name("gguf_model.py")
+    subprocess.run([PROGRAMS / "llama/bin/python", convert, folder, file], check=True)
+    return llama_file(file, ["--ctx-size", "2048", "--parallel", "4", *EXACT])
 
 
 SERVERS = {"vllm": vllm, "llama.cpp": llama_server}
