@@ -25,7 +25,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import evalbias
-from benchmarks.harness import argument_parser, data_folder, finish, markdown
+from benchmarks.harness import argument_parser, finish, markdown
 from benchmarks.pretrained import models_folder
 from benchmarks.workloads import Workload, pointwise
 from evalbias import LocalLM
@@ -105,7 +105,7 @@ def growth(judge: Any, lm: Any, items: list[dspy.Example]) -> float:
 def prepared(name: str, prompts: int, repeats: int) -> str:
     """Measure rendering and tokenizing on a pretrained model; return a paragraph and a table."""
     lm = evalbias.LocalLM(str(models_folder() / name), device="cpu", dtype="float32", cache=False)
-    work = pointwise(data_folder(), prompts)
+    work = pointwise(prompts)
     spent = preparation(lm, work, repeats)
     medians = {step: statistics.median(values) for step, values in spent.items()}
     rows = [

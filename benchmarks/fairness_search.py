@@ -35,7 +35,8 @@ import numpy as np
 from dspy import lm15
 from dspy.utils.callback import BaseCallback
 
-from benchmarks.harness import argument_parser, data_folder, finish, judge_of, keeping_answers, markdown, shown
+from benchmarks import sets
+from benchmarks.harness import argument_parser, finish, judge_of, keeping_answers, markdown, shown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import by_input, pairs, world
@@ -544,15 +545,9 @@ def _signed(value: float) -> str:
     return shown(value, "+.2f")
 
 
-FILES = {
-    "newsroom": "upstream/newsroom.json",
-    "summeval": "summeval.jsonl.gz",
-    "topicalchat": "upstream/topical_chat.json",
-}
-CRITERIA: dict[str, tuple[Criterion, ...]] = {"synthetic": (SYNTHETIC,)} | {name: PRESETS[name] for name in FILES}
-
 DOCUMENTS = {"synthetic": (20, 40), "newsroom": (20, 40), "summeval": (10, 40), "topicalchat": (30, 30)}
 """Data set -> number of documents for the search and for the ranking."""
+CRITERIA = {name: PRESETS.get(name, (SYNTHETIC,)) for name in DOCUMENTS}
 
 
 def documents(
@@ -565,8 +560,7 @@ def documents(
     """
     if dataset == "synthetic":
         return world.documents(search, 6, seed=3_000_001 + seed), world.documents(test, 6, seed=3_100_001 + seed)
-    root = data_folder()
-    groups = data.by_input(data.read(f"{dataset}:{root / FILES[dataset]}"))
+    groups = data.by_input(sets.read(dataset))
     keys = sorted(key for key, items in groups.items() if longest is None or len(items[0].source) <= longest)
     random.Random(seed).shuffle(keys)
     if search + test > len(keys):

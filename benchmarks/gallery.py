@@ -24,7 +24,8 @@ import dspy
 import numpy as np
 from PIL import Image
 
-from benchmarks.harness import ROOT, argument_parser, data_folder, lines, markdown, replace_section, write_section
+from benchmarks import sets
+from benchmarks.harness import ROOT, argument_parser, lines, markdown, replace_section, write_section
 from benchmarks.juries import TRIVIAQA, WROTE
 from evalbias import PointwiseJudge, data
 from evalbias.evaluation.answers import answers_of, prepared
@@ -36,12 +37,10 @@ from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS
 from evalbias.lm.cache import as_measuring
 from evalbias.lm.types import Answers, Choices, MeasuringLM
 from evalbias.options import AuditOptions
-from evalbias.programs.criterion import PRESETS
 from evalbias.report.plots import write_png
 from evalbias.values import digest, json_number
 
 Record = Mapping[str, Any]
-DOCS = ROOT / "docs"
 LEVELS = ("very bad", "bad", "fair", "good", "very good")
 FIELDS = ("id", "input_id", "source", "output", "outputs", "system", "systems", "ratings", "better")
 OBJECTIVE = {"reliability": 1.0}  # of labels that are right or wrong by construction
@@ -142,7 +141,7 @@ def verdicts(pairs: Sequence[Record], answers: Sequence[Record], criterion: str)
 
 def pandalm() -> Iterator[Recorded]:
     """Pairs of outputs with three people's choices (Wang et al. 2024); judges in one order."""
-    pairs = data.read(f"pandalm:{data_folder('pairs/pandalm.jsonl.gz')}")
+    pairs = sets.read("pandalm")
     for judge in ("gpt35", "pandalm7b"):
         rows = [row({**pair.toDict(), "outputs": pair.candidates}, judge=pair[judge]) for pair in pairs]
         yield Recorded(judge, "better output", rows)
@@ -357,7 +356,7 @@ class ByLetters(MeasuringLM):
 def controls(model: Path, documents: int | None) -> Iterator[Recorded]:
     """Two models too small to judge, asked about summaries: Sparrow natively, a chat model by letters of options."""
     models, scored = (as_measuring(Native()), ByLetters(model)), summaries_of(documents)
-    for c in PRESETS["summeval-judges"]:
+    for c in sets.SUMMARIES:
         judge = PointwiseJudge(replace(c, levels=LEVELS))
         for lm in models:
             told = zip(scored, judge.batch([*map(dspy.Example, scored)], lm=lm), strict=True)
@@ -381,7 +380,7 @@ def measured_likelihoods(model: Path, out: Path, documents: int | None = None) -
         from evalbias import LocalLM
         from evalbias.programs.judges import likelihood_scores
 
-        lm, (criterion, *_) = LocalLM(str(model), device="cpu", dtype="float32"), PRESETS["summeval-judges"]
+        lm, (criterion, *_) = LocalLM(str(model), device="cpu", dtype="float32"), sets.SUMMARIES
         for start in range(0, len(left), 24):  # kept as they come; the tokens of an article run once
             some = list(data.read(left[start : start + 24]))
             values = likelihood_scores(some, criterion, lm)

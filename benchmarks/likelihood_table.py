@@ -1,29 +1,36 @@
 """Table 1 of the likelihood-bias paper (Ohi et al. 2024) for any judge model, with the published figures beside.
 
-usage: python -m benchmarks.likelihood_table --lm MODEL [--likelihood-lm MODEL] [--sets webnlg2020 tmu-gfm]
-           [--reductions sum mean] [--out DIR] [--write] [--title TEXT] [options of evalbias compile likelihood]
+usage: python -m benchmarks.likelihood_table --lm MODEL [--adapter DIR] [--dtype auto] [--sets webnlg2020 tmu-gfm]
+           [--reductions sum mean] [--limit N] [-k 8] [--resamples 100000] [--seed 0] [--out DIR] [--write]
+           [--title TEXT]
 
 Every data set is compiled with LS as the sum over tokens, as the paper writes it, and as the mean, as its code does.
-The data are read from EVALBIAS_DATA. A stopped run resumes.
+The data are read from EVALBIAS_DATA. The answers of the judge's model are kept in DIR, so a stopped run resumes.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
+import argparse
+import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import argument_parser, data_folder, finish, judge_of, markdown
+from benchmarks.harness import argument_parser, finish, judge_of, keeping_answers, markdown
+from benchmarks.sets import BINS, read
+from evalbias import BiasedDemos, PointwiseJudge, data
+from evalbias.cli.models import open_lm
 from evalbias.evaluation.words import mark
+from evalbias.lm.cache import model_identity
+from evalbias.optimizers.likelihood import compile_each
+from evalbias.options import MeasuringModels
+from evalbias.programs.criterion import PRESETS
 from evalbias.programs.judges import REDUCTIONS
-from evalbias.values import json_number
+from evalbias.values import json_number, to_json
 
 
 @dataclass(frozen=True)
@@ -56,17 +63,11 @@ TABLE: dict[str, dict[str, tuple[Published, Published]]] = {
 
 @dataclass(frozen=True)
 class Finished:
-    """Run folder of ``evalbias compile likelihood``."""
+    """Judges of a data set that were compiled, as JSON data."""
 
     dataset: str  # name of the data set
-    settings: dict[str, Any]  # content of run.json
-    result: dict[str, Any]  # content of result.json
-
-    @classmethod
-    def read(cls, dataset: str, folder: Path) -> Finished:
-        """Read a run folder."""
-        settings, result = (json.loads((folder / f).read_text(encoding="utf-8")) for f in ("run.json", "result.json"))
-        return cls(dataset, settings, result)
+    settings: dict[str, Any]
+    result: dict[str, Any]  # comparisons and reports by criterion
 
 
 def number(value: float | None) -> str:
@@ -150,16 +151,14 @@ def report(runs: Mapping[str, Finished]) -> str:
     """Return the report of a data set, by reduction of token log-probabilities to LS; it quotes no item."""
     run = next(iter(runs.values()))
     s = run.settings
-    lm, likelihood_lm = s["lm"], s["likelihood_lm"]
-    other = "its own" if likelihood_lm == lm else likelihood_lm["model"]
     headings = ["criterion", "LS", "BiasScore, before -> after", "performance", "p-values, bias / performance", "n"]
     headings += ["words of the demonstrations (of all items)"]
     headings += [f"published: {name}, bias / performance" for name in JUDGES]
     parts = [
         f"### {run.dataset}",
-        f"Judge: {judge_of(lm)}; likelihood: {other}, {' and '.join(runs)} over tokens (the paper writes the sum; its "
-        "published tables come from code that takes the mean); scores in RS normalized by mean-range; "
-        f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} candidate demonstrations, {s['test']['items']} test "
+        f"Judge: {judge_of(s['lm'])}; likelihood: its own, {' and '.join(runs)} over tokens (the paper writes the sum; "
+        "its published tables come from code that takes the mean); scores in RS normalized by mean-range; "
+        f"k = {s['k']}; seed {s['seed']}; {s['train']} candidate demonstrations, {s['test']} test "
         f"items; R = {s['resamples']}; data hash {s['data_sha256'][:12]}.",
         markdown(headings, side_by_side(runs)),
         "\\* p < .05, † p < .06 (two-sided paired permutation test). Mean BiasScore by kind of criterion:",
@@ -171,14 +170,17 @@ def report(runs: Mapping[str, Finished]) -> str:
     return "\n\n".join(parts)
 
 
-FILES = {"webnlg2020": "upstream/webnlg-challenge-2020", "tmu-gfm": "upstream/tmu-gfm-dataset.csv"}
-
-
-def compiled(dataset: str, folder: Path, options: list[str]) -> Finished:
-    """Run the command and read its run folder."""
-    command = [sys.executable, "-m", "evalbias", "compile", "likelihood", "--bare", "--out", str(folder)]
-    subprocess.run([*command, "--data", f"{dataset}:{data_folder(FILES[dataset])}", *options], check=True)
-    return Finished.read(dataset, folder)
+def compiled(dataset: str, reduction: str, lm: Any, args: argparse.Namespace) -> Finished:
+    """Compile a judge of every criterion as the paper does, and measure it on a fifth of the items."""
+    items = read(dataset)
+    train, test = data.split(random.Random(args.seed).sample(items, args.limit or len(items)), seed=args.seed)
+    shared = {"reduction": reduction, "n_resamples": args.resamples, "seed": args.seed, "bins": BINS.get(dataset)}
+    method = BiasedDemos(args.k, **shared, select=False)
+    judges, asked = map(PointwiseJudge, PRESETS[dataset]), keeping_answers(lm, args.out / f"{dataset}.jsonl")
+    done = compile_each(method, [*judges], trainset=train, valset=test, lm=asked)
+    settings = {name: getattr(args, name) for name in ("k", "seed", "resamples")}
+    settings |= {"lm": model_identity(lm), "train": len(train), "test": len(test), "data_sha256": items.sha256}
+    return Finished(dataset, settings, to_json({"likelihood": done.comparisons, "reports": done.reports}))
 
 
 def main() -> None:
@@ -187,19 +189,19 @@ def main() -> None:
     parser.add_argument("--lm", required=True)
     parser.add_argument("--sets", nargs="+", choices=[*TABLE], default=[*TABLE])
     parser.add_argument("--reductions", nargs="+", choices=REDUCTIONS, default=REDUCTIONS)
-    parser.add_argument("--candidates", type=Path)
+    parser.add_argument("--adapter")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("-k", type=int, default=8)
+    parser.add_argument("--resamples", type=int, default=100_000)
     parser.add_argument("--title", default="a judge")
-    args, extra = parser.parse_known_args()
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    lm = open_lm(args.lm, MeasuringModels(adapter=args.adapter, dtype=args.dtype))
     parts = [f"## Likelihood bias (Ohi et al. 2024, Table 1): {args.title}"]
     for dataset in args.sets:
-        options = ["--lm", args.lm, *extra]
-        if args.candidates is not None:
-            options += ["--candidates", str(args.candidates / f"candidates-{dataset}.txt")]
         started = time.monotonic()
-        runs = {
-            reduction: compiled(dataset, args.out / f"{dataset}-{reduction}", [*options, "--reduction", reduction])
-            for reduction in args.reductions
-        }
+        runs = {reduction: compiled(dataset, reduction, lm, args) for reduction in args.reductions}
         parts.append(report(runs))
         print(f"{dataset}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     finish(args, "likelihood_table", "\n\n".join(parts), section=args.title)

@@ -20,10 +20,12 @@ from typing import Any
 
 import dspy
 
-from benchmarks.harness import argument_parser, data_folder, finish, keeping_answers, markdown, shown
+from benchmarks import sets
+from benchmarks.harness import argument_parser, finish, keeping_answers, markdown, shown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
+from benchmarks.sets import BINS
 from benchmarks.tuned_judge import questions
-from evalbias import LikelihoodMitigation, PointwiseJudge, data
+from evalbias import LikelihoodMitigation, PointwiseJudge
 from evalbias.data.items import by_input, input_key
 from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.words import p_equals
@@ -31,10 +33,9 @@ from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, Selection, choose, count_unanswered
-from evalbias.programs.criterion import BINS, PRESETS, Criterion
+from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.values import json_number, to_json
 
-FILES = {**questions.FILES, "newsroom": "upstream/newsroom.json", "topicalchat": "upstream/topical_chat.json"}
 ADAPTER = Path(questions.__file__).parent / "adapter"
 TUNED = "SmolLM2, tuned"
 JUDGES = {"SmolLM2": (SMOLLM2, None), TUNED: (SMOLLM2, str(ADAPTER)), "Gemma 3": (GEMMA3, None)}
@@ -70,12 +71,12 @@ def usable(data_set: str, criterion: str, *, tuned: bool) -> list[dspy.Example]:
 
     Items without the single ratings are left out where others have them.
     """
-    if data_set in questions.FILES:
+    if data_set in questions.SETS:
         rated = questions.rated(data_set)
         trained_on = data_set in questions.PERMISSIVE
         items = rated.test if tuned and trained_on else [*rated.train, *rated.test]
     else:
-        items = list(data.read(f"{data_set}:{data_folder(FILES[data_set])}"))
+        items = list(sets.read(data_set))
     defined = [e for e in items if e.scores[criterion] == e.scores[criterion]]
     several = [e for e in defined if "ratings" in e]
     return several or defined

@@ -22,7 +22,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from benchmarks.harness import argument_parser, data_folder, finish, judge_of, markdown
+from benchmarks import sets
+from benchmarks.harness import argument_parser, finish, judge_of, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
@@ -42,7 +43,6 @@ from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 from evalbias.programs.pairwise import CalibrationError
 
 SYNTHETIC_WORLD = "synthetic"
-FILES = {"llmbar": "llmbar.jsonl.gz", "pandalm": "pandalm.jsonl.gz"}
 INSTRUCTION = Criterion("quality", "How well does the output carry out the instruction?")
 DOCUMENTS = 40
 """Documents with six outputs each, for fitting and as many others for the test."""
@@ -79,8 +79,7 @@ def recorded_pairs(name: str, fit: int, test: int, *, seed: int) -> tuple[list[d
 
     Pairs with an empty output are left out: PandaLM has 34 of 699.
     """
-    folder = data_folder("pairs")
-    pairs = [e for e in data.read(f"{name}:{folder / FILES[name]}") if e.better is not None and all(e.candidates)]
+    pairs = [e for e in sets.read(name) if e.better is not None and all(e.candidates)]
     random.Random(seed).shuffle(pairs)
     known = frozenset(e.source for e in pairs[:fit])
     return pairs[:fit], [e for e in pairs[fit:] if e.source not in known][:test]
@@ -135,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lm", default="embedded")
     parser.add_argument("--adapter")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--pairs", choices=[SYNTHETIC_WORLD, *FILES], default=SYNTHETIC_WORLD)
+    parser.add_argument("--pairs", choices=[SYNTHETIC_WORLD, "llmbar", "pandalm"], default=SYNTHETIC_WORLD)
     parser.add_argument("--fit-pairs", type=int, default=100)
     parser.add_argument("--test-pairs", type=int, default=300)
     args = parser.parse_args(arguments)

@@ -25,6 +25,7 @@ from benchmarks import mitigation
 from benchmarks.audit.judges import likert
 from benchmarks.audit.peers import VERSIONS, ask, kept
 from benchmarks.harness import argument_parser, finish, keeping_answers, markdown, simulated
+from benchmarks.sets import BINS
 from evalbias import BiasedDemos, PointwiseJudge
 from evalbias.evaluation.estimates import Number
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged, judge_examples
@@ -36,7 +37,6 @@ from evalbias.optimizers.base import hold_back
 from evalbias.optimizers.likelihood import draw_demos, with_demos
 from evalbias.optimizers.objectives import ProbeObjective
 from evalbias.optimizers.selection import CompileReport
-from evalbias.programs.criterion import BINS
 from evalbias.values import read_json, to_json
 
 KINDS, ITEMS, OUTPUTS = 12, 120, 4

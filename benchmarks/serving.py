@@ -30,7 +30,7 @@ from typing import Any
 
 import evalbias
 from benchmarks.canned import canned_server
-from benchmarks.harness import argument_parser, data_folder, finish, markdown
+from benchmarks.harness import argument_parser, finish, markdown
 from benchmarks.pretrained import SMOLLM2, models_folder
 from benchmarks.servers import SERVERS, post, vllm
 from benchmarks.workloads import Workload, pointwise
@@ -150,7 +150,7 @@ def theirs(address: str, tokenizer: str, prompts: Path, in_flight: int, place: P
 def maximum(args: argparse.Namespace) -> None:
     """Measure a real server, in turns with its own client."""
     folder = unpacked(str(models_folder() / SMOLLM2))
-    work = pointwise(data_folder(), args.prompts)
+    work = pointwise(args.prompts)
     rates: dict[str, list[float]] = {"ServerLM": [], "vLLM's own client": []}
     with tempfile.TemporaryDirectory() as place, vllm(Path(folder), length=CONTEXT) as (api, _):
         address = api.removesuffix("/v1")

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness import argument_parser, data_folder, finish, markdown
+from benchmarks.harness import argument_parser, finish, markdown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
 from benchmarks.servers import SERVERS, Server, llama_file, post, requantized, vllm
 from benchmarks.workloads import WORKLOADS, Workload, model
@@ -428,7 +428,7 @@ def compared(
     """Measure a workload: at the full size, and at the smaller one together with the methods that need it."""
     body = []
     for size in sorted({one.size for one in contenders.values()}):
-        work = make(data_folder(), size)
+        work = make(size)
         able = {key: one for key, one in contenders.items() if applies(key.split()[0], work)}
         taking_part = {key: one for key, one in able.items() if one.size == size or key == OURS}
         added = rows(lm, work, taking_part, measured(lm, work, taking_part, repeats))
@@ -460,7 +460,7 @@ def main() -> None:
             file, device = models_folder() / MODELS.get(name, ""), "cpu"
             if name == RANDOM:
                 sizes = {"hidden": args.hidden, "layers": args.layers, "vocabulary": args.vocabulary}
-                file, device = model(data_folder(), **sizes, save_to=place / "random"), args.device
+                file, device = model(**sizes, save_to=place / "random"), args.device
             lm, contenders, missing = contenders_of(
                 file, args.size, args.slow_size, args.methods, place, until_done, device
             )

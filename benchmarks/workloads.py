@@ -10,8 +10,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks import sets
 from benchmarks.harness import lines
-from evalbias import data
 from evalbias.data import pairs as make_pairs
 from evalbias.data.world import GENERAL
 from evalbias.lm.types import Prompt
@@ -34,9 +34,9 @@ class Workload:
     choices: list[tuple[str, ...]]  # texts after each prompt; one text for a likelihood
 
 
-def pointwise(folder: Path, n: int) -> Workload:
+def pointwise(n: int) -> Workload:
     """Return n WebNLG items as prompts, with eight rated items before each."""
-    items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")
+    items = sets.read("webnlg2020")
     criterion = next(c for c in PRESETS["webnlg2020"] if c.name == "fluency")
     judge = PointwiseJudge(criterion)
     judge.predict.demos = [e.copy(score=1 + k % 5) for k, e in enumerate(items[:SHOTS])]
@@ -44,9 +44,9 @@ def pointwise(folder: Path, n: int) -> Workload:
     return Workload(f"{SHOTS}-shot pointwise, WebNLG", prompts, [criterion.labels] * n)
 
 
-def population(folder: Path, n: int, *, last: bool = True) -> Workload:
+def population(n: int, *, last: bool = True) -> Workload:
     """Return n prompts: Newsroom pairs under each instruction of a population, pair by pair as in ZEPO."""
-    items = data.read(f"newsroom:{folder / 'upstream/newsroom.json'}")
+    items = sets.read("newsroom")
     criterion = PRESETS["newsroom"][0]
     wordings = [" ".join(parts) for parts in itertools.islice(itertools.product(*GENERAL), 0, None, 7)][:INSTRUCTIONS]
     names = {"source": "article", "output": "summary", "name": criterion.title, "definition": criterion.definition}
@@ -58,31 +58,31 @@ def population(folder: Path, n: int, *, last: bool = True) -> Workload:
     return Workload(f"ZEPO population, Newsroom pairs, instruction {place}", prompts[:n], [("A", "B")] * n)
 
 
-def population_first(folder: Path, n: int) -> Workload:
+def population_first(n: int) -> Workload:
     """Return the same population with the instruction before each pair."""
-    return population(folder, n, last=False)
+    return population(n, last=False)
 
 
-def likelihood(folder: Path, n: int) -> Workload:
+def likelihood(n: int) -> Workload:
     """Return n WebNLG outputs, whose tokens are all measured after their sources."""
-    items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")[:n]
+    items = sets.read("webnlg2020")[:n]
     criterion = PRESETS["webnlg2020"][0]
     prompts: list[Prompt] = [likelihood_messages(criterion, e.source) for e in items]
     return Workload("continuation likelihood, WebNLG", prompts, [(e.output,) for e in items])
 
 
-def summaries(folder: Path, n: int) -> Workload:
+def summaries(n: int) -> Workload:
     """Return n of SummEval's summaries, of which twelve are measured after each article, as in an audit."""
     articles = {r["input_id"]: r["source"] for r in lines("judges/summeval_documents.jsonl.gz")}
     items = sorted(lines("judges/summeval_scores.jsonl.gz"), key=lambda r: str(r["input_id"]))[:n]
-    criterion = PRESETS["summeval-judges"][0]
+    criterion = sets.SUMMARIES[0]
     prompts: list[Prompt] = [likelihood_messages(criterion, articles[r["input_id"]]) for r in items]
     return Workload("likelihood, SummEval summaries", prompts, [(r["output"],) for r in items])
 
 
-def llmbar(folder: Path, n: int) -> Workload:
+def llmbar(n: int) -> Workload:
     """Return n prompts: LLMBar's pairs, each in both orders."""
-    items = data.read(f"llmbar:{folder / 'pairs/llmbar.jsonl.gz'}")
+    items = sets.read("llmbar")
     criterion = Criterion("quality", "How well does the output carry out the instruction?")
     judge = PairwiseJudge(criterion, instruction_place="first")
     prompts: list[Prompt] = [
@@ -94,18 +94,14 @@ def llmbar(folder: Path, n: int) -> Workload:
 
 
 WORKLOADS = {
-    "pointwise": pointwise,
-    "population": population,
-    "population-first": population_first,
-    "likelihood": likelihood,
-    "summaries": summaries,
-    "llmbar": llmbar,
+    one.__name__.replace("_", "-"): one
+    for one in (pointwise, population, population_first, likelihood, summaries, llmbar)
 }
 
 
-def model(folder: Path, *, hidden: int, layers: int, vocabulary: int, save_to: Path) -> Path:
+def model(*, hidden: int, layers: int, vocabulary: int, save_to: Path) -> Path:
     """Save a Llama with random weights and a tokenizer trained on the texts; speed needs no trained weights."""
-    items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")
+    items = sets.read("webnlg2020")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

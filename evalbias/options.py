@@ -26,6 +26,8 @@ NAMED = (
     "'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), openai/NAME, or "
     "dspy:PROVIDER/NAME for any other that DSPy reaches"
 )
+CRITERION = "'name: definition', the name of a criterion that is rated, or a ready-made one such as summeval:fluency."
+NEW_CRITERION = "'name: definition', or a ready-made criterion such as summeval:fluency."
 ALL, RECORDED = "all", ("scores_field", "samples_field", "winner_field")
 """All criteria, in the place of their names; and fields, one of which names a judge."""
 UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
@@ -146,8 +148,8 @@ class Items(Options):
     data: Any = field(
         kw_only=False,
         metadata={
-            "help": "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set or of a tool's export "
-            "(mlflow, langfuse, langsmith, phoenix, inspect, promptfoo, deepeval, pydantic-evals, otel, label-studio "
+            "help": "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a tool's export (mlflow, "
+            "langfuse, langsmith, phoenix, inspect, promptfoo, deepeval, pydantic-evals, otel, label-studio "
             "or mturk), or hf:NAME[:SPLIT]."
         },
     )
@@ -228,7 +230,7 @@ class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     scores_field: str | None = option("Field of the judge's recorded scores; {criterion} stands for the criterion.")
     winner_field: str | None = option("Field of its recorded choices of two outputs: 0 or A, 1 or B, tie, or null.")
     swapped_field: str | None = option("Field of its choices in the other order; 0 still means the same output.")
-    criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
+    criterion: Any = option(CRITERION)
     scale: tuple[float, float] | None = option("Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.")
 
 
@@ -243,9 +245,7 @@ class AuditOptions(RecordedAnswers):
     """
 
     beside = (MeasuringModels, AuditOut)
-    criterion: Any = option(
-        "'name: definition', or the name of a criterion of the data set. Repeatable; 'all' are those that are rated."
-    )
+    criterion: Any = option(CRITERION + " Repeatable; 'all' are those that are rated.")
     lm: Any = option(
         f"Model of the judge: {NAMED}. With recorded answers: model that measures how likely the outputs are."
     )
@@ -264,9 +264,7 @@ class AuditOptions(RecordedAnswers):
     pass_mark: float | None = option(
         "Lowest rating that passes, such as 4: what a judge's probabilities are worth is measured against it."
     )
-    by: str | None = option(
-        "Field that groups the items, for the agreement in each. By default, the kinds of bias in evalbiasbench."
-    )
+    by: str | None = option("Field that groups the items, for the agreement in each.")
     probes: Sequence[str] | None = option(
         "Ask a judge that scores again with one thing changed: 'order' (options reversed), 'unread' (nonsense in place "
         "of the output), 'instruction' (a request for the highest level at its end); or 'none'. Repeatable. By default "
@@ -352,7 +350,7 @@ class JuryOptions(Seeded, Reliable, Likely, Long, Items):
     beside = (MeasuringModels, Out)
     judges: Sequence[str] = option("Fields of the judges' recorded scores or choices, such as gpt-4,llama.", ())
     swapped_field: str | None = option("Field of a judge's choices in the other order; {judge} stands for its name.")
-    criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
+    criterion: Any = option(CRITERION)
     costs: Mapping[str, float] | None = option("Cost of one answer of each judge, such as gpt-4=30; 1 if not given.")
     families: Sequence[str] = option("Pattern of the names of judges of one family, such as 'gpt-*'. Repeatable.", ())
 
@@ -455,7 +453,7 @@ class ProbeRunOptions(Reliable, Judging, Changing):
 
     beside = (MeasuringModels, Out)
     judge: Path | None = _again("judge")
-    criterion: Any = option("'name: definition' of a new judge, or the name of a criterion of the data set.")
+    criterion: Any = option(NEW_CRITERION)
     limit: int | None = option("Use only this many items, drawn with the seed.")
 
 
@@ -471,9 +469,7 @@ class JudgeOptions(Seeded, Judging, Items):
     """
 
     beside = (MeasuringModels, Out)
-    criterion: Any = option(
-        "'name: definition', or the name of a criterion of the data set. Repeatable; 'all' are those of the data set."
-    )
+    criterion: Any = option(NEW_CRITERION + " Repeatable.")
     scale: tuple[float, float] | None = option(
         "Scale of the criterion that you give as 'name: definition', such as 1-7; 1-5 if not given."
     )
@@ -489,7 +485,7 @@ class ScoringOptions(Seeded, Likely, Judging, Items):
     """A judge that scores, on two sides of a split."""
 
     beside = (MeasuringModels, Out)
-    criteria: Sequence[str] = option("A preset's name, or 'name: definition'. Repeatable.", ())
+    criteria: Sequence[str] = option(NEW_CRITERION + " Repeatable.", ())
     scale: tuple[float, float] | None = _again("scale", JudgeOptions)
     k: int = option("Number of random demonstrations; 0 for none, as models with an adapter expect.", 8)
     candidates: Path | None = option("File of ids, one per line: only these training items may become demonstrations.")
@@ -544,7 +540,7 @@ class ComparingOptions(Seeded, Comparing):
     """A judge that compares, saved or new."""
 
     beside = (MeasuringModels, Out)
-    criterion: str | None = option("'name: definition', or the name of a criterion of the data set.")
+    criterion: str | None = option(NEW_CRITERION)
     judge: Path | None = option("A pairwise judge's JSON file.")
     calibration: Literal["none", "contextual", "batch", "pride"] | None = option(
         "Correct for the judge's position preference, without labels. By default, what the saved judge does."
@@ -583,7 +579,7 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     """
 
     beside = (MeasuringModels, Out)
-    criterion: str = field(metadata={"help": "'name: definition', or the name of a criterion of the data set."})
+    criterion: str = field(metadata={"help": NEW_CRITERION})
     proposer_lm: Any = option(
         "Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.", "grammar"
     )

@@ -1,4 +1,3 @@
-from .criterion import BINS as BINS
 from .criterion import PRESETS as PRESETS
 from .criterion import SYNTHETIC as SYNTHETIC
 from .criterion import Criterion as Criterion

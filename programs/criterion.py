@@ -1,13 +1,14 @@
-"""Criteria of judges, and those of the published data sets."""
+"""Criteria of judges, and ready-made ones of published data sets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from evalbias.data import world
-from evalbias.data.sets import SETS, KnownSet
 from evalbias.measures.likelihood import TOTAL
+from evalbias.values import read_json
 
 DEFAULT_TASK = "Write the output that belongs to the source."
 
@@ -91,29 +92,30 @@ class Criterion:
 
     @classmethod
     def parse(cls, text: str, *, scale: tuple[int, int] = (1, 5)) -> Criterion:
-        """Parse ``"name: definition"``, as the command line takes it; ``ValueError`` if a part is missing."""
+        """Parse ``"name: definition"``, as the command line takes it; ``ValueError`` if a part is missing.
+
+        ``"SET:NAME"``, such as ``"summeval:fluency"``, is a criterion of ``PRESETS`` and has its own scale.
+        """
+        if text in _NAMED:
+            return _NAMED[text]
         name, colon, definition = text.partition(":")
         if not colon or not name.strip() or not definition.strip():
             raise ValueError(f"{text!r:.80} is not a criterion: write it as 'name: definition'.")
         return cls(name.strip(), definition.strip(), scale=scale)
 
 
-# Ready-made criteria: those of known data sets, of refine loops and of the synthetic world.
+# Ready-made criteria: those of published data sets, of refine loops and of the synthetic world.
 
+PRESETS = {
+    data_set: tuple(Criterion(name, **about["every"] | own) for name, own in about["criteria"].items())
+    for data_set, about in read_json(Path(__file__).with_name("criteria.json"), "install evalbias again").items()
+}
+"""Published data set -> criteria on which people rated it, in our own words.
 
-def _preset(known: KnownSet) -> tuple[Criterion, ...]:
-    source, output = known.labels
-    said = {name: (one, known.scale) if isinstance(one, str) else one for name, one in known.criteria.items()}
-    return tuple(
-        Criterion(name, definition, scale, known.task, source, output) for name, (definition, scale) in said.items()
-    )
+Those of webnlg2020 and tmu-gfm say what the prompts of Ohi et al. (2024, appendices A and B) say.
+"""
 
-
-PRESETS = {name: _preset(known) for name, known in SETS.items() if known.criteria}
-"""Criteria of the judges of a known data set, by its name."""
-
-BINS = {name: known.bins for name, known in SETS.items() if known.bins}
-"""Edges that cut human scores into labels, for data sets whose scores are on another scale than the labels."""
+_NAMED = {f"{data_set}:{one.name}": one for data_set, some in PRESETS.items() for one in some}
 
 _writing = partial(Criterion, task="Write the text.", output_label="Text")
 FLUENCY = _writing("fluency", "does the text read as if a good writer had written it?")

@@ -128,7 +128,7 @@ def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None
 
     The score is on the criterion's scale without ``bins``, else on their range; ``ValueError`` if it is not, or NaN.
     ``bins`` are ascending inner edges, one fewer than there are labels: a score below the first edge gets the lowest
-    label, a score at or above an edge the next one. ``BINS["webnlg2020"]`` holds the paper's edges for 0-100.
+    label, a score at or above an edge the next one.
 
     Examples:
         >>> label_of(3.5, Criterion("politeness", "is the reply polite?"))

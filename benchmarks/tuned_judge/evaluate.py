@@ -22,7 +22,7 @@ import dspy
 import numpy as np
 
 from benchmarks.pretrained import SMOLLM2, models_folder
-from benchmarks.tuned_judge.questions import FILES, PERMISSIVE, Rated, rated
+from benchmarks.tuned_judge.questions import PERMISSIVE, SETS, Rated, rated
 from evalbias import BIASES, LocalLM, PairwiseJudge, PointwiseJudge, data, judge_examples, measure
 from evalbias.data.items import by_input
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--adapter")
-    parser.add_argument("--sets", nargs="+", choices=list(FILES), default=list(PERMISSIVE))
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(PERMISSIVE))
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--pairs", type=int, default=100, help="largest number of pairs for each criterion; 0 for none")
     parser.add_argument("--seed", type=int, default=0)

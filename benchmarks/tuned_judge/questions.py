@@ -13,21 +13,18 @@ from dataclasses import dataclass
 
 import dspy
 
-from benchmarks.harness import data_folder
+from benchmarks import sets
+from benchmarks.sets import BINS
 from evalbias import data
 from evalbias.data.items import by_input
-from evalbias.programs.criterion import BINS, PRESETS, Criterion
+from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import label_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompts import Message, comparison_labels
 
 SPLIT_SEED = 0
-FILES = {
-    "tmu-gfm": "upstream/tmu-gfm-dataset.csv",
-    "summeval": "summeval.jsonl.gz",
-    "webnlg2020": "upstream/webnlg-challenge-2020",
-}
+SETS = ("tmu-gfm", "summeval", "webnlg2020")
 PERMISSIVE = ("tmu-gfm", "summeval")
 """Data sets whose licences (CC BY 4.0, MIT) let an adapter be passed on; WebNLG's (CC BY-NC-SA 4.0) does not."""
 
@@ -53,7 +50,7 @@ class Rated:
 
 def rated(name: str) -> Rated:
     """Load a data set from ``EVALBIAS_DATA`` (default ../shared/data) and split it by input."""
-    items = list(data.read(f"{name}:{data_folder(FILES[name])}"))
+    items = list(sets.read(name))
     train, test = data.split(items, seed=SPLIT_SEED, by="input")
     return Rated(name, PRESETS[name], train, test)
 

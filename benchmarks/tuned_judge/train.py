@@ -88,7 +88,7 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=list(questions.FILES), default=list(questions.PERMISSIVE))
+    parser.add_argument("--sets", nargs="+", choices=questions.SETS, default=list(questions.PERMISSIVE))
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)

@@ -16,7 +16,6 @@ from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, judges_of, looked_at, recognised_columns
 from evalbias.data.files import ANNOTATED, EXPORTS, Source, folder_files, memory_table
 from evalbias.data.items import DataError
-from evalbias.data.sets import SETS, known_set
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
@@ -34,7 +33,7 @@ def doctor_command(file: str) -> None:
     # 1. What it is, and what its columns hold.
     spec, source = _opened(file)
     name, columns = reading.parse_spec(spec)[0], source.columns
-    kind = "a data set" if name in SETS else "an export of" if name in (*EXPORTS, *ANNOTATED) else "a plain table:"
+    kind = "an export of" if name in (*EXPORTS, *ANNOTATED) else "a plain table:"
     _print(f"{file}: {kind} {name} with {count(len(source.rows), 'row')}.")
     if len(seen := looked_at(columns)) < len(columns):
         most = f"those whose names tell a field, then the first, up to {seen[-1]!r:.80}"
@@ -55,7 +54,7 @@ def doctor_command(file: str) -> None:
     commands, judged = [], list[Judged]()
     n_answers = math.prod(len(one.answers) for one in recognised.questions if one.answers)
     for settings in _answered(recognised, name, table):
-        command, given = command_line(spec, settings), spec if name in (*SETS, *EXPORTS) else source
+        command, given = command_line(spec, settings), spec if name in EXPORTS else source
         try:
             if any(name in settings for name in ("scores_field", "samples_field", "winner_field")):
                 judged.append(answers_of(prepared(AuditOptions(given, **settings))))
@@ -115,38 +114,27 @@ def _answered(recognised: Columns, name: str, table: Source) -> Iterator[dict[st
         return
     answers = [one.answers for one in recognised.questions if one.answers]
     for chosen in itertools.islice(itertools.product(*answers), MOST):
-        options = recognised.options(*chosen)
-        if name in SETS:  # whose columns are known
-            options.pop("mapping", None)
-        yield options
+        yield recognised.options(*chosen)
 
 
 def _opened(spec: str) -> tuple[str, Source]:
-    """Return a file as ``--data`` names it, and its rows; a known data set is recognised by its columns."""
-    path, source = Path(spec), None
+    """Return a file as ``--data`` names it, and its rows; an export of a tool is recognised by its form."""
+    path = Path(spec)
     name = importers.recognised(path) if path.exists() else None
-    if name is None and path.is_dir() and (name := known_set(path)) is None:
+    if name is None and path.is_dir():
         files = [file.name for file in folder_files(path)]
         kinds = {reading.parse_spec(file)[0] for file in files}
         if len(kinds) != 1:
-            held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
-            raise DataError(f"{spec} is no known data set; it {held}.")
+            held = f"{', '.join(files[:20])}: name one of them" if files else "no file of data"
+            raise DataError(f"{spec} holds {held}.")
         return (spec := f"{kinds.pop()}:{spec}"), reading.opened(spec)
-    if name is None and reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS, *ANNOTATED):
-        source = reading.opened(spec)
-        if not source.rows:
-            raise DataError(f"{spec} holds no rows: give a file with one row for each output.")
-        if (name := known_set(path, source.columns)) is None:
-            return spec, source
     named = f"{name}:{spec}" if name else spec
-    if reading.parse_spec(named)[0] in ANNOTATED:
-        return named, reading.opened(named)
-    try:
+    if reading.parse_spec(named)[0] in EXPORTS:
         return named, memory_table(reading.read(named))
-    except (ValueError, OSError):
-        if source is None:
-            raise
-        return spec, source  # it only looks like that set
+    source = reading.opened(named)
+    if not source.rows and name is None:
+        raise DataError(f"{spec} holds no rows: give a file with one row for each output.")
+    return named, source
 
 
 def _measurable(judged: Judged) -> str:

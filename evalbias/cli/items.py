@@ -17,7 +17,7 @@ from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared
 from evalbias.options import AuditOptions, ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge
-from evalbias.programs.criterion import BINS, Criterion
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 
 # The judges that options name.
@@ -103,13 +103,9 @@ def scored(options: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
     train, test = data.split(items, seed=options.seed, by=options.split_by)
     if options.candidates is not None:
         train = _only(train, options.candidates)
-    bins = BINS.get(data.parse_spec(spec)[0])
-    if bins is not None and any(len(c.values) != len(bins) + 1 for c in criteria):
-        bins = None  # a scale of the user's own: the edges are of the data set's
     _check_rated(items, criteria, spec)
-    if bins is None:
-        _check_scale(items, criteria)
-    return Split(dataset, criteria, test, train, bins)
+    _check_scale(items, criteria)
+    return Split(dataset, criteria, test, train)
 
 
 def compared(

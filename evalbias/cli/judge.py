@@ -20,7 +20,7 @@ from evalbias.data.reading import read_chunks
 from evalbias.evaluation.words import count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import ALL, JudgeOptions, MeasuringModels, Out
+from evalbias.options import JudgeOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.judges import asked_together
 from evalbias.report.page import scored_section
@@ -32,7 +32,7 @@ def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> N
     if options.judge is None and options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
     named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
-    programs = scoring_judges(options, [] if named in ([None], [ALL]) else named, options.judge)
+    programs = scoring_judges(options, [] if named == [None] else named, options.judge)
     if models.workers is None:
         judge_items(options, models, out, programs)
     elif len(programs) == 1:

@@ -33,7 +33,7 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
             judges = []
             for c in split.criteria:
                 demos, _ = draw_demos(rated_items(split.train, c), options.k, seed=options.seed)
-                judges.append(with_demos(PointwiseJudge(c, language=language_of(options)), demos, bins=split.bins))
+                judges.append(with_demos(PointwiseJudge(c, language=language_of(options)), demos))
             lm = asked_together(judges, split.test, run.options.lm)
             for judge in judges:
                 judged[judge.criterion.name] = judge_examples(
@@ -67,14 +67,13 @@ def compile_likelihood_command(options: CompileOptions, models: MeasuringModels,
     judges = scoring_judges(options, options.criteria, options.judge)
     split = scored(options, tuple(judge.criterion for judge in judges))
     with Run("compile likelihood", options, models, out, more=split.settings()) as run:
-        _, outcome = compile_judges(run, run.options, split, judges, _optimizer(run.options, split, against))
+        _, outcome = compile_judges(run, run.options, split, judges, _optimizer(run.options, against))
         run.leave(outcome)
 
 
-def _optimizer(options: CompileOptions, split: Split, against: ProbeObjective | None) -> LikelihoodOptimizer:
+def _optimizer(options: CompileOptions, against: ProbeObjective | None) -> LikelihoodOptimizer:
     shared: dict[str, Any] = {
         "likelihood_lm": options.likelihood_lm,
-        "bins": split.bins,
         "reduction": options.reduction,
         "n_resamples": options.resamples,
         "seed": options.seed,

@@ -46,7 +46,6 @@ class Split:
     criteria: tuple[Criterion, ...]  # at least one
     test: Sequence[Any]  # a judge is measured on them
     train: Sequence[Any] = ()  # for demonstrations, or for a search
-    bins: Sequence[float] | None = None  # edges that cut human scores into labels; see ``label_of``
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the numbers besides the options: the items and criteria themselves, not their names."""
@@ -56,7 +55,6 @@ class Split:
             "train": _fingerprint(self.train),
             "test": _fingerprint(self.test),
             "criteria": [asdict(c) for c in self.criteria],
-            "bins": None if self.bins is None else list(self.bins),
         }
 
 

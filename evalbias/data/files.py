@@ -55,11 +55,6 @@ class Source:
         """Columns of a table, in order of first appearance."""
         return list(dict.fromkeys(itertools.chain(*dict.fromkeys(tuple(record) for _, record in self.rows))))
 
-    @property
-    def recorded(self) -> bool:
-        """True if the user named a JSONL file, the form in which we record data sets."""
-        return self.path.name.endswith((".jsonl", ".jsonl.gz"))
-
     def content(self, path: Path | None = None) -> bytes:
         """Read a file, by default the one that the user named, and add it to the hash; ``.gz`` is decompressed."""
         path = self.path if path is None else path
@@ -80,17 +75,13 @@ class Source:
         """Read a file of UTF-8 text as ``content`` does; a byte-order mark is dropped."""
         return decoded(self.content(path), self.path if path is None else path)
 
-    def json_object(self, path: Path) -> dict[str, Any]:
-        """Read a file that contains one JSON object."""
-        return _record(_decode(self.text(path), path, 1), str(path))
-
-    def json_list(self, path: Path | None = None) -> Rows:
+    def json_list(self) -> Rows:
         """Yield (``file[index]``, record) of a JSON list, also one in an object alone, such as ``{"data": [...]}``.
 
         Objects one a line, as pandas also names ``.json``, are (``file:line``, record).
         """
-        path = self.path if path is None else path
-        for where, value in json_values(self.text(path), path, lines=self.recorded):
+        path = self.path
+        for where, value in json_values(self.text(), path, lines=path.name.endswith((".jsonl", ".jsonl.gz"))):
             records = _unwrapped(value)
             if where != str(path):
                 yield where, _record(value, where)

@@ -18,7 +18,6 @@ from evalbias.data import files, items
 from evalbias.data.columns import lacking, recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, item_name, listed, number, word
-from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined
 
 Places = Mapping[str, Sequence[str]]  # reason -> items that are left out
@@ -65,8 +64,8 @@ def read(
 
     Args:
         source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, with the
-            name of a known data set, of a tool whose export it is (``files.EXPORTS``), or of a format; ``hf:NAME`` or
-            ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas data frame; or dicts or ``dspy.Example``.
+            name of a tool whose export it is (``files.EXPORTS``), or of a format; ``hf:NAME`` or ``hf:NAME:SPLIT`` of
+            the Hugging Face hub; a pandas data frame; dicts or ``dspy.Example``; or a ``Source`` with its rows.
         mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
         choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
             as ``{"better": (1, 2, "tie")}``; no codes for those of ``items.choice``. Items have 0, 1, -1 or None.
@@ -76,7 +75,7 @@ def read(
 
     Raises:
         DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
-        ValueError: The source is unknown, or a mapping or codes are given for a known data set.
+        ValueError: The source is unknown.
 
     Examples:
         >>> (item,) = read([{"question": "What is 2 + 2?", "output": "4", "score": 5}], mapping={"source": "question"})
@@ -86,16 +85,6 @@ def read(
     wanted = Wanted(choices or {}, tuple(numbers), samples)
     for labels in wanted.choices.values():
         items.check_labels(labels)
-    if isinstance(source, str | os.PathLike):
-        name, path = parse_spec(os.fspath(source))
-        if name in SETS:
-            if mapping:
-                raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
-            if any(wanted.choices.values()):
-                raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
-            known, table = SETS[name], Source(name, _existing(path))
-            table.rows = list(known.rows(table))
-            return _items(table, Wanted(samples=samples, criteria=known.rated))
     table = table_of(source, mapping)
     judged = wanted.judged(table.columns)
     named = {*table.columns, *(name for name in judged if CRITERION in name)}  # one a criterion, not known yet
@@ -124,7 +113,6 @@ class Wanted:
     choices: Mapping[str, Sequence[object]] = field(default_factory=dict)
     numbers: tuple[str, ...] = ()
     samples: str | None = None
-    criteria: Sequence[str] = ()  # those on which every item must have a score
     texts: bool = True  # whether an item needs an output
 
     def judged(self, columns: Sequence[str]) -> set[str]:
@@ -137,12 +125,10 @@ class Wanted:
 
 
 def opened(source: Any) -> Source:
-    """Read the rows of a source that is no known data set as they stand."""
+    """Read the rows of a source as they stand."""
     if not isinstance(source, str | os.PathLike):
         return files.memory_table(source)
     name, path = parse_spec(os.fspath(source))
-    if name in SETS:
-        raise ValueError(f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here.")
     if name in (*files.EXPORTS, *files.ANNOTATED):
         from evalbias.data import importers
 
@@ -232,11 +218,11 @@ def parse_spec(spec: str) -> tuple[str, str]:
     """Split ``NAME:PATH`` into name and path; the name of a path alone is its format, from the ending.
 
     Examples:
-        >>> parse_spec("tmu-gfm:ratings.csv"), parse_spec("outputs.csv.gz"), parse_spec("hf:owner/name:test")
-        (('tmu-gfm', 'ratings.csv'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
+        >>> parse_spec("mlflow:traces.json"), parse_spec("outputs.csv.gz"), parse_spec("hf:owner/name:test")
+        (('mlflow', 'traces.json'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
     """
     name, colon, path = spec.partition(":")
-    named = sorted([*SETS, *files.EXPORTS, *files.ANNOTATED])
+    named = sorted([*files.EXPORTS, *files.ANNOTATED])
     if colon and path and name in (*named, *files.FORMATS, files.HUB):
         return name, path
     ending = Path(spec.lower().removesuffix(".gz")).suffix.removeprefix(".")
@@ -502,7 +488,7 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
             raise DataError(f"{where}: the outputs are {pair!r:.80}; a pair has a list of two texts.")
         fields["candidates"] = [items.text({"output": one}, "output", where, blank=True) for one in pair]
         fields |= _chosen(record, where, wanted.choices, votes)
-    return {**record, **fields, **_rated(record, where, pair=pair is not None, required=wanted.criteria)}
+    return {**record, **fields, **_rated(record, where, pair=pair is not None)}
 
 
 def item_id(record: Mapping[str, Any], where: str) -> str:
@@ -549,7 +535,7 @@ def _choice(value: Any, written: str, codes: Sequence[object]) -> int | None:
     return None if read != read else int(read)
 
 
-def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Sequence[str]) -> dict[str, Any]:
+def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, Any]:
     """Return people's scores and ratings: by criterion, or of the one criterion that is judged.
 
     A criterion without a score gets the mean of its ratings. A pair's ratings are each rater's difference, the first
@@ -567,8 +553,6 @@ def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Seque
     single_by = items.ratings(given, where)
     by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()}
     by_criterion |= items.scores(record.get("scores"), where)
-    if missing := sorted(set(required) - set(by_criterion)):
-        raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")
     return {"scores": by_criterion, **({"ratings": single_by} if single_by else {})}
 
 

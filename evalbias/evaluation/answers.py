@@ -21,14 +21,13 @@ from evalbias.data.columns import certain_options, judges_of
 from evalbias.data.files import EXPORTS
 from evalbias.data.items import TIE, check_size, choice, input_key, item_name, number, rated_criteria, remedy_for
 from evalbias.data.reading import check_field, table_of
-from evalbias.data.sets import SETS
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import ALL, RECORDED, AuditOptions
-from evalbias.programs.criterion import PRESETS, Criterion
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import asked_together
@@ -408,7 +407,7 @@ def with_judge(options: AuditOptions) -> AuditOptions:
     """Return the options with the columns that ``evalbias doctor`` finds where no judge is named; none may be open."""
     spec = os.fspath(options.data) if isinstance(options.data, str | os.PathLike) else ""
     named = options.is_recorded or options.judge is not None or options.lm is not None
-    if named or isinstance(options, PreparedAudit) or (spec and data_sets.parse_spec(spec)[0] in (*SETS, *EXPORTS)):
+    if named or isinstance(options, PreparedAudit) or (spec and data_sets.parse_spec(spec)[0] in EXPORTS):
         return options
     doctor, table = f"evalbias doctor {spec}".strip(), table_of(options.data, options.mapping)
     given = certain_options(table, ONE_JUDGE, doctor, options.outcome)
@@ -449,10 +448,7 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         criterion = _own_criterion(judge, options)
     elif judge is None and not options.is_recorded:
-        criterion, *others = criteria_of(options, [] if options.criterion is None else [options.criterion])
-        if others:
-            names = ", ".join(one.name for one in (criterion, *others))
-            raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition', or one of {names}.")
+        (criterion,) = criteria_of(options, [] if options.criterion is None else [options.criterion])
         if any(candidates_of(item) for item in items):
             place = instruction_place_for(options.lm)
             judge = PairwiseJudge(criterion, language=language_of(options), instruction_place=place)
@@ -471,10 +467,8 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     examples = list(items)
     if isinstance(judge, PairwiseJudge):
         examples = _pairs_to_judge(options, items, criterion.name)
-    known = SETS.get(options.data.name if isinstance(options.data, data_sets.Dataset) else items.name)
-    by = options.by if options.by is not None or known is None else known.groups
     given = {f.name: getattr(options, f.name) for f in fields(options)}
-    given |= {"judge": judge, "criterion": criterion, "by": by}
+    given |= {"judge": judge, "criterion": criterion}
     return PreparedAudit(**given, dataset=items, questions=examples)
 
 
@@ -496,12 +490,7 @@ def prepared_each(options: AuditOptions) -> list[PreparedAudit]:
             f"{one[0]} has one answer an item, and several criteria are asked for: write {FOR_NAME} where its name "
             f"has the criterion's, such as '{FOR_NAME}_score', or name one `criterion`."
         )
-    if options.criterion != ALL:
-        criteria = [*options.criterion]
-    elif options.is_recorded:
-        criteria = rated_criteria(_read(options))
-    else:
-        criteria = [*criteria_of(options, ())]
+    criteria = rated_criteria(_read(options)) if options.criterion == ALL else [*options.criterion]
     names = [*map(_name, criteria)]
     if not names:
         raise ValueError("`criterion`: none is named, or people rated none by name: name those that the judge scores.")
@@ -630,27 +619,23 @@ def _own_criterion(judge: PointwiseJudge | PairwiseJudge, options: AuditOptions)
 
 
 def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criterion, ...]:
-    """Return the criteria of new judges: by definition, or the data set's own by name; all of its own if none is named.
-
-    Options such as `task` stand in the place of a criterion's own words.
-    """
-    presets, scale = _presets(options), getattr(options, "scale", None)
-    chosen = [presets.get(name, name) if isinstance(name, str) else name for name in names or presets]
-    if not chosen:
-        raise ValueError("The data have no criteria of their own: give `criterion` 'name: definition'.")
-    if scale is not None and all(isinstance(one, Criterion) for one in chosen):
-        raise ValueError("The criteria have a scale of their own: leave `scale` out.")
+    """Return the criteria of new judges; options such as `task` stand in the place of a criterion's own words."""
+    if not names:
+        raise ValueError("Say what a new judge judges: give `criterion` 'name: definition'.")
+    scale = getattr(options, "scale", None)
     low, high = scale or (1, 5)
     if not (float(low).is_integer() and float(high).is_integer()):
         raise ValueError(f"`scale` is {low:g}-{high:g}: a judge answers with whole numbers, such as 1-5.")
     ends = (int(low), int(high))
-    made = [one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends) for one in chosen]
+    made = [one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends) for one in names]
+    if scale is not None and all(one.scale != ends for one in made):
+        raise ValueError("The criteria have a scale of their own: leave `scale` out.")
     data_sets.items.check_once([one.name for one in made])
     return tuple(_worded(criterion, options) for criterion in made)
 
 
 def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:
-    """Return the criterion that is named, with the data set's own task where it has one, or the only one rated."""
+    """Return the criterion that is named, or the only one rated."""
     criterion, rated = options.criterion, rated_criteria(items)
     if criterion is not None and rated:
         name = _name(criterion)
@@ -663,7 +648,7 @@ def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Cr
         raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one as `criterion`.")
     if not isinstance(criterion, Criterion):
         name = criterion or (rated[0] if rated else QUALITY)
-        criterion = Criterion.parse(name) if ":" in name else _presets(options).get(name) or as_criterion(name)
+        criterion = Criterion.parse(name) if ":" in name else as_criterion(name)
     return _worded(criterion, options)
 
 
@@ -679,11 +664,6 @@ def _words(options: Any) -> dict[str, Any]:
 def language_of(options: Any) -> str:
     """Return the language of a new judge."""
     return options.language or "en"
-
-
-def _presets(options: Any) -> dict[str, Criterion]:
-    name = options.data.partition(":")[0] if isinstance(options.data, str) else ""
-    return {c.name: c for c in PRESETS.get(name, ())}
 
 
 def _name(criterion: str | Criterion) -> str:

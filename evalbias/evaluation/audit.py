@@ -529,9 +529,9 @@ def audit(options: AuditOptions) -> Any:
     ``{criterion}`` in its name.
 
     Args:
-        options: Each is a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, ``NAME:PATH`` of a known
-            data set, or a list of examples or dicts. The judge is ``judge`` (of evalbias, the JSON file of one, a DSPy
-            module or metric, or a function), or ``lm`` and ``criterion``, ``scores_field`` or ``winner_field``.
+        options: Each is a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, a tool's export
+            (``NAME:PATH``), or a list of examples or dicts. The judge is ``judge`` (of evalbias, the JSON file of one,
+            a DSPy module or metric, or a function), or ``lm`` and ``criterion``, ``scores_field`` or ``winner_field``.
 
     Raises:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of

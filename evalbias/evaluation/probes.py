@@ -444,7 +444,7 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
 
     Args:
         judge: Judge of evalbias or its JSON file, a DSPy module or metric, or a function; see ``audit``.
-        items: File, ``NAME:PATH`` of a data set, or list of examples or dicts; outputs, or pairs.
+        items: File, ``NAME:PATH`` of a tool's export, or list of examples or dicts; outputs, or pairs.
         kinds: Names of ``evalbias.data.probes.KINDS``, ``"style"`` or ``"all"``; ``"label: a student"`` and
             ``"injection: 10 of 10"`` take a word. Also what an audit asks too, its option ``probes``.
         options: Further options of an audit, such as ``lm``, ``criterion``, ``scale``, ``reliability`` and ``seed``.

@@ -1,6 +1,5 @@
 """Table 1 of a finished run: signs of significance, published figures, and the means by kind of criterion."""
 
-import json
 import math
 
 import pytest
@@ -25,19 +24,16 @@ def comparison(before, after, p):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run():
     settings = {
-        **{name: {"model": "local/x@1"} for name in ("lm", "likelihood_lm")},
-        **{"versions": {"torch": "2"}, "train": {"items": 10}, "test": {"items": 4}},
-        **{"reduction": "sum", "k": 8, "seed": 0, "resamples": 100, "data_sha256": "abc"},
+        "lm": {"model": "local/x@1"},
+        **{"k": 8, "seed": 0, "resamples": 100, "data_sha256": "abc", "train": 10, "test": 4},
     }
     result = {
         "likelihood": {"grammar": comparison(0.4, 0.1, 0.04), "fluency": comparison(0.2, -0.1, 0.055)},
         "reports": {"fluency": {"demonstration_words": [40, 60], "mean_words": 21.2}},
     }
-    for name, content in (("run.json", settings), ("result.json", result)):
-        (tmp_path / name).write_text(json.dumps(to_json(content), allow_nan=False))
-    return Finished.read("tmu-gfm", tmp_path)
+    return Finished("tmu-gfm", settings, to_json(result))
 
 
 def test_rows_have_signs_of_significance_and_published_figures(run):

@@ -14,13 +14,13 @@ def off(lm, work):
 
 @pytest.fixture(scope="module")
 def lm(data_dir, tmp_path_factory):
-    path = model(data_dir, hidden=64, layers=1, vocabulary=9000, save_to=tmp_path_factory.mktemp("model"))
+    path = model(hidden=64, layers=1, vocabulary=9000, save_to=tmp_path_factory.mktemp("model"))
     return LocalLM(str(path), device="cpu", dtype="float32")
 
 
 @pytest.mark.slow
-def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm, data_dir):
-    work = WORKLOADS["llmbar"](data_dir, 4)
+def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm):
+    work = WORKLOADS["llmbar"](4)
     assert work.prompts[0] != work.prompts[1]  # the two orders of a pair
     contenders = {
         OURS: Contender("evalbias", "float32", ours, True, 4),
@@ -42,8 +42,8 @@ def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_all_methods_agree_on_every_workload(name, lm, data_dir):
-    work = WORKLOADS[name](data_dir, 5)
+def test_all_methods_agree_on_every_workload(name, lm):
+    work = WORKLOADS[name](5)
     assert len(work.prompts) == len(work.choices) == 5
     methods = {key: method for key, method in METHODS.items() if key != HARNESS and applies(key, work)}
     contenders = {key: Contender(key, "float32", method, True, 5) for key, method in {OURS: ours, **methods}.items()}

@@ -66,7 +66,7 @@ REFUSED = {
         (f"{ITEMS} --scale 5-1", "--scale 5-1: write the lowest and the highest score"),
         (f"{ITEMS} --scale 0.5-2", "a judge answers with whole numbers"),
         (
-            "--data summeval:x --lm embedded --criterion fluency --scale 1-7",
+            "--data items.jsonl --lm embedded --criterion summeval:fluency --scale 1-7",
             "criteria have a scale of their own: leave --scale out",
         ),
         (f"{ITEMS} --out /proc/none/run", "choose another folder (--out)"),

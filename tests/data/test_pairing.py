@@ -234,7 +234,7 @@ def test_a_split_never_changes():
 
 
 def test_the_shared_data_by_input(data_dir):
-    examples = data.read(f"webnlg2020:{data_dir / 'webnlg2020_en.jsonl.gz'}")
+    examples = data.read(data_dir / "webnlg2020_en.jsonl.gz", mapping={"input_id": "sample_id", "source": "xml"})
     assert [len(side) for side in split(examples, seed=0)] == [2277, 569]
     assert {e.id for e in split(examples, seed=0)[1]} != {e.id for e in split(examples, seed=1)[1]}
     train, test = split(examples, seed=0, by="input")

@@ -16,7 +16,6 @@ from fakes import Comparer, FormulaLM, items, numbers
 from planted import compared, having, rated_once, scored, without
 
 import evalbias
-from evalbias import data as evalbias_data
 from evalbias.evaluation.answers import instruction_place_for, prepared, recorded_scores
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, opening_of, reasons_of
 from evalbias.evaluation.biases import Verbosity
@@ -221,21 +220,17 @@ def test_a_judge_that_averages_both_orders_has_no_position_bias_by_construction(
     assert asked["position"]["first_rate"].value > 0.5
 
 
-def test_the_kinds_of_evalbiasbench_stand_side_by_side(tmp_path):
-    record = {"instruction": "Say it.", "response1": "It.", "response2": "It, at great length.", "label": 1}
-    published = {"length bias": [record, record], "concreteness": [{**record, "response2": "7"}]}
-    (tmp_path / "biasbench.json").write_text(json.dumps(published))
-    spec = f"evalbiasbench:{tmp_path / 'biasbench.json'}"
+def test_groups_of_pairs_stand_side_by_side():
+    pairs = [("length bias", "It, at great length."), ("length bias", "It, at great length."), ("concreteness", "7")]
+    items = [{"bias": kind, "source": "Say it.", "outputs": ["It.", other], "better": 0} for kind, other in pairs]
 
     def longer(pair):
         first, second = pair.candidates
         return int(len(second) > len(first))
 
-    for given in (spec, evalbias_data.read(spec)):
-        found = evalbias.audit(given, judge=longer)
-        assert {kind: m["accuracy"].value for kind, m in found.groups.items()} == {"length bias": 0, "concreteness": 1}
-        assert (found.judged.judge, found.judged.judgments) == ("the judge longer", 6)
-    assert list(evalbias.audit(spec, judge=longer, by="id").groups)[1:] == ["length-bias/1", "concreteness/0"]
+    found = evalbias.audit(items, judge=longer, by="bias")
+    assert {kind: m["accuracy"].value for kind, m in found.groups.items()} == {"length bias": 0, "concreteness": 1}
+    assert (found.judged.judge, found.judged.judgments) == ("the judge longer", 6)
 
 
 class Asked(FormulaLM):

@@ -8,7 +8,7 @@ import pytest
 
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.optimizers.likelihood import with_demos
-from evalbias.programs import BINS, PRESETS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
+from evalbias.programs import PRESETS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
 from evalbias.programs.prompts import LANGUAGES, in_language
 
 WEBNLG = PRESETS["webnlg2020"][0]
@@ -55,7 +55,7 @@ NEAREST = [(1.0, "1"), (3.75, "4"), (2.5, "3"), (2.49, "2"), (5, "5")]
 
 
 def test_the_papers_bins_and_the_nearest_label():
-    assert [(score, label_of(score, WEBNLG, bins=BINS["webnlg2020"])) for score, _ in BINNED] == BINNED
+    assert [(score, label_of(score, WEBNLG, bins=(15, 40, 65, 90))) for score, _ in BINNED] == BINNED
     assert [(score, label_of(score, POLITE)) for score, _ in NEAREST] == NEAREST
 
 
