@@ -205,3 +205,19 @@ def rated(documents=12, outputs=6):
             fields = {"id": f"{d}-{i}", "input_id": str(d), "source": f"s{d}", "scores": {"quality": q}}
             found.append(dspy.Example(**fields, output=f"q={q} z={rng.gauss(0, 1):.3f}"))
     return found
+
+
+class Pipeline(dspy.Module):
+    """Answers a question, and scores the answer by a judge."""
+
+    def __init__(self, judge):
+        super().__init__()
+        self.rewrite, self.judge = dspy.Predict("question -> answer"), judge
+
+    def forward(self, question):
+        answer = self.rewrite(question=question).answer
+        return dspy.Prediction(answer=answer, score=self.judge(source=question, output=answer).score)
+
+    async def aforward(self, question):
+        answer = (await self.rewrite.acall(question=question)).answer
+        return dspy.Prediction(answer=answer, score=(await self.judge.acall(source=question, output=answer)).score)

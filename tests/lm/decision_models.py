@@ -6,11 +6,32 @@ import json
 from contextlib import contextmanager
 from functools import cache
 
+import dspy
 import numpy as np
+from dspy.experimental import Choice, Noul, Score
 from loopback import Handler, listening
 from sparrow_decider import Decider
 
 from evalbias.lm.types import ChoiceLogprobs, Decision, MeasuringLM
+from evalbias.programs import Criterion
+
+LEVELS = ("hard to follow", "partly clear", "clear")
+COHERENCE = Criterion("coherence", "is the summary coherent?", (1, 3), levels=LEVELS)
+TEXTS = [
+    f"{a} {b}" for a in ("the cat", "a mat", "council met", "Monday", "he said") for b in ("sat", "on", "was good")
+]
+ITEMS = [dspy.Example(id=text, source="A council met.", output=text) for text in TEXTS]
+Coherent = Score["bad", "fair", "good"]
+Kind = Choice[("news", "of a paper"), ("chat", None)]
+
+
+class Native(dspy.Signature):
+    """Judge the summary."""
+
+    summary: str = dspy.InputField()
+    coherent: Coherent = dspy.OutputField(desc="How coherent is the summary?")
+    ok: Noul = dspy.OutputField(desc="Is the summary coherent?")
+    kind: Kind = dspy.OutputField(desc="What is it?")
 
 
 @cache

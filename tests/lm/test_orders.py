@@ -5,19 +5,13 @@ import asyncio
 import dspy
 import numpy as np
 import pytest
-from decision_models import Client, FirstOption, sparrow, sparrow_server
-from dspy.experimental import Choice, Noul, Score
+from decision_models import COHERENCE, ITEMS, LEVELS, TEXTS, Client, FirstOption, Native, sparrow, sparrow_server
 
 from evalbias import Criterion, PointwiseJudge, ServerLM
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
 from evalbias.lm.orders import ReversedOptions, in_order_of, with_reversed_options
 from evalbias.lm.types import Decision, MeasuringLM, Refused
-
-LEVELS = ("hard to follow", "partly clear", "clear")
-COHERENCE = Criterion("coherence", "is the summary coherent?", (1, 3), levels=LEVELS)
-TEXTS = [f"{a} {b}" for a in ("the cat", "a mat", "council met", "Monday") for b in ("sat", "on", "was good")]
-ITEMS = [dspy.Example(id=text, source="A council met.", output=text) for text in TEXTS]
 
 
 def scores(lm, judge=None):
@@ -81,19 +75,6 @@ def test_yes_and_no_have_no_order_and_refusals_are_passed_on():
 def test_a_model_of_tokens_has_no_options_in_an_order(lms):
     with pytest.raises(ValueError, match="takes no closed questions"):
         ReversedOptions(lms["qwen2-chat"])
-
-
-Coherent = Score["bad", "fair", "good"]
-Kind = Choice[("news", None), ("chat", None)]
-
-
-class Native(dspy.Signature):
-    """Judge the summary."""
-
-    summary: str = dspy.InputField()
-    coherent: Coherent = dspy.OutputField(desc="How coherent is it?")
-    ok: Noul = dspy.OutputField(desc="Is it coherent?")
-    kind: Kind = dspy.OutputField(desc="What is it?")
 
 
 def test_calls_of_judges_and_of_predictors_ask_in_that_order_too(tmp_path):

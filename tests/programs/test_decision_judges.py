@@ -7,8 +7,8 @@ import dspy
 import numpy as np
 import pytest
 from commands import as_jsonl, evalbias
-from decision_models import Client, sparrow, sparrow_server
-from dspy.experimental import Choice, Noul, ReAnchor, Score
+from decision_models import COHERENCE, ITEMS, LEVELS, TEXTS, Client, Native, sparrow, sparrow_server
+from dspy.experimental import Choice, Noul, ReAnchor
 
 from evalbias import Criterion, PairwiseJudge, PointwiseJudge, ServerLM
 from evalbias.evaluation.answers import function_scores
@@ -18,13 +18,7 @@ from evalbias.lm.types import Decision, ModelChanged, Refused, Unanswered
 from evalbias.programs.files import load
 from evalbias.programs.judges import asked_together
 
-LEVELS = ("hard to follow", "partly clear", "clear")
-COHERENCE = Criterion("coherence", "is the summary coherent?", (1, 3), levels=LEVELS)
 ITEM = dspy.Example(source="The council met on Monday to talk of the bridge.", output="The council met.")
-TEXTS = [
-    f"{a} {b}" for a in ("the cat", "a mat", "council met", "Monday", "he said") for b in ("sat", "on", "was good")
-]
-ITEMS = [dspy.Example(id=text, source="A council met.", output=text) for text in TEXTS]
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +67,8 @@ def test_every_road_to_a_model_gives_the_same_numbers(served):
     assert {type(lm) for lm in (judge.predict.lm,)} == {Client}
 
 
-Coherent = Score["bad", "fair", "good"]
-Kind = Choice[("news", "of a paper"), ("chat", None)]
 First = Choice[("A", "the first"), ("B", "the second"), ("Tie", None)]
 Rated = Choice[("1", "poor"), ("5", "good")]
-
-
-class Native(dspy.Signature):
-    """Judge the summary."""
-
-    summary: str = dspy.InputField()
-    coherent: Coherent = dspy.OutputField(desc="How coherent is the summary?")
-    ok: Noul = dspy.OutputField(desc="Is the summary coherent?")
-    kind: Kind = dspy.OutputField(desc="What is it?")
 
 
 def test_a_predictor_with_decisions_is_asked_the_same_on_a_server_as_on_dspys_own_client(served):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dspy.clients.provider import Provider, ReinforceJob, TrainingJob
 from dspy.teleprompt.grpo import GRPO
+from fakes import Pipeline
 from models_of_text import Scripted, Seeded
 
 from evalbias import Criterion
@@ -20,16 +21,6 @@ QUALITY = Criterion("quality", "is it good?")
 TWICE = Sampling(samples=2)
 EXAMPLES = [dspy.Example(question=f"the cat {i}", answer="the cat").with_inputs("question") for i in range(4)]
 FIELDS = re.compile(r"\[\[ ## (\w+) ## \]\]")
-
-
-class Pipeline(dspy.Module):
-    def __init__(self, judge):
-        super().__init__()
-        self.rewrite, self.judge = dspy.Predict("question -> answer"), judge
-
-    def forward(self, question):
-        answer = self.rewrite(question=question).answer
-        return dspy.Prediction(answer=answer, score=self.judge(source=question, output=answer).score)
 
 
 def obliging(request):

@@ -6,6 +6,7 @@ import dspy
 import pytest
 from dspy.utils.usage_tracker import UsageTracker
 from fake_server import served
+from fakes import Pipeline
 from models_of_text import Scripted
 from texts import writer
 
@@ -197,20 +198,6 @@ def test_nothing_is_counted_where_dspy_does_not_track(lms):
 # Streaming: a program's own writer streams, the judge inside it answers.
 
 
-class Judged(dspy.Module):
-    def __init__(self, judge):
-        super().__init__()
-        self.write, self.judge = dspy.Predict("question -> answer"), judge
-
-    def forward(self, question):
-        answer = self.write(question=question).answer
-        return dspy.Prediction(answer=answer, score=self.judge(source=question, output=answer).score)
-
-    async def aforward(self, question):
-        answer = (await self.write.acall(question=question)).answer
-        return dspy.Prediction(answer=answer, score=(await self.judge.acall(source=question, output=answer)).score)
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_streamed_program_yields_the_writers_words_and_then_the_judges_score(asynchronous, lms):
     text = "  the cat\nsat on the mat"
@@ -218,7 +205,7 @@ def test_a_streamed_program_yields_the_writers_words_and_then_the_judges_score(a
     judge.set_lm(lm)
     writing, _ = writer(lambda *_: {f"[[ ## answer ## ]]\n{text}\n\n[[ ## completed ## ]]": 1.0})
     listener = dspy.streaming.StreamListener(signature_field_name="answer")
-    program = dspy.streamify(Judged(judge), stream_listeners=[listener], is_async_program=asynchronous)
+    program = dspy.streamify(Pipeline(judge), stream_listeners=[listener], is_async_program=asynchronous)
 
     async def streamed():
         with dspy.context(lm=writing):
