@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 
 import dspy
 import pytest
@@ -9,13 +10,7 @@ from dspy.utils.callback import BaseCallback
 from fakes import PARTS, Comparer, FormulaLM, Wording, of_sources, rated
 from models_of_text import Letters, Scripted, refine_loop
 
-from evalbias import (
-    ZEPO,
-    BiasedDemos,
-    ExternalFeedbackRefine,
-    LikelihoodMitigation,
-    data,
-)
+from evalbias import ZEPO, BiasedDemos, ExternalFeedbackRefine, LikelihoodMitigation, data
 from evalbias.lm.types import Choices
 from evalbias.optimizers import objectives
 from evalbias.optimizers.base import hold_back
@@ -54,36 +49,17 @@ class Case:
 
 USUAL = {}
 
-GRAMMAR = GrammarParaphraser(PARTS)
+FEW = {"n_resamples": 99}
+DEMOS, MITIGATION = partial(BiasedDemos, 4, **FEW), partial(LikelihoodMitigation, (2,), **FEW)
+SEARCH = partial(ZEPO, GrammarParaphraser(PARTS), population=3, epochs=2, **FEW)
+REFINE = partial(ExternalFeedbackRefine, Letters(), k=1, margins=(0.0,), **FEW)
+SCORES, COMPARES, LOOP = partial(PointwiseJudge, C), partial(PairwiseJudge, C), partial(refine_loop, iterations=2)
+WRITER, HELD_OUT = partial(Scripted, "ab", "aabb", "aabbb"), of_sources(16, 2)
 CASES = {
-    "BiasedDemos": Case(
-        lambda **o: BiasedDemos(4, **{"n_resamples": 99, **o}),
-        lambda: PointwiseJudge(C),
-        FormulaLM,
-        of_sources(60, 1),
-        of_sources(16, 2),
-    ),
-    "LikelihoodMitigation": Case(
-        lambda **o: LikelihoodMitigation((2,), **{"n_resamples": 99, **o}),
-        lambda: PointwiseJudge(C),
-        FormulaLM,
-        of_sources(40, 1),
-        of_sources(16, 2),
-    ),
-    "ZEPO": Case(
-        lambda **o: ZEPO(GRAMMAR, population=3, epochs=2, **{"n_resamples": 99, **o}),
-        lambda: PairwiseJudge(C),
-        lambda: Wording(6.5),
-        TRAIN,
-        VAL,
-    ),
-    "ExternalFeedbackRefine": Case(
-        lambda **o: ExternalFeedbackRefine(Letters(), k=1, margins=(0.0,), **{"n_resamples": 99, **o}),
-        lambda: refine_loop(iterations=2),
-        lambda: Scripted("ab", "aabb", "aabbb"),
-        SOURCES[:18],
-        SOURCES[18:],
-    ),
+    "BiasedDemos": Case(DEMOS, SCORES, FormulaLM, of_sources(60, 1), HELD_OUT),
+    "LikelihoodMitigation": Case(MITIGATION, SCORES, FormulaLM, of_sources(40, 1), HELD_OUT),
+    "ZEPO": Case(SEARCH, COMPARES, partial(Wording, 6.5), TRAIN, VAL),
+    "ExternalFeedbackRefine": Case(REFINE, LOOP, WRITER, SOURCES[:18], SOURCES[18:]),
 }
 PARAMS = {
     name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in ("BiasedDemos", "LikelihoodMitigation")))
@@ -190,17 +166,12 @@ def test_of_several_judges_one_is_named_and_a_class_is_no_student():
     case = CASES["BiasedDemos"]
     several = dspy.Module()
     several.judges = [PointwiseJudge(C), PointwiseJudge(C)]
-    with pytest.raises(ValueError, match=r"name one with compile\(..., part=NAME\), one of .*'judges\[0\]'"):
-        case.compiled(several)
-    with pytest.raises(ValueError, match="part='x' is none of the programs"):
-        case.compiled(several, part="x")
-    neither = "BiasedDemos compiles a PointwiseJudge, or a program that contains one; "
-    with pytest.raises(TypeError, match=f"{neither}this Module is neither"):
-        case.compiled(dspy.Module())
-    with pytest.raises(TypeError, match=rf"{neither}the class PointwiseJudge \(pass an instance\) is neither"):
-        case.compiled(PointwiseJudge)
-    with pytest.raises(TypeError, match="this Criterion is neither"):
-        CASES["ZEPO"].compiled(C)
+    for options, match in (({}, r"part=NAME\), one of .*'judges\[0\]'"), ({"part": "x"}, "part='x'")):
+        with pytest.raises(ValueError, match=match):
+            case.compiled(several, **options)
+    for student, match in ((dspy.Module(), "this Module"), (PointwiseJudge, "class PointwiseJudge"), (C, "Criterion")):
+        with pytest.raises(TypeError, match=f"PointwiseJudge, .*{match} .*is neither"):
+            case.compiled(student)
 
 
 def test_a_loop_whose_generator_was_compiled_by_dspy_is_returned_with_its_demonstrations():
@@ -226,13 +197,14 @@ def test_arguments_of_other_optimizers_are_logged_and_unknown_options_refused(ca
 @every
 def test_sets_that_are_empty_or_share_examples_and_too_few_inputs_are_refused(case):
     student, lm = case.student(), case.lm()
-    with pytest.raises(ValueError, match=r"rainset is empty|0 pairs with \[\]|0 of 0 training items"):
-        case.make().compile(student, trainset=[], lm=lm)
-    with pytest.raises(ValueError, match=r"(inputs|items) are in trainset and valset, the first '"):
-        case.make().compile(student, trainset=case.train, valset=case.train[:1], lm=lm)
     inputs = list(dict.fromkeys(e.source for e in case.train))[:15]
-    with pytest.raises(ValueError, match=r"has 15 inputs: .* needs 16 or more. Give more, or select=False"):
-        case.make().compile(student, trainset=[e for e in case.train if e.source in inputs], lm=lm)
+    for sets, match in (
+        ({"trainset": []}, r"rainset is empty|0 pairs with \[\]|0 of 0 training items"),
+        ({"trainset": case.train, "valset": case.train[:1]}, "in trainset and valset, the first '"),
+        ({"trainset": [e for e in case.train if e.source in inputs]}, "has 15 inputs: .* select=False"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            case.make().compile(student, **sets, lm=lm)
 
 
 def test_half_of_the_inputs_are_held_back_whole():
@@ -260,11 +232,11 @@ def test_the_model_is_asked_nothing_twice_and_the_cost_counts_what_it_was_asked(
 ITEMS = rated(documents=12)
 PAIRS = data.pairs(ITEMS, limit=60, seed=0)
 BAD_PAIRS = {
-    "does not have two candidates: give pairs; evalbias.data.pairs makes them": ITEMS[3],
-    "The example 3 is a dict: give dspy.Example": {"source": "s", "candidates": ["a", "b"]},
-    "Candidate 2 of the item 'x' is None: give a text": dspy.Example(id="x", source="s", candidates=["a", None]),
-    "'source' of the item '3' is missing: give a text": dspy.Example(candidates=["a", "b"]),
-    "The item '3' has the candidates 'ab': give a list of 2 to 26 texts": dspy.Example(source="s", candidates="ab"),
+    "does not have two candidates": ITEMS[3],
+    "The example 3 is a dict": {"source": "s", "candidates": ["a", "b"]},
+    "Candidate 2 of the item 'x' is None": dspy.Example(id="x", source="s", candidates=["a", None]),
+    "'source' of the item '3' is missing": dspy.Example(candidates=["a", "b"]),
+    "The item '3' has the candidates 'ab'": dspy.Example(source="s", candidates="ab"),
 }
 scoring = pytest.mark.parametrize("name", ["BiasedDemos", "LikelihoodMitigation"])
 
@@ -280,21 +252,19 @@ def test_what_cannot_be_compared_is_named(message):
 
 
 BAD_ITEMS = {
-    "'output' of the item 'x' is None: give a text": {"output": None},
-    "'output' of the item 'x' is empty: give a text": {"output": " "},
-    "'source' of the item 'x' is None: give a text": {"source": None},
-    r"'source' of the item 'x' is a list, not a text: give a text": {"source": ["s"]},
+    "'output' of the item 'x' is None": ITEMS[3].copy(id="x", output=None),
+    "'output' of the item 'x' is empty": ITEMS[3].copy(id="x", output=" "),
+    "'source' of the item 'x' is None": ITEMS[3].copy(id="x", source=None),
+    "'source' of the item 'x' is a list": ITEMS[3].copy(id="x", source=["s"]),
     "'output' of the item '3' is missing": dspy.Example(source="s", score=3),
-    "The example 3 is a dict": {"source": "s", "output": "o", "score": 3, "whole": True},
+    "The example 3 is a dict": {"source": "s", "output": "o", "score": 3},
 }
 
 
 @pytest.mark.parametrize("message", BAD_ITEMS)
 @scoring
 def test_what_cannot_be_scored_is_named(name, message):
-    bad, lm = BAD_ITEMS[message], FormulaLM()
-    whole = isinstance(bad, dspy.Example) or "whole" in bad
-    trainset = [*ITEMS[:3], bad if whole else ITEMS[3].copy(id="x", **bad), *ITEMS[4:]]
+    trainset, lm = [*ITEMS[:3], BAD_ITEMS[message], *ITEMS[4:]], FormulaLM()
     with pytest.raises(ValueError, match=message):
         CASES[name].make().compile(PointwiseJudge(C), trainset=trainset, lm=lm)
     assert not lm.judged
@@ -303,10 +273,8 @@ def test_what_cannot_be_scored_is_named(name, message):
 @scoring
 def test_an_item_that_nobody_rated_is_not_read(name):
     train, lm, unread = of_sources(60, seed=1), FormulaLM(), [{"output": " "}, {"output": None}, {"source": None}]
-    unrated = [
-        e.copy(id=f"{e.id} unrated", scores={C.name: None}, **unread[k % 3]).without("ratings")
-        for k, e in enumerate(train[::4])
-    ]
+    bare = [e.copy(id=f"{e.id} unrated", scores={C.name: None}).without("ratings") for e in train[::4]]
+    unrated = [e.copy(**unread[k % 3]) for k, e in enumerate(bare)]
     optimizer = CASES[name].make()
     assert optimizer.compile(PointwiseJudge(C), trainset=[*train, *unrated], lm=lm).report.decision
     for one in unrated[:3]:

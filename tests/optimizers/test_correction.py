@@ -29,22 +29,20 @@ def without(judged, *names):
     return replace(judged, covariates={k: v for k, v in judged.covariates.items() if k not in names})
 
 
-def test_a_bias_that_is_an_error_is_free_to_remove():
+def test_a_bias_that_is_an_error_is_free_to_remove(snapshot):
     judged = without(scored(length=0.4), LIKELIHOODS)
     learned = learn_correction(judged)
     assert learned.correction.slopes["length"].slope == pytest.approx(0.4 / 0.5, rel=0.4)
-    assert learned.sentences[0].startswith("Length: all of its effect is subtracted (effect +0.")
+    assert [*learned.sentences] == snapshot
     changes = learned.comparison.changes
     assert abs(changes["length_effect"].after.value) < 0.03 < changes["length_effect"].before.value
     assert changes["pearson"].difference.value > 0
     assert changes["pearson"].p_value < 0.05
     assert {"tied_accuracy", "spearman"} < changes.keys()
     new = scored(seed=5, length=0.4)  # items that took no part
-    corrected = learned.correction(new.answers, {"length": np.log(new.covariates[LENGTHS])})
-    effects = [
-        EqualQuality(s, new.covariates[RATINGS], {"length": np.log(new.covariates[LENGTHS])}).effect("length").value
-        for s in (new.answers, corrected)
-    ]
+    features, ratings = {"length": np.log(new.covariates[LENGTHS])}, new.covariates[RATINGS]
+    corrected = learned.correction(new.answers, features)
+    effects = [EqualQuality(s, ratings, features).effect("length").value for s in (new.answers, corrected)]
     assert abs(effects[1]) < effects[0] / 3
     human = new.covariates[HUMAN_SCORES]
     assert pearson(corrected, human).value > pearson(new.answers, human).value
@@ -55,15 +53,11 @@ def test_a_bias_that_is_a_good_proxy_stays_until_a_loss_is_allowed_and_the_trade
     judged = without(scored(600, likelihood=0.4, proxy=0.7), LENGTHS)
     learned = learn_correction(judged)
     assert learned.correction.slopes == {}
-    (said, *_) = learned.sentences
-    assert said.startswith("Likelihood: its effect stays in the scores (effect +0.")
-    assert "because subtracting it costs agreement with people. All of it would take the effect to +0.0" in said
-    assert "The likelihood alone agrees with people (Pearson +0." in said
     assert [p.strength for p in learned.front] == [0, 0.25, 0.5, 0.75, 1]
     assert [p.chosen for p in learned.front] == [True, False, False, False, False]
     assert (np.diff([p.effect for p in learned.front]) < 0).all()
     assert (np.diff([p.agreement for p in learned.front]) < 0).all()
-    allowed = float(said.partition("max_loss=")[2].partition(",")[0])
+    allowed = float(learned.sentences[0].partition("max_loss=")[2].partition(",")[0])
     lenient = learn_correction(judged, max_loss=allowed)
     assert abs(lenient.comparison["likelihood_effect"].after.value) < 0.1
     assert list(lenient.correction.slopes) == ["likelihood"]
@@ -102,16 +96,15 @@ def test_every_score_of_the_front_is_corrected_by_fits_on_other_inputs():
     assert abs(model.value) < 1e-2 < abs(after["length_effect"].after.value)
 
 
-def test_leniency_is_subtracted_where_people_use_the_scale():
+def test_leniency_is_subtracted_where_people_use_the_scale(snapshot):
     judged = without(replace(scored(lenient=0.8), scale=(-2.0, 8.0)), LIKELIHOODS)
     learned = learn_correction(judged)
     gap = np.mean(judged.answers - judged.covariates[HUMAN_SCORES])
     assert learned.correction.shift == pytest.approx(gap)
-    assert learned.sentences[-1].startswith("Leniency: +0.")
     assert learn_correction(replace(judged, scale=(0.0, 1000.0))).correction.shift == 0
     fair = learn_correction(without(replace(scored(), scale=(-2.0, 8.0)), LIKELIHOODS))
     assert fair.correction.shift == 0
-    assert "nothing is subtracted, because none is shown" in fair.sentences[-1]
+    assert [learned.sentences[-1], fair.sentences[-1]] == snapshot
 
 
 def test_pairs_are_corrected_in_log_odds_averaged_over_both_orders():
@@ -142,7 +135,7 @@ def test_pairs_of_one_order_lose_the_lean_to_the_first_position():
 @pytest.mark.slow
 def test_one_rating_needs_its_reliability_and_undefined_items_stay_so():
     judged = without(scored(600, length=0.4, raters=1), LIKELIHOODS)
-    with pytest.raises(ValueError, match=r"owe to 'length' is undefined: .*: state it, or have a second person"):
+    with pytest.raises(ValueError, match="owe to 'length' is undefined"):
         learn_correction(judged)
     holes = replace(judged, answers=np.where(np.arange(600) < 30, np.nan, judged.answers))
     learned = learn_correction(holes, reliability=0.67)
@@ -156,9 +149,7 @@ def test_one_rating_needs_its_reliability_and_undefined_items_stay_so():
         learn_correction(choices)
     judged = without(scored(600, length=0.4), LIKELIHOODS)
     judged.covariates["same"] = np.ones(600)
-    assert "same: nothing is subtracted. What the scores owe to 'same' is undefined: all items have the same same." in (
-        learn_correction(judged, features=["same"]).sentences
-    )
+    assert any("owe to 'same' is undefined" in one for one in learn_correction(judged, features=["same"]).sentences)
 
 
 @pytest.mark.slow
@@ -170,18 +161,12 @@ def test_an_unbiased_judge_is_left_alone():
 def test_gpt_4_loses_its_verbosity_for_nothing_and_keeps_its_likelihood(recorded):
     rows = [row for row in recorded("summeval_scores") if row["judges"]["gpt-4-0314"].get("fluency") is not None]
     ratings = np.array([row["ratings"]["fluency"] for row in rows], dtype=float)
-    judged = Judged(
-        tuple(row["id"] for row in rows),
-        "fluency",
-        np.array([row["judges"]["gpt-4-0314"]["fluency"] for row in rows], dtype=float),
-        {
-            LENGTHS: np.array([float(len(row["output"])) for row in rows]),
-            LIKELIHOODS: np.array([row["likelihood"] for row in rows]),
-            RATINGS: ratings,
-            HUMAN_SCORES: ratings.mean(axis=1),
-        },
-        inputs=[row["input_id"] for row in rows],
-    )
+    scores = np.array([row["judges"]["gpt-4-0314"]["fluency"] for row in rows], dtype=float)
+    columns = {LENGTHS: np.array([float(len(row["output"])) for row in rows])}
+    columns |= {LIKELIHOODS: np.array([row["likelihood"] for row in rows])}
+    columns |= {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+    inputs = [row["input_id"] for row in rows]
+    judged = Judged(tuple(row["id"] for row in rows), "fluency", scores, columns, inputs=inputs)
     by_length, by_likelihood = (learn_correction(without(judged, other)) for other in (LIKELIHOODS, LENGTHS))
     effect, agreement = by_length.comparison["length_effect"], by_length.comparison["pearson"]
     assert effect.before.value == pytest.approx(0.137, abs=0.005)

@@ -23,8 +23,9 @@ OWN = ("ab", "aabb", "aabbcc", "aabbccdd")  # quality 1, 2, 2, 2: longer and lon
 EXTERNAL = ("ab", "aab", "aaab", "aaaab")  # quality 1, 2, 3, 4
 
 
-def compiler(**options):
-    return ExternalFeedbackRefine(Letters(), **{"margins": (0.0,), "n_resamples": 50, **options}, select=False)
+def compiler(feedback=None, **options):
+    settings = {"margins": (0.0,), "n_resamples": 50, "select": False, **options}
+    return ExternalFeedbackRefine(feedback or Letters(), **settings)
 
 
 def test_the_loop_stops_where_its_quality_does_and_learns_what_was_accepted():
@@ -91,9 +92,7 @@ def test_validation_is_on_other_items_and_tested():
     assert compiled.report.cost.calls == compiled.report.calls + 6 * 4 + 6
     assert compiled.report.failed == {}
     assert compiled.report.gain["gain"].value == -4  # of own scores
-    assert (
-        str(compiled.report).splitlines()[-1].startswith("By the loop's own scores: The mean score changes by -4.00 ")
-    )
+    assert "The mean score changes by -4.00 " in str(compiled.report).splitlines()[-1]
 
 
 def test_a_loop_that_never_improves_is_compiled_to_none():
@@ -130,12 +129,8 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
 
     three = [*items(2), dspy.Example(id="bare", source="s")]
     student = refine_loop(*OWN * 3, *EXTERNAL * 2, "ab")
-    report = (
-        ExternalFeedbackRefine(Wanting(), k=0, margins=(0.0,), n_resamples=50, select=False)
-        .compile(student, trainset=three)
-        .report
-    )
-    assert "The item 'bare' has no 'letter': the feedback source" in report.external.failed["bare"]
+    report = compiler(Wanting(), k=0).compile(student, trainset=three).report
+    assert "'bare' has no 'letter'" in report.external.failed["bare"]
     assert "has no 'letter'" in report.own[0].failed["bare"]
     assert report.own[0].quality == (1, 2, 2, 2)
 
@@ -152,19 +147,14 @@ class Hard(Letters):
 def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
     # without refinement half of the outputs are undefined and the other half good; the refinement mends the first half
     student = refine_loop("??", "aaa", "aaaaa", "aaaaa", *("a", "a") * 2, iterations=1)
-    optimizer = ExternalFeedbackRefine(Hard(), k=0, margins=(0.0,), n_resamples=50, select=False)
-    compiled = optimizer.compile(student, trainset=items(2))
+    compiled = compiler(Hard(), k=0).compile(student, trainset=items(2))
     (own,) = compiled.report.own
     assert own.quality == (5, 4)
     assert compiled.max_iterations == 1
     # shown good examples, the generator leaves the hard item undefined: the demonstrations are left out
     texts = [*("a", "a") * 3, *("a", "aa") * 3, *("aaaa", "??", "??", "??")]
     student = refine_loop(*texts, iterations=1)
-    report = (
-        ExternalFeedbackRefine(Hard(), k=1, margins=(0.0,), n_resamples=50, select=False)
-        .compile(student, trainset=items(3))
-        .report
-    )
+    report = compiler(Hard(), k=1).compile(student, trainset=items(3)).report
     assert report.shown.quality[0] == 4
     assert report.demonstrations == ()
 
@@ -182,12 +172,9 @@ def test_bad_input():
     for wrong in ({"k": -1}, {"budget": 0}, {"margins": (0.1, 0.0)}, {"margins": ()}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             compiler(**wrong)
-
-
-def test_items_of_one_source_are_never_on_both_sides():
-    twins = [dspy.Example(id=f"t{k}", source=f"s{k // 2}", letter="a") for k in range(12)]
+    twins = [dspy.Example(id=f"t{k}", source="s", letter="a") for k in range(2)]
     with pytest.raises(ValueError, match="1 inputs are in trainset and valset, the first 't1'"):
-        compiler().compile(refine_loop(*OWN), trainset=twins[:1], valset=twins[1:2])
+        compiler().compile(refine_loop(*OWN), trainset=twins[:1], valset=twins[1:])
 
 
 # The choice on held-back items.

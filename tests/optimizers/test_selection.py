@@ -9,7 +9,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.optimizers import ZEPO, BiasedDemos
 from evalbias.optimizers.base import hold_back
 from evalbias.optimizers.proposers import GrammarParaphraser
-from evalbias.optimizers.selection import FLATTERED, Candidate, Cost, Rule, choose
+from evalbias.optimizers.selection import Candidate, Cost, Rule, choose
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -67,7 +67,7 @@ def test_costs_are_compared_on_the_last_items_that_all_answered(monkeypatch):
     assert seen == [tuple("fghi")] * 3
 
 
-def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
+def test_the_smallest_of_the_significant_ones_without_loss_is_chosen(snapshot):
     rows = {
         "given": GIVEN,
         "small, insignificant": (0.0, 0.4, 0.06, "", 0),
@@ -77,16 +77,10 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     }
     found = chosen(rows)
     assert found.chosen.name == "smallest that holds"
-    reasons = {t.name: t.reason for t in found.fields["candidates"]}
-    assert reasons["small, insignificant"] == "is not significantly better (adjusted p = 0.0600, level 0.05)"
-    assert reasons["small, costly"] == "loses performance"
-    assert reasons["holds"] == "is better, but not the best"
     assert [t.chosen for t in found.fields["candidates"]] == [False, False, False, True, False]
     # (bias, performance): (.1, .1) and (.2, .4) lie behind (.0, .4); (.3, .5) has the highest performance
     assert found.fields["front"] == ("small, insignificant", "holds")
-    assert '"smallest that holds" was chosen out of 4 candidates on 9 held-back inputs' in found.fields["decision"]
-    assert found.fields["decision"].endswith(FLATTERED)
-    assert "bias +0.50 -> +0.20" in found.fields["decision"]
+    assert [found.fields["decision"], *(t.reason for t in found.fields["candidates"])] == snapshot
 
 
 @pytest.mark.parametrize(
@@ -124,7 +118,7 @@ def test_the_next_rule_is_asked_only_where_the_one_before_finds_nothing():
     rows = {"given": GIVEN, "first": (0.4, 0.5, 0.06, "", 0), "second": (0.6, 0.7, 0.08, "", 0)}
     found = chosen(rows, second=ByPerformance(rows, 0.0))
     assert found.chosen.name == "second"  # both pass the second rule, with p of .02 and .04
-    assert '"second" was chosen out of 2 candidates on 9 held-back inputs, for agreement: ' in found.fields["decision"]
+    assert "for agreement: " in found.fields["decision"]
     rows["first"] = (0.4, 0.5, 0.049, "", 0)
     assert chosen(rows, second=ByPerformance(rows, 0.0)).chosen.name == "first"
     rows |= {"first": (0.4, 0.5, 0.091, "", 0), "second": (0.6, 0.7, 0.092, "", 0)}
@@ -167,9 +161,8 @@ def sourced(n, seed):
 def test_demonstrations_are_compiled_where_they_help_and_not_where_there_is_no_bias():
     for bias, helps in ((1.0, True), (0.0, False)):
         student, lm = PointwiseJudge(C), FormulaLM(bias=bias)
-        compiled = BiasedDemos(8, n_resamples=500).compile(
-            student, trainset=sourced(120, 1), valset=sourced(60, 2), lm=lm
-        )
+        sets = {"trainset": sourced(120, 1), "valset": sourced(60, 2)}
+        compiled = BiasedDemos(8, n_resamples=500).compile(student, **sets, lm=lm)
         report = compiled.report
         assert len(compiled.predict.demos) == (8 if helps else 0)
         assert compiled is not student
