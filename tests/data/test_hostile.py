@@ -98,13 +98,12 @@ def test_pandas_na_in_dicts_is_undefined_as_in_a_data_frame(field):
     assert data.read([pair])[0].toDict().items() >= {"better": None, "when": None}.items()
 
 
+MAP = pyarrow.map_("str", "str")
 NESTED = {
     "source": [f"What is {n // 9}?" for n in range(50)],
     "texts": [["x" * n, None] if n % 3 else None for n in range(50)],
     "record": [{"q": 1.5, "r": {"z": [f"t{n}"]}} if n % 2 else None for n in range(50)],
-    "map": pyarrow.array(
-        [[(f"k{n}", "v")] * (n % 3) if n % 5 else None for n in range(50)], pyarrow.map_("str", "str")
-    ),
+    "map": pyarrow.array([[(f"k{n}", "v")] * (n % 3) if n % 5 else None for n in range(50)], MAP),
     "two": pyarrow.array([["a", f"b{n}"] for n in range(50)], pyarrow.list_(pyarrow.string(), 2)),
     "shared": pyarrow.array(["u", "v"] * 25).dictionary_encode(),
     "large": pyarrow.array([f"{n}" for n in range(50)], pyarrow.large_string()),
@@ -116,14 +115,12 @@ NESTED = {
 }
 
 
+DELTA = {"column_encoding": {"source": "DELTA_BYTE_ARRAY"}}
+
+
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"row_group_size": 7},
-        {"use_dictionary": False, "store_schema": False},
-        {"use_dictionary": False, "column_encoding": {"source": "DELTA_BYTE_ARRAY"}},
-    ],
+    [{}, {"row_group_size": 7}, *({"use_dictionary": False, **more} for more in ({"store_schema": False}, DELTA))],
 )
 def test_parquet_read_in_pieces_is_the_same_table(tmp_path, options):
     pyarrow.parquet.write_table(pyarrow.table(NESTED), tmp_path / "a.parquet", **options)
@@ -237,10 +234,7 @@ def test_errors_stay_short(tmp_path):
 GROWING = {
     "wide header": (50_000, lambda n: ("a.csv", ",".join(f"c{i}" for i in range(n)) + "\n")),
     "repeated name": (50_000, lambda n: ("a.jsonl", "{" + ",".join(f'"c{i}":1' for i in range(n)) + ',"c0":2}\n')),
-    "many rows": (
-        2_000,
-        lambda n: ("a.jsonl", "".join(f'{{"id":"i{i}","source":"s","output":"o"}}\n' for i in range(n))),
-    ),
+    "many rows": (2_000, lambda n: ("a.jsonl", "".join(f'{{"id":"i{i}","output":"o"}}\n' for i in range(n)))),
     "long cell": (100_000, lambda n: ("a.csv", f"source,output,score,x\ns,{'word ' * n},1{' ' * n}2,{'1' * n}\n" * 2)),
     "deep": (1_000_000, lambda n: ("a.jsonl", '{"x": ' + "[" * n)),
     "packed": (2_000, lambda n: ("a.csv.gz", gzip.compress(b"source,output\n" + b"s,o\n" * n))),

@@ -14,11 +14,18 @@ from evalbias.data.files import ANNOTATED, EXPORTS, text_of, transcript
 from evalbias.data.importers import TOOLS, recognised
 
 
+def export(folder, content, name="export.json"):
+    """Write an export as JSON."""
+    (path := folder / name).write_text(json.dumps(content))
+    return path
+
+
 def assessment(kind, who, value, name="tone", **more):
     given = {"source": {"source_type": kind, "source_id": who}, "feedback": {"value": value}, "valid": True}
     return {"assessment_name": name, "trace_id": "t1", **given, **more}
 
 
+IN_AND_OUT = {"mlflow.spanInputs": '{"q": "2 + 2?", "k": null}', "mlflow.spanOutputs": '"Four."'}
 TRACE = {
     "info": {
         "trace_id": "t1",
@@ -37,11 +44,7 @@ TRACE = {
     "data": {
         "spans": [
             {"span_id": "b", "parent_span_id": "a", "attributes": {"mlflow.spanInputs": '"inner"'}},
-            {
-                "span_id": "a",
-                "parent_span_id": None,
-                "attributes": {"mlflow.spanInputs": '{"q": "2 + 2?", "k": null}', "mlflow.spanOutputs": '"Four."'},
-            },
+            {"span_id": "a", "parent_span_id": None, "attributes": IN_AND_OUT},
         ]
     },
 }
@@ -160,12 +163,9 @@ def result(name, value):
     return {name: {"name": name, "value": value, "reason": None, "source": {"name": "LLMJudge", "arguments": None}}}
 
 
-REPORT = {"name": "m-1", "failures": [], "cases": [{"name": "t1", "inputs": {"q": "2 + 2?"}, "output": "Four."}]}
-REPORT["cases"][0] |= {
-    "scores": result("tone", 0.5),
-    "labels": result("topic", "sums"),
-    "assertions": result("short", True),
-}
+RESULTS = {"scores": result("tone", 0.5), "labels": result("topic", "sums"), "assertions": result("short", True)}
+ANSWERED = {"name": "t1", "inputs": {"q": "2 + 2?"}, "output": "Four.", **RESULTS}
+REPORT = {"name": "m-1", "failures": [], "cases": [ANSWERED]}
 EVALS = {"tone": 0.5, "topic": "sums", "short": 1, "system": "m-1"}
 
 
@@ -228,7 +228,7 @@ FILES = [
 
 @pytest.mark.parametrize(("tool", "content", "expected"), FILES)
 def test_texts_raters_and_judges_are_told_apart(tmp_path, tool, content, expected):
-    (path := tmp_path / "export.json").write_text(json.dumps(content))
+    path = export(tmp_path, content)
     items = data.read(f"{tool}:{path}")
     assert {name: items[0].get(name) for name in expected} == expected
     assert items[0].source == ("system: Be brief.\n\nuser: 2 + 2?" if tool == "promptfoo" else "2 + 2?")
@@ -240,7 +240,7 @@ def test_texts_raters_and_judges_are_told_apart(tmp_path, tool, content, expecte
 
 @pytest.mark.parametrize(("tool", "content", "expected"), FILES)
 def test_an_export_of_another_tool_is_told(tmp_path, tool, content, expected):
-    (path := tmp_path / "export.json").write_text(json.dumps(content))
+    path = export(tmp_path, content)
     for other in set(TOOLS) - {tool}:
         try:
             assert not len(data.read(f"{other}:{path}"))
@@ -259,25 +259,19 @@ def test_every_tool_has_a_file_here():
 
 
 def test_what_nobody_scored_is_left_out_and_counted(tmp_path):
-    (path := tmp_path / "otel.json").write_text(json.dumps(OTEL))
+    path = export(tmp_path, OTEL)
     assert data.read(f"otel:{path}").left_out == {"nobody scored it": (f"{path}[0]",)}
 
 
-def test_epochs_are_items_of_one_source_and_unscored_samples_have_none(tmp_path):
-    (path := tmp_path / "log.json").write_text(json.dumps(LOG))
-    items = data.read(f"inspect:{path}")
+def test_an_archive_of_inspect_is_its_json_log_whose_epochs_are_items_of_one_source(tmp_path):
+    items = data.read(f"inspect:{export(tmp_path, LOG, 'log.json')}")
     assert [(item.id, item.match, item["graded/tone"]) for item in items] == [("m-1/t1/1", 1, 3), ("m-1/t1/2", 0, None)]
     assert len(data.by_input(items)) == 1
-
-
-def test_an_archive_of_inspect_is_its_json_log(tmp_path):
-    (tmp_path / "log.json").write_text(json.dumps(LOG))
     with zipfile.ZipFile(tmp_path / "log.eval", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", json.dumps(HEAD))
         for one in LOG["samples"]:
             archive.writestr(f"samples/t1_epoch_{one['epoch']}.json", json.dumps(one))
-    both = [data.read(f"inspect:{tmp_path}/log.{kind}") for kind in ("json", "eval")]
-    assert str(list(both[0])) == str(list(both[1]))
+    assert str([*data.read(f"inspect:{tmp_path}/log.eval")]) == str([*items])
     assert recognised(tmp_path / "log.eval") == "inspect"
 
 
@@ -289,7 +283,7 @@ def test_exports_of_traces_and_of_scores_are_joined_in_a_folder(tmp_path):
     assert item.ratings == {"tone": [4, 2]}
     assert (item.source, item.output, item["API/tone"]) == ("2 + 2?", "Four.", 1)
     (tmp_path / "traces.csv").unlink()
-    with pytest.raises(DataError, match="6 scores of outputs that it does not hold: give a folder with the export of"):
+    with pytest.raises(DataError, match="6 scores of outputs that it does not hold"):
         data.read(f"langfuse:{tmp_path}")
 
 
@@ -301,10 +295,10 @@ def test_a_parquet_file_of_mlflow_is_read(tmp_path):
 
 
 def test_a_scorer_that_knows_the_outcome_is_peoples_score_where_it_is_mapped(tmp_path):
-    (path := tmp_path / "evals.json").write_text(json.dumps(REPORT))
+    path = export(tmp_path, REPORT)
     (item,) = data.read(f"pydantic-evals:{path}", mapping={"score": "short"}, numbers=["tone"])
     assert (item.score, item.tone) == (1, 0.5)
-    with pytest.raises(DataError, match=r"has no column 'shirt' for 'score'.* Did you mean score=short"):
+    with pytest.raises(DataError, match=r"'shirt' .* Did you mean score=short"):
         data.read(f"pydantic-evals:{path}", mapping={"score": "shirt"})
 
 
@@ -314,24 +308,25 @@ def test_the_only_judge_is_audited_and_several_are_listed(tmp_path):
     rows = [{"trace_id": f"t{k}", "request": f"q{k}", "response": "a" * (k % 7 + 1)} for k in range(10)]
     for k, row in enumerate(rows):
         row["assessments"] = [assessment(kind, who, k % 5) for kind, who in judged]
-    (path := tmp_path / "traces.json").write_text(json.dumps(rows))
+    path = export(tmp_path, rows)
     audited = evalbias.audit(f"mlflow:{path}")
     assert audited.judged.judge == "recorded scores 'gpt/tone'"
     assert audited.measurements["agreement"].estimates["spearman"].value == pytest.approx(1)
     for k, row in enumerate(rows):
         row["assessments"] += [assessment("CODE", "words", k), assessment("LLM_JUDGE", "gpt", k % 2, "safe")]
-    path.write_text(json.dumps(rows))
-    with pytest.raises(ValueError, match=r"Name one judge.*recorded scores 'gpt/tone', 'words/tone', 'gpt/safe'"):
-        evalbias.audit(f"mlflow:{path}")
-    with pytest.raises(ValueError, match=r"recorded scores 'gpt/tone', 'words/tone'\.$"):
-        evalbias.audit(f"mlflow:{path}", criterion="tone")
+    export(tmp_path, rows)
+    for options, listed in (
+        ({}, "'gpt/tone', 'words/tone', 'gpt/safe'"),
+        ({"criterion": "tone"}, "'gpt/tone', 'words/tone'"),
+    ):
+        with pytest.raises(ValueError, match=rf"Name one judge.*recorded scores {listed}\.$"):
+            evalbias.audit(f"mlflow:{path}", **options)
 
 
 def test_a_label_among_numbers_is_named_by_its_item(tmp_path):
-    (path := tmp_path / "trace.json").write_text(
-        json.dumps([{**ROW, "assessments": [assessment("HUMAN", "ann", 1), assessment("HUMAN", "ben", "unsure")]}])
-    )
-    with pytest.raises(DataError, match=r"trace.json\[0\]: item 't1': the score 'tone' is 'unsure': give a number"):
+    labels = [assessment("HUMAN", "ann", 1), assessment("HUMAN", "ben", "unsure")]
+    path = export(tmp_path, [{**ROW, "assessments": labels}])
+    with pytest.raises(DataError, match=r"export.json\[0\]: item 't1': the score 'tone' is 'unsure'"):
         data.read(f"mlflow:{path}")
 
 
@@ -365,27 +360,16 @@ def test_cells_of_a_plain_table_may_hold_conversations(tmp_path):
     for source in (tmp_path / "rows.csv", [{**row, "output": AGENT} for row in rows]):
         split, whole = data.read(source)
         assert (split.source, split.output) == (BEFORE, "Four.\n[image_url]")
-        assert (whole.source, whole.output) == (
-            "2 + 2?",
-            f"{BEFORE}\n\nassistant: Four.\n[image_url]\n\nuser: Thanks!",
-        )
+        assert whole.source == "2 + 2?"
+        assert whole.output == f"{BEFORE}\n\nassistant: Four.\n[image_url]\n\nuser: Thanks!"
     half = '[{"role": "user", "content": "a\\ud800"}]'  # no tokenizer takes it
     assert data.read([{"output": half}])[0].output == half
     (pair,) = data.read([{"outputs": [AGENT[:1], "b"]}])
     assert pair.candidates == ["2 + 2?", "b"]
 
 
-CUT = [
-    b"",
-    b"{",
-    b"\xff\xfe\x00",
-    b"[" * 100_000,
-    b'{"n": ' + b"9" * 5000 + b"}",
-    b"3",
-    b"PK\x03\x04",
-    b"[1]",
-    b'{"a": Infinity}',
-]
+CUT = [b"", b"{", b"\xff\xfe\x00", b"3", b"PK\x03\x04", b"[1]", b'{"a": Infinity}']
+CUT += [b"[" * 100_000, b'{"n": ' + b"9" * 5000 + b"}"]
 
 
 @pytest.mark.parametrize("tool", TOOLS)

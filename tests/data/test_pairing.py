@@ -53,16 +53,11 @@ def test_pairs_come_as_they_are_and_in_the_other_order():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "match"),
-    [
-        (("s", "1"), ("t", "1"), "'a' and 'b' have the same input_id '1' but different sources"),
-        (("s", "1"), ("s", "2"), "another item with the same source has '1'"),
-        (("s", "1"), ("s", None), "give all items of a source the same input_id"),
-    ],
+    ("source", "key", "match"), [("t", "1", "'a' and 'b'.*'1'"), ("s", "2", "'1'"), ("s", None, "'1'")]
 )
-def test_an_input_has_one_source_and_a_source_one_input(first, second, match):
+def test_an_input_has_one_source_and_a_source_one_input(source, key, match):
     with pytest.raises(ValueError, match=match):
-        data.by_input([item("a", *first), item("b", *second)])
+        data.by_input([item("a", "s", "1"), item("b", source, key)])
 
 
 def test_pairs_are_ordered_seeded_and_of_one_input():
@@ -108,9 +103,9 @@ def test_scores_by_criterion_come_before_the_one_score(fields, expected):
 @pytest.mark.parametrize(
     ("fields", "match"),
     [
-        ({"id": "7"}, "'7' has no score on 'wit', neither in 'scores' nor as 'score': name another criterion"),
-        ({"id": "7", **BOTH}, r"only on \['quality'\]; its 'score' is not used, because 'scores' says what was rated"),
-        ({"id": "7", "score": 4, "scores": {}}, r"only on \[\]; its 'score' is not used"),
+        ({"id": "7"}, "'7' has no score on 'wit'"),
+        ({"id": "7", **BOTH}, r"only on \['quality'\]; its 'score'"),
+        ({"id": "7", "score": 4, "scores": {}}, r"only on \[\]; its 'score'"),
         ({"source": "What is 2 + 2?", "output": "4"}, r"The item 'What is 2 [+] 2[?]' has no score on 'wit'"),
         ({"source": "s", "candidates": ["x", "y"], "ids": ["a", "b"]}, r"The item 'a \| b' has no score on 'wit'"),
     ],
@@ -123,16 +118,9 @@ def test_a_score_never_stands_for_another_criterion(fields, match):
         human_score(example, "wit")
 
 
-@pytest.mark.parametrize(
-    ("fields", "match"),
-    [
-        *(({"score": score}, "item '7' on 'wit' is .*: give a number") for score in ("good", True, [1])),
-        ({"score": 1e308}, r"item '7' on 'wit' is 1e\+308: give a number of at most 1e\+30"),
-        ({"scores": 3}, "'7' has scores=3: give criterion -> number, or one number as score="),
-    ],
-)
-def test_what_is_no_number_is_refused_by_its_item(fields, match):
-    with pytest.raises(ValueError, match=match):
+@pytest.mark.parametrize("fields", [{"scores": 3}, *({"score": score} for score in ("good", True, [1], 1e308))])
+def test_what_is_no_number_is_refused_by_its_item(fields):
+    with pytest.raises(ValueError, match="'7'"):
         human_score(dspy.Example(id="7", **fields), "wit")
 
 
@@ -143,7 +131,7 @@ def test_single_ratings_of_an_example():
     assert single_ratings(dspy.Example(), "wit") == []
     assert single_ratings(dspy.Example(score=4, ratings=[3, 5]), "wit") == [3, 5]  # of the criterion that is judged
     for given in ({"wit": ["good"]}, {"wit": 3}, {"wit": "345"}, {"wit": [3, 1e308]}, 3):
-        with pytest.raises(ValueError, match=r"'7' has ratings=.*: give criterion -> list of numbers"):
+        with pytest.raises(ValueError, match="'7' has ratings="):
             single_ratings(dspy.Example(id="7", ratings=given), "wit")
 
 
