@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from lm.test_families import KINDS, build, texts
+from lm.test_families import build, texts
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalbias.lm import attention, score
@@ -22,7 +22,6 @@ from evalbias.lm.tokens import Scored
 from evalbias.lm.tree import Rows, packs
 
 QWEN3 = ("Qwen3", {"head_dim": 16})
-GEMMA2 = KINDS["gemma2, capped scores and logits"][:2]
 
 
 def masks_of(texts, size, width=None):

@@ -24,6 +24,11 @@ CHOICES = ("1", "2")
 QUESTIONS = [Choices(prompt, CHOICES) for prompt in PROMPTS]
 
 
+@pytest.fixture
+def local(lms):
+    return lms["qwen2"]
+
+
 def test_template_options_reach_a_servers_prompts(tmp_path):
     folder, options = chat_models.save(chat_models.chatml, tmp_path), {"enable_thinking": True}
     plain, thinking = (LocalLM(folder, device="cpu", dtype="float32", template_options=o) for o in (None, options))
@@ -38,8 +43,7 @@ def test_template_options_reach_a_servers_prompts(tmp_path):
         opened(address, plain, "chat", template_options=options)
 
 
-def test_prompts_are_sent_in_order_of_their_prefixes_one_request_each(lms):
-    local = lms["qwen2"]
+def test_prompts_are_sent_in_order_of_their_prefixes_one_request_each(local):
     prompts = [f"{a}: the cat sat {b}" for b in ("on", "the", "mat") for a in ("Source", "Output")]
     with served(local, in_flight=1) as (lm, fake):
         before = len(fake.requests)
@@ -52,8 +56,7 @@ def test_prompts_are_sent_in_order_of_their_prefixes_one_request_each(lms):
     np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, ["1", "2", "3"]).logprobs, atol=1e-4)
 
 
-def test_many_choices_are_split_into_requests(lms):
-    local = lms["qwen2"]
+def test_many_choices_are_split_into_requests(local):
     words = [chr(code) for code in (*range(0x21, 0x7F), *range(0xC0, 0x100))]
     with serving(local) as (address, fake):
         answer = opened(address, local).choice_logprobs(["the cat"], words)
@@ -75,8 +78,7 @@ def test_chats_return_first_tokens_only(lms):
 
 
 @pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", b"<html>", 10.0])
-def test_transient_failures_are_retried(lms, fault):
-    local = lms["qwen2"]
+def test_transient_failures_are_retried(local, fault):
     with served(local, timeout=1.0 if fault == 10.0 else 60.0) as (lm, fake):
         start = len(fake.requests)
         fake.faults = lambda n, *_: fault if (n - start) % 3 == 1 and n - start < 10 else None
@@ -101,8 +103,7 @@ def test_a_web_page_in_place_of_a_server_is_told_at_once(lms, pages):
 
 
 @pytest.mark.parametrize(("status", "code"), [(429, "insufficient_quota"), (402, 402)])
-def test_an_account_without_credit_is_not_asked_again(lms, status, code):
-    local = lms["qwen2"]
+def test_an_account_without_credit_is_not_asked_again(local, status, code):
     with served(local, in_flight=1) as (lm, fake):
         start = len(fake.requests)
         spent = (status, {"error": {"message": "You exceeded your quota.", "code": code}})
@@ -113,8 +114,7 @@ def test_an_account_without_credit_is_not_asked_again(lms, status, code):
     assert len(answers) == 2
 
 
-def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
-    local = lms["qwen2"]
+def test_a_dead_server_is_given_up_and_its_answers_are_kept(local):
     with served(local, in_flight=2, patience=1.0) as (lm, fake):
         start = len(fake.requests)
         fake.faults = lambda n, *_: "close" if n - start > 3 else None
@@ -125,14 +125,12 @@ def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
     assert distinct <= 7  # the others were not sent
 
 
-def test_calls_are_large_enough_for_the_requests_in_flight(lms):
-    local = lms["qwen2"]
+def test_calls_are_large_enough_for_the_requests_in_flight(local):
     with served(local, in_flight=1000) as (lm, _):
         assert [chunk_of(one) for one in (lm, CachedLM(lm, "unused.jsonl"), local)] == [8000, 8000, 256]
 
 
-def test_no_more_requests_are_in_flight_than_allowed(lms):
-    local = lms["qwen2"]
+def test_no_more_requests_are_in_flight_than_allowed(local):
     with served(local, in_flight=3) as (lm, fake):
         fake.faults = lambda *_: fake.together(3)
         threads = [
@@ -146,8 +144,7 @@ def test_no_more_requests_are_in_flight_than_allowed(lms):
     assert fake.most_in_flight == 3
 
 
-def test_a_key_is_sent_and_never_saved(lms, monkeypatch):
-    local = lms["qwen2"]
+def test_a_key_is_sent_and_never_saved(local, monkeypatch):
     monkeypatch.delenv("EVALBIAS_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(local, key=KEY) as (address, _):
@@ -261,8 +258,7 @@ def test_several_servers_give_the_numbers_of_one_and_each_gets_prompts_that_begi
 
 
 @pytest.mark.parametrize("fault", [503, 404])
-def test_a_server_that_fails_leaves_its_share_unanswered_and_the_rest_is_kept(lms, fault):
-    local = lms["qwen2"]
+def test_a_server_that_fails_leaves_its_share_unanswered_and_the_rest_is_kept(local, fault):
     questions = [Choices(f"{letter} the cat", ("1", "2")) for letter in "abcdefghij"]
     with serving(local) as (one, _), serving(local) as (two, fake):
         lm = opened([one, two], local, patience=0.5)
@@ -278,8 +274,7 @@ def test_a_server_that_fails_leaves_its_share_unanswered_and_the_rest_is_kept(lm
     assert (len(answers), ended) == (10, None)
 
 
-def test_servers_of_different_models_or_kinds_are_refused(lms):
-    local = lms["qwen2"]
+def test_servers_of_different_models_or_kinds_are_refused(local):
     with serving(local) as (one, _), serving(local, "sglang") as (two, _), serving(local) as (three, fake):
         with pytest.raises(ValueError, match=f"{two} is a sglang server, {one} a vllm server: give the addresses"):
             opened([one, two], local)

@@ -11,6 +11,7 @@ import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measures.test_self_bias import by_definition
 from scipy import stats
 
 from evalbias.measures import agreement, forecasts, likelihood, loops, pairs, resample, scale_use
@@ -218,7 +219,7 @@ def counted(n, rng, values=4):
         (mean, (scores,), np.mean),
         (loops.counted_skewness, (scores - 1,), by_definition),
         (pairs.counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).mean()),
-        (partial(scale_use.counted_top_two, levels=values), (scores,), lambda s: np.sort(frequencies(s))[-2:].sum()),
+        (partial(scale_use.counted_top_two, levels=values), (scores,), top_two),
         (partial(scale_use.counted_entropy, levels=values), (scores,), lambda s: entropy(s) / math.log(values)),
         (pairs.counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
         (pairs.counted_gap, (shares[:, 0], group), lambda s, g: mean_of(s, g == 1) - mean_of(s, g == 0)),
@@ -243,17 +244,12 @@ def alpha(x, y, *, level):
     return krippendorff.alpha(reliability_data=[x, y], level_of_measurement=level) if several else NAN
 
 
-def frequencies(places):
-    return np.bincount(places.astype(int)) / len(places)
+def top_two(scores):
+    return np.sort(np.bincount(scores.astype(int)))[-2:].sum() / len(scores)
 
 
-def entropy(places):
-    return stats.entropy(frequencies(places))
-
-
-def by_definition(x):
-    sums = np.abs(np.add.outer(x, x)).sum()
-    return 1 - np.abs(np.subtract.outer(x, x)).sum() / sums if sums else NAN
+def entropy(scores):
+    return stats.entropy(np.bincount(scores.astype(int)))
 
 
 def mean_of(x, kept):

@@ -7,6 +7,7 @@ import pytest
 from commands import evalbias, refused
 from hypothesis import given
 from hypothesis import strategies as st
+from mutants import places
 
 from evalbias.report.page import title_of_run
 from evalbias.runs import RunFolder, flatten
@@ -89,14 +90,6 @@ def test_the_title_of_a_run_is_of_its_criterion_or_command():
     audited = {"command": "audit", "criteria": [{"name": "wit"}], "task": "Write a joke.", "lm": lm}
     assert title_of_run(audited) == "Wit, judged by tiny"
     assert title_of_run({"command": "refine", "task": "translation", "lm": lm}).startswith("Translation, written and")
-
-
-def places(content):
-    """Yield each container in JSON with each key of it."""
-    for key, value in list(content.items() if isinstance(content, dict) else enumerate(content)):
-        yield content, key
-        if isinstance(value, dict | list):
-            yield from places(value)
 
 
 @pytest.mark.slow
