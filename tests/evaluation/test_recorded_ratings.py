@@ -21,11 +21,6 @@ def summeval(recorded):
     return audited
 
 
-@pytest.fixture(scope="module")
-def ttcw(recorded):
-    return recorded("ttcw_verdicts")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["consistency", "fluency"])
 def test_experts_who_mostly_give_the_best_rating_agree_as_scipy_says(summeval, criterion):
@@ -37,14 +32,6 @@ def test_experts_who_mostly_give_the_best_rating_agree_as_scipy_says(summeval, c
     assert ceiling.value == pytest.approx(np.mean(each))
     assert ceiling.low > 0.55
     assert ceiling.low > found["agreement"]["spearman"].high
-
-
-@pytest.mark.slow
-def test_experts_on_creativity_agree_beyond_chance_as_the_judge_hardly_does(ttcw):
-    found = evalbias.audit([{**row, "mine": row["gpt-4-turbo"]} for row in ttcw], scores_field="mine")["agreement"]
-    assert found["human_kappa"].low > 0
-    assert found["human_ceiling"].low > 0
-    assert 0 < found["kappa"].value < found["human_kappa"].value
 
 
 @pytest.mark.slow
@@ -79,8 +66,13 @@ def test_claude_3_haiku_says_no_more_about_right_answers_than_that_they_are_shor
     assert [finding.bias for finding in found.having("biased")] == ["position"]
 
 
-def test_passing_more_than_experts_do_is_leniency(ttcw):
-    found = evalbias.audit([{**row, "mine": row["gpt-4-turbo"]} for row in ttcw], scores_field="mine", scale=(0, 1))
+def test_passing_more_than_experts_do_is_leniency_and_experts_agree_beyond_chance_as_the_judge_hardly_does(recorded):
+    rows = [{**row, "mine": row["gpt-4-turbo"]} for row in recorded("ttcw_verdicts")]
+    found = evalbias.audit(rows, scores_field="mine", scale=(0, 1))
+    agreement = found["agreement"]
+    assert agreement["human_ceiling"].low > 0
+    assert 0 < agreement["kappa"].value < agreement["human_kappa"].value
+    assert agreement["human_kappa"].low > 0
     assert "the judge passes 57 more" in found.leniency
     assert found.validity.status == "no better than a floor"
     assert "+0.07 (95 % interval +0.01 to +0.12; kappa between annotators +0.14)" in found.validity.sentence
