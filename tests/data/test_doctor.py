@@ -58,6 +58,7 @@ def cells(k, quality, rng):
         "in": f"input-{k // 2}",
         "time": f"2024-03-{1 + k:02d}T10:00:00",
         "epoch": 1710000000 + 37 * k,
+        "far": 300 + 100 * (k % 2),
         "empty": "",
         "same": "gpt-4o",
         "one": 1,
@@ -84,7 +85,11 @@ def rows_of(case, n=ROWS, seed=0):
     """Make the rows of a case; its columns are written ``NAME|CELLS|FIELD``, with a semicolon between them."""
     rng = random.Random(seed)
     qualities = [rng.randrange(5) for _ in range(n)]
-    return [{name: cells(k, q, rng)[kind] for name, kind, *_ in columns_of(case)} for k, q in enumerate(qualities)]
+    written = {name: kind for name, kind, *_ in columns_of(case)}  # the cells of a kind, or =ONE,OTHER in turns
+    return [
+        {n: kind[1:].split(",")[k % 2] if kind[0] == "=" else cells(k, q, rng)[kind] for n, kind in written.items()}
+        for k, q in enumerate(qualities)
+    ]
 
 
 def columns_of(case):
@@ -223,10 +228,8 @@ def write(folder, rows, form):
 
 def check(found, truth):
     """Assert that no column is taken for what it is not; return how many were found, of how many there are."""
-    wrong = {
-        field: column for field, column in found.fields.items() if field != "labels" and truth.get(column) != field
-    }
-    wrong = {field: column for field, column in wrong.items() if truth.get(column) != field.rpartition("_")[0]}
+    named = {field: column for field, column in found.fields.items() if field != "labels"}
+    wrong = {f: column for f, column in named.items() if truth.get(column) not in (f, f.rpartition("_")[0])}
     assert not wrong, (wrong, truth)
     return sum(column in found.fields.values() for column in truth), len(truth)
 
@@ -562,65 +565,46 @@ def test_scores_of_several_judges_in_one_column_are_not_mixed(tmp_path, name):
     assert name in asked
 
 
-PEOPLE, EITHER = "people's ratings", "people's or the judge's ratings"
-OPEN = [  # columns beside a question and an answer -> what is asked about, and the mappings that are offered
-    (
-        "human_fluency|15|; human_facts|15|; judge_fluency|15|; judge_facts|15|",  # people and judges stay apart
-        EITHER,
-        "score=human_fluency scores_field=judge_fluency; score=human_facts scores_field=judge_facts",
-    ),
-    ("correct|bool|; judge_correct|bool|", EITHER, "score=correct scores_field=judge_correct"),
-    ("anna|15|; judge|15|scores_field", PEOPLE, "score=anna"),  # a single name of a person may be anything
-    ("anna|15|rating; ben|15|rating; wei|15|; judge|15|scores_field", PEOPLE, "rating_3=wei; "),  # no name we know
-    (
-        "anna_1|15|; anna_2|15|; judge|15|scores_field",
-        PEOPLE,
-        "rating_1=anna_1 rating_2=anna_2; score=anna_1; score=anna_2",
-    ),
-    ("human_helpful|15|; passed|pf|; judge|15|scores_field", PEOPLE, "score=human_helpful; score=passed"),
-    ("human_helpful|pf|; passed|pf|", EITHER, "score=human_helpful scores_field=passed"),
-    ("answer_2|a2|; judge|15|scores_field", "output", "output=answer; output=answer_2"),
-    ("human_1|15|rating; human_2|pf|rating; judge|15|scores_field", "people's scales", ""),
+ASKED = [  # columns, beside a question and an answer where none are named
+    # people and judges stay apart
+    "human_fluency|15|; human_facts|15|; judge_fluency|15|; judge_facts|15|",
+    "correct|bool|; judge_correct|bool|",
+    # one name of a person may be anything, a further one is not known, and two columns of one name are one person's
+    "anna|15|; judge|15|scores_field",
+    "anna|15|rating; ben|15|rating; wei|15|; judge|15|scores_field",
+    "anna_1|15|; anna_2|15|; judge|15|scores_field",
+    "human_score|15|score; judge_score|15|scores_field; annotator|=anna,ben|",
+    # people named with a criterion come before what passed
+    "human_helpful|15|; passed|pf|; judge|15|scores_field",
+    "human_helpful|pf|; passed|pf|",
+    "answer_2|a2|; judge|15|scores_field",
+    "human_1|15|rating; human_2|pf|rating; judge|15|scores_field",
     # numbers of persons are no ratings
-    (
-        "annotator|like|; score|15|scores_field",
-        EITHER,
-        "score=annotator scores_field=score; score=score scores_field=annotator",
+    "rater|like|; rating|15|; judge|15|",
+    "annotator|like|; score|15|",
+    "human|15|score; judge|like|; score|15|",
+    # ratings that cannot be read are not left out in silence
+    "human_label|=great,poor|; judge_score|15|scores_field",
+    "human_1|15|rating; human_2|15|rating; human_3|=4,-|; judge_score|15|scores_field",
+    "judge|=4/5,2/10|; human|15|score",
+    "judge|far|; human|15|score",
+    # an outcome on any scale, and none is a second rater of the other
+    *(
+        f"task|q|source; kind|same|; trace|a|output; {name}|bool|; judge|100|scores_field"
+        for name in ("outcome", "tests_passed")
     ),
-    (
-        "human|15|score; judge|like|; score|15|scores_field",
-        "the judge's ratings",
-        "scores_field=score; scores_field=judge",
-    ),
+    "task|q|source; kind|same|; trace|a|output; resolved|bool|; judge|100|scores_field",
+    "task|q|source; trace|a|output; resolved|bool|; solved|bool|; judge|100|scores_field",
 ]
 
 
-@pytest.mark.parametrize(("columns", "about", "offered"), OPEN, ids=[columns for columns, *_ in OPEN])
-def test_what_names_do_not_tell_is_asked(tmp_path, columns, about, offered):
-    case = f"question|q|source; answer|a|output; {columns}"
+@pytest.mark.parametrize("columns", ASKED)
+def test_what_names_do_not_tell_is_asked(tmp_path, columns, snapshot):
+    case = columns if columns.startswith("task") else f"question|q|source; answer|a|output; {columns}"
     found, asked = questions(rows_of(case), tmp_path)
     check(found, truth_of(case))
-    assert [*asked] == [about]
-    answers = [" ".join(map("=".join, answer.items())) for answer in asked[about].answers]
-    assert "; ".join(answers) == offered
-
-
-@pytest.mark.parametrize(
-    ("name", "cells"),
-    [("human_label", ("great", "poor")), ("human_3", ("4", "-")), ("judge", ("4/5", "2/10")), ("judge", (300, 400))],
-)
-def test_ratings_that_cannot_be_read_are_not_left_out_in_silence(tmp_path, name, cells):
-    case = "question|q|; answer|a|; human_1|15|; human_2|15|" if name == "human_3" else "question|q|; answer|a|"
-    case += "; judge_score|15|" if name != "judge" else "; human|15|"
-    _, asked = questions([{**row, name: cells[k % 2]} for k, row in enumerate(rows_of(case))], tmp_path)
-    assert name in asked
-
-
-def test_a_persons_name_beside_a_rating_is_no_question(tmp_path):
-    rows = rows_of("question|q|; answer|a|; human_score|15|; judge_score|15|")
-    found, asked = questions([{**row, "annotator": ("anna", "ben")[k % 2]} for k, row in enumerate(rows)], tmp_path)
-    assert found.judge == "judge_score"
-    assert not asked
+    questioned = {about: [question.why, *map(dict, question.answers)] for about, question in asked.items()}
+    assert {"columns": found.fields, **questioned} == snapshot
 
 
 def test_answers_that_are_not_printed_are_counted(tmp_path):
@@ -664,15 +648,12 @@ def test_an_export_of_several_judges_and_criteria_has_a_command_for_each(tmp_pat
     rng, traces = random.Random(0), []
     for k in range(20):
         who = [("HUMAN", "ann"), ("HUMAN", "ben"), ("LLM_JUDGE", "gpt"), ("LLM_JUDGE", "claude")]
-        said = [(kind, one, name) for kind, one in who for name in ("facts", "tone")]
         info = {"trace_id": f"t{k}", "request_preview": f"Question {k}?", "response_preview": "word " * (1 + k % 7)}
         info["assessments"] = [
-            {
-                "assessment_name": name,
-                "source": {"source_type": kind, "source_id": one},
-                "feedback": {"value": rng.randrange(5)},
-            }
-            for kind, one, name in said
+            {"assessment_name": name, "source": {"source_type": kind, "source_id": one}}
+            | {"feedback": {"value": rng.randrange(5)}}
+            for kind, one in who
+            for name in ("facts", "tone")
         ]
         traces.append({"info": info})
     path = as_jsonl(tmp_path / "t.jsonl", traces)
@@ -701,15 +682,6 @@ def test_the_actual_output_is_judged(tmp_path):
 
 
 # An outcome in the place of people's ratings.
-
-
-@pytest.mark.parametrize("column", ["outcome", "tests_passed", "resolved"])
-def test_a_column_named_like_an_outcome_is_asked_about_on_any_scale(tmp_path, column):
-    found, asked = questions(rows_of(f"task|q|; kind|same|; trace|a|; {column}|bool|; judge|100|"), tmp_path)
-    assert found.fields["source"] == "task"
-    assert asked["outcome"].answers == [{"outcome": column}]
-    _, asked = questions(rows_of(f"task|q|; trace|a|; {column}|bool|; solved|bool|; judge|100|"), tmp_path)
-    assert [*map(set, asked["outcome"].answers)] == [{"outcome"}] * 2  # none is a second rater of the other
 
 
 def runs(n=200):
