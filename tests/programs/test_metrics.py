@@ -62,6 +62,8 @@ def test_one_undefined_judgment_is_counted_and_does_not_make_an_evaluation_undef
 FEEDBACK = {
     "judged": (judge_metric(Told(C)), ITEM, {"output": "3.5"}, 0.625),
     "compared": (preference_metric(Compared(C)), ITEM, {"output": ".25"}, 0.25),
+    "not judged": (judge_metric(Told(C)), ITEM, {"output": "?"}, 0),
+    "not compared": (preference_metric(Compared(C)), ITEM, {"output": "nan"}, 0),
     "right": (preference_accuracy, PAIR, {"preference": 1, "gap": 2.0}, 1),
     "wrong": (preference_accuracy, PAIR, {"preference": "A", "gap": 2.0}, 0),
     "a tie": (preference_accuracy, PAIR, {"preference": None, "gap": 0.0}, 0.5),
