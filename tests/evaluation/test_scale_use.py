@@ -14,17 +14,8 @@ from evalbias.evaluation.audit import findings_of
 from evalbias.evaluation.biases import ScaleUse
 from evalbias.evaluation.estimates import worsened
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
-from evalbias.measures import Draws, estimate
-from evalbias.measures.scale_use import (
-    TOO_WEAK,
-    counted_entropy,
-    counted_spread,
-    estimate_entropy,
-    estimate_top_two,
-    nearest_levels,
-    quality_slope,
-    slope_of_shifted,
-)
+from evalbias.measures import Draws, estimate, scale_use
+from evalbias.measures.scale_use import estimate_entropy, estimate_top_two, quality_slope, slope_of_shifted
 
 NAN = math.nan
 
@@ -59,10 +50,11 @@ def test_statistics_at_their_ends():
     places = np.array([[0.0, 1.0, 2.0, 3.0], [2.0, 2.0, 2.0, 2.0]])
     assert [estimate_entropy(row, levels=4).value for row in places] == pytest.approx([1, 0])
     assert [estimate_top_two(row, levels=4).value for row in places] == pytest.approx([0.5, 1])
-    assert estimate(counted_spread, [1.0, 2.0, 3.0], [0.0, 5.0, 10.0]).value == pytest.approx(0.2)
-    assert math.isnan(estimate(counted_spread, [1.0, 2.0, 3.0], np.ones(3)).value)
-    assert math.isnan(estimate(counted_spread, np.arange(7.0), np.full(7, 0.1)).value)  # the mean is not .1
-    assert nearest_levels([1.5, NAN, 9.0], [1, 2]) == pytest.approx([0, NAN, 1], nan_ok=True)
+    spread = partial(estimate, scale_use.counted_spread)
+    assert spread([1.0, 2.0, 3.0], [0.0, 5.0, 10.0]).value == pytest.approx(0.2)
+    assert math.isnan(spread([1.0, 2.0, 3.0], np.ones(3)).value)
+    assert math.isnan(spread(np.arange(7.0), np.full(7, 0.1)).value)  # the mean is not .1
+    assert scale_use.nearest_levels([1.5, NAN, 9.0], [1, 2]) == pytest.approx([0, NAN, 1], nan_ok=True)
     for one in (estimate_top_two, estimate_entropy):
         assert math.isnan(one(np.full(3, NAN), levels=5).low)
     same = estimate_top_two(np.ones(20), levels=5)  # one level for all items is not certain to be the only one
@@ -71,7 +63,7 @@ def test_statistics_at_their_ends():
 
 
 def test_the_interval_of_the_entropy_holds_that_of_bca_and_the_basic_one():
-    places, statistic = np.repeat([0.0, 1.0, 2.0], [14, 9, 1]), partial(counted_entropy, levels=3)
+    places, statistic = np.repeat([0.0, 1.0, 2.0], [14, 9, 1]), partial(scale_use.counted_entropy, levels=3)
     found, bca = estimate_entropy(places, levels=3), estimate(statistic, places)
     quantiles = estimate(statistic, places, method="percentile")
     basic = 2 * found.value - np.array([quantiles.high, quantiles.low])
@@ -92,9 +84,8 @@ def test_the_slope_by_its_slow_definition():
     ratings = ratings - ratings.mean(axis=0)  # no rater is stricter
     found = quality_slope(judged.answers, ratings)
     assert found.value == pytest.approx(slowly(judged.answers, ratings))
-    one_left_out = [
-        quality_slope(np.delete(judged.answers, i), np.delete(ratings, i, axis=0)).value for i in range(200)
-    ]
+    jackknife = ((np.delete(judged.answers, i), np.delete(ratings, i, axis=0)) for i in range(200))
+    one_left_out = [quality_slope(*rest).value for rest in jackknife]
     error = math.sqrt(199 * np.var(one_left_out))
     assert (found.value - found.low) / 1.972 == pytest.approx(error, rel=0.02)
     assert (found.high - found.value) / 1.972 == pytest.approx(error, rel=0.02)
@@ -105,9 +96,8 @@ def test_the_slope_by_its_slow_definition():
 def both_covariances(scores, ratings):
     """Of score and mean rating, and of two ratings."""
     mean = ratings.mean(axis=1)
-    return np.array(
-        [(scores * mean).mean() - scores.mean() * mean.mean(), ratings.prod(axis=1).mean() - mean.mean() ** 2]
-    )
+    with_score = (scores * mean).mean() - scores.mean() * mean.mean()
+    return np.array([with_score, ratings.prod(axis=1).mean() - mean.mean() ** 2])
 
 
 def test_the_interval_of_weak_ratings_is_fiellers():
@@ -122,8 +112,8 @@ def test_the_interval_of_weak_ratings_is_fiellers():
         left_out = np.array([both_covariances(np.delete(scores, i), np.delete(free, i, axis=0)) for i in range(60)])
         error = 59 * np.cov(left_out.T, bias=True)
         one = quality_slope(scores, free)
-        undefined += one.reason == TOO_WEAK
-        if one.reason == TOO_WEAK:
+        undefined += one.reason == scale_use.TOO_WEAK
+        if one.reason == scale_use.TOO_WEAK:
             assert (one.n, one.undefined, one.units) == (60, 0, 60)
         if whole[1] ** 2 < 10 * error[1, 1] and not np.isnan(one.low):  # the test that rejects beyond the ends
             found += [abs(whole @ (1, -x)) / np.sqrt((1, -x) @ error @ (1, -x)) for x in (one.low, one.high)]
@@ -237,28 +227,21 @@ def test_the_test_allows_for_the_ends_of_a_scale_and_the_interval_does_not():
     assert (finding.status, finding.estimate.low) == ("no sign", steep.low - 1)
 
 
-def told(judged):
-    measurement = measure(ScaleUse(), judged, seed=0, n_resamples=200)
-    (finding,) = findings_of({"scale_use": measurement}, judged, {})
-    return finding
-
-
-def test_a_useless_a_noisy_and_a_lenient_judge_do_not_crowd_their_scores():
+def test_a_useless_a_noisy_and_a_lenient_judge_do_not_crowd_their_scores(snapshot):
     rng = np.random.default_rng(6)
     judged = scored(rng, 568)
     quality = judged.covariates[HUMAN_SCORES] - 3
-    useless = told(replace(judged, answers=rng.integers(1, 6, 568).astype(float)))
-    assert useless.status == "not measured"
-    assert useless.estimate.value == pytest.approx(-1, abs=0.2)
-    assert useless.sentence.startswith("its scores are not shown to rise with quality")
-    noisy = told(replace(judged, answers=np.clip(np.round(3 + 0.4 * quality + 1.3 * rng.normal(size=568)), 1, 5)))
-    assert (noisy.status, noisy.estimate.high < -0.3) == ("not measured", True)
-    assert noisy.sentence.startswith("its scores are not shown to be spread less than people's (spread ratio 1.")
-    lenient = told(replace(judged, answers=np.clip(judged.answers + 1.5, 1, 5)))
-    assert (lenient.status, lenient.estimate.high < -0.1) == ("not measured", True)
-    assert lenient.sentence.startswith("the judge's mean score lies so near an end of the scale")
-    crowded = told(replace(judged, answers=4 + 0.3 * (judged.answers - 3)))  # lenient too
-    assert crowded.status == "biased"
+    useless, noise = rng.integers(1, 6, 568).astype(float), 1.3 * rng.normal(size=568)
+    noisy, lenient = np.clip(np.round(3 + 0.4 * quality + noise), 1, 5), np.clip(judged.answers + 1.5, 1, 5)
+    findings = []
+    for answers in (useless, noisy, lenient, 4 + 0.3 * (judged.answers - 3)):  # the last is lenient and crowded
+        measurement = measure(ScaleUse(), replace(judged, answers=answers), seed=0, n_resamples=200)
+        findings += findings_of({"scale_use": measurement}, judged, {})
+    assert [(finding.status, finding.sentence) for finding in findings] == snapshot
+    assert findings[0].estimate.value == pytest.approx(-1, abs=0.2)
+    assert [finding.estimate.high < end for finding, end in zip(findings, (0, -0.3, -0.1, 0), strict=True)] == [
+        True
+    ] * 4
 
 
 def test_the_slope_of_a_person_as_lenient_as_the_judge():
