@@ -28,7 +28,7 @@ class SelfOptions(Seeded, Mapped):
     """
 
     loops: Sequence[Path] = field(
-        kw_only=False, metadata={"help": "File of recorded loops, or a run folder of evalbias refine. Repeatable."}
+        kw_only=False, metadata={"help": "File of recorded loops, or a run folder of evalbias refine run. Repeatable."}
     )
     mapping: Mapping[str, str] | None = option("Names of your columns, such as id=item,self_score=mine. Repeatable.")
     own: str = option("Field that holds the loop's own score.", "self_score")
@@ -50,8 +50,9 @@ class LoopOptions(Seeded, Mapped, Judging):
     beside = (Models, Out)
     task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"] = field(
         metadata={
+            "section": "Data",
             "help": "Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. "
-            "In mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better."
+            "In mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better.",
         }
     )
     data: Any = field(
@@ -105,7 +106,7 @@ class RefineOptions(FeedbackOptions):
     """Run a refine loop, or best of k, on every item.
 
     Writes outputs.jsonl and steps.jsonl to the run's folder. A stopped run continues. To see Bias and Dskew for each
-    refinement, or by k, run evalbias measure self --data FOLDER.
+    refinement, or by k, run evalbias refine measure --data FOLDER.
     """
 
     feedback: Literal["own", "external"] = option(

@@ -59,6 +59,10 @@ class Options:
     """Options: each class below is a frozen dataclass of keywords."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    beside: ClassVar[tuple[type[Any], ...]] = ()
+    """Groups of options that a command takes besides."""
+    heading: ClassVar[str] = ""
+    """Heading in the help for options that this form of a command alone takes; empty where a command has one form."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -460,16 +464,11 @@ class ProbeRunOptions(Reliable, Judging, Changing):
 # Judges that score.
 
 
-class JudgeOptions(Seeded, Judging, Items):
-    """Score every item of a data set.
+class ScoreOptions(Seeded, Judging, Items):
+    """Options of a command that scores items."""
 
-    Writes scores.jsonl to the run's folder, one line for each item. The judge is saved or new. With `workers`, the data
-    must be a .jsonl file. It is read in parts, so it may be larger than memory, and duplicate ids are found only within
-    a part.
-    """
-
-    beside = (MeasuringModels, Out)
-    criterion: Any = option(NEW_CRITERION + " Repeatable.")
+    heading: ClassVar[str] = "Scores"
+    criterion: Any = option(NEW_CRITERION + " Repeatable; `rank` takes one.")
     scale: tuple[float, float] | None = option(
         "Scale of the criterion that you give as 'name: definition', such as 1-7; 1-5 if not given."
     )
@@ -486,7 +485,7 @@ class ScoringOptions(Seeded, Likely, Judging, Items):
 
     beside = (MeasuringModels, Out)
     criteria: Sequence[str] = option(NEW_CRITERION + " Repeatable.", ())
-    scale: tuple[float, float] | None = _again("scale", JudgeOptions)
+    scale: tuple[float, float] | None = _again("scale", ScoreOptions)
     k: int = option("Number of random demonstrations; 0 for none, as models with an adapter expect.", 8)
     candidates: Path | None = option("File of ids, one per line: only these training items may become demonstrations.")
     split_by: Literal["instance", "input"] = option(
@@ -496,13 +495,6 @@ class ScoringOptions(Seeded, Likely, Judging, Items):
         "How an output's likelihood is computed from the log-probabilities of its tokens; the paper uses sum.", "sum"
     )
     limit: int | None = option("Use only this many items, drawn with the seed.")
-
-
-class LikelihoodBiasOptions(Reliable, ScoringOptions):
-    """Measure the likelihood bias of a judge that scores.
-
-    The judge has k random demonstrations, and is measured on a fifth of the rated items.
-    """
 
 
 class CompileOptions(Choosing, ScoringOptions):
@@ -536,38 +528,32 @@ class Comparing(Judging, Items):
     ties: bool = option("Allow the judge to answer that there is no difference.", False)
 
 
-class ComparingOptions(Seeded, Comparing):
-    """A judge that compares, saved or new."""
+class RankOptions(Seeded, Comparing):
+    """Options of a command that ranks the outputs of each document."""
 
-    beside = (MeasuringModels, Out)
-    criterion: str | None = option(NEW_CRITERION)
-    judge: Path | None = option("A pairwise judge's JSON file.")
+    heading: ClassVar[str] = "Rankings, with --rank"
+    criterion: Any = _again("criterion", ScoreOptions)
+    judge: Path | None = _again("judge", ScoreOptions)
     calibration: Literal["none", "contextual", "batch", "pride"] | None = option(
         "Correct for the judge's position preference, without labels. By default, what the saved judge does."
     )
-
-
-class PreferenceOptions(Long, Coded, ComparingOptions):
-    """Measure the biases of a judge that compares.
-
-    Measures position, verbosity and likelihood bias. Asks about every pair in both orders. Needs no labels.
-    """
-
-    pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
-    likelihood: bool = option("Also measure whether the judge prefers the likelier output.", False)
-    likelihood_lm: Any = option("Model that measures how likely the outputs are. By default, the judge's model.")
-
-
-class RankOptions(ComparingOptions):
-    """Rank the outputs of each document by comparing them.
-
-    Compares them in pairs (PairS). Writes rankings.jsonl to the run's folder, one line for each document.
-    """
-
     orders: int = option("Average the sorts from this many random initial orders; the paper's code: 100.", 1)
     debias: Literal["none", "permutation"] | None = option(
         "permutation asks in both orders and averages. By default, what the saved judge does."
     )
+
+
+class JudgeOptions(RankOptions, ScoreOptions):
+    """Score every item of a data set, or rank the outputs of each document.
+
+    Writes scores.jsonl to the run's folder, one line for each item. The judge is saved or new. With `workers`, the data
+    must be a .jsonl file. It is read in parts, so it may be larger than memory, and duplicate ids are found only within
+    a part. With `rank`, a judge that compares sorts the outputs of each document in pairs (PairS), and rankings.jsonl
+    has one line for each document.
+    """
+
+    beside = (MeasuringModels, Out)
+    rank: bool = option("Rank the outputs of each document by comparing them, in place of scoring them.", False)
 
 
 class OptimizeOptions(Choosing, Seeded, Coded, Comparing):

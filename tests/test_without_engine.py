@@ -42,7 +42,7 @@ def without_engine(*arguments, cwd):
         ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
         ["gain", "--before", *SCORES[1:], "--after", SCORES[1]],
         ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
-        ["measure", "self", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
+        ["refine", "measure", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
     ],
     ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "probes", "loops"],
 )

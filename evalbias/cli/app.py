@@ -28,13 +28,14 @@ from evalbias.values import message
 
 # The options of a command as its help lists them.
 
+REST = "Options"
 RECORDED = "scores_field samples_field winner_field swapped_field"
-JUDGE = f"lm judge judges {RECORDED} criterion criteria scale language source_label output_label"
+JUDGE = f"lm judge judges {RECORDED} criterion criteria scale language source_label output_label rank"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
-SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
-    "Data": "task_of_loop data before after rated loops mapping labels by pairs split_by limit candidates documents",
-    "Model and judge": f"{JUDGE} debias calibration ties",
-    "Options": "",
+SECTIONS = {  # heading -> its options, in the order of a command's help
+    "Data": "data before after rated loops mapping labels by pairs split_by limit candidates documents",
+    "Model and judge": JUDGE,
+    REST: "",
     "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "
     "pass_mark length",
     "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
@@ -49,18 +50,22 @@ class Sectioned(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections that have options."""
-        sections: dict[str, list[tuple[int, Any]]] = {heading: [] for heading in SECTIONS}
-        is_loop = any(parameter.name == "max_tokens" for parameter in self.params)
+        sections: dict[str, list[tuple[int, Any]]] = {}
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
-                name = "task_of_loop" if is_loop and parameter.name == "task" else str(parameter.name)
-                heading = next((one for one, names in SECTIONS.items() if name in names.split()), "Options")
-                names = SECTIONS[heading].split()
-                sections[heading].append((names.index(name) if name in names else len(names), record))
-        for heading, records in sections.items():
-            if records:
-                with formatter.section(heading):
-                    formatter.write_dl([record for _, record in sorted(records, key=lambda placed: placed[0])])
+                heading = getattr(parameter, "rich_help_panel", None) or section_of(str(parameter.name))
+                names = SECTIONS.get(heading, "").split()
+                place = names.index(str(parameter.name)) if parameter.name in names else -1
+                sections.setdefault(heading, []).append((place, record))
+        order = [*SECTIONS]
+        for heading in sorted(sections, key=lambda one: order.index(one if one in SECTIONS else REST)):
+            with formatter.section(heading):
+                formatter.write_dl([record for _, record in sorted(sections[heading], key=lambda placed: placed[0])])
+
+
+def section_of(name: str) -> str:
+    """Return the heading under which help lists an option."""
+    return next((heading for heading, names in SECTIONS.items() if name in names.split()), REST)
 
 
 # From a class of options to a command.
@@ -76,10 +81,18 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     if kind is not hint and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None
-    info = typer.Option(*(flag.spelling or spelled(option.name)).split(), help=text, **flag.more)
+    words, heading = (flag.spelling or spelled(option.name)).split(), option.metadata.get("section")
+    info = typer.Option(*words, help=text, rich_help_panel=heading or heading_of(group, option.name), **flag.more)
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )
+
+
+def heading_of(taken: type[Any], name: str) -> str | None:
+    """Return the heading of an option that only one of a command's forms takes; None for any other."""
+    forms = [form for form in taken.__bases__ if form.heading]
+    takers = [form.heading for form in forms if name in form.__dataclass_fields__]
+    return takers[0] if len(takers) == 1 < len(forms) else None
 
 
 def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
@@ -149,6 +162,13 @@ def stopped_by_signals() -> Iterator[None]:
 # The commands. Results go to stdout, progress to stderr; every command that costs time leaves a run folder.
 
 FORMER = {  # what earlier versions took -> what this one, and no later one, says of it
+    "measure": "is gone: 'evalbias audit' measures judges, and 'evalbias refine measure' loops.",
+    "measure likelihood": "is gone: 'evalbias audit' with the same judge and data measures it, beside other biases.",
+    "measure preference": "is gone: 'evalbias audit' with the same judge and data measures it, beside other biases.",
+    "measure self": "is now 'evalbias refine measure'.",
+    "measure style": "is now 'evalbias refine style'.",
+    "rank": "is now 'evalbias judge --rank'.",
+    "refine --task": "is now 'evalbias refine run --task'.",
     "skill": "is now 'evalbias --skill'.",
 }
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")  # behind a command's name too, where most people write them
@@ -167,21 +187,18 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "jury": ("jury", options.JuryOptions),
     "drift": ("changes", options.DriftOptions),
     "gain": ("changes", options.GainOptions),
-    "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
-    "measure preference": ("compare", options.PreferenceOptions),
-    "measure self": ("loops", loop_options.SelfOptions),
-    "measure style": ("loops", loop_options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
-    "compile refine": ("loops", loop_options.CompileRefineOptions),
+    "compile refine": ("refine", loop_options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),
-    "rank": ("compare", options.RankOptions),
-    "refine": ("loops", loop_options.RefineOptions),
+    "refine run": ("refine", loop_options.RefineOptions),
+    "refine measure": ("refine", loop_options.SelfOptions),
+    "refine style": ("refine", loop_options.StyleOptions),
 }
 GROUPED = {  # heading of the help -> its commands, as a newcomer meets them
     "Make a judge": ["compile", "optimize", "demo"],
-    "Audit a judge": ["doctor", "audit", "measure", "probe", "jury", "drift", "gain"],
-    "Run a judge": ["judge", "rank", "refine", "correct", "runs"],
+    "Audit a judge": ["doctor", "audit", "probe", "jury", "drift", "gain"],
+    "Run a judge": ["judge", "refine", "correct", "runs"],
 }
 LAST = "evalbias --skill prints what a coding agent needs to know, as a SKILL.md."
 
@@ -216,8 +233,8 @@ app = typer.Typer(cls=_Grouped, no_args_is_help=True, rich_markup_mode=None, epi
 PARTS = {
     "": app,
     "probe": typer.Typer(no_args_is_help=True, help="Ask a judge about texts with one thing changed."),
-    "measure": typer.Typer(no_args_is_help=True, help="Measure a bias of a judge."),
     "compile": typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge."),
+    "refine": typer.Typer(no_args_is_help=True, help="Run refine loops, and measure the self-bias of loops."),
     "runs": runs.app,
 }
 for part, inner in list(PARTS.items())[1:]:

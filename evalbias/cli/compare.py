@@ -1,120 +1,27 @@
-"""Judges that compare: measure their biases, search a fair instruction for one, and rank outputs with one."""
+"""Search a fair instruction for a judge that compares."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import dspy
 import numpy as np
 from rich.console import Group
 
-from evalbias.cli.items import compared, comparing_judge
-from evalbias.cli.judge import beginning
+from evalbias.cli.items import compared
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
-from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
-from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
+from evalbias.data import by_input, count_pairs, hold_pairs, pairs, world
+from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.answers import criteria_of, instruction_place_for, language_of
-from evalbias.evaluation.audit import findings_of, opening_of, reasons_of
-from evalbias.evaluation.biases import measure_all
-from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking
+from evalbias.evaluation.rankings import PROMPTS, Row
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
-from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
-from evalbias.programs import PairwiseJudge, PairwiseRanker
+from evalbias.options import MeasuringModels, OptimizeOptions, Out
+from evalbias.programs import PairwiseJudge
 from evalbias.programs.ranking import most_comparisons
-from evalbias.report.page import ranked_section
 from evalbias.report.tables import rows_table
-from evalbias.runs import write_jsonl
-
-# Measure the biases of a pairwise judge.
-
-
-def measure_preference_command(options: PreferenceOptions, models: MeasuringModels, out: Out) -> None:
-    program = comparing_judge(options)
-    split = compared(options, program.criterion)
-    likelihood = options.likelihood or options.likelihood_lm is not None
-    more = {**split.settings(), **_settings(program), "likelihood": likelihood}
-    with Run("measure preference", options, models, out, more=more) as run:
-        drawn = pairs(split.test, limit=options.pairs, ordered=False, seed=options.seed)
-        say(f"measured on {len(drawn)} of {count_pairs(split.test, ordered=False)} pairs")
-        with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
-            scorer = run.likelihood_lm if likelihood else None
-            judged = judge_examples(program, drawn, lm=run.options.lm, likelihood_lm=scorer).counted_in(options.length)
-        measurements, name = measure_all(judged, seed=options.seed), program.criterion.name
-        findings = findings_of(measurements, judged, {})
-        verdict = " ".join([*opening_of(findings), *reasons_of(findings)])
-        brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}
-        shown: list[Any] = [*(m.table() for m in measurements.values()), verdict]
-        covered = {name: judged.coverage}
-        result = {"preference": measurements}
-        run.leave(RunOutcome(result, brief, [Group(*shown)], covered, verdict=verdict))
-
-
-def _settings(judge: PairwiseJudge) -> dict[str, Any]:
-    """Return how a pairwise judge answers: a saved one may say so itself."""
-    return {"ties": judge.ties, "debias": judge.debias, "calibration": judge.calibration}
-
-
-# Rank the outputs of each document.
-
-SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.jsonl
-
-
-def rank_command(options: RankOptions, models: MeasuringModels, out: Out) -> None:
-    judge = comparing_judge(options, options.debias)
-    split = compared(options, judge.criterion, pairs=False)
-    with Run("rank", options, models, out, more={**split.settings(), **_settings(judge)}) as run:
-        ranker = PairwiseRanker(judge, seed=options.seed, orders=options.orders)
-        groups = by_input(split.test)
-        documents = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups.values()]
-        with run.progress(options.orders * sum(most_comparisons(len(e.candidates)) for e in documents)):
-            rankings = ranker.batch(documents, lm=run.options.lm)
-        rows = [_ranked(key, group, r) for (key, group), r in zip(groups.items(), rankings, strict=True)]
-        brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}
-        brief["unranked"] = sum(len(row["unranked"]) for row in rows)
-        text, agreement, name = ", ".join(f"{value} {n}" for n, value in brief.items()), None, judge.criterion.name
-        if any(is_rated(e, name) for e in split.test):
-            agreement = ranking_agreement(rankings, list(groups.values()), name, seed=options.seed)
-            brief["agreement"] = agreement.to_dict(items=False)
-            text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(
-                f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values()
-            )
-        brief["conclusion"] = conclude_ranking(agreement, len(rows))
-        file = run.folder.path / "rankings.jsonl"
-        write_jsonl(file, rows)
-        shown = f"{_first(rows)}\n{text}\n{brief['conclusion']}\n{file}"
-        more = [ranked_section(rows, list(groups.values()))]
-        run.leave(RunOutcome(brief, brief, [shown], page=[agreement], more=more))
-
-
-def _ranked(key: str, group: Sequence[dspy.Example], ranking: Any) -> dict[str, Any]:
-    """Return a document's record: its ids best first, the score of each, and why any is not ranked."""
-    ids = [str(e.get("id")) for e in group]
-    return {
-        "input_id": key,
-        "source_begins": beginning(group[0].source),
-        "order": [ids[i] for i in ranking.order],
-        "begins": {ids[i]: beginning(group[i].output) for i in (*ranking.order, *ranking.unranked)},
-        "scores": dict(zip(ids, ranking.scores, strict=True)),
-        "unranked": {ids[i]: reason for i, reason in ranking.unranked.items()},
-        **{name: ranking[name] for name in COUNTS},
-    }
-
-
-def _first(rows: Sequence[dict[str, Any]]) -> str:
-    lines = []
-    for row in rows[:SHOWN]:
-        lines.append(f"{row['input_id'] if len(row['input_id']) <= 40 else row['source_begins']}")
-        for place, name in enumerate(row["order"], start=1):
-            lines.append(f"{place:4}. {name}: {row['begins'][name]}")
-        lines += [f"   -  {name}: {reason}" for name, reason in row["unranked"].items()]
-    if len(rows) > SHOWN:
-        lines.append(f"and {len(rows) - SHOWN} more documents")
-    return "\n".join(lines)
-
 
 # Search an instruction on some documents; baselines, plots and the judge on the others.
 

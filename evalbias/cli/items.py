@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,36 @@ from evalbias.data.files import decoded, memory_table
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared
-from evalbias.options import AuditOptions, ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
+from evalbias.evaluation.words import joined
+from evalbias.options import AuditOptions, OptimizeOptions, Options, RankOptions, ScoreOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
+
+# The options of one form of a command, out of those of all its forms.
+
+
+def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], given: Set[str]) -> Any:
+    """Return the options of one of the ``forms`` of a command; of those on the command line, refuse what others take.
+
+    Raises:
+        ValueError: An option on the command line (``given``) is of other forms, or one that this form needs is not.
+    """
+    taken = {words: {f.name for one in (group, *group.beside) for f in fields(one)} for words, group in forms.items()}
+    for name in sorted(given - taken[form]):
+        if takers := [words for words, names in taken.items() if name in names]:
+            raise ValueError(f"`{name}` is not for {form}, only for {joined(takers)}: leave it out.")
+    own = {f.name: getattr(options, f.name) for f in fields(forms[form]) if f.name in given}
+    if lacking := [f.name for f in fields(forms[form]) if f.default is MISSING and f.name not in own]:
+        raise ValueError(f"{form} needs `{lacking[0]}`: add it.")
+    return forms[form](**own)
+
 
 # The judges that options name.
 
 
 def scoring_judges(
-    options: JudgeOptions | ScoringOptions, names: Sequence[str], judge: Path | None
+    options: ScoreOptions | ScoringOptions, names: Sequence[str], judge: Path | None
 ) -> list[PointwiseJudge]:
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if judge is None:
@@ -41,12 +62,14 @@ def _refuse_own(options: Any, *names: str) -> None:
         )
 
 
-def comparing_judge(options: ComparingOptions, debias: str | None = None) -> PairwiseJudge:
+def comparing_judge(options: RankOptions) -> PairwiseJudge:
     """Open a saved judge, whose debiasing and calibration may be replaced, or make a new one for the criterion."""
+    if isinstance(options.criterion, list):
+        raise ValueError("`criterion`: a judge that compares has one. Name one.")
     if (options.judge is None) == (options.criterion is None):
         raise ValueError("Give either `criterion` 'name: definition' or `judge` FILE.")
-    given = [("debias", debias), ("calibration", options.calibration)]
-    replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given if value is not None}
+    given = {name: value for name in ("debias", "calibration") if (value := getattr(options, name)) is not None}
+    replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given.items()}
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
         replaced |= {"language": language_of(options), "instruction_place": instruction_place_for(options.lm)}
@@ -85,8 +108,7 @@ def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:
         say(items.summary())
     if not pairs and any("candidates" in e for e in items):
         raise data.DataError(
-            f"{options.data} holds pairs, and this command takes one output a row. Use evalbias audit, measure "
-            "preference or optimize."
+            f"{options.data} holds pairs, and this command takes one output a row. Use evalbias audit or optimize."
         )
     check_field(items, "source", options.data)
     return items
@@ -108,15 +130,13 @@ def scored(options: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
     return Split(dataset, criteria, test, train)
 
 
-def compared(
-    options: ComparingOptions | OptimizeOptions, criterion: Criterion, *, searches: bool = False, pairs: bool = True
-) -> Split:
-    """Put outputs, or ``pairs`` too, on the test side; half of the documents for training if it ``searches``."""
+def compared(options: RankOptions | OptimizeOptions, criterion: Criterion, *, searches: bool = False) -> Split:
+    """Put outputs on the test side; if it ``searches``, pairs too, and half of the documents for training."""
     spec, dataset = str(options.data), load_items(options, pairs=True)
-    if not pairs and data.hold_pairs(dataset):
+    if not searches and data.hold_pairs(dataset):
         raise data.DataError(
             f"{spec} holds pairs, and a ranking orders all outputs of a document: give one output a row, or ask about "
-            "the pairs with 'evalbias measure preference'."
+            "the pairs with 'evalbias audit'."
         )
     known = data.by_input(dataset)
     groups = {key: known[key] for key in comparable(dataset)}

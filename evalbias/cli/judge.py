@@ -1,4 +1,4 @@
-"""``evalbias judge``: score the items of a file, also of one larger than memory."""
+"""``evalbias judge``: score the items of a file, also of one larger than memory, or rank the outputs of each input."""
 
 from __future__ import annotations
 
@@ -9,26 +9,42 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import numpy as np
 
 from evalbias import data
-from evalbias.cli.items import load_items, scoring_judges
+from evalbias.cli.items import compared, comparing_judge, load_items, narrowed, scoring_judges
 from evalbias.cli.run import Run, RunOutcome, Split
-from evalbias.data import DataError
+from evalbias.data import DataError, by_input, is_rated
 from evalbias.data.files import file_chunks
 from evalbias.data.reading import read_chunks
+from evalbias.evaluation.rankings import COUNTS, conclude_ranking, ranking_agreement
 from evalbias.evaluation.words import count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import JudgeOptions, MeasuringModels, Out
-from evalbias.programs import PointwiseJudge
+from evalbias.options import JudgeOptions, MeasuringModels, Options, Out, RankOptions, ScoreOptions
+from evalbias.programs import PairwiseRanker, PointwiseJudge
 from evalbias.programs.judges import asked_together
-from evalbias.report.page import scored_section
+from evalbias.programs.ranking import most_comparisons
+from evalbias.report.page import ranked_section, scored_section
 from evalbias.runs import Journal, write_jsonl
 from evalbias.values import json_number, json_object
 
+FORMS: dict[str, type[Options]] = {"scores": ScoreOptions, "`rank`": RankOptions}
+
 
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
+    if options.rank:
+        rank_outputs(narrowed(options, "`rank`", FORMS, out.given), models, out)
+    else:
+        score_items(narrowed(options, "scores", FORMS, out.given), models, out)
+
+
+# Score every item.
+
+
+def score_items(options: ScoreOptions, models: MeasuringModels, out: Out) -> None:
+    """Score the items with a saved judge or new ones, in workers by parts of the file."""
     if options.judge is None and options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
     named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
@@ -41,7 +57,7 @@ def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> N
         raise ValueError("`workers` judge one criterion at a time: name one, `criterion`.")
 
 
-def judge_items(options: JudgeOptions, models: MeasuringModels, out: Out, programs: Sequence[PointwiseJudge]) -> None:
+def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out, programs: Sequence[PointwiseJudge]) -> None:
     """Score items that fit in memory; of several judges, records name the criterion."""
     items = load_items(options)
     if not items and not items.left_out:
@@ -58,7 +74,7 @@ def judge_items(options: JudgeOptions, models: MeasuringModels, out: Out, progra
         _leave(run, programs, file, {})
 
 
-def judge_corpus(options: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
+def judge_corpus(options: ScoreOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
     """Score a JSONL file of any size, one call of the model at a time.
 
     Scores are written in the order of the file after each call; a stopped run continues after the last of them. Answers
@@ -142,7 +158,7 @@ def in_words(brief: Mapping[str, Any], file: Path) -> str:
     return f"{said}\n{unanswered}" if brief["unanswered"] else said
 
 
-# The records that ``evalbias judge`` writes, one per item.
+# The records of scores, one per item.
 
 
 BEGINNING = 80  # largest number of characters of a text in the records
@@ -210,3 +226,64 @@ def summary(file: Path, criterion: str | None = None) -> tuple[dict[str, Any], F
         "unanswered": len(scores) - len(defined) - reasons,
     }
     return brief, scores, np.array(covered)
+
+
+# Rank the outputs of each document.
+
+
+SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.jsonl
+
+
+def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> None:
+    """Sort the outputs of each document by comparing them, and measure the agreement with people where these rated."""
+    judge = comparing_judge(options)
+    split = compared(options, judge.criterion)
+    own = {"ties": judge.ties, "debias": judge.debias, "calibration": judge.calibration}  # a saved judge has its own
+    with Run("judge", options, models, out, more={"rank": True, **split.settings(), **own}) as run:
+        ranker = PairwiseRanker(judge, seed=options.seed, orders=options.orders)
+        groups = by_input(split.test)
+        documents = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups.values()]
+        with run.progress(options.orders * sum(most_comparisons(len(e.candidates)) for e in documents)):
+            rankings = ranker.batch(documents, lm=run.options.lm)
+        rows = [_ranked(key, group, r) for (key, group), r in zip(groups.items(), rankings, strict=True)]
+        brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}
+        brief["unranked"] = sum(len(row["unranked"]) for row in rows)
+        text, agreement, name = ", ".join(f"{value} {n}" for n, value in brief.items()), None, judge.criterion.name
+        if any(is_rated(e, name) for e in split.test):
+            agreement = ranking_agreement(rankings, list(groups.values()), name, seed=options.seed)
+            brief["agreement"] = agreement.to_dict(items=False)
+            text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(
+                f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values()
+            )
+        brief["conclusion"] = conclude_ranking(agreement, len(rows))
+        file = run.folder.path / "rankings.jsonl"
+        write_jsonl(file, rows)
+        shown = f"{_first(rows)}\n{text}\n{brief['conclusion']}\n{file}"
+        more = [ranked_section(rows, list(groups.values()))]
+        run.leave(RunOutcome(brief, brief, [shown], page=[agreement], more=more))
+
+
+def _ranked(key: str, group: Sequence[dspy.Example], ranking: Any) -> dict[str, Any]:
+    """Return a document's record: its ids best first, the score of each, and why any is not ranked."""
+    ids = [str(e.get("id")) for e in group]
+    return {
+        "input_id": key,
+        "source_begins": beginning(group[0].source),
+        "order": [ids[i] for i in ranking.order],
+        "begins": {ids[i]: beginning(group[i].output) for i in (*ranking.order, *ranking.unranked)},
+        "scores": dict(zip(ids, ranking.scores, strict=True)),
+        "unranked": {ids[i]: reason for i, reason in ranking.unranked.items()},
+        **{name: ranking[name] for name in COUNTS},
+    }
+
+
+def _first(rows: Sequence[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows[:SHOWN]:
+        lines.append(f"{row['input_id'] if len(row['input_id']) <= 40 else row['source_begins']}")
+        for place, name in enumerate(row["order"], start=1):
+            lines.append(f"{place:4}. {name}: {row['begins'][name]}")
+        lines += [f"   -  {name}: {reason}" for name, reason in row["unranked"].items()]
+    if len(rows) > SHOWN:
+        lines.append(f"and {len(rows) - SHOWN} more documents")
+    return "\n".join(lines)

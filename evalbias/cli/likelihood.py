@@ -1,4 +1,4 @@
-"""Measure the likelihood bias of judges that score, and compile it away."""
+"""Compile the likelihood bias of judges that score away."""
 
 from __future__ import annotations
 
@@ -9,53 +9,16 @@ from rich.console import Group
 
 from evalbias.cli.items import scored, scoring_judges
 from evalbias.cli.run import Run, RunOutcome, Split, keep
-from evalbias.evaluation import judge_examples, measure, total
-from evalbias.evaluation.answers import criteria_of, language_of
-from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import Judged
-from evalbias.lm.cache import CachedLM
 from evalbias.optimizers import likelihood as optimizers
-from evalbias.optimizers.likelihood import LikelihoodOptimizer, draw_demos, rated_items, with_demos
+from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.optimizers.objectives import ProbeObjective, probe_of
-from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
+from evalbias.options import CompileOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
-from evalbias.programs.judges import REDUCTIONS, asked_together
+from evalbias.programs.judges import REDUCTIONS
 from evalbias.report.page import Section
 from evalbias.report.plots import scatter
 from evalbias.report.tables import headlines_table, mitigation_table, words_note
-
-
-def measure_likelihood_command(options: LikelihoodBiasOptions, models: MeasuringModels, out: Out) -> None:
-    split = scored(options, criteria_of(options, options.criteria))
-    with Run("measure likelihood", options, models, out, more=split.settings()) as run:
-        judged, scorer = {}, CachedLM(run.likelihood_lm)
-        with run.progress(len(split.test) * (1 + len(split.criteria))):
-            judges = []
-            for c in split.criteria:
-                demos, _ = draw_demos(rated_items(split.train, c), options.k, seed=options.seed)
-                judges.append(with_demos(PointwiseJudge(c, language=language_of(options)), demos))
-            lm = asked_together(judges, split.test, run.options.lm)
-            for judge in judges:
-                judged[judge.criterion.name] = judge_examples(
-                    judge, split.test, lm=lm, likelihood_lm=scorer, reduction=options.reduction
-                )
-        coverage = {name: one.coverage for name, one in judged.items()}
-        if len(judged) > 1:
-            judged["total"] = total(list(judged.values()))
-        bias = Likelihood(options.reliability)
-        measurements = {name: measure(bias, one, seed=options.seed) for name, one in judged.items()}
-        more = [_unfairness(name, {"": one}) for name, one in judged.items()]
-        effects = {name: bias.fit(one) for name, one in judged.items()}
-        sentences = {name: bias.paragraph(m[bias.effect_name], judged[name]) for name, m in measurements.items()}
-        lines = [f"{name}: {text}" for name, text in sentences.items()]
-        brief = {
-            "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},
-            "effects": effects,
-            "sentences": sentences,
-        }
-        result = {"likelihood": measurements, "effects": effects}
-        shown = [Group(headlines_table(measurements), *lines)]
-        run.leave(RunOutcome(result, brief, shown, coverage, more=more))
 
 
 def _unfairness(criterion: str, sides: Mapping[str, Judged]) -> Section:

@@ -82,7 +82,7 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
     if agreement is None:
         return (
             f"Nobody rated the outputs, so it is unknown whether these {count(documents, 'ranking')} are right; "
-            "'evalbias measure preference' tells whether the judge prefers a position or longer outputs."
+            "'evalbias audit' tells whether the judge prefers a position or longer outputs."
         )
     rho = agreement["spearman"]
     shown = f"Spearman {rho.text()} (95 % interval {rho.interval}, {count(rho.n, 'document')})"

@@ -578,7 +578,7 @@ def _prose(table: Table) -> list[bool]:
 
 # --- the report of a run folder: what a command found, and what was run, from run.json --------------------------------
 
-TITLES = {"measure self": "Self-bias of recorded loops"}  # by command, where no criterion or task is named
+TITLES = {"refine measure": "Self-bias of recorded loops"}  # by command, where no criterion or task is named
 
 
 def write_report(folder: Path, result: Any, *, verdict: str = "", more: Sequence[Section | None] = ()) -> Path:

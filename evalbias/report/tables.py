@@ -13,7 +13,7 @@ from rich.text import Text
 from evalbias.evaluation import words
 from evalbias.evaluation.audit import AGREEMENT, AuditReport, AuditReports, Finding, is_of_bias
 from evalbias.evaluation.biases import title_of
-from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
+from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
 from evalbias.evaluation.rankings import Row
@@ -161,9 +161,9 @@ def estimates_table(measurement: Measurement) -> Table:
 
 
 def headlines_table(
-    results: Mapping[str, Measurement | Comparison], *, of: str = "criterion", title: str = "", note: str = ""
+    results: Mapping[str, Comparison], *, of: str = "criterion", title: str = "", note: str = ""
 ) -> Table:
-    """Return one row per result and headline of one bias: its value and interval, or before -> after and its p.
+    """Return one row per result and headline of one bias: its value before -> after, and its p.
 
     ``of`` says what the results are told apart by. The title names the bias where none is given; a note follows the
     signs of significance.
@@ -171,12 +171,9 @@ def headlines_table(
     rows: list[tuple[str, ...]] = []
     for told_apart, result in results.items():
         for place, part in enumerate(result[name] for name in result.headlines):
-            shown, e = (words.p_text(part.p_value), part.after) if isinstance(part, Change) else (part.interval, part)
-            rows.append(("" if place else told_apart, e.label, part.text(), shown, str(e.n), str(e.undefined)))
-    first = next(iter(results.values()))
-    name = f"{first.bias.title.capitalize()} bias"
-    if isinstance(first, Measurement):
-        return _counted((of, "estimate", "value", INTERVAL, "n", "undefined"), rows, title or name)
+            e, p_value = part.after, words.p_text(part.p_value)
+            rows.append(("" if place else told_apart, e.label, part.text(), p_value, str(e.n), str(e.undefined)))
+    name = f"{next(iter(results.values())).bias.title.capitalize()} bias"
     caption = "; ".join(filter(None, [words.SIGNIFICANCE, note]))
     headings = (of, "estimate", "before -> after", "p", "n", "undefined")
     return _counted(headings, rows, title or f"{name}, before -> after", caption)

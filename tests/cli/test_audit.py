@@ -222,7 +222,7 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
     rows = [{"id": f"{k}[/x]", "source": "\x1b[2J[/INST]", "output": f"reply {k}"} for k in range(2)]
     file = as_jsonl(tmp_path / "outputs.jsonl", rows)
     quality = ("--criterion", "quality: is it good?")
-    ranked = evalbias("rank", "--data", file, "--lm", "embedded", *quality, cwd=tmp_path)
+    ranked = evalbias("judge", "--rank", "--data", file, "--lm", "embedded", *quality, cwd=tmp_path)
     assert "1[/x]" in ranked.stdout
     assert "[/INST]" in ranked.stdout
     assert "\x1b" not in ranked.stdout
@@ -247,14 +247,14 @@ def test_a_judge_is_compared_with_choices_in_other_codes(tmp_path):
         {"source": pair.source, "outputs": pair.candidates, "better": better}
         for pair, better in zip(drawn, [0, 1, "tie"] * 2, strict=True)
     ]
-    options = ["measure", "preference", "--lm", "embedded", "--criterion", f"{world.NAME}: {world.DEFINITION}"]
+    options = ["audit", "--lm", "embedded", "--criterion", f"{world.NAME}: {world.DEFINITION}"]
     same = answered(*options, "--data", as_jsonl(tmp_path / "a.jsonl", rows), cwd=tmp_path)
     codes = {0: "model_a", 1: "model_b", "tie": "both"}
     options += ["--data", as_jsonl(tmp_path / "b.jsonl", [row | {"better": codes[row["better"]]} for row in rows])]
     found = answered(*options, "--labels", "model_a,model_b,both", "--out", "run", cwd=tmp_path)
-    agreement = found["preference"]["agreement"]
-    assert agreement == same["preference"]["agreement"]
-    assert agreement["estimates"]["accuracy"]["n"] == 4
+    assert found["agreement"] == same["agreement"]
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["measurements"]["agreement"]["estimates"]["accuracy"]["n"] == 4
     assert json.loads((tmp_path / "run/run.json").read_text())["labels"] == ["model_a", "model_b", "both"]
 
 

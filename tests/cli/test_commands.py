@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 import re
 from pathlib import Path
 
@@ -13,11 +12,9 @@ from lm.gguf_files import save_llama
 from lm.models import load, save
 
 from benchmarks.sets import read
-from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
+from evalbias import Criterion, data, embedded_judge_lm
 from evalbias.cli.judge import in_words, summary
 from evalbias.data import world
-from evalbias.evaluation.biases import Likelihood
-from evalbias.optimizers.likelihood import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, files
 from evalbias.programs.criterion import PRESETS
 from evalbias.runs import Journal
@@ -63,32 +60,6 @@ def model(tmp_path):
     config = save_llama(tmp_path / "model") / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 8192}))
     return config.parent
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("k", [0, 4])
-def test_measure_likelihood_measures_what_the_functions_do(scoring, items, tmp_path, k):
-    options = ["measure", "likelihood", *scoring, "--limit", 100, "-k", k, "--out", "run"]
-    options += ["--task", "Describe her.", "--source-label", "Facts", "--output-label", "Reply"]
-    found = answered(*options, cwd=tmp_path)["likelihood"][world.NAME]["estimates"]
-    train, test = data.split(random.Random(0).sample(list(data.read(items)), 100), seed=0)
-    words = {"task": "Describe her.", "source_label": "Facts", "output_label": "Reply"}
-    judge = PointwiseJudge(Criterion(world.NAME, world.DEFINITION, **words))
-    judge = with_demos(judge, draw_demos(train, k, seed=0)[0])
-    judged = judge_examples(judge, test, lm=embedded_judge_lm(), likelihood_lm="own")
-    expected = measure(Likelihood(), judged, seed=0)
-    for name in ("bias_score", "performance"):
-        assert found[name]["n"] == expected[name].n == 20
-        assert found[name]["value"] == pytest.approx(expected[name].value, abs=1e-6)
-        assert found[name]["low"] == pytest.approx(expected[name].low, abs=1e-3)
-    written = {"run.json", "judgments.jsonl", "result.json", "report.html"}
-    assert {f.name for f in (tmp_path / "run").iterdir()} == written
-    run = json.loads((tmp_path / "run/run.json").read_text())
-    assert (run["command"], run["seed"], len(run["data_sha256"])) == ("measure likelihood", 0, 64)
-    assert run["lm"]["model"].startswith("local/embedded@")
-    shown = " ".join(evalbias(*options, cwd=tmp_path).stdout.split())
-    assert "answers asked 0, replayed 40" in shown
-    assert re.search(r"quality: .+: (the judge (over|under)rates likelier outputs|no effect of .+ is shown)\.", shown)
 
 
 @pytest.mark.slow
@@ -163,12 +134,12 @@ def test_demonstrations_are_taken_from_the_candidates_alone(scoring, items, tmp_
 
 @pytest.mark.slow
 def test_likelihood_from_another_model(scoring, tmp_path):
-    options = ["measure", "likelihood", *scoring, "--limit", 100]
-    own = answered(*options, cwd=tmp_path)["likelihood"][world.NAME]["estimates"]
-    options += ["--likelihood-lm", save("gpt2", tmp_path / "other"), "--out", "run"]
-    other = answered(*options, cwd=tmp_path)["likelihood"][world.NAME]["estimates"]
-    assert own["performance"] == other["performance"]
-    assert own["bias_score"]["value"] != other["bias_score"]["value"]
+    own = answered("audit", *scoring, cwd=tmp_path)["biases"]
+    options = ["audit", *scoring, "--likelihood-lm", save("gpt2", tmp_path / "other"), "--out", "run"]
+    other = answered(*options, cwd=tmp_path)["biases"]
+    same, differ = ([side[bias]["low"] for side in (own, other)] for bias in ("verbosity", "likelihood"))
+    assert same[0] == pytest.approx(same[1], abs=1e-5)
+    assert abs(differ[0] - differ[1]) > 0.001
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert run["likelihood_lm"]["model"].startswith("local/other@")
 
@@ -206,25 +177,6 @@ def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     assert (run["train"]["items"], run["test"]["items"]) == (80, 20)
     page = (tmp_path / "run/report.html").read_text()
     assert all(f"Likelihood and unfairness: {name}" in page for name in ("fluency", "grammar", "total"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("data_dir")
-def test_each_criterion_is_told_on_its_own_scale(model, tmp_path):
-    items = as_jsonl(tmp_path / "replies.jsonl", [to_json(item.toDict()) for item in read("topicalchat")])
-    options = ["--data", items, "--lm", model, "-k", 0, "--limit", 150]
-    criteria = {c.name: c.scale for c in PRESETS["topicalchat"]}
-    options += [word for name in criteria for word in ("--criterion", f"topicalchat:{name}")]
-    found = answered("measure", "likelihood", *options, cwd=tmp_path)
-    assert len(set(criteria.values())) > 1
-    assert found["sentences"].keys() == {*criteria, "total"}
-    named = {name: re.findall(r"on the scale of (\d) to (\d)", text) for name, text in found["sentences"].items()}
-    assert named.pop("total") == []
-    assert any(named.values())
-    for name, (low, high) in criteria.items():
-        assert named[name] in ([], [(str(low), str(high))])  # where the effect can be told
-        points = found["likelihood"][name]["estimates"]["likelihood_effect"]["points"]
-        assert points is None or 0 <= points <= (high - low) / 2  # one standard deviation of scores on this scale
 
 
 KILLED = {
@@ -268,7 +220,7 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
     rows.append({**rows[0], "id": "long", "output": rows[0]["output"] * 200})
     as_jsonl(tmp_path / "outputs.jsonl", [{**row, "scores": {world.NAME: n}} for n, row in enumerate(rows)])
     options = ["--data", "outputs.jsonl", "--lm", "embedded", "--criterion", CRITERION, *WORLDLY, "--out", "run"]
-    found = answered("rank", *options, cwd=tmp_path)
+    found = answered("judge", "--rank", *options, cwd=tmp_path)
     (row,) = records(tmp_path / "run/rankings.jsonl")
     assert sorted(row["order"]) == sorted(one["id"] for one in rows[:3])
     assert row["scores"]["long"] is None
@@ -281,7 +233,7 @@ def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, t
     documents = world.documents(3, 4, seed=1)
     as_jsonl(tmp_path / "outputs.jsonl", rows_of(documents, "id", "input_id"))
     options = ["--data", "outputs.jsonl", "--lm", model, "--criterion", CRITERION, "--language", "ja"]
-    answered("rank", *options, "--orders", 3, "--ties", "--out", "ranked", cwd=tmp_path)
+    answered("judge", "--rank", *options, "--orders", 3, "--ties", "--out", "ranked", cwd=tmp_path)
     answered("judge", *options, "--out", "judged", cwd=tmp_path)
     lm, criterion = load(model), Criterion(world.NAME, world.DEFINITION)
     ranker = PairwiseRanker(PairwiseJudge(criterion, language="ja", ties=True), orders=3)
@@ -362,20 +314,10 @@ def test_recorded_pairs_are_searched_on_but_not_ranked(tmp_path):
 
 
 @pytest.mark.slow
-def test_measure_preference_and_rank(outputs, tmp_path):
+def test_rank(outputs, tmp_path):
     options = ["--data", outputs, "--lm", "embedded", "--criterion", CRITERION, *WORLDLY]
-    measured = ["measure", "preference", *options, "--pairs", 40]
-    found = answered(*measured, "--likelihood", cwd=tmp_path)["preference"]
-    assert found.keys() == {"likelihood", "position", "verbosity"}
-    position = found["position"]["estimates"]
-    assert position["fairness"]["n"] == 40
-    assert position["first_rate"]["low"] <= position["first_rate"]["value"] <= position["first_rate"]["high"]
-    assert position["first_rate"]["value"] > 0.7
-    assert -1 <= found["likelihood"]["estimates"]["likelihood_correlation"]["value"] <= 1
-    calibrated = answered(*measured, "--calibration", "batch", cwd=tmp_path)["preference"]["position"]["estimates"]
-    assert calibrated["fairness"]["value"] > position["fairness"]["value"]
-    plain = answered("rank", *options, "--out", "plain", cwd=tmp_path)
-    both = answered("rank", *options, "--debias", "permutation", cwd=tmp_path)
+    plain = answered("judge", "--rank", *options, "--out", "plain", cwd=tmp_path)
+    both = answered("judge", "--rank", *options, "--debias", "permutation", cwd=tmp_path)
     spearman, permuted = (one["agreement"]["estimates"]["spearman"]["value"] for one in (plain, both))
     assert permuted > spearman
     rows = records(tmp_path / "plain/rankings.jsonl")

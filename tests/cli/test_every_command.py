@@ -24,7 +24,7 @@ CRITERION = f"{world.NAME}: {world.DEFINITION}"
 
 
 @pytest.mark.parametrize(
-    "command", ["", "audit", "judge", "optimize", "measure", "measure likelihood", "compile", "compile refine"]
+    "command", ["", "audit", "judge", "optimize", "refine", "refine measure", "compile", "compile refine"]
 )
 def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path, command):
     monkeypatch.setenv("COLUMNS", "80")
@@ -61,7 +61,7 @@ def test_help_lists_the_options_of_a_command_by_section(tmp_path):
     assert {"--lm", "--scores-field", "--winner-field"} <= sections["Model and judge"]
     assert {"--api-base", "--device"} <= sections["Running models"]
     assert {"--fail-on", "--yes", "--help"} <= sections["Run"]
-    for command in ("refine", "compile refine", "measure style"):  # whose loops judge nothing
+    for command in ("refine run", "compile refine", "refine style"):  # whose loops judge nothing
         listed = evalbias(*command.split(), "--help", cwd=tmp_path).stdout
         assert "--api-base" in listed
         for option in ("--samples", "--sample-temperature", "--sample-tokens", "--workers", "--exact-resume", "--yes"):
@@ -82,14 +82,11 @@ LEAVES = {
     "probe run": (EMBEDDED, OPENED),
     "gain": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
     "judge": (EMBEDDED, OPENED),
-    "rank": (EMBEDDED, OPENED),
-    "refine": (LOOP, OPENED),
+    "refine run": (LOOP, OPENED),
+    "refine measure": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),
+    "refine style": (LOOP, OPENED),
     "optimize": (EMBEDDED, OPENED),
     "demo": ([], OPENED),
-    "measure likelihood": (EMBEDDED, OPENED),
-    "measure preference": (EMBEDDED, OPENED),
-    "measure self": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),
-    "measure style": (LOOP, OPENED),
     "compile likelihood": (EMBEDDED, OPENED),
     "compile refine": (LOOP, OPENED),
     "doctor": (["items.jsonl"], "cli.doctor.recognised_columns"),

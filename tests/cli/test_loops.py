@@ -46,11 +46,11 @@ def run(model, tmp_path):
 MQM = [(0, -25), (40, -10), (100, 0)]  # pairs of a metric's score and a human one
 
 
-def test_measure_self_on_the_recordings(data_dir, tmp_path):
+def test_refine_measure_on_the_recordings(data_dir, tmp_path):
     folder = data_dir / "self_bias_recorded/mt"
     file = folder / "gpt-3.5-turbo__yor-en.jsonl"
     options = ["--data", file, "--expected", "human_score", "--resamples", 200, "--out", "run"]
-    (told,) = answered("measure", "self", *options, cwd=tmp_path)["loops"]
+    (told,) = answered("refine", "measure", *options, cwd=tmp_path)["loops"]
     rounds = [{name: e["value"] for name, e in one["estimates"].items()} for one in told["rounds"]]
     first, last = rounds[0], rounds[-1]
     assert [round(x, 3) for x in (first["bias"], first["skewness"])] == [19.6, 0.803]
@@ -59,7 +59,7 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     assert told["change"]["changes"]["bias"]["test"]["n"] == 50
     assert {f.name for f in (tmp_path / "run").iterdir()} == {"run.json", "result.json", "report.html"}
     several = ["--data", file, "--data", folder / "deepseek_moe__yor-en.jsonl.gz", "--expected", "bleurt_mapped"]
-    shown = evalbias("measure", "self", *several, "--resamples", 50, "--out", "several", cwd=tmp_path).stdout
+    shown = evalbias("refine", "measure", *several, "--resamples", 50, "--out", "several", cwd=tmp_path).stdout
     assert "first -> last" in shown
     assert "Between loops" in shown
     assert "on the items of both, not corrected for 1 pair" in " ".join(shown.split())
@@ -74,14 +74,14 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     assert [round(change[side]["value"], 2) for side in ("before", "after")] == [14.77, 16.37]  # as in RESULTS.md
     other = folder / "gpt-3.5-turbo__jav_Latn-en.jsonl"  # the same ids, but other sources
     unpaired = ["--data", file, "--data", other, "--expected", "bleurt_mapped", "--resamples", 9, "--out", "two"]
-    apart = evalbias("measure", "self", *unpaired, cwd=tmp_path).stdout
+    apart = evalbias("refine", "measure", *unpaired, cwd=tmp_path).stdout
     assert "The loops are not compared: no two have an item and a round in common." in apart
     assert "Between loops" not in apart
 
 
 @pytest.mark.parametrize("task", ITEMS)
 def test_every_task_runs_with_a_real_local_model(task, run):
-    told = run("refine", task, "--max-iterations", 1, rows=[ITEMS[task]] * 2)
+    told = run("refine run", task, "--max-iterations", 1, rows=[ITEMS[task]] * 2)
     assert told["failed"] == {}
     assert [one["id"] for one in told["loops"]] == ["1", "2"]
     assert all(len(one["steps"]) in (1, 2) for one in told["loops"])
@@ -91,7 +91,7 @@ def test_every_task_runs_with_a_real_local_model(task, run):
 
 def test_best_of_k_is_reported_by_k(run, tmp_path):
     rows = [{"id": f"i{n}", "concepts": ["dog", f"c{n}"]} for n in range(3)]
-    options = ["refine", "constrained-generation", "--best-of", 3, "--feedback", "external", "--max-tokens", 6]
+    options = ["refine run", "constrained-generation", "--best-of", 3, "--feedback", "external", "--max-tokens", 6]
     shown = run(*options, "--out", "run", rows=rows, ask=evalbias).stdout
     assert "all 3 drafts of every item are different" in " ".join(shown.split())
     told = json.loads((tmp_path / "run/result.json").read_text())
@@ -99,7 +99,7 @@ def test_best_of_k_is_reported_by_k(run, tmp_path):
     assert json.loads((tmp_path / "run/run.json").read_text())["temperature"] == 1.0
     assert len(told["own"]) == 3
     drafts = {step["output"] for one in told["loops"] for step in one["steps"]}
-    (loop,) = answered("measure", "self", "--data", "run", cwd=tmp_path)["loops"]
+    (loop,) = answered("refine", "measure", "--data", "run", cwd=tmp_path)["loops"]
     assert loop["numbers"] == [1, 2, 3]
     assert loop["rounds"][0]["estimates"]["bias"]["value"] == 0  # the exact match is both the feedback and the quality
     other = run(*options, "--seed", 1, rows=rows)
@@ -107,7 +107,7 @@ def test_best_of_k_is_reported_by_k(run, tmp_path):
 
 
 def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(run, tmp_path):
-    options = ["refine", "constrained-generation", "--max-iterations", 1]
+    options = ["refine run", "constrained-generation", "--max-iterations", 1]
     shown = run(*options, "--aspects-lm", "embedded", "--out", "other", ask=evalbias).stdout
     assert "he judge of fluency, local/embedded" in " ".join(shown.split())
     assert json.loads((tmp_path / "other/result.json").read_text())["failed"] == {}
@@ -132,12 +132,12 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     assert report["external"]["feedback"] == "exact match of concepts"
     assert report["comparison"]["self"]["cost"]["calls"][0] > 0
     assert report["iterations"] in (0, 1)
-    task, program = ["refine", "constrained-generation", "--max-tokens", 16], tmp_path / "killed/program.json"
+    task, program = ["refine run", "constrained-generation", "--max-tokens", 16], tmp_path / "killed/program.json"
     assert len(run(*task, "--program", program, rows=rows)["own"]) == report["iterations"] + 1
     wrong = run(*task, "--program", tmp_path / "killed/run.json", rows=rows, ask=refused)
     assert "run.json" in wrong
     rows = [ITEMS["mathematics-refiner"]]
-    wrong = run("refine", "mathematics-refiner", "--program", program, rows=rows, ask=refused)
+    wrong = run("refine run", "mathematics-refiner", "--program", program, rows=rows, ask=refused)
     assert "program.json" in wrong
 
 
@@ -145,7 +145,7 @@ def test_the_commands_seed_decides_for_a_saved_loop(run, tmp_path):
     TASKS["mathematics-refiner"](max_iterations=1, paths=10, seed=5).loop.save(str(tmp_path / "loop.json"))
 
     def loops(*options):
-        return run("refine", "mathematics-refiner", *options)["loops"]
+        return run("refine run", "mathematics-refiner", *options)["loops"]
 
     saved = loops("--program", "loop.json", "--seed", 3)
     assert saved == loops("--max-iterations", 1, "--seed", 3)
@@ -157,7 +157,7 @@ def test_instructscore_aspects_and_style(run, model, tmp_path):
     (tmp_path / "request.txt").write_text("{reference} {output}")
     judged = ["--feedback", "external", "--instructscore", model, "--instructscore-prompt", "request.txt"]
     judged += ["--aspects-lm", "same", "--max-iterations", 1, "--out", "run"]
-    told = run("refine", "translation", *judged, rows=rows)
+    told = run("refine run", "translation", *judged, rows=rows)
     assert told["failed"] == {}
     assert {step["status"] for one in told["loops"] for step in one["steps"]} == {"unreadable"}  # of random weights
     assert [*told["aspects"]] == ["judge of fluency", "judge of understandability"]
@@ -166,7 +166,7 @@ def test_instructscore_aspects_and_style(run, model, tmp_path):
     assert settings["instructscore_prompt"] == file_digest(tmp_path / "request.txt")
     as_jsonl(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in MQM])
     mapped = ["--quantile-map", "pairs.jsonl", "--out", "style"]
-    style = run("measure style", "translation", *mapped, rows=rows)["report"]
+    style = run("refine style", "translation", *mapped, rows=rows)["report"]
     expected = style["before"]["items"]["expected"]
     assert len(style["after"]["items"]["scores"]) == 2
     assert -25 < expected[0] == expected[1] < 0
@@ -176,7 +176,7 @@ def test_a_file_of_examples_is_shown_and_kept_in_the_run(run, tmp_path):
     rows = {"generate": [{"concepts": ["sun"], "output": "The sun shines."}], "feedback": [], "refine": []}
     (tmp_path / "examples.json").write_text(json.dumps(rows))
     own, built_in = (
-        run("refine", "constrained-generation", "--max-iterations", 0, *more, "--out", out)
+        run("refine run", "constrained-generation", "--max-iterations", 0, *more, "--out", out)
         for out, more in (("own", ["--examples", "examples.json"]), ("built-in", []))
     )
     assert own["tokens"] != built_in["tokens"]
@@ -186,7 +186,7 @@ def test_a_file_of_examples_is_shown_and_kept_in_the_run(run, tmp_path):
 
 def test_bias_of_translations_needs_a_map(data_dir, run, tmp_path):
     def measured(*options, ask=evalbias):
-        return ask("measure", "self", *options, "--resamples", 50, "--json", cwd=tmp_path)
+        return ask("refine", "measure", *options, "--resamples", 50, "--json", cwd=tmp_path)
 
     folder = data_dir / "self_bias_recorded"
     recorded = ["--data", folder / "mt/gpt-3.5-turbo__jav_Latn-en.jsonl", "--expected", "bleurt_raw"]
@@ -202,7 +202,7 @@ def test_bias_of_translations_needs_a_map(data_dir, run, tmp_path):
     rows = [{**ITEMS["translation"], "output": "a dog"}] * 2
     for metric in ("chrf", "bleu"):
         as_jsonl(tmp_path / f"{metric}.jsonl", [{metric: x, "mqm": y} for x, y in MQM])
-    plain = run("refine", "translation", "--max-iterations", 1, "--out", "plain", rows=rows, ask=evalbias)
+    plain = run("refine run", "translation", "--max-iterations", 1, "--out", "plain", rows=rows, ask=evalbias)
     assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
     assert 'human MQM scores: lines such as {"chrf": 50.0, "mqm": -12.0}.' in plain.stderr
     unmapped = measured("--data", "plain", ask=refused)
@@ -213,10 +213,10 @@ def test_bias_of_translations_needs_a_map(data_dir, run, tmp_path):
     for wrong, metric in (
         (measured("--data", "plain", *other, ask=refused), "chrf"),
         (measured(*recorded, *other, ask=refused), "bleurt_raw"),
-        (run("refine", "translation", *other, rows=rows, ask=refused), "chrf"),
+        (run("refine run", "translation", *other, rows=rows, ask=refused), "chrf"),
     ):
         assert f"The quantile map was fitted to scores of 'bleu', but these are scores of {metric!r}" in wrong
-    style = ["measure style", "translation", *other, "--metric", "bleu", "--out", "style"]
+    style = ["refine style", "translation", *other, "--metric", "bleu", "--out", "style"]
     assert "No Bias is measured" not in run(*style, rows=rows, ask=evalbias).stderr
     settings = json.loads((tmp_path / "style/run.json").read_text())
     assert settings["metric"]["name"] == "bleu"

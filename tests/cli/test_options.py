@@ -21,7 +21,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.loop_options import NAMES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
-from evalbias.options import AuditOptions, RankOptions, recorded
+from evalbias.options import AuditOptions, recorded
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.prompts import LANGUAGES
 
@@ -43,11 +43,11 @@ ALIKE = [
     (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction"}),
     (options.OptimizeOptions, ZEPO, {"population", "seed"}),
     (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
-    (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
-    (RankOptions, PairwiseRanker, {"seed", "orders"}),
+    (options.RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
+    (options.RankOptions, PairwiseRanker, {"seed", "orders"}),
     (loop_options.CompileRefineOptions, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
     (loop_options.SelfOptions, summarize_loop, {"resamples"}),
-    (options.LikelihoodBiasOptions, type(BIASES["likelihood"]), {"reliability"}),
+    (AuditOptions, type(BIASES["likelihood"]), {"reliability"}),
 ]
 
 
@@ -104,7 +104,7 @@ def test_every_option_has_help_and_one_spelling():
             for field in fields(group):
                 assert field.name in options.PYTHON_ONLY or parameter(group, field).annotation
     assert FLAGS.keys() <= NAMES
-    assert {name for names in SECTIONS.values() for name in names.split()} <= NAMES | {"task_of_loop", "help"}
+    assert {name for names in SECTIONS.values() for name in names.split()} <= NAMES | {"help"}
     for group in options.GROUPS:
         assert all(f"    {one.name}: " in group.__doc__ for one in fields(group)), group
     assert as_typed("give `scores_field` and ``mapping``, not `other`") == "give --scores-field and --map, not `other`"
@@ -112,7 +112,7 @@ def test_every_option_has_help_and_one_spelling():
 
 def test_files_count_by_content_and_models_by_identity(tmp_path):
     (tmp_path / "judge.json").write_text("{}")
-    kept = recorded(options.JudgeOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
+    kept = recorded(options.ScoreOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
     assert (len(kept["judge"]), kept["data"]) == (64, "a.csv")
     assert kept.keys() == {"data", "seed", "judge", "refused"}  # neither models nor what is not given
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from commands import as_jsonl, evalbias, records, rows_of
 
-from evalbias import PointwiseJudge
+from evalbias import PairwiseJudge, PointwiseJudge
 from evalbias.cli import models
 from evalbias.cli.models import open_lm
 from evalbias.data import world
@@ -91,18 +91,12 @@ def test_the_model_is_the_same_in_workers_and_here(workers):
     assert [there[n].text for n in range(6)] == [in_place[n].text for n in range(6)]
 
 
-COMMANDS = {
-    "audit": ["audit", "--judge", "judge.json"],
-    "preference": ["measure", "preference", "--criterion", f"{world.NAME}: {world.DEFINITION}", "--likelihood"],
-}
-
-
 @pytest.mark.usefixtures("_opened")
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_has_the_results_of_a_run_without_workers(tmp_path, name):
+@pytest.mark.parametrize("judge", [PointwiseJudge, PairwiseJudge])
+def test_a_command_has_the_results_of_a_run_without_workers(tmp_path, judge):
     as_jsonl(tmp_path / "items.jsonl", rows_of(world.documents(24, 4, seed=9), "id", "input_id", "scores"))
-    PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
-    command = [*COMMANDS[name], "--data", "items.jsonl", "--lm", "embedded"]
+    judge(SYNTHETIC).save(tmp_path / "judge.json")
+    command = ["audit", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "embedded"]
     evalbias(*command, "--out", "here", cwd=tmp_path)
     evalbias(*command, "--workers", "ray:2", "--out", "there", cwd=tmp_path)
     check_same(tmp_path / "here", tmp_path / "there")

@@ -48,16 +48,16 @@ VOTES = "In the task mathematics votes replace the answer: use --task mathematic
 STARS = "--data stars.csv --lm embedded --map source=data,output=text"
 RATED, SUMS = "--data rated.jsonl", "--data sums.jsonl --lm embedded --task mathematics"
 REFUSED = {
+    "measure likelihood": [(ITEMS, "'evalbias audit' with the same judge")],
+    "measure preference": [(OUTPUTS, "'evalbias audit' with the same judge")],
+    "measure self": [(RATED, "'evalbias refine measure'")],
+    "measure style": [(SUMS, "'evalbias refine style'")],
+    "measure": [("", "'evalbias refine measure'")],
+    "rank": [(OUTPUTS, "'evalbias judge --rank'")],
     "skill": [("", "'skill' is now 'evalbias --skill'.")],
-    "measure likelihood": [
+    "compile likelihood": [
         (f"--data none.jsonl --lm embedded --criterion {WORLD}", "none.jsonl does not exist"),
         (f"--data webnlg2020 --lm embedded --criterion {WORLD}", "names no data"),
-        (f"--data items.jsonl --lm ./none --criterion {WORLD}", "./none does not exist"),
-        (f"--data items.jsonl --lm hosted_vllm/x --criterion {WORLD}", "give its address with --api-base"),
-        (f"--data items.jsonl --lm no-such/model --criterion {WORLD}", "'no-such/model' is neither a folder"),
-        (f"--data items.jsonl --lm gpt-4o --criterion {WORLD}", "the hosted model is openai/gpt-4o"),
-        (f"--data items.jsonl --lm o3-mini --criterion {WORLD}", "the hosted model is openai/o3-mini"),
-        (f"--data items.jsonl --lm openai/gpt-4o --criterion {WORLD}", "it needs a key: set OPENAI_API_KEY in the env"),
         ("--data items.jsonl --lm embedded --criterion wit", "write it as 'name: definition'"),
         ("--data items.jsonl --lm embedded --criterion 'wit: is it funny?'", "has no score on 'wit'"),
         (f"{ITEMS} --split-by topic", "'topic' is not one of"),
@@ -72,12 +72,10 @@ REFUSED = {
         (f"{ITEMS} --out /proc/none/run", "choose another folder (--out)"),
         (f"{ITEMS} --out ''", "What follows --out is empty: give a value, or leave --out out"),
         (f"{ITEMS} --out=", "What follows --out is empty"),
-        (f"{ITEMS} --criterion 'wit: is it funny?'", "has no score on 'wit'"),
+        (f"{ITEMS} -k 2 --criterion 'wit: is it funny?'", "has no score on 'wit'"),
         (f"{STARS},score=stars --criterion {WORLD} --criterion 'wit: is it?'", "has one score, and 2 criteria are"),
         (f"{STARS} --criterion {WORLD}", "'stars' looks like 'score': --map score=stars"),
         (f"{ITEMS} --seed -1", "Invalid value for '--seed'"),
-    ],
-    "compile likelihood": [
         (f"{ITEMS} -k 0", "-k is 0: compiling needs one demonstration or more."),
         ("--data items.jsonl --lm embedded --judge scores.json --scale 1-5", f"{OWN} --scale."),
         (
@@ -89,6 +87,13 @@ REFUSED = {
         (f"{ITEMS} --candidates ids.txt", "ids.txt lists 'elsewhere', which is no training item of this split (1 such"),
     ],
     "judge": [
+        (f"--data items.jsonl --lm ./none {NAMED}", "./none does not exist"),
+        (f"--data items.jsonl --lm hosted_vllm/x {NAMED}", "give its address with --api-base"),
+        (f"--data items.jsonl --lm no-such/model {NAMED}", "'no-such/model' is neither a folder"),
+        (f"--data items.jsonl --lm gpt-4o {NAMED}", "the hosted model is openai/gpt-4o"),
+        (f"--data items.jsonl --lm o3-mini {NAMED}", "the hosted model is openai/o3-mini"),
+        (f"--data items.jsonl --lm openai/gpt-4o {NAMED}", "it needs a key: set OPENAI_API_KEY in the env"),
+        (f"{ITEMS} --orders 3", "--orders is not for scores, only for --rank: leave it out."),
         (f"{ITEMS} {NAMED}", "--criterion: quality, quality: name each criterion once."),
         ("--data items.jsonl --lm embedded", ANY),
         (f"{ITEMS} --judge scores.json", f"{OWN} --criterion."),
@@ -116,7 +121,9 @@ REFUSED = {
             "The kind '' is unknown: choose some of style, ",
         ),
     ],
-    "rank": [
+    "judge --rank": [
+        (f"{OUTPUTS} --judge compares.json --scale 1-5", "--scale is not for --rank, only for scores: leave it out."),
+        (f"{OUTPUTS} {NAMED} {NAMED}", "--criterion: a judge that compares has one."),
         (OUTPUTS, "Give either --criterion"),
         (f"{OUTPUTS} --judge compares.json --ties", f"{OWN} --ties."),
         (f"{OUTPUTS} --judge compares.json --language ja", f"{OWN} --language."),
@@ -159,7 +166,8 @@ REFUSED = {
         (f"{RATED} --scores-field mine --scale 1-5", "'mine' of the item '0' is 0, outside the scale from 1 to 5"),
         (f"{RATED} --scores-field mine --scale five", "write the lowest and the highest score as 1-5, 0.0-1.0"),
     ],
-    "refine": [
+    "refine": [(SUMS, "'evalbias refine run --task'")],
+    "refine run": [
         (f"{SUMS} --feedback external", VOTES),
         (f"{SUMS} --metric bleu", "the task mathematics defines its own quality"),
         ("--data german.jsonl --lm embedded --task translation --metric comet", "'comet' is not one of 'chrf', 'bleu'"),
@@ -175,13 +183,13 @@ REFUSED = {
         (f"{SUMS} --examples sums.jsonl", "sums.jsonl is not valid JSON"),
     ],
     "compile refine": [(SUMS, VOTES)],
-    "measure style": [(SUMS, "has no 'output': give an output of another author")],
-    "measure self": [
+    "refine style": [(SUMS, "has no 'output': give an output of another author")],
+    "refine measure": [
         ("--data rated.jsonl --own mine --expected mine", "--own and --expected both name 'mine'"),
         ("--data rated.jsonl --own mine", "'iteration' is missing; give"),
         ("--data round.jsonl", "'id' and 'i' are missing; give"),
         ("--data loop.jsonl", "has no field 'expected'"),
-        ("--data unfinished", "unfinished holds no finished run of evalbias refine"),
+        ("--data unfinished", "unfinished holds no finished run of evalbias refine run"),
     ],
 }
 

@@ -28,7 +28,7 @@ def closed(lms, tmp_path, monkeypatch):
 
 
 def test_a_model_without_probabilities_is_sampled_on_request(closed, tmp_path):
-    options = ["rank", *closed.options, *CRITERION]
+    options = ["judge", "--rank", *closed.options, *CRITERION]
     told = refused(*options, "--out", "run", cwd=tmp_path)
     assert "reports no token probabilities" in told
     assert "--samples" in told
@@ -75,7 +75,7 @@ def test_settings_of_the_sampled_answers_are_sent_recorded_and_part_of_the_key(c
 def test_a_model_that_writes_needs_no_probabilities(closed, tmp_path):
     item = {"source": "Hallo", "reference": "Hello", "source_language": "German", "target_language": "English"}
     as_jsonl(tmp_path / "texts.jsonl", [item])
-    options = ["refine", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--max-iterations", 0]
+    options = ["refine", "run", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--max-iterations", 0]
     options += ["--api-base", closed.address, "--max-tokens", 4, "--out", "run"]
     evalbias(*options, cwd=tmp_path)
     assert json.loads((tmp_path / "run/run.json").read_text())["lm"] == {"model": "openai/tiny"}

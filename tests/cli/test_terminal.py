@@ -272,7 +272,7 @@ def test_the_beginnings_of_texts_make_outputs_readable(outputs, monkeypatch):
     for row in records(outputs / "j/scores.jsonl"):
         assert row["source_begins"] == items[row["id"]]["source"]  # short texts are whole
         assert items[row["id"]]["output"].startswith(row["output_begins"].removesuffix("..."))
-    told = evalbias("-q", "rank", "--judge", "pairwise.json", *options, "r", cwd=outputs)
+    told = evalbias("-q", "judge", "--rank", "--judge", "pairwise.json", *options, "r", cwd=outputs)
     assert told.stderr == ""
     ranking, _ = records(outputs / "r/rankings.jsonl")
     best = ranking["order"][0]

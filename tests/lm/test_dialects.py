@@ -310,7 +310,7 @@ def test_a_loop_refuses_other_weights_from_some_request_on(lms, other, tmp_path)
     local = lms["qwen2-chat"]
     item = {"source": "Hallo", "reference": "Hello", "source_language": "German", "target_language": "English"}
     as_jsonl(tmp_path / "texts.jsonl", [{"id": str(n), **item} for n in range(4)])
-    command = ["refine", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--threads", 1]
+    command = ["refine", "run", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--threads", 1]
     command += ["--tokenizer", local.engine.loaded.source.model, "--max-iterations", 0, "--max-tokens", 4]
     with serving(local) as (address, fake):
         fake.context = 4096

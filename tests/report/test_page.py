@@ -183,7 +183,7 @@ def test_a_result_without_measurements_leaves_settings_and_glossary(tmp_path):
         write_report(run.path, {"n": 3, "refused": ["a"]})
     text = (tmp_path / "run/report.html").read_text(encoding="utf-8")
     assert "What was run" in text
-    assert title_of_run({"command": "measure self"}) == "Self-bias of recorded loops"
+    assert title_of_run({"command": "refine measure"}) == "Self-bias of recorded loops"
     assert json.loads((tmp_path / "run/run.json").read_text())["versions"]["numpy"] in text
 
 

@@ -89,7 +89,9 @@ def test_the_title_of_a_run_is_of_its_criterion_or_command():
     lm = {"model": "local/tiny"}  # the task of a prompt is not that of a loop
     audited = {"command": "audit", "criteria": [{"name": "wit"}], "task": "Write a joke.", "lm": lm}
     assert title_of_run(audited) == "Wit, judged by tiny"
-    assert title_of_run({"command": "refine", "task": "translation", "lm": lm}).startswith("Translation, written and")
+    assert title_of_run({"command": "refine run", "task": "translation", "lm": lm}).startswith(
+        "Translation, written and"
+    )
 
 
 @pytest.mark.slow

@@ -80,11 +80,11 @@ def test_any_criterion_has_a_file_name(tmp_path):
 
 def test_the_same_settings_name_the_same_folder():
     first, again = (
-        default_path({"command": "measure self", "a": 1, "b": 2}),
-        default_path({"b": 2, "a": 1, "command": "measure self"}),
+        default_path({"command": "refine measure", "a": 1, "b": 2}),
+        default_path({"b": 2, "a": 1, "command": "refine measure"}),
     )
-    assert first == again != default_path({"command": "measure self", "a": 1, "b": 3})
-    assert first.as_posix().startswith("runs/measure-self-")
+    assert first == again != default_path({"command": "refine measure", "a": 1, "b": 3})
+    assert first.as_posix().startswith("runs/refine-measure-")
 
 
 def test_only_the_parts_of_a_setting_that_differ_are_shown(tmp_path):

@@ -58,13 +58,13 @@ class Recorded(evaluation.LoopScores):
     texts: Sequence[dspy.Example] = ()  # (n,) input and last output of each item, where they were recorded
 
 
-def measure_self_command(options: SelfOptions, out: Out) -> None:
+def refine_measure_command(options: SelfOptions, out: Out) -> None:
     to_mqm = None if options.quantile_map is None else quantile_map(options.quantile_map)[0]
     loops = _recorded_loops(options, to_mqm)
     by, alone = loops[0].by, len(loops) == 1
     paths = [str(path) for path in options.loops]
     more = {"data": paths, "data_sha256": [loop.sha256 for loop in loops], "by": by}
-    with Run("measure self", options, None, out, more=more) as run:
+    with Run("refine measure", options, None, out, more=more) as run:
         how: dict[str, Any] = {"n_resamples": options.resamples, "seed": options.seed}
         summaries = [evaluation.summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
         pairs = evaluation.compare_loops(loops, **how)
@@ -138,10 +138,10 @@ def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tupl
 
 
 def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
-    """Read the folder that evalbias refine left; a map is applied to the quality."""
+    """Read the folder that evalbias refine run left; a map is applied to the quality."""
     file = folder / RESULT
     if not file.exists() or not {"ranges", "by"} <= (result := read_json(file)).keys():
-        raise ValueError(f"{folder} holds no finished run of evalbias refine.")
+        raise ValueError(f"{folder} holds no finished run of evalbias refine run.")
     ranges = result["ranges"]
     own, quality = (np.array(result[side], dtype=np.float64) for side in ("own", "quality"))  # null becomes NaN
     if to_mqm is None and ranges["own"] != ranges["quality"]:
@@ -241,10 +241,10 @@ def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOu
 # Run a refine loop, compile it, or measure the model's preference for its own style.
 
 
-def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
+def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None:
     task, items, more = task_of(options)
     loop = with_refiner(task) if options.feedback == "external" else task.loop
-    with Run("refine", options, models, out, more=more, writes=True) as run:
+    with Run("refine run", options, models, out, more=more, writes=True) as run:
         folder, source, best_of = run.folder.path, task.external, options.best_of
         if options.feedback == "external":
             loop.feedback = external_of(run.options, task)
@@ -337,13 +337,13 @@ def compile_refine_command(options: CompileRefineOptions, models: Models, out: O
         _leave(run, task, failed, RunOutcome(result, result, shown))
 
 
-def measure_style_command(options: StyleOptions, models: Models, out: Out) -> None:
+def refine_style_command(options: StyleOptions, models: Models, out: Out) -> None:
     task, items, more = task_of(options)
     for item in items:
         if not str(item.get("output") or "").strip():
             raise ValueError(f"The item {item.id!r:.80} has no 'output': give an output of another author.")
     config: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
-    with Run("measure style", options, models, out, more=more, writes=True) as run:
+    with Run("refine style", options, models, out, more=more, writes=True) as run:
         outcome = _ran(run, evaluation.Paraphrased(task.loop.feedback, **config), items)
         scorer = evaluation.CachedScorer(task.external, run.folder.path / "quality.jsonl")
         report = evaluation.measure_style(outcome, items, scorer, seed=options.seed)
