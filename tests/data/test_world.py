@@ -107,15 +107,16 @@ def test_any_text_is_scored_like_the_items():
         assert world.true_quality(example.source, example.output) == pytest.approx(example.quality)
         assert world.true_commonness(example.output) == pytest.approx(example.commonness)
     source = "Place of birth: Paris; job: actor; favorite food: rice"
-    assert world.true_quality(source, "") == 1
     assert math.isnan(world.true_commonness("She was born in Paris."))
-    assert world.true_quality(
-        source, "She was born in Paris. What? She was born in Oslo. An actor she as works."
-    ) == pytest.approx(1 + 4 / 3)
-    assert world.true_quality(source, "She was in born Paris. She as works a pilot.") == pytest.approx(1 + 2 / 3)
-    assert world.true_quality(source, "She an is actor.") == pytest.approx(1 + 2 / 3)
+    for output, points in {
+        "": 0,
+        "She was born in Paris. What? She was born in Oslo. An actor she as works.": 4 / 3,
+        "She was in born Paris. She as works a pilot.": 2 / 3,
+        "She an is actor.": 2 / 3,
+    }.items():
+        assert world.true_quality(source, output) == pytest.approx(1 + points)
     assert world.facts(source) == {"born": "Paris", "job": "actor", "food": "rice"}
-    with pytest.raises(ValueError, match="'born Lima' is no source of the synthetic world: write it as 'Place of"):
+    with pytest.raises(ValueError, match="'born Lima'"):
         world.facts("born Lima")
 
 

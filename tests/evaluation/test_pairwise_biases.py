@@ -8,18 +8,11 @@ import pytest
 from fakes import PARTS, Comparer, Wording, numbers, pair, rated
 
 from evalbias import data
-from evalbias.evaluation import (
-    BIASES,
-    Judged,
-    compare,
-    compare_with_baselines,
-    judge_examples,
-    measure,
-    measure_ranking,
-)
+from evalbias.evaluation import BIASES, Judged, compare, compare_with_baselines, judge_examples, measure
 from evalbias.evaluation.answers import recorded_verdicts
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER
+from evalbias.evaluation.rankings import measure_ranking
 from evalbias.lm.types import LogLikelihood
 from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.zepo import ZEPO
@@ -47,7 +40,7 @@ def test_a_lean_to_the_first_position_by_hand():
     averaged = measured(PairwiseJudge(C, debias="permutation"), pairs, lm=Comparer(lean=2.0))["position"]
     assert (averaged["first_rate"].value, averaged["position_consistency"].value) == (pytest.approx(0.5), 1)
     assert averaged.coverage == pytest.approx(0.8)
-    with pytest.raises(ValueError, match="Position on wit cannot be measured: it needs a judge that compares"):
+    with pytest.raises(ValueError, match="Position on wit cannot be measured"):
         measure(BIASES["position"], Judged(("a", "b"), "wit", np.array([1.0, 2.0])), seed=0)
     assert set(found) == {"position", "verbosity"}
     assert position.ids == ("0", "1", "2")
@@ -94,10 +87,9 @@ def test_ties_and_undefined_answers_are_counted():
     assert mute.undefined == {"answers": 2, "answers_swapped": 2}
     assert math.isnan(mute["fairness"].value)
     assert (mute["fairness"].n, mute["fairness"].undefined) == (0, 2)
-    with pytest.raises(ValueError, match="does not have two candidates: give pairs"):
-        judge_examples(PairwiseJudge(C), [pair(1, 2, 3)], lm=Comparer())
-    with pytest.raises(ValueError, match="no examples to judge"):
-        judge_examples(PairwiseJudge(C), [], lm=Comparer())
+    for examples, match in (([pair(1, 2, 3)], "does not have two candidates"), ([], "no examples")):
+        with pytest.raises(ValueError, match=match):
+            judge_examples(PairwiseJudge(C), examples, lm=Comparer())
 
 
 def test_agreement_by_document():
@@ -206,7 +198,6 @@ def test_position_is_not_measured_where_every_system_has_its_place():
         found = audit_answers(model_against_reference(400, np.random.default_rng(seed)))
         (position,) = (f for f in found.findings if f.bias == "position")
         assert position.status == "not measured"
-        assert "here every system has its place, so position and system cannot be told apart" in position.sentence
         assert "first_rate_balanced" not in found["position"]
         turned = audit_answers(model_against_reference(400, np.random.default_rng(seed), swapped=True))
         flagged += any(f.status == "biased" for f in turned.findings)

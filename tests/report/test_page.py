@@ -68,6 +68,11 @@ def check_scripts(page):
     ]
 
 
+def text_of(page):
+    """The words of a page."""
+    return " ".join("".join(Reader(page).text).replace("\xa0", " ").split())
+
+
 def scored(n=120, effect=0.3):
     return with_effect(effect, n=n)
 
@@ -95,8 +100,7 @@ def folder(tmp_path_factory, measured):
 
 def test_hostile_texts_stay_texts_and_a_page_asks_for_nothing(folder, measured):
     page = (folder / "report.html").read_text(encoding="utf-8")
-    read = Reader(page)
-    text = " ".join("".join(read.text).split())
+    read, text = Reader(page), text_of(page)
     assert "img" not in read.tags
     check_scripts(page)
     assert "document.title='ran'" in text
@@ -146,14 +150,10 @@ def test_a_notebook_shows_plot_and_numbers_and_leads_nowhere(measured):
 
 
 def test_terms_are_explained_once_a_text_and_only_in_our_words():
-    explained = Explainer(linked=True)
-    assert re.findall(r">([^<>]+)<span", explained("BiasScore, BiasScore and performance")) == [
-        "BiasScore",
-        "performance",
-    ]
-    assert explained("<b> performances of a self-consistent unreliability") == (
-        "&lt;b&gt; performances of a self-consistent unreliability"
-    )
+    explained, others = Explainer(linked=True), "performances of a self-consistent unreliability"
+    found = re.findall(r">([^<>]+)<span", explained("BiasScore, BiasScore and performance"))
+    assert found == ["BiasScore", "performance"]
+    assert explained(f"<b> {others}") == f"&lt;b&gt; {others}"
     page = Page("t", "c", [Section("s", ["BiasScore", Quote("Dskew"), {"ZEPO": "LS"}])]).html()
     assert re.findall(r'<dt id="term-([^"]+)"', page) == ["biasscore"]
 
@@ -164,18 +164,14 @@ def test_terms_stand_in_the_projects_glossary():
     assert [forms for forms in known if not any(form in glossary for form in forms)] == []
 
 
-def test_every_round_of_a_loop_is_drawn_and_undefined_ones_are_left_out():
+def test_every_round_of_a_loop_is_drawn_and_undefined_ones_are_left_out(snapshot):
     own, expected = np.array([[1.0, 2, 4], [2.0, 3, 5], [np.nan] * 3]), np.ones((3, 3))
-    rounds = measure_rounds(own, expected, n_resamples=20, seed=0)
-    found = [*sections(rounds)]
-    for section, points in zip(found, (1.33, 2.33), strict=False):
-        assert section.finding.startswith(f"The model's own scores lie {points} points above the expected ones")
-        (plot,) = (block for block in section.blocks if isinstance(block, Plot))
-        assert plot.marks[0].heights["items"].sum() == 3
-    below = next(iter(sections(measure_rounds(expected, own, n_resamples=20, seed=0))))
-    assert below.finding.startswith("The model's own scores lie 1.33 points below the expected ones")
-    assert found[2].finding.startswith("Bias is undefined: ")
-    assert not any(isinstance(block, Plot) for block in found[2].blocks)
+    above, below = (
+        [*sections(measure_rounds(*scores, n_resamples=20, seed=0))] for scores in ((own, expected), (expected, own))
+    )
+    plots = [[block for block in section.blocks if isinstance(block, Plot)] for section in above]
+    assert [[plot.marks[0].heights["items"].sum() for plot in drawn] for drawn in plots] == [[3], [3], []]
+    assert [section.finding for section in (*above, below[0])] == snapshot
 
 
 def test_a_result_without_measurements_leaves_settings_and_glossary(tmp_path):
@@ -194,7 +190,7 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     with RunFolder(tmp_path / "run", {"command": "audit", "seed": 0}) as run:
         write_report(run.path, found, verdict=found.answer)
     page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
-    text = " ".join("".join(Reader(page).text).replace("\xa0", " ").split())
+    text = text_of(page)
     check_scripts(page)
     assert found.verdict.split(":")[0] in text
     (position,) = (finding for finding in found.findings if finding.bias == "position")
@@ -204,9 +200,8 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     answer = text[: text.index("Does the order in which")]
     assert f"Position · biased What helps: {position.remedy}." in answer
     assert "Not measured Likelihood and self-preference." in answer
-    assert "Biased: the bias is significant, after a correction for testing several biases." in answer
+    assert "Biased: the bias is significant" in answer
     assert "Too few items:" not in answer  # no bias has this status
-    assert text.index("The judge is biased") < text.index("Does the order in which")
     assert "people prefer output 1, the judge gives it 50 %" in text
     for bias in found.not_measured:
         assert BIASES[bias].title.capitalize() in text
@@ -217,7 +212,7 @@ def test_an_audit_shows_what_the_terminal_shows_of_groups_and_of_items_to_label(
     found = audit_answers(scored(80))
     whole = found.measurements["agreement"]
     found = replace(found, groups={"news": whole, "mail": whole}, label_next=("i7", "i3"))
-    text = " ".join("".join(Reader(Page("t", "audit", [*sections(found)]).html()).text).split())
+    text = text_of(Page("t", "audit", [*sections(found)]).html())
     assert "Agreement with people by group" in text
     value = next(e for e in whole.estimates.values() if e.name in whole.headlines)
     assert text.count(f"{value.text()} ({value.interval})") == 2
