@@ -301,7 +301,7 @@ class SelfBias(Bias):
         direction = "above" if mean_of.value >= 0 else "below"
         title = (
             f"The model's own scores lie {abs(mean_of.value):.2f} points {direction} the expected ones on average "
-            f"(95 % interval {mean_of.low:+.2f} to {mean_of.high:+.2f})"
+            f"(95 % interval {mean_of.interval})"
         )
         caption = "0 = no bias. To the right of it, the model scores its own output higher than it should."
         edges = np.histogram_bin_edges(values, bins=min(24, max(6, int(np.sqrt(len(values))))))
