@@ -102,6 +102,7 @@ CASES = {
     "pairs: one system first": (lambda: one_stands_first(judge(compared, 100, orders=1)), {"own_system": "mine"}),
     "pairs: choices": (lambda: with_choices(judge(compared, 200, length=0.4), ties=20), {}),
     "pairs: choices, stated": (lambda: with_choices(judge(compared, 200, length=0.4), ties=20), {"reliability": 0.8}),
+    "pairs: choices, exact": (lambda: with_choices(judge(compared, 200, length=0.4)), {"reliability": 1.0}),
     "pairs: few": (lambda: judge(compared, 12), {}),
     "pairs: by construction": (
         lambda: replace(judge(compared, 60), provenance={"by_construction": {"position": "both orders are averaged"}}),
@@ -196,7 +197,7 @@ def conclusions():
     unbiased, biased = (measure(BIASES["verbosity"], judge(scored, 150, length=x), seed=0) for x in (0.0, 0.6))
     told["worsened"] = worsened({"verbosity": compare(unbiased, biased, n_resamples=999, seed=0)})
     told["coverage"] = words.coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})
-    told["coverage of one"] = words.coverage_warning({"wit": [0.03, 0.02], "style": [0.9]})
+    told["coverage of one"] = words.coverage_warning({"wit": [0.03, 0.02, np.nan], "style": [0.9]})
     return told
 
 

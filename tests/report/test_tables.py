@@ -17,7 +17,7 @@ from evalbias import data
 from evalbias.evaluation import LoopScores, compare, compare_with_baselines, judge_examples, loops, measure
 from evalbias.evaluation.bias import Plot
 from evalbias.evaluation.biases import Likelihood
-from evalbias.evaluation.words import coverage_warning, mark
+from evalbias.evaluation.words import mark
 from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.refine import LoopRecord, RefineReport
@@ -102,12 +102,6 @@ def test_a_comparison_carries_the_papers_signs(judged, snapshot):
     assert [mark(p) for p in (0.049, 0.05, 0.059, 0.06, math.nan)] == ["*", "†", "†", "", ""]
     assert [plain(table), plain(change.table())] == snapshot
     assert f"<td>{bias.before.value:+.2f}</td><td>{bias.after.value:+.2f}</td>" in change._repr_html_()
-
-
-def test_a_judge_that_hardly_answers_is_warned_of(snapshot):
-    found = ({"wit": [0.004, 0.006, math.nan], "style": [0.9]}, {"wit": [0.0], "style": [0.05]})
-    assert [coverage_warning(coverage) for coverage in found] == snapshot
-    assert coverage_warning({"wit": [math.nan], "style": [0.9], "tone": []}) == ""
 
 
 # --- a fairness search ---
