@@ -1,10 +1,12 @@
-"""Recorded judgments of real judges beside several people's ratings: what an audit says of them."""
+"""Recorded judgments of real judges beside people's: what an audit says of them, and the figures published of them."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import evalbias
+from benchmarks.sets import read
+from evalbias import data
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +79,30 @@ def test_passing_more_than_experts_do_is_leniency_and_experts_agree_beyond_chanc
     assert found.validity.status == "no better than a floor"
     assert "+0.07 (95 % interval +0.01 to +0.12; kappa between annotators +0.14)" in found.validity.sentence
     assert "scale_use" in found.not_measured
+
+
+PUBLISHED = {  # Zeng et al. 2024, appendix, prompt "Vanilla"
+    ("LLMBar-Natural", "ChatGPT"): (80, 83, 71),
+    ("LLMBar-Natural", "LLaMA2"): (79, 82, 79),
+    ("LLMBar-Natural", "Falcon"): (71, 77, 52),
+    ("LLMBar-Adversarial-Neighbor", "ChatGPT"): (30, 22, 96),
+    ("LLMBar-Adversarial-Neighbor", "LLaMA2"): (34, 32, 104),
+    ("LLMBar-Adversarial-Neighbor", "Falcon"): (70, 65, 57),
+}
+"""(Set, judge) -> pairs judged right, right in the swapped order, and alike in both."""
+FIGURES = ("accuracy", "accuracy_swapped", "consistency")
+
+
+@pytest.mark.parametrize("judge", ["ChatGPT", "LLaMA2", "Falcon"])
+def test_recorded_verdicts_give_the_published_figures_set_by_set(data_dir, judge):
+    items = read("llmbar")
+    pairs = data.join(items, data_dir / "pairs/llmbar_verdicts.jsonl.gz", judge=judge, prompt="Vanilla")
+    assert (len(pairs), [len(ids) for ids in pairs.left_out.values()]) == (419, [466])  # not asked on processed sets
+    assert pairs.sha256 != items.sha256
+    found = evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped", by="set")
+    assert len(found.groups) == 5
+    for name, right in ((name, right) for (name, one), right in PUBLISHED.items() if one == judge):
+        n = sum(pair["set"] == name for pair in pairs)
+        assert [found.groups[name][figure].value * n for figure in FIGURES] == pytest.approx([*right])
+    with pytest.raises(ValueError, match="'kind'"):
+        evalbias.audit(pairs, winner_field="winner", by="kind")

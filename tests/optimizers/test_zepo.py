@@ -119,11 +119,8 @@ def test_a_grammar_does_not_wrap_japanese_in_english_but_names_a_model():
         with pytest.raises(ValueError, match=r"cannot reword '.+'.*LMParaphraser"):
             refused()
     assert lm.asked == []
-    english, given = (
-        Criterion("品質", "does the text say all of the data?"),
-        "Which output is better on 品質: say it well.",
-    )
-    assert GrammarParaphraser()(english, given, 1, known=(), seed=0).instructions
+    english = Criterion("品質", "does the text say all of the data?")
+    assert GrammarParaphraser()(english, "Which is better on 品質: say it well.", 1, known=(), seed=0).instructions
     phrases = GrammarParaphraser([["{name}が高い{output}は", "{output}の{name}が上なのは"], ["どれですか。"]])
     assert len(phrases(criterion, own, 2, known=(), seed=0).instructions) == 2
 
@@ -331,38 +328,28 @@ def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
     assert "Which is better on quality?" in lm.asked[0].messages[0].text
 
 
-@pytest.mark.parametrize(
-    ("answer", "wording"),
-    [
-        (field(LONG := "On quality,\nwhich is better?\n\nThink of everything."), LONG),
-        (f"<think>Short: quality?</think>\nOf course!\n\n{field(MORE := 'Which has more quality?')}", MORE),
-        (field(f"<think>Hm.\n\nquality?</think>\n{MORE}"), MORE),
-        (field(f"```text\n{MORE}\n```"), MORE),
-        (field(f"“{MORE}”"), MORE),
-        (field('"A" or "B" on "quality"'), '"A" or "B" on "quality"'),
-        (f'{{"wording": "{MORE}"}}', MORE),
-    ],
-)
-def test_the_whole_wording_of_a_chat_model_is_taken(answer, wording):
-    assert reworded(says(answer)).instructions == (wording,)
+MORE = "Which has more quality?"
+REPLIES = {  # the whole wording of a chat model is taken, and what is no wording becomes no instruction
+    "lines": field("On quality,\nwhich is better?\n\nThink of everything."),
+    "thought before": f"<think>Short: quality?</think>\nOf course!\n\n{field(MORE)}",
+    "thought within": field(f"<think>Hm.\n\nquality?</think>\n{MORE}"),
+    "fence": field(f"```text\n{MORE}\n```"),
+    "quotes": field(f"“{MORE}”"),
+    "quotes within": field('"A" or "B" on "quality"'),
+    "JSON": f'{{"wording": "{MORE}"}}',
+    "no field": "Sure! Here is a paraphrase of the quality instruction:\n\nWhich is better?",
+    "a heading": "Of course. Quality instruction, reworded:",
+    "nothing": "",
+    "an answer": field("Better quality: A"),
+    "a verdict": field("The text of higher quality is B."),
+    "a copy": field("  on Quality,  choose."),
+}
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ("Sure! Here is a paraphrase of the quality instruction:\n\nWhich is better?", "without the field"),
-        ("Of course. Quality instruction, reworded:", "without the field"),
-        ("", "empty"),
-        (field("Better quality: A"), "an answer, not a question"),
-        (field("The text of higher quality is B."), "an answer, not a question"),
-        (field("  on Quality,  choose."), "a copy of the original"),
-    ],
-)
-def test_a_reply_that_is_no_wording_becomes_no_instruction(answer, reason):
-    found = reworded(says(answer))
-    assert found.instructions == ()
-    assert len(found.rejected) == 4
-    assert all(why.startswith(reason) for why, _ in found.rejected)
+@pytest.mark.parametrize("reply", REPLIES)
+def test_what_a_chat_model_replies_is_a_wording_or_none(reply, snapshot):
+    found = reworded(says(REPLIES[reply]))
+    assert (found.instructions, [why for why, _ in found.rejected]) == snapshot
 
 
 @pytest.mark.parametrize("answer", [field("Which is better on quality?"), "Well, the quality"])
