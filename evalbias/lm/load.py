@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from httpx import TransportError
 from huggingface_hub import get_hf_file_metadata, hf_hub_url
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.utils import httpx
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 from transformers.quantizers.auto import AutoQuantizationConfig
@@ -238,7 +238,7 @@ def _check_hub(model: str, revision: str | None) -> None:
             get_hf_file_metadata(hf_hub_url(model, "config.json", revision=revision))
     except HfHubHTTPError:
         pass  # the hub answers: transformers says what is missing, or who may read it
-    except (TransportError, OfflineModeIsEnabled, HFValidationError) as error:
+    except (httpx.TransportError, OfflineModeIsEnabled, HFValidationError) as error:
         raise FileNotFoundError(NOWHERE.format(model)) from error
 
 

@@ -26,7 +26,7 @@ from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of,
 from evalbias.lm.load import Loaded, ModelSource, load_model
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.score import Head, Scorer, decoder
+from evalbias.lm.score import Head, Scorer, cache_argument, decoder
 from evalbias.lm.tokens import Scored
 from evalbias.lm.types import MAX_TOKENS, Answers, Choices, Likelihood, Question, Refused, Text, Usage, Written
 from evalbias.values import ANSWER_SETTINGS
@@ -328,14 +328,15 @@ def generate(
     running, cache, end = rows, None, model.generation_config.eos_token_id
     ends = {end} if isinstance(end, int) else set(end or ())
     body, head = decoder(model), Head(model, float32=False)
+    cache_name = cache_argument(body)
     with torch.inference_mode():
         while running:
             # 1. One forward pass: the prompts at first, then one token per running row.
             positions = (mask.cumsum(dim=1) - 1).clamp_min(0)[:, -ids.shape[1] :]
             out = body(
-                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+                input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, **{cache_name: cache}
             )
-            cache = out.past_key_values
+            cache = getattr(out, cache_name)
             logits = head(out.last_hidden_state[:, -1]).cpu()  # (b, V)
             if not bool(torch.isfinite(logits.sum(dim=1)).all()):  # a sum is not finite where a term is not
                 raise FloatingPointError("The model returned NaN or infinite logits: try dtype='float32'.")

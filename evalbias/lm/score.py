@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ class Scorer:
         self.tokens_distinct = 0  # nodes of the tries of the calls so far
         self.prefixes = PrefixStore(prefix_bytes)
         self._decoder = decoder(model)
+        self._cache_name = cache_argument(self._decoder)
         self._head = Head(model)
         self._config = model.config.get_text_config()
         self._configs = configs_of(model)
@@ -149,8 +151,8 @@ class Scorer:
                 input_ids=sent(pack.ids, device)[None],
                 attention_mask=dict.fromkeys(masks, empty) if len(masks) > 1 else empty,
                 position_ids=sent(pack.positions, device)[None],
-                past_key_values=cache,
                 use_cache=True,
+                **{self._cache_name: cache},
             ).last_hidden_state  # (1, n, d)
         return hidden[0], cache.extended()
 
@@ -283,6 +285,11 @@ def decoder(model: Any) -> Any:
     base = model.base_model
     # Llama 4's text model names its decoder by its place in the multimodal model, so ``base_model`` misses it.
     return model.model if base is model and hasattr(model, "model") else base
+
+
+def cache_argument(body: Any) -> str:
+    """Return the name of the KV cache among a decoder's arguments and outputs, which transformers changed in 5.24."""
+    return "cache" if "cache" in signature(body.forward).parameters else "past_key_values"
 
 
 class Head:
