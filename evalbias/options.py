@@ -218,13 +218,6 @@ class Seeded(Options):
     seed: int = option("Seed for all random draws.", 0)
 
 
-class Choosing(Options):
-    """The check of a result before it is written."""
-
-    bare: bool = option("Return the result of the paper's method unchecked, although it may make a judge worse.", False)
-    keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
-
-
 # Audit any judge, and correct what one said.
 
 
@@ -364,7 +357,7 @@ class JuryOptions(Seeded, Reliable, Likely, Long, Items):
 SIDE = "The {} outputs with their scores (for drift, those of the {} judge): data as for an audit, or its run folder."
 
 
-def _again(name: str, group: type[Options] = AuditOptions) -> Any:
+def again(name: str, group: type[Options] = AuditOptions) -> Any:
     """Declare an option as an audit does, or another group."""
     one = group.__dataclass_fields__[name]
     return field(default=one.default, metadata=one.metadata)
@@ -375,11 +368,11 @@ class TwoSides(Options):
 
     before: Any = field(kw_only=False, metadata={"help": SIDE.format("first", "old")})
     after: Any = field(kw_only=False, metadata={"help": SIDE.format("second", "new")})
-    mapping: Mapping[str, str] | None = _again("mapping")
-    scores_field: str | None = _again("scores_field")
-    samples_field: str | None = _again("samples_field")
+    mapping: Mapping[str, str] | None = again("mapping")
+    scores_field: str | None = again("scores_field")
+    samples_field: str | None = again("samples_field")
     criterion: Any = option("Name of the criterion that is judged, where people rated several.")
-    scale: tuple[float, float] | None = _again("scale")
+    scale: tuple[float, float] | None = again("scale")
 
 
 class DriftOptions(TwoSides, Seeded):
@@ -414,8 +407,8 @@ class GainOptions(Reliable, TwoSides):
     beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)
     rated: Any = option("Further items of the same judge that people rated: data or the run folder of an audit.")
     evaluate: Any = option("dspy.Evaluate with a metric of a judge, where `before` and `after` are DSPy programs.")
-    features: Sequence[str] = _again("features")
-    own_system: str | None = _again("own_system")
+    features: Sequence[str] = again("features")
+    own_system: str | None = again("own_system")
 
 
 # Ask a judge about texts with one thing changed.
@@ -429,7 +422,7 @@ class Changing(Seeded, Items):
         "null, by default all; probe run also takes what `probes` does in an audit. Repeatable.",
         (),
     )
-    scale: tuple[float, float] | None = _again("scale")
+    scale: tuple[float, float] | None = again("scale")
 
 
 class ProbeEmitOptions(Changing):
@@ -445,154 +438,17 @@ class ProbeEmitOptions(Changing):
 class ProbeReadOptions(Seeded, Reliable, Coded, Items):
     """Say what moves a judge, from its answers to the rows of probe emit, found by their ids."""
 
-    scores_field: str | None = _again("scores_field")
-    winner_field: str | None = _again("winner_field")
-    swapped_field: str | None = _again("swapped_field")
+    scores_field: str | None = again("scores_field")
+    winner_field: str | None = again("winner_field")
+    swapped_field: str | None = again("swapped_field")
     criterion: Any = option("Name of the criterion that is judged, where people rated several.")
-    scale: tuple[float, float] | None = _again("scale")
+    scale: tuple[float, float] | None = again("scale")
 
 
 class ProbeRunOptions(Reliable, Judging, Changing):
     """Ask a judge about items with one thing changed, and say what moves it."""
 
     beside = (MeasuringModels, Out)
-    judge: Path | None = _again("judge")
+    judge: Path | None = again("judge")
     criterion: Any = option(NEW_CRITERION)
     limit: int | None = option("Use only this many items, drawn with the seed.")
-
-
-# Judges that score.
-
-
-class ScoreOptions(Seeded, Judging, Items):
-    """Options of a command that scores items."""
-
-    heading: ClassVar[str] = "Scores"
-    criterion: Any = option(NEW_CRITERION + " Repeatable; `rank` takes one.")
-    scale: tuple[float, float] | None = option(
-        "Scale of the criterion that you give as 'name: definition', such as 1-7; 1-5 if not given."
-    )
-    judge: Path | None = option("JSON file of a judge to run on `lm`.")
-    refused: Literal["undefined", "raise"] = option(
-        "What to do with an item that the model cannot take, such as one that is too long: leave it undefined and "
-        "name it, or raise an error.",
-        "undefined",
-    )
-
-
-class ScoringOptions(Seeded, Likely, Judging, Items):
-    """A judge that scores, on two sides of a split."""
-
-    beside = (MeasuringModels, Out)
-    criteria: Sequence[str] = option(NEW_CRITERION + " Repeatable.", ())
-    scale: tuple[float, float] | None = _again("scale", ScoreOptions)
-    k: int = option("Number of random demonstrations; 0 for none, as models with an adapter expect.", 8)
-    candidates: Path | None = option("File of ids, one per line: only these training items may become demonstrations.")
-    split_by: Literal["instance", "input"] = option(
-        "What to split by; with input, all items of one input land on the same side.", "instance"
-    )
-    reduction: Literal["sum", "mean"] = option(
-        "How an output's likelihood is computed from the log-probabilities of its tokens; the paper uses sum.", "sum"
-    )
-    limit: int | None = option("Use only this many items, drawn with the seed.")
-
-
-class CompileOptions(Choosing, ScoringOptions):
-    """Compile a judge with less likelihood bias.
-
-    Compiles one judge per criterion, and compares before and after on a fifth of the items.
-    """
-
-    judge: Path | None = option("JSON file of the judge to compile, instead of a new one for `criteria`.")
-    k: int = option("Number of demonstrations.", 8)
-    objective: str | None = option(
-        "Search against a probe in place of likelihood bias: probe:authority, or another KIND of evalbias probe."
-    )
-    resamples: int = option("Number of random swaps in the permutation test.", 100_000)
-    max_loss: float = option("Loss of agreement (Pearson's r) to allow for a smaller bias, such as 0.05.", 0.0)
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"`k` is {self.k}: compiling needs one demonstration or more.")
-        if self.objective is not None and self.max_loss:
-            raise ValueError("`max_loss` is of a smaller likelihood bias: leave it out, or `objective`.")
-
-
-# Judges that compare.
-
-
-class Comparing(Judging, Items):
-    """Outputs that are compared, the model that compares them, and its third answer."""
-
-    documents: int | None = option("Use only this many documents (inputs), drawn with the seed.")
-    ties: bool = option("Allow the judge to answer that there is no difference.", False)
-
-
-class RankOptions(Seeded, Comparing):
-    """Options of a command that ranks the outputs of each document."""
-
-    heading: ClassVar[str] = "Rankings, with --rank"
-    criterion: Any = _again("criterion", ScoreOptions)
-    judge: Path | None = _again("judge", ScoreOptions)
-    calibration: Literal["none", "contextual", "batch", "pride"] | None = option(
-        "Correct for the judge's position preference, without labels. By default, what the saved judge does."
-    )
-    orders: int = option("Average the sorts from this many random initial orders; the paper's code: 100.", 1)
-    debias: Literal["none", "permutation"] | None = option(
-        "permutation asks in both orders and averages. By default, what the saved judge does."
-    )
-
-
-class JudgeOptions(RankOptions, ScoreOptions):
-    """Score every item of a data set, or rank the outputs of each document.
-
-    Writes scores.jsonl to the run's folder, one line for each item. The judge is saved or new. With `workers`, the data
-    must be a .jsonl file. It is read in parts, so it may be larger than memory, and duplicate ids are found only within
-    a part. With `rank`, a judge that compares sorts the outputs of each document in pairs (PairS), and rankings.jsonl
-    has one line for each document.
-    """
-
-    beside = (MeasuringModels, Out)
-    rank: bool = option("Rank the outputs of each document by comparing them, in place of scoring them.", False)
-
-
-class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
-    """Search for a wording without position bias, without labels.
-
-    Searches with ZEPO on half of the documents, for one criterion, and tests what is found on the others. The data must
-    hold a source and an output per item, with several outputs for each source; or pairs of outputs. If people rated the
-    outputs, agreement with them is reported too.
-    """
-
-    beside = (MeasuringModels, Out)
-    criterion: str = field(metadata={"help": NEW_CRITERION})
-    proposer_lm: Any = option(
-        "Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.", "grammar"
-    )
-    population: int = option("Number of wordings in each epoch.", 5)
-    epochs: int = option("Number of epochs.", 5)
-    objective: str = option(
-        "What the search optimizes: fairness (the paper's), debiased (fairness of decisions averaged over both "
-        "orders), confidence, context-free, calibration, a bias (position, verbosity), or a probe (probe:authority, or "
-        "another KIND of evalbias probe).",
-        "fairness",
-    )
-    pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 200)
-    exact: bool = option(
-        "Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).", False
-    )
-    instruction: str | None = option(
-        "Your own wording to start from. It must contain the criterion's name; {answers} stands for the answers, "
-        "which otherwise follow in a line of their own."
-    )
-    instruction_place: Literal["first", "last"] | None = option(
-        "Where the instruction stands in the prompt: last, as in the paper, or first. By default last, but first for "
-        "'embedded', which was trained so."
-    )
-
-
-class DemoOptions(Seeded):
-    """Measure and mitigate two biases of the embedded judge, offline.
-
-    Chooses RS demonstrations and searches a fair wording. Runs on a synthetic world and needs no network, key or GPU.
-    """

@@ -109,19 +109,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """
         if unused := sorted(name for name, one in {"teacher": teacher, **options}.items() if one is not None):
             get_logger(__name__).warning("%s.compile has no use for %s.", type(self).__name__, ", ".join(unused))
-        # 1. The part to compile, and the examples as it reads them.
-        path, inner = find_part(student, self.compiles, part, optimizer=type(self).__name__)
-        fit, test = self.read(inner, trainset or ()), self.read(inner, valset or ())
-        self.check(inner, fit, test)
-        # 2. Half of the inputs are kept back to choose on; what is left must suffice the method.
-        held_back: list[dspy.Example] = []
-        if self.select:
-            fit, held_back = hold_back(fit, seed=self.seed)
-            try:
-                self.check(inner, fit, ())
-            except ValueError as error:
-                remedy = "Half of the inputs are kept back to choose on: give more, or select=False."
-                raise ValueError(f"{error} {remedy}") from error
+        # 1. and 2. The part to compile; the examples to search on, to choose on, and to report on.
+        path, inner, fit, held_back, test = self.divide(student, trainset, valset, part)
         # 3. The model counts and remembers, so that the choice asks nothing that the search asked.
         started = time.monotonic()
         model = CachedLM(resolve_lm(lm, inner.predict)) if self.measures else lm
@@ -158,6 +147,32 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             settings={name: value for name, value in describe(self).items() if name not in NOT_SETTINGS},
         )
         return program
+
+    def divide(
+        self,
+        student: Any,
+        trainset: Sequence[dspy.Example],
+        valset: Sequence[dspy.Example] | None,
+        part: str | None = None,
+    ) -> tuple[str, Any, list[dspy.Example], list[dspy.Example], list[dspy.Example]]:
+        """Return the path of the part to compile, the part, and the examples to search, choose and report on.
+
+        No model is asked, and everything that ``compile`` refuses without one is refused.
+        """
+        # 1. The part to compile, and the examples as it reads them.
+        path, inner = find_part(student, self.compiles, part, optimizer=type(self).__name__)
+        fit, test = self.read(inner, trainset or ()), self.read(inner, valset or ())
+        self.check(inner, fit, test)
+        # 2. Half of the inputs are kept back to choose on; what is left must suffice the method.
+        held_back: list[dspy.Example] = []
+        if self.select:
+            fit, held_back = hold_back(fit, seed=self.seed)
+            try:
+                self.check(inner, fit, ())
+            except ValueError as error:
+                remedy = "Half of the inputs are kept back to choose on: give more, or select=False."
+                raise ValueError(f"{error} {remedy}") from error
+        return path, inner, fit, held_back, test
 
     def _spent(self, problem: Problem) -> Cost:
         if not self.measures:

@@ -280,14 +280,6 @@ class ProbeObjective(Objective):
         return np.asarray(-effect) if judged.pairwise else ratio(-effect, over(kinds == ORIGINAL, counted_deviation))
 
 
-def probe_of(name: str, *, seed: int) -> ProbeObjective:
-    """Return the objective that ``"probe:KIND"`` names, such as ``"probe:authority"``."""
-    before, _, kind = name.partition(":")
-    if before != ProbeObjective.name:
-        raise ValueError(f"`objective` {name} is unknown: give probe:KIND, such as probe:authority.")
-    return ProbeObjective(kind, seed=seed)
-
-
 def check_objective(objective: Objective) -> None:
     """Refuse what is no ``Objective``."""
     if not isinstance(objective, Objective):

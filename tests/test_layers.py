@@ -20,7 +20,7 @@ SOURCES = {"evalbias": "evalbias", "programs": "evalbias.programs", "optimizers"
 LAYERS = [
     "values",
     "options",
-    "loop_options",
+    "program_options",
     "measures",
     "runs",
     "lm",

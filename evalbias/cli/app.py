@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn, cast, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from evalbias import __version__, loop_options, options
+from evalbias import __version__, options, program_options
 from evalbias.cli import runs
 from evalbias.cli.flags import FLAGS, Flag, as_typed, spelled
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
@@ -30,9 +30,10 @@ from evalbias.values import message
 
 REST = "Options"
 RECORDED = "scores_field samples_field winner_field swapped_field"
-JUDGE = f"lm judge judges {RECORDED} criterion criteria scale language source_label output_label rank"
+JUDGE = f"lm judge judges {RECORDED} criterion scale language source_label output_label rank"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help
+    "Aim": "aim",
     "Data": "data before after rated loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": JUDGE,
     REST: "",
@@ -57,8 +58,8 @@ class Sectioned(TyperCommand):
                 names = SECTIONS.get(heading, "").split()
                 place = names.index(str(parameter.name)) if parameter.name in names else -1
                 sections.setdefault(heading, []).append((place, record))
-        order = [*SECTIONS]
-        for heading in sorted(sections, key=lambda one: order.index(one if one in SECTIONS else REST)):
+        places = {heading: place for place, heading in enumerate(SECTIONS)}
+        for heading in sorted(sections, key=lambda one: places.get(one, places[REST] - 0.5)):  # those of forms before
             with formatter.section(heading):
                 formatter.write_dl([record for _, record in sorted(sections[heading], key=lambda placed: placed[0])])
 
@@ -90,9 +91,13 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
 
 def heading_of(taken: type[Any], name: str) -> str | None:
     """Return the heading of an option that only one of a command's forms takes; None for any other."""
-    forms = [form for form in taken.__bases__ if form.heading]
-    takers = [form.heading for form in forms if name in form.__dataclass_fields__]
-    return takers[0] if len(takers) == 1 < len(forms) else None
+    takers = [form.heading for form in forms_of(taken) if name in form.__dataclass_fields__]
+    return takers[0] if len(takers) == 1 < len(forms_of(taken)) else None
+
+
+def forms_of(taken: type[Any]) -> list[type[Any]]:
+    """Return the classes of options of a command's forms; none where it has one form."""
+    return [form for form in taken.__bases__ if form.heading]
 
 
 def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
@@ -111,7 +116,9 @@ def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
             *(group(**{f.name: values[f.name] for f in fields(group) if f.name in values}) for group in groups)
         )
 
+    first = {name: n for n, form in reversed([*enumerate(forms_of(taken))]) for name in form.__dataclass_fields__}
     listed = [parameter(group, f) for group in groups for f in fields(group) if f.name not in PYTHON_ONLY]
+    listed.sort(key=lambda one: first.get(one.name, 0))  # in the order of the forms
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     run.__signature__ = inspect.Signature([context, *listed])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in (context, *listed)}
@@ -161,14 +168,23 @@ def stopped_by_signals() -> Iterator[None]:
 
 # The commands. Results go to stdout, progress to stderr; every command that costs time leaves a run folder.
 
-FORMER = {  # what earlier versions took -> what this one, and no later one, says of it
-    "measure": "is gone: 'evalbias audit' measures judges, and 'evalbias refine measure' loops.",
+FORMER = {  # what earlier versions took -> what this one, and no later one, says of it; its beginning comes after it
+    "compile likelihood": "is now 'evalbias optimize --aim likelihood', or --aim probe:KIND in place of --objective.",
+    "compile refine": "is now 'evalbias optimize --aim self-bias'.",
+    "compile threshold": "is gone: DSPy's ReAnchor fits thresholds, and 'evalbias audit' measures pass or fail.",
+    "compile order": "is gone, as it helped no judge: 'evalbias audit --probe order' measures it.",
+    "compile forecasts": "is gone, as it helped no judge: 'evalbias audit --pass MARK' measures the probabilities.",
     "measure likelihood": "is gone: 'evalbias audit' with the same judge and data measures it, beside other biases.",
     "measure preference": "is gone: 'evalbias audit' with the same judge and data measures it, beside other biases.",
     "measure self": "is now 'evalbias refine measure'.",
     "measure style": "is now 'evalbias refine style'.",
+    "optimize --objective": "is now 'evalbias optimize --aim'.",
+    "plan": "is gone: 'evalbias audit' says how many items are needed, and 'evalbias drift' how many anchors.",
     "rank": "is now 'evalbias judge --rank'.",
     "refine --task": "is now 'evalbias refine run --task'.",
+    "runs compare": "is gone: 'evalbias drift' compares two judges on the same items, also by their run folders.",
+    "compile": "is now 'evalbias optimize --aim AIM'.",
+    "measure": "is gone: 'evalbias audit' measures judges, and 'evalbias refine measure' loops.",
     "skill": "is now 'evalbias --skill'.",
 }
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")  # behind a command's name too, where most people write them
@@ -178,7 +194,7 @@ COLLECTED = (100_000, 20, 20)
 stay; with the usual threshold of 700, looking at them again and again is an eighth of the time of a short command."""
 
 COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
-    "demo": ("demo", options.DemoOptions),
+    "demo": ("demo", program_options.DemoOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
     "probe emit": ("probe", options.ProbeEmitOptions),
@@ -187,16 +203,14 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "jury": ("jury", options.JuryOptions),
     "drift": ("changes", options.DriftOptions),
     "gain": ("changes", options.GainOptions),
-    "compile likelihood": ("likelihood", options.CompileOptions),
-    "compile refine": ("refine", loop_options.CompileRefineOptions),
-    "optimize": ("compare", options.OptimizeOptions),
-    "judge": ("judge", options.JudgeOptions),
-    "refine run": ("refine", loop_options.RefineOptions),
-    "refine measure": ("refine", loop_options.SelfOptions),
-    "refine style": ("refine", loop_options.StyleOptions),
+    "optimize": ("optimize", program_options.OptimizeOptions),
+    "judge": ("judge", program_options.JudgeOptions),
+    "refine run": ("refine", program_options.RefineOptions),
+    "refine measure": ("refine", program_options.SelfOptions),
+    "refine style": ("refine", program_options.StyleOptions),
 }
 GROUPED = {  # heading of the help -> its commands, as a newcomer meets them
-    "Make a judge": ["compile", "optimize", "demo"],
+    "Make a judge": ["optimize", "demo"],
     "Audit a judge": ["doctor", "audit", "probe", "jury", "drift", "gain"],
     "Run a judge": ["judge", "refine", "correct", "runs"],
 }
@@ -233,7 +247,6 @@ app = typer.Typer(cls=_Grouped, no_args_is_help=True, rich_markup_mode=None, epi
 PARTS = {
     "": app,
     "probe": typer.Typer(no_args_is_help=True, help="Ask a judge about texts with one thing changed."),
-    "compile": typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge."),
     "refine": typer.Typer(no_args_is_help=True, help="Run refine loops, and measure the self-bias of loops."),
     "runs": runs.app,
 }
@@ -306,8 +319,9 @@ def check_former(words: Sequence[str]) -> None:
     commands = " ".join(takewhile(lambda word: not word.startswith("-"), named))
     given = {word.partition("=")[0] for word in named}
     for former, form in FORMER.items():
-        command, *options_then = former.split(" --")
-        if commands == command and given.issuperset(f"--{name}" for name in options_then):
+        command, _, option = former.partition(" --")
+        is_typed = commands == command if option else f"{commands} ".startswith(f"{command} ")
+        if is_typed and (not option or f"--{option}" in given):
             raise ValueError(f"'{former}' {form}")
 
 

@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from rich.console import Group
 
-from evalbias.cli.compare import search
-from evalbias.cli.likelihood import compile_judges
+from evalbias.cli.optimize import compile_judges, search
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.data import Dataset, world
+from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.audit import AGREEMENT
 from evalbias.evaluation.estimates import Change, Comparison, Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import conclude
 from evalbias.optimizers import BiasedDemos
-from evalbias.options import CompileOptions, DemoOptions, MeasuringModels, OptimizeOptions, Out, recorded
-from evalbias.programs import SYNTHETIC, Criterion, PointwiseJudge
+from evalbias.options import MeasuringModels, Out, recorded
+from evalbias.program_options import ComparingAim, DemoOptions, ScoringAim
+from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
 
 
 def demo_command(options: DemoOptions, out: Out) -> None:
@@ -36,15 +37,16 @@ def demo_command(options: DemoOptions, out: Out) -> None:
     items = Split(made, (criterion,), test, train)
     documents = Split(made, (criterion,), tested, searched)
     # 20 documents are few to choose on.
-    chosen = OptimizeOptions(name, lm="embedded", criterion=criterion.name, pairs=100, bare=True, seed=seed)
-    given = CompileOptions(name, lm="embedded", seed=seed)
+    chosen = ComparingAim(name, lm="embedded", criterion=criterion.name, pairs=100, bare=True, seed=seed)
+    given = ScoringAim(name, lm="embedded", seed=seed)
     more = {**items.settings(), "likelihood": {"k": given.k, "method": "RS demonstrations, chosen"}}
     more["search"] = recorded(chosen)
     with Run("demo", given, MeasuringModels(yes=True), out, more=more) as run:
         lm = run.options.lm
         judges, optimizer = [PointwiseJudge(criterion)], BiasedDemos(given.k, seed=seed)
         compiled, likelihood = compile_judges(run, run.options, items, judges, optimizer)
-        searching, rows = search(run, replace(chosen, lm=lm), documents, world.PARTS)
+        comparing = PairwiseJudge(criterion, instruction_place=instruction_place_for(lm))
+        searching, rows = search(run, replace(chosen, lm=lm), documents, comparing, world.PARTS)
         before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
         comparison = compiled.comparisons[criterion.name]
         concluded = conclusion(comparison, rows)

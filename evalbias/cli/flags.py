@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalbias.loop_options import NAMES
+from evalbias.program_options import NAMES
 
 
 def pair_limit(text: str) -> int | None:
@@ -81,7 +81,6 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
     "scale": Flag(kind=str, read=read_scale),
-    "criteria": Flag("--criterion", list[str]),
     "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
     "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
     "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),

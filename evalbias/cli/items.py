@@ -17,7 +17,8 @@ from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared
 from evalbias.evaluation.words import joined
-from evalbias.options import AuditOptions, OptimizeOptions, Options, RankOptions, ScoreOptions, ScoringOptions
+from evalbias.options import AuditOptions, Options
+from evalbias.program_options import ComparingAim, RankOptions, ScoreOptions, ScoringAim
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
@@ -44,14 +45,15 @@ def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], gi
 # The judges that options name.
 
 
-def scoring_judges(
-    options: ScoreOptions | ScoringOptions, names: Sequence[str], judge: Path | None
-) -> list[PointwiseJudge]:
+def scoring_judges(options: ScoreOptions | ScoringAim) -> list[PointwiseJudge]:
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
-    if judge is None:
-        return [PointwiseJudge(one, language=language_of(options)) for one in criteria_of(options, names)]
-    _refuse_own(options, "criterion", "criteria", "scale", "language", *PROMPT)
-    return [load(judge, PointwiseJudge)]
+    if options.judge is not None:
+        _refuse_own(options, "criterion", "scale", "language", *PROMPT)
+        return [load(options.judge, PointwiseJudge)]
+    if options.criterion is None:
+        raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
+    named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
+    return [PointwiseJudge(one, language=language_of(options)) for one in criteria_of(options, named)]
 
 
 def _refuse_own(options: Any, *names: str) -> None:
@@ -62,19 +64,20 @@ def _refuse_own(options: Any, *names: str) -> None:
         )
 
 
-def comparing_judge(options: RankOptions) -> PairwiseJudge:
+def comparing_judge(options: RankOptions | ComparingAim) -> PairwiseJudge:
     """Open a saved judge, whose debiasing and calibration may be replaced, or make a new one for the criterion."""
     if isinstance(options.criterion, list):
         raise ValueError("`criterion`: a judge that compares has one. Name one.")
     if (options.judge is None) == (options.criterion is None):
         raise ValueError("Give either `criterion` 'name: definition' or `judge` FILE.")
-    given = {name: value for name in ("debias", "calibration") if (value := getattr(options, name)) is not None}
+    names = ("debias", "calibration", "instruction", "instruction_place")
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
     replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given.items()}
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
-        replaced |= {"language": language_of(options), "instruction_place": instruction_place_for(options.lm)}
-        return PairwiseJudge(criterion, ties=options.ties, **replaced)
-    _refuse_own(options, "ties", "language", *PROMPT)
+        replaced = {"instruction_place": instruction_place_for(options.lm), **replaced}
+        return PairwiseJudge(criterion, ties=options.ties, language=language_of(options), **replaced)
+    _refuse_own(options, "ties", "language", "instruction", "instruction_place", *PROMPT)
     judge: PairwiseJudge = load(options.judge or "", PairwiseJudge)
     for name, value in replaced.items():
         setattr(judge, name, value)
@@ -114,7 +117,7 @@ def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:
     return items
 
 
-def scored(options: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
+def scored(options: ScoringAim, criteria: tuple[Criterion, ...]) -> Split:
     """Split rated items into those that demonstrations are taken from and those that are measured."""
     spec, dataset = str(options.data), load_items(options)
     items = list(dataset)
@@ -130,7 +133,7 @@ def scored(options: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
     return Split(dataset, criteria, test, train)
 
 
-def compared(options: RankOptions | OptimizeOptions, criterion: Criterion, *, searches: bool = False) -> Split:
+def compared(options: RankOptions | ComparingAim, criterion: Criterion, *, searches: bool = False) -> Split:
     """Put outputs on the test side; if it ``searches``, pairs too, and half of the documents for training."""
     spec, dataset = str(options.data), load_items(options, pairs=True)
     if not searches and data.hold_pairs(dataset):
@@ -159,9 +162,14 @@ def compared(options: RankOptions | OptimizeOptions, criterion: Criterion, *, se
     return Split(dataset, (criterion,), test, train)
 
 
+def has_ratings(items: Sequence[Any]) -> bool:
+    """Return whether people rated an item."""
+    return any(e.get("scores") or "score" in e for e in items)
+
+
 def _check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
     """Refuse items that nobody rated, and one score for several criteria."""
-    if not any(e.get("scores") or "score" in e for e in items):
+    if not has_ratings(items):
         raise lacking(spec, memory_table([{n: v for n, v in e.items() if n != "scores"} for e in items]), "score")
     check_rated_apart(items, [criterion.name for criterion in criteria])
 

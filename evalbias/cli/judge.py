@@ -22,7 +22,8 @@ from evalbias.evaluation.rankings import COUNTS, conclude_ranking, ranking_agree
 from evalbias.evaluation.words import count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import JudgeOptions, MeasuringModels, Options, Out, RankOptions, ScoreOptions
+from evalbias.options import MeasuringModels, Options, Out
+from evalbias.program_options import JudgeOptions, RankOptions, ScoreOptions
 from evalbias.programs import PairwiseRanker, PointwiseJudge
 from evalbias.programs.judges import asked_together
 from evalbias.programs.ranking import most_comparisons
@@ -45,10 +46,7 @@ def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> N
 
 def score_items(options: ScoreOptions, models: MeasuringModels, out: Out) -> None:
     """Score the items with a saved judge or new ones, in workers by parts of the file."""
-    if options.judge is None and options.criterion is None:
-        raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
-    named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
-    programs = scoring_judges(options, [] if named == [None] else named, options.judge)
+    programs = scoring_judges(options)
     if models.workers is None:
         judge_items(options, models, out, programs)
     elif len(programs) == 1:

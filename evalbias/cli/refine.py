@@ -1,4 +1,4 @@
-"""Refine loops: measure recorded ones, run and compile one, and measure a model's preference for its own style."""
+"""Refine loops: measure recorded ones, run one, and measure a model's preference for its own style."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import dspy
 import numpy as np
 import typer
 
-from evalbias import data, evaluation
-from evalbias.cli.run import Run, RunOutcome, keep
+from evalbias import evaluation
+from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
@@ -21,18 +21,16 @@ from evalbias.evaluation.changes import gain_of_loops, own_gain
 from evalbias.evaluation.loops import LoopRun, conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import measuring, model_identity
-from evalbias.loop_options import (
-    CompileRefineOptions,
+from evalbias.measures import QuantileMap
+from evalbias.measures.arrays import FloatArray
+from evalbias.options import Models, Out
+from evalbias.program_options import (
     FeedbackOptions,
     LoopOptions,
     RefineOptions,
     SelfOptions,
     StyleOptions,
 )
-from evalbias.measures import QuantileMap
-from evalbias.measures.arrays import FloatArray
-from evalbias.optimizers.refine import ExternalFeedbackRefine
-from evalbias.options import Models, Out
 from evalbias.programs import feedback
 from evalbias.programs.criterion import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
@@ -223,7 +221,7 @@ def external_of(options: FeedbackOptions, task: RefineTask) -> feedback.Feedback
     return feedback.InstructScore(options.instructscore, prompt=prompt)
 
 
-def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
+def leave_loops(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
     """Leave the outcome, with the items that failed, and why there is no Bias if the scores are on two scales."""
     for name, error in failed.items():
         typer.echo(message(f"The item {name!r:.80} failed: {error}"), err=True)
@@ -238,7 +236,7 @@ def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOu
     run.leave(outcome)
 
 
-# Run a refine loop, compile it, or measure the model's preference for its own style.
+# Run a refine loop, or measure the model's preference for its own style.
 
 
 def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None:
@@ -282,7 +280,7 @@ def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
         sections += [Section("Besides quality", [one for one in said if one])] * any(said)
-        _leave(run, task, failed, RunOutcome(result, result, shown, more=sections))
+        leave_loops(run, task, failed, RunOutcome(result, result, shown, more=sections))
 
 
 def _ran(run: Run, program: Any, items: Sequence[Any]) -> LoopRun:
@@ -310,33 +308,6 @@ def _output(one: evaluation.Loop) -> dict[str, Any]:
     return {"id": one.id, **output, "stopped": one.stopped, "error": one.error, "steps": one.steps}
 
 
-def compile_refine_command(options: CompileRefineOptions, models: Models, out: Out) -> None:
-    task, items, more = task_of(options)
-    student = with_refiner(task)
-    train, test = data.split(items, seed=options.seed, test_fraction=0.5, by="input")
-    with Run("compile refine", options, models, out, more=more, writes=True) as run:
-        optimizer = ExternalFeedbackRefine(
-            external_of(run.options, task),
-            quality=task.external,
-            k=options.k,
-            select=not options.bare,
-            budget=options.budget,
-            num_threads=options.threads,
-            seed=options.seed,
-            log_dir=run.folder.path / "loops",
-        )
-        count = (len(optimizer.margins) + 2) * len(train) + 2 * len(test)
-        with run.progress(count, "refining") as optimizer.progress:
-            compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.options.lm)
-        report, path = compiled.report, run.folder.path / "program.json"
-        written = keep(compiled, report, path, compared=report.comparison, keep_worse=options.keep_worse, kind="loop")
-        loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
-        failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
-        result = {"report": report, "written": written}
-        shown = list(filter(None, [tables.refine_table(report), report.decision, *own_gain(report.gain), written]))
-        _leave(run, task, failed, RunOutcome(result, result, shown))
-
-
 def refine_style_command(options: StyleOptions, models: Models, out: Out) -> None:
     task, items, more = task_of(options)
     for item in items:
@@ -351,4 +322,6 @@ def refine_style_command(options: StyleOptions, models: Models, out: Out) -> Non
         title = "Outputs of others, as given (before) and in the model's own words (after)"
         shown = [replace(report.change.table(), title=title), conclusion]
         result = {"report": report, "conclusion": conclusion}
-        _leave(run, task, report.failed, RunOutcome(result, result, shown, more=[worst_items(report.before, items)]))
+        leave_loops(
+            run, task, report.failed, RunOutcome(result, result, shown, more=[worst_items(report.before, items)])
+        )

@@ -68,12 +68,12 @@ class Likelihood(EffectBias):
     effect_name = "likelihood_effect"
     headlines = ("likelihood_effect", "bias_score", "performance", "likelihood_correlation")
     helps: ClassVar[Mapping[str, str]] = {
-        "scores": "'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
-        "keeps what is shown to help; this takes a few thousand judgments once, and afterwards prompts that are longer "
-        "by 2 to 8 examples, or one more likelihood for each output",
+        "scores": "'evalbias optimize --aim likelihood --criterion CRITERION --data FILE --lm MODEL' tries "
+        "demonstrations and calibrations and keeps what is shown to help; this takes a few thousand judgments once, "
+        "and afterwards prompts that are longer by 2 to 8 examples, or one more likelihood for each output",
         "others": "'evalbias correct' with this audit's data, field and likelihood model subtracts it from the scores "
-        "where that costs no agreement; or switch to a judge that has less of it: 'evalbias compile likelihood --lm "
-        "MODEL --data FILE' makes one from any model that you can run",
+        "where that costs no agreement; or switch to a judge that has less of it: 'evalbias optimize --aim likelihood "
+        "--criterion CRITERION --data FILE --lm MODEL' makes one from any model that you can run",
     }
 
     def missing(self, judged: Judged) -> Iterator[str]:
@@ -133,8 +133,8 @@ class Position(Bias):
     headlines = ("first_rate", "fairness", "position_consistency", "first_rate_balanced")
     helps: ClassVar[Mapping[str, str]] = {
         "pairs": "ask in both orders and average, which removes it at twice the prompts (PairwiseJudge with "
-        "debias='permutation'); 'evalbias optimize --criterion CRITERION --data FILE --lm MODEL' searches for a "
-        "wording that needs only one prompt for each pair",
+        "debias='permutation'); 'evalbias optimize --aim fairness --criterion CRITERION --data FILE --lm MODEL' "
+        "searches for a wording that needs only one prompt for each pair",
         "others": "ask in both orders and average, which removes it at twice the prompts",
     }
 
@@ -225,7 +225,7 @@ class Verbosity(EffectBias):
     effect_name, objective = "length_effect", "longer_rate"
     headlines = ("length_effect", "longer_rate")
     helps: ClassVar[Mapping[str, str]] = {
-        "pairs": "'evalbias optimize --criterion CRITERION --objective verbosity --data FILE --lm MODEL' searches for "
+        "pairs": "'evalbias optimize --aim verbosity --criterion CRITERION --data FILE --lm MODEL' searches for "
         "a wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
         "scores": "say in the definition that length does not count, and audit the judge again; outputs of equal "
         "length avoid it, and 'evalbias correct' subtracts it from recorded scores",
@@ -459,8 +459,8 @@ class ScaleUse(Bias):
     headlines = ("slope", "top_two_share")
     helps: ClassVar[Mapping[str, str]] = {
         "scores": "a map of the scores, or a likelihood calibration, stretches them but ranks no better; "
-        "demonstrations from the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 "
-        "to 8 examples",
+        "demonstrations from the whole scale ('evalbias optimize --aim likelihood') teach it, in prompts that are "
+        "longer by 2 to 8 examples",
         "others": "a map from its scores to people's stretches them at no cost, but ranks no better",
     }
 

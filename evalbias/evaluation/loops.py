@@ -448,7 +448,8 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     if change.p_value < LEVEL:
         more = "more" if moved > 0 else "less"
         tested = f"{abs(moved):.2f} {more} than at {summary.numbers[0]}, a significant change"
-    return f"{summary.name}: {verdict}; {tested}. External feedback decides better: 'evalbias compile refine'."
+    remedy = "External feedback decides better: 'evalbias optimize --aim self-bias'."
+    return f"{summary.name}: {verdict}; {tested}. {remedy}"
 
 
 def conclude_style(change: Comparison) -> str:
@@ -477,7 +478,8 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
         gain.low,
         gain.high,
         above=f"The loop improves its outputs by {shown}.",
-        below=f"The loop makes its outputs worse by {shown}: do without it, or compile it ('evalbias compile refine').",
+        below=f"The loop makes its outputs worse by {shown}: do without it, or compile it ('evalbias optimize --aim "
+        "self-bias').",
         neither=f"The loop is not shown to improve its outputs: {shown}.",
         undefined=f"Whether the loop improves its outputs is undefined: {why}.",
     )

@@ -22,6 +22,7 @@ from evalbias.values import to_json
 
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
 WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_LABEL]
+LIKELY, FAIR = ["optimize", "--aim", "likelihood"], ["optimize", "--aim", "fairness"]
 SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare", "--keep-worse"]
 
 
@@ -64,7 +65,7 @@ def model(tmp_path):
 
 @pytest.mark.slow
 def test_compile_and_judge(scoring, items, tmp_path):
-    options = ["compile", "likelihood", *scoring, "--resamples", 200, "--limit", 200, "-k", 4, "--out", "run"]
+    options = [*LIKELY, *scoring, "--resamples", 200, "--limit", 200, "-k", 4, "--out", "run"]
     options += ["--keep-worse"]  # 80 items may show nothing to be better
     found = answered(*options, cwd=tmp_path)
     decision, written = (found[name][world.NAME] for name in ("decisions", "written"))
@@ -91,7 +92,19 @@ def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items,
     wording = f"Rate how well she is described.\n{PointwiseJudge(SYNTHETIC).answer_format}"
     given.predict.signature = given.predict.signature.with_instructions(wording)
     given.save(str(tmp_path / "mine.json"))
-    options = ["compile", "likelihood", "--judge", "mine.json", "--lm", "embedded", "--data", items, "--limit", 60]
+    options = [
+        "optimize",
+        "--aim",
+        "likelihood",
+        "--judge",
+        "mine.json",
+        "--lm",
+        "embedded",
+        "--data",
+        items,
+        "--limit",
+        60,
+    ]
     options += ["-k", 2, "--resamples", 99, "--bare", "--keep-worse", "--out", "run"]
     evalbias(*options, cwd=tmp_path)
     compiled = files.load(tmp_path / f"run/judge-{SYNTHETIC.name}.json")
@@ -124,7 +137,18 @@ def test_demonstrations_are_taken_from_the_candidates_alone(scoring, items, tmp_
     train, _ = data.split(list(data.read(items)), seed=0)
     for name, chosen in (("a", train[:100]), ("b", train[100:])):
         (tmp_path / f"{name}.txt").write_text("".join(f"{e.id}\n" for e in chosen))
-    options = ["compile", "likelihood", *scoring, "--bare", "--keep-worse", "--resamples", 200, "--out", "run"]
+    options = [
+        "optimize",
+        "--aim",
+        "likelihood",
+        *scoring,
+        "--bare",
+        "--keep-worse",
+        "--resamples",
+        200,
+        "--out",
+        "run",
+    ]
     evalbias(*options, "--candidates", "a.txt", cwd=tmp_path)
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert len(demos) == 8
@@ -168,7 +192,21 @@ def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
 @pytest.mark.usefixtures("data_dir")
 def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     items = as_jsonl(tmp_path / "tmu.jsonl", [to_json(item.toDict()) for item in read("tmu-gfm")])
-    options = ["compile", "likelihood", "--lm", model, "--data", items, "--limit", 100, "-k", 2, "--resamples", 99]
+    options = [
+        "optimize",
+        "--aim",
+        "likelihood",
+        "--lm",
+        model,
+        "--data",
+        items,
+        "--limit",
+        100,
+        "-k",
+        2,
+        "--resamples",
+        99,
+    ]
     options += ["--criterion", "tmu-gfm:fluency", "--criterion", "tmu-gfm:grammar"]
     options += ["--bare", "--keep-worse", "--out", "run"]
     assert list(answered(*options, cwd=tmp_path)["likelihood"]) == ["fluency", "grammar", "total"]
@@ -181,8 +219,8 @@ def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
 
 KILLED = {
     "judge": ([1], ["scores.jsonl"]),
-    "compile likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"]),
-    "optimize": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"]),
+    "likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"]),
+    "fairness": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"]),
 }
 """Command -> lengths of the journal at which it is killed, and what it writes besides its result."""
 
@@ -193,10 +231,19 @@ def test_a_killed_run_resumes_to_the_same_result(items, outputs, new, tmp_path, 
     monkeypatch.setattr("evalbias.lm.cache.SECONDS", math.inf)  # chunks of the same size, as in what is killed
     more = {
         "judge": ["--data", items, *new[:2]],
-        "compile likelihood": ["--data", items, "--criterion", CRITERION, "--bare", "--keep-worse", "--resamples", 99],
-        "optimize": ["--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
+        "optimize --aim likelihood": [
+            "--data",
+            items,
+            "--criterion",
+            CRITERION,
+            "--bare",
+            "--keep-worse",
+            "--resamples",
+            99,
+        ],
+        "fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
     }
-    options = [*command.split(), *more[command], "--lm", "embedded", "--exact-resume", "--out"]
+    options = [*more[command], "--lm", "embedded", "--exact-resume", "--out"]
     evalbias(*options, "whole", cwd=tmp_path)
     kills, results = KILLED[command]
     journal, done = tmp_path / "killed/judgments.jsonl", 0
@@ -251,7 +298,7 @@ def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, t
 
 @pytest.mark.slow
 def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
-    options = ["optimize", "--criterion", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
+    options = [*FAIR, "--criterion", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
     options += ["--out", "run"]
     found = answered(*options, cwd=tmp_path)
     assert list(found["rows"]) == ["initial", "initial + permutation", "searched", "searched + permutation"]
@@ -276,7 +323,7 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
 def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_by_its_name(outputs, tmp_path):
     own = "Which text is better on politeness?"
     options = ["--criterion", "politeness: is the text polite?", "--data", outputs, "--lm", "embedded", "--bare"]
-    options += ["--instruction", own, "--objective", "verbosity", "--pairs", "all", "--epochs", 1, "--population", 2]
+    options += ["--instruction", own, "--aim", "verbosity", "--pairs", "all", "--epochs", 1, "--population", 2]
     finished = evalbias("optimize", *options, "--keep-worse", "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr
     result = json.loads((tmp_path / "run/result.json").read_text())
@@ -291,11 +338,14 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
 
 @pytest.mark.slow
 def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
-    more = ["--objective", "probe:injection", "--bare", "--keep-worse", "--out", "run"]
-    evalbias("compile", "likelihood", *scoring, *more, "--limit", 60, "-k", 2, "--resamples", 99, cwd=tmp_path)
+    more = ["--aim", "probe:injection", "--bare", "--keep-worse", "--out", "run"]
+    evalbias(
+        "optimize", "--aim", "likelihood", *scoring, *more, "--limit", 60, "-k", 2, "--resamples", 99, cwd=tmp_path
+    )
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert [bool(re.search(r"(: |assistant\n)5\.?$", demo["output"])) for demo in demos] == [True, True]
-    options = ["--criterion", CRITERION, "--data", outputs, "--lm", "embedded", "--epochs", 1, "--population", 2]
+    PairwiseJudge(SYNTHETIC, instruction_place="first").save(tmp_path / "compares.json")
+    options = ["--judge", "compares.json", "--data", outputs, "--lm", "embedded", "--epochs", 1, "--population", 2]
     evalbias("optimize", *options, *more[:4], "--pairs", 20, "--out", "searched", cwd=tmp_path)
     result = json.loads((tmp_path / "searched/result.json").read_text())["search"]
     assert (result["objective"], result["tried"][0]["examples"]) == ("probe", 40)  # edited and with the placebo

@@ -12,7 +12,8 @@ from evalbias.data import DataError, read, world
 from evalbias.data.files import file_chunks
 from evalbias.data.reading import read_chunks
 from evalbias.lm.types import MeasuringLM, Unanswered
-from evalbias.options import JudgeOptions, MeasuringModels, Out
+from evalbias.options import MeasuringModels, Out
+from evalbias.program_options import JudgeOptions
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.values import to_json
 

@@ -120,7 +120,7 @@ def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(r
 
 def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     rows = [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(4)]
-    options = ["compile refine", "constrained-generation", "--max-iterations", 1, "--max-tokens", 16]
+    options = ["optimize --aim self-bias", "constrained-generation", "--max-iterations", 1, "--max-tokens", 16]
     options += ["--bare", "--keep-worse", "--out"]  # four items are too few to choose on
     whole = run(*options, "whole", rows=rows)
     log = tmp_path / "killed/loops/own-0/steps.jsonl"

@@ -11,17 +11,17 @@ from typing import get_args, get_type_hints
 import pytest
 
 import evalbias as package
-from evalbias import loop_options, options
+from evalbias import options, program_options
 from evalbias.cli.app import COMMANDS, SECTIONS, parameter
 from evalbias.cli.flags import FLAGS, as_typed
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
 from evalbias.evaluation.answers import language_of, prepared
 from evalbias.evaluation.biases import BIASES
-from evalbias.loop_options import NAMES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
 from evalbias.options import AuditOptions, recorded
+from evalbias.program_options import NAMES
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.prompts import LANGUAGES
 
@@ -39,14 +39,14 @@ OTHER_NAMES = {"resamples": "n_resamples", "threads": "num_threads"}
 OTHER_THINGS = {"criterion", "objective", "k", "language", "instruction_place"}
 """Names of options that a callable gives to another kind of value, or whose default is a judge's or model's own."""
 ALIKE = [
-    (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction"}),
-    (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction"}),
-    (options.OptimizeOptions, ZEPO, {"population", "seed"}),
-    (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
-    (options.RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
-    (options.RankOptions, PairwiseRanker, {"seed", "orders"}),
-    (loop_options.CompileRefineOptions, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
-    (loop_options.SelfOptions, summarize_loop, {"resamples"}),
+    (program_options.ScoringAim, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction"}),
+    (program_options.ScoringAim, BiasedDemos, {"resamples", "seed", "reduction"}),
+    (program_options.ComparingAim, ZEPO, {"population", "seed"}),
+    (program_options.ComparingAim, PairwiseJudge, {"ties", "instruction"}),
+    (program_options.RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
+    (program_options.RankOptions, PairwiseRanker, {"seed", "orders"}),
+    (program_options.LoopAim, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
+    (program_options.SelfOptions, summarize_loop, {"resamples"}),
     (AuditOptions, type(BIASES["likelihood"]), {"reliability"}),
 ]
 
@@ -64,7 +64,7 @@ def test_every_language_of_a_judge_can_be_named_and_english_is_the_default():
     (named, _) = get_args(get_type_hints(options.Items)["language"])
     assert get_args(named) == (*LANGUAGES,)
     for call in (PointwiseJudge, PairwiseJudge):
-        assert defaults(call)["language"] == language_of(options.JudgeOptions("file", lm="embedded")) == "en"
+        assert defaults(call)["language"] == language_of(program_options.JudgeOptions("file", lm="embedded")) == "en"
 
 
 def test_every_bias_of_an_audit_can_be_tested_alone():
@@ -112,7 +112,7 @@ def test_every_option_has_help_and_one_spelling():
 
 def test_files_count_by_content_and_models_by_identity(tmp_path):
     (tmp_path / "judge.json").write_text("{}")
-    kept = recorded(options.ScoreOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
+    kept = recorded(program_options.ScoreOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
     assert (len(kept["judge"]), kept["data"]) == (64, "a.csv")
     assert kept.keys() == {"data", "seed", "judge", "refused"}  # neither models nor what is not given
 

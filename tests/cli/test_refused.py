@@ -48,6 +48,10 @@ VOTES = "In the task mathematics votes replace the answer: use --task mathematic
 STARS = "--data stars.csv --lm embedded --map source=data,output=text"
 RATED, SUMS = "--data rated.jsonl", "--data sums.jsonl --lm embedded --task mathematics"
 REFUSED = {
+    "compile": [("likelihood", "'evalbias optimize --aim likelihood'"), ("order --lm x", "--probe order'")],
+    "compile refine": [(SUMS, "'evalbias optimize --aim self-bias'")],
+    "plan": [(RATED, "'evalbias audit' says how many items")],
+    "runs": [("compare a b", "'evalbias drift'")],
     "measure likelihood": [(ITEMS, "'evalbias audit' with the same judge")],
     "measure preference": [(OUTPUTS, "'evalbias audit' with the same judge")],
     "measure self": [(RATED, "'evalbias refine measure'")],
@@ -55,7 +59,7 @@ REFUSED = {
     "measure": [("", "'evalbias refine measure'")],
     "rank": [(OUTPUTS, "'evalbias judge --rank'")],
     "skill": [("", "'skill' is now 'evalbias --skill'.")],
-    "compile likelihood": [
+    "optimize --aim likelihood": [
         (f"--data none.jsonl --lm embedded --criterion {WORLD}", "none.jsonl does not exist"),
         (f"--data webnlg2020 --lm embedded --criterion {WORLD}", "names no data"),
         ("--data items.jsonl --lm embedded --criterion wit", "write it as 'name: definition'"),
@@ -69,7 +73,7 @@ REFUSED = {
             "--data items.jsonl --lm embedded --criterion summeval:fluency --scale 1-7",
             "criteria have a scale of their own: leave --scale out",
         ),
-        (f"{ITEMS} --out /proc/none/run", "choose another folder (--out)"),
+        (f"{ITEMS} --bare -k 1 --out /proc/none/run", "choose another folder (--out)"),
         (f"{ITEMS} --out ''", "What follows --out is empty: give a value, or leave --out out"),
         (f"{ITEMS} --out=", "What follows --out is empty"),
         (f"{ITEMS} -k 2 --criterion 'wit: is it funny?'", "has no score on 'wit'"),
@@ -79,11 +83,10 @@ REFUSED = {
         (f"{ITEMS} -k 0", "-k is 0: compiling needs one demonstration or more."),
         ("--data items.jsonl --lm embedded --judge scores.json --scale 1-5", f"{OWN} --scale."),
         (
-            "--data none.jsonl --lm none.gguf --objective probe:fame",
-            "The kind 'fame' is unknown: choose some of style, ",
+            f"{ITEMS} --epochs 2",
+            "--epochs is not for likelihood, only for fairness, debiased, ",
         ),
-        (f"{ITEMS} --objective fairness", "--objective fairness is unknown: give probe:KIND, such as probe:authority."),
-        (f"{ITEMS} --objective probe:bold --max-loss .1", "--max-loss is of a smaller likelihood bias: leave it out"),
+        ("--data items.jsonl --lm embedded --judge compares.json", "compares.json holds a pairwise judge"),
         (f"{ITEMS} --candidates ids.txt", "ids.txt lists 'elsewhere', which is no training item of this split (1 such"),
     ],
     "judge": [
@@ -106,7 +109,7 @@ REFUSED = {
         (f"{ITEMS} --workers dask", "write ray, or ray:N"),
         (f"{ITEMS} --workers ray --api-base http://h/v1", "--api-base: embedded is the model that ships"),
     ],
-    "optimize": [
+    "optimize --aim fairness": [
         (f"{NAMED} --data one.jsonl --lm embedded", "1 documents with two different outputs"),
         (f"{NAMED} {OUTPUTS}", "needs 16 or more. Give more, or select=False (--bare)"),
         (f"{NAMED} --data many.jsonl --lm embedded --pairs 10", "--pairs 10 draws pairs of 9 of the 20 documents"),
@@ -115,11 +118,29 @@ REFUSED = {
             f"{NAMED} --data many.jsonl --lm embedded --language ja --bare",
             "its phrases are English. Name a model that rewords, LMParaphraser(lm) or --proposer-lm",
         ),
-        (f"{NAMED} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, "),
+        (f"{NAMED} {OUTPUTS} -k 2", "-k is not for fairness, only for likelihood, self-bias and probe:KIND of a judge"),
+        (f"{NAMED} {NAMED} {OUTPUTS}", "--criterion: a judge that compares has one."),
+        (f"{OUTPUTS} --judge compares.json --instruction 'Which?'", f"{OWN} --instruction."),
+    ],
+    "optimize": [
+        (f"{ITEMS} --objective fairness", "is now 'evalbias optimize --aim'."),
+        (f"{ITEMS} --aim elegance", "--aim elegance is unknown: choose one of likelihood, fairness, "),
+        (f"{ITEMS} --aim probe:fame", "The kind 'fame' is unknown: choose some of style, "),
+        (f"{ITEMS} --aim probe:bold --max-loss .1", "--max-loss is for the aim likelihood"),
+        (f"{NAMED} --data pairs.jsonl --lm embedded --aim probe:", "The kind '' is unknown: choose some of style, "),
         (
-            f"{NAMED} --data none.jsonl --lm none.gguf --objective probe:",
-            "The kind '' is unknown: choose some of style, ",
+            f"{NAMED} --data pairs.jsonl --lm embedded --aim probe:bold -k 2",
+            "-k is not for probe:KIND of a judge that comp",
         ),
+        (f"{NAMED} --data many.jsonl --lm embedded --aim context-free", "give select=False (--bare)"),
+        (f"{NAMED} --data sums.jsonl --lm embedded --map output=answer", "'evalbias doctor sums.jsonl' says what it"),
+        (f"{ITEMS} -k 8 --judge scores.json", f"{OWN} --criterion."),
+    ],
+    "optimize --aim self-bias": [
+        (SUMS, VOTES),
+        (SUMS.replace("mathematics", "flying"), "--task flying is no loop's: choose one of translation, "),
+        (f"{SUMS} --samples 3", "--samples is not for self-bias, only for likelihood, "),
+        ("--data sums.jsonl --lm embedded", "self-bias needs --task: add it."),
     ],
     "judge --rank": [
         (f"{OUTPUTS} --judge compares.json --scale 1-5", "--scale is not for --rank, only for scores: leave it out."),
@@ -182,7 +203,6 @@ REFUSED = {
         ("--data half.jsonl --lm embedded --task translation", "has no 'reference'"),
         (f"{SUMS} --examples sums.jsonl", "sums.jsonl is not valid JSON"),
     ],
-    "compile refine": [(SUMS, VOTES)],
     "refine style": [(SUMS, "has no 'output': give an output of another author")],
     "refine measure": [
         ("--data rated.jsonl --own mine --expected mine", "--own and --expected both name 'mine'"),

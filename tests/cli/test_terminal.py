@@ -20,7 +20,8 @@ from evalbias.cli.run import Run
 from evalbias.cli.terminal import LeavableStream, Progress
 from evalbias.data import world
 from evalbias.lm.types import Choices, Decision, Likelihood, NoProbabilities, Text
-from evalbias.options import JudgeOptions, MeasuringModels, OptimizeOptions, Out
+from evalbias.options import MeasuringModels, Out
+from evalbias.program_options import ComparingAim, JudgeOptions
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 
 
@@ -214,7 +215,7 @@ def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
         return FormulaLM()
 
     monkeypatch.setattr("evalbias.cli.run.open_lm", opening)
-    asked = OptimizeOptions("items", lm="judge", criterion="quality", proposer_lm="judge")
+    asked = ComparingAim("items", lm="judge", criterion="quality", proposer_lm="judge")
     given = MeasuringModels(dtype="float32", adapter="lora")
     for workers, names in ((None, ["judge"]), ("ray", ["judge", "judge"])):
         opened.clear()

@@ -1,0 +1,294 @@
+"""``evalbias optimize``: make a judge that scores or compares less biased, or a refine loop, by what is aimed at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dspy
+import numpy as np
+from rich.console import Group
+
+from evalbias.cli.items import compared, comparing_judge, has_ratings, narrowed, scored, scoring_judges
+from evalbias.cli.refine import external_of, leave_loops, task_of, with_refiner
+from evalbias.cli.run import Run, RunOutcome, Split, keep
+from evalbias.cli.terminal import say
+from evalbias.data import by_input, count_pairs, hold_pairs, pairs, read, world
+from evalbias.data import split as split_items
+from evalbias.data.items import comparable
+from evalbias.evaluation import BIASES, compare_with_baselines
+from evalbias.evaluation.changes import own_gain
+from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.rankings import PROMPTS, Row
+from evalbias.optimizers import ZEPO, objectives
+from evalbias.optimizers import likelihood as optimizers
+from evalbias.optimizers.base import FEWEST_TO_CHOOSE, hold_back
+from evalbias.optimizers.likelihood import LikelihoodOptimizer
+from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
+from evalbias.optimizers.refine import ExternalFeedbackRefine
+from evalbias.options import MeasuringModels, Options, Out
+from evalbias.program_options import ComparingAim, LoopAim, OptimizeOptions, ScoringAim
+from evalbias.programs import PairwiseJudge, PointwiseJudge
+from evalbias.programs.files import load
+from evalbias.programs.judges import REDUCTIONS
+from evalbias.programs.ranking import most_comparisons
+from evalbias.report.page import Section
+from evalbias.report.plots import scatter
+from evalbias.report.tables import headlines_table, mitigation_table, refine_table, rows_table, words_note
+
+# Judges that score: demonstrations and calibrations are compiled into one for each criterion.
+
+
+def compile_scoring(options: ScoringAim, models: MeasuringModels, out: Out) -> None:
+    """Compile a saved judge, or new ones, against likelihood bias or a probe."""
+    optimizer, judges = _optimizer(options), scoring_judges(options)
+    split = scored(options, tuple(judge.criterion for judge in judges))
+    for judge in judges:
+        optimizer.divide(judge, split.train, split.test)  # which refuses too few items before a model is opened
+    with Run("optimize", options, models, out, more=split.settings()) as run:
+        run.leave(compile_judges(run, run.options, split, judges, _optimizer(run.options))[1])
+
+
+def _optimizer(options: ScoringAim) -> LikelihoodOptimizer:
+    shared: dict[str, Any] = {
+        "likelihood_lm": options.likelihood_lm,
+        "reduction": options.reduction,
+        "n_resamples": options.resamples,
+        "seed": options.seed,
+    }
+    against = None if options.aim == ScoringAim.aim else probe_of(options)
+    if options.bare or against is not None:
+        return optimizers.BiasedDemos(options.k, objective=against, **shared, select=not options.bare)
+    sizes = sorted({size for size in (2, options.k // 2, options.k) if 2 <= size <= options.k})
+    return optimizers.LikelihoodMitigation(sizes, max_loss=options.max_loss, **shared)
+
+
+def probe_of(options: ScoringAim | ComparingAim) -> objectives.ProbeObjective:
+    """Return the objective of the aim probe:KIND."""
+    return objectives.ProbeObjective(options.aim.removeprefix(PROBE), seed=options.seed)
+
+
+def compile_judges(
+    run: Run, options: ScoringAim, split: Split, judges: Sequence[PointwiseJudge], optimizer: LikelihoodOptimizer
+) -> tuple[optimizers.CompiledCriteria, RunOutcome]:
+    """Compile every judge; plots, and judges that are better, go into the run's folder."""
+    items = {"trainset": list(split.train), "valset": list(split.test)}
+    train, test = map(len, items.values())
+    sets = 1 + len(optimizer.k) * len(REDUCTIONS) if isinstance(optimizer.k, tuple) else 2  # of demonstrations
+    if against := getattr(optimizer, "objective", None):
+        sets = 3 * (1 + 2 * len(against.kinds))  # each item as it is, with each edit and with each placebo
+    # About as many answers: each text's likelihood once, the training items, half of them with every set, the others.
+    with run.progress(train + test + len(judges) * (train + sets * train // 2 + 3 * test)):
+        compiled = optimizers.compile_each(optimizer, judges, **items, lm=options.lm)
+    comparisons, reports = compiled.comparisons, compiled.reports
+    written = {}
+    for name, judge in compiled.judges.items():
+        report, path = reports[name], run.folder.file("judge", name, ".json")
+        written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=options.keep_worse)
+    sides = {name: {"before": compiled.before[name], "after": compiled.after[name]} for name in comparisons}
+    plots = [_unfairness(name, both) for name, both in sides.items()]
+    # The judges side by side, then what was chosen and why.
+    mitigated = {name: r for name, r in reports.items() if isinstance(r, optimizers.MitigationReport)}
+    demonstrated = {name: r for name, r in reports.items() if isinstance(r, optimizers.BiasedDemosReport)}
+    shown: list[Any] = [mitigation_table(mitigated, seed=options.seed)] if mitigated else []
+    if demonstrated or len(reports) > 1:
+        shown.append(headlines_table(comparisons))
+    if demonstrated:
+        shown.append(words_note(demonstrated))
+    for name, report in reports.items():
+        remarks = [report.decision, getattr(report, "against_baselines", ""), written[name]]
+        shown.append(f"{name}: {' '.join(filter(None, remarks))}")
+    decisions = {name: report.decision for name, report in reports.items()}
+    result = {"likelihood": comparisons, "reports": reports}
+    brief = {"likelihood": comparisons, "decisions": decisions, "written": written}
+    covered = {name: compiled.after[name].coverage for name in compiled.judges}
+    page = {**comparisons, **reports}  # a report holds its criterion's comparison; the total has none
+    return compiled, RunOutcome(result, brief, [Group(*shown)], covered, page=page, more=plots)
+
+
+def _unfairness(criterion: str, sides: Mapping[str, Judged]) -> Section:
+    return Section(f"Likelihood and unfairness: {criterion}", [scatter(sides)])
+
+
+# Judges that compare: a wording is searched on some documents; baselines, plots and the judge on the others.
+
+OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
+    "fairness": objectives.Fairness,
+    "debiased": objectives.DebiasedFairness,
+    "confidence": objectives.Confidence,
+    "context-free": objectives.ContextFreeConfidence,
+    "calibration": objectives.CalibrationGap,
+}
+
+
+def search_wording(options: ComparingAim, models: MeasuringModels, out: Out) -> None:
+    """Search a wording for a saved judge, or a new one."""
+    objective, judge = objective_of(options), comparing_judge(options)
+    split = compared(options, judge.criterion, searches=True)
+    if not options.bare:  # what cannot be chosen by, and too few documents, are refused before a model is opened
+        objectives.check_held_back(objective)
+        hold_back(drawn_pairs(options, split, objective), seed=options.seed)
+    with Run("optimize", options, models, out, more=split.settings()) as run:
+        run.leave(search(run, run.options, split, judge, world.GENERAL)[0])
+
+
+def objective_of(options: ComparingAim) -> objectives.Objective:
+    """Return the objective of an aim: one of ``OBJECTIVES``, a bias that has one, or a probe."""
+    if options.aim in OBJECTIVES:
+        return OBJECTIVES[options.aim]()
+    return objectives.BiasObjective(BIASES[options.aim]) if options.aim in BIASES else probe_of(options)
+
+
+def drawn_pairs(options: ComparingAim, split: Split, objective: objectives.Objective) -> list[dspy.Example]:
+    """Draw the pairs to search on; refuse a draw of too few documents where there are enough."""
+    ordered = not objective.debiased  # both orders of a pair are averaged
+    drawn = pairs(split.train, limit=options.pairs, ordered=ordered, seed=options.seed)
+    few, documents = len(by_input(drawn)), len(by_input(split.train))
+    if not options.bare and few < FEWEST_TO_CHOOSE <= documents:
+        raise ValueError(
+            f"`pairs` {options.pairs} draws pairs of {few} of the {documents} documents to search on, and choosing "
+            f"needs {FEWEST_TO_CHOOSE}: raise `pairs`, or take the result unchecked (`bare`)."
+        )
+    return drawn
+
+
+def search(
+    run: Run, options: ComparingAim, split: Split, judge: PairwiseJudge, grammar: Iterable[Iterable[str]]
+) -> tuple[RunOutcome, Mapping[str, Row]]:
+    """Search on pairs of training documents, and measure judge -> its row on the others; leave plots and a judge."""
+    criterion, test, limit, objective = judge.criterion, split.test, options.pairs, objective_of(options)
+    proposer: Any = GrammarParaphraser(grammar)
+    if options.proposer_lm != "grammar":
+        proposer = LMParaphraser(options.proposer_lm)
+    elif not proposer.makes(criterion, judge.predict.signature.instructions):
+        proposer.check(criterion, judge.predict.signature.instructions)
+        say(
+            "The grammar cannot reword this instruction: its own wordings compete with it. To reword it, name a model "
+            "with --proposer-lm."
+        )
+    zepo = ZEPO(
+        proposer,
+        population=options.population,
+        objective=objective,
+        epochs=options.epochs,
+        racing=not options.exact,
+        select=not options.bare,
+        seed=options.seed,
+        log_dir=run.folder.path / "search",
+    )
+    drawn = drawn_pairs(options, split, objective)
+    asked = len(objective.searched(drawn)) * (2 if objective.debiased else 1)
+    with run.progress((1 + options.population * options.epochs) * asked):
+        compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
+    tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
+    # Comparisons of ranking every document once; pairs are not ranked.
+    ranked = 0 if hold_pairs(test) else sum(most_comparisons(len(group)) for group in by_input(test).values())
+    with run.progress(8 * tested + sum(PROMPTS.values()) * ranked):
+        rows = compare_with_baselines(judge, compiled, test, lm=options.lm, limit=limit, seed=options.seed)
+    report, path = compiled.report, run.folder.path
+    better = rows["searched"].comparisons
+    written = keep(compiled, report, path / "judge.json", compared=better, keep_worse=options.keep_worse)
+    counts = {"search": len(drawn), "all": count_pairs(split.train, ordered=not objective.debiased)}
+    result: dict[str, Any] = {"search": report, "rows": rows, "pairs": counts}
+    run.folder.write_result(result)
+    brief = {
+        "instruction": compiled.predict.signature.instructions,
+        "judgments": report.judgments,
+        "rows": {
+            title: {name: m.to_dict(items=False) for name, m in row.measurements.items()} for title, row in rows.items()
+        },
+        "decision": report.decision,
+        "written": written,
+        "pairs": counts,
+    }
+    coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
+    table = rows_table(rows, report, pairs=(counts["search"], counts["all"]))
+    shown = [Group(table, *filter(None, [report.decision, written]))]
+    return RunOutcome(result, brief, shown, coverage), rows
+
+
+# Refine loops.
+
+
+def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
+    """Compile a loop on half of the items under external feedback, and compare it with the given one on the others."""
+    task, items, more = task_of(options)
+    student = with_refiner(task)
+    train, test = split_items(items, seed=options.seed, test_fraction=0.5, by="input")
+    with Run("optimize", options, models, out, more=more, writes=True) as run:
+        optimizer = ExternalFeedbackRefine(
+            external_of(run.options, task),
+            quality=task.external,
+            k=options.k,
+            select=not options.bare,
+            budget=options.budget,
+            num_threads=options.threads,
+            seed=options.seed,
+            log_dir=run.folder.path / "loops",
+        )
+        count = (len(optimizer.margins) + 2) * len(train) + 2 * len(test)
+        with run.progress(count, "refining") as optimizer.progress:
+            compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.options.lm)
+        report, path = compiled.report, run.folder.path / "program.json"
+        written = keep(compiled, report, path, compared=report.comparison, keep_worse=options.keep_worse, kind="loop")
+        loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
+        failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
+        result = {"report": report, "written": written}
+        shown = list(filter(None, [refine_table(report), report.decision, *own_gain(report.gain), written]))
+        leave_loops(run, task, failed, RunOutcome(result, result, shown))
+
+
+# What a judge can be optimized for.
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What is asked to reach an aim, and what does it."""
+
+    options: type[Options]
+    work: Callable[[Any, MeasuringModels, Out], None]
+
+
+PROBE = "probe:"
+SCORING, COMPARING = Aim(ScoringAim, compile_scoring), Aim(ComparingAim, search_wording)
+AIMS: dict[str, Aim] = {
+    "likelihood": SCORING,
+    **dict.fromkeys([*OBJECTIVES, *(bias.name for bias in BIASES.values() if bias.objective)], COMPARING),
+    "self-bias": Aim(LoopAim, compile_loop),
+}
+PROBES = {f"{PROBE}KIND of a judge that scores": SCORING, f"{PROBE}KIND of a judge that compares": COMPARING}
+
+
+def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out) -> None:
+    form = name = str(options.aim)
+    if options.aim is None or name.startswith(PROBE):
+        suited, why = _suited(options)
+        if options.aim is None:
+            form = name = next(name for name, aim in AIMS.items() if aim is suited)
+            say(f"Aim: {name}, because {why}. Another is named by --aim.")
+        else:
+            form = next(words for words, aim in PROBES.items() if aim is suited)
+    elif name not in AIMS:
+        raise ValueError(f"`aim` {name:.80} is unknown: choose one of {', '.join(AIMS)} or {PROBE}KIND.")
+    forms = AIMS | PROBES
+    chosen = narrowed(options, form, {words: aim.options for words, aim in forms.items()}, out.given)
+    forms[form].work(replace(chosen, aim=name), models, out)
+
+
+def _suited(options: OptimizeOptions) -> tuple[Aim, str]:
+    """Decide by a saved judge, or by the data, whether a judge scores or compares; say why."""
+    if options.judge is not None:
+        judge = load(options.judge, PointwiseJudge, PairwiseJudge)
+        return COMPARING if isinstance(judge, PairwiseJudge) else SCORING, f"{options.judge} holds a {judge.kind}"
+    items = read(options.data, mapping=options.mapping, choices={"better": tuple(options.labels)})
+    if hold_pairs(items):
+        return COMPARING, f"{options.data} holds pairs"
+    if has_ratings(items):
+        return SCORING, "people rated the outputs"
+    if comparable(items):
+        return COMPARING, "nobody rated the outputs, and inputs have several"
+    raise ValueError(
+        f"{options.data} has no ratings, no pairs, and one output of each input, and a judge is made better by one of "
+        f"these; 'evalbias doctor {options.data}' says what it holds."
+    )
