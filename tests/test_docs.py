@@ -14,6 +14,8 @@ from types import ModuleType
 
 import pytest
 from examples import NOTEBOOKS, PAGES, ROOT, code_cells, examples_of, run_page, same, text_of
+from picture import PICTURE, audit
+from PIL import Image
 from test_layers import MODULES
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES if examples_of(page.read_text(encoding="utf-8"))]
@@ -30,6 +32,7 @@ def marks(name):
 
 
 LONG = (
+    "README.md",
     "programs.md",
     "correct.md",
     "drift.md",
@@ -161,6 +164,22 @@ def test_every_link_inside_the_documentation_leads_somewhere():
     for page in (*PAGES, *NOTEBOOKS):
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_first_screen_of_readme_says_what_this_is_for():
+    screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:60])
+    uses = ("## Compile a judge", "## Optimize a prompt for a new criterion", "## Embed the judge in a DSPy program")
+    assert [use for use in uses if use not in screen] == []
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+
+
+@pytest.mark.slow
+def test_every_picture_shows_what_a_command_of_today_draws(tmp_path):
+    from benchmarks import gallery
+
+    drawn = {PICTURE.name, *(f"gallery-{bias}.png" for bias in gallery.PLOTS)}  # which a test of the gallery compares
+    assert {file.name for file in (ROOT / "docs").rglob("*.png")} <= drawn
+    assert same(Image.open(PICTURE).text["verdict"], audit(tmp_path))
 
 
 def test_the_reference_shows_every_public_name():
