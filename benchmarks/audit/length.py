@@ -4,7 +4,7 @@ usage: python -m benchmarks.audit.length [--draws 100] [--tools NAME ...] [--out
 
 What each tool flags is saved in ``--out`` draw by draw and not asked again. The peers are installed into
 ``.servers/peers`` on first use. judge-audit-mcp and judgekit compute in Python and see a fifth of the draws at
-least. ``--write`` also puts the table of scores into README.md.
+least.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.random import Generator
 from benchmarks.audit.judges import likert
 from benchmarks.audit.ours import findings
 from benchmarks.audit.peers import VERSIONS, Flags, ask, kept
-from benchmarks.harness import ROOT, argument_parser, finish, markdown, replace_section
+from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, RATINGS, Judged
 
 ITEMS = 300
@@ -198,8 +198,6 @@ def main() -> None:
                 print(f"{tool}, {name}, {judge}: done", file=sys.stderr)
     parts = [f"### {name.capitalize()}\n\n{table(name, flags)}" for name in WORLDS]
     finish(args, "audit", "\n\n".join([TEXT, *parts]), section="length")
-    if args.write:
-        replace_section(ROOT / "README.md", "peers", table("scores, two raters", flags))
 
 
 if __name__ == "__main__":
