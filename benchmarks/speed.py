@@ -423,7 +423,7 @@ def _llama_texts(file: Path) -> Iterator[LlamaTexts]:
 
 
 def compared(
-    lm: LocalLM, make: Callable[[Path, int], Workload], contenders: Mapping[str, Contender], repeats: int
+    lm: LocalLM, make: Callable[[int], Workload], contenders: Mapping[str, Contender], repeats: int
 ) -> list[list[str]]:
     """Measure a workload: at the full size, and at the smaller one together with the methods that need it."""
     body = []

@@ -121,7 +121,9 @@ def decoded(content: bytes, path: Path) -> str:
         ) from error
 
 
-def read_unpacked(file: IO[bytes], packed: int, path: Path, *, before: int = 0, piece: int = _PIECE) -> bytes:
+def read_unpacked(
+    file: IO[bytes] | gzip.GzipFile, packed: int, path: Path, *, before: int = 0, piece: int = _PIECE
+) -> bytes:
     """Read what a part of a file unpacks to, in pieces of so many bytes; other parts had ``before`` bytes."""
     content = io.BytesIO()
     while content.write(file.read(piece)):
