@@ -227,20 +227,11 @@ KILLED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", KILLED)
-def test_a_killed_run_resumes_to_the_same_result(items, outputs, new, tmp_path, monkeypatch, command):
+def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, tmp_path, monkeypatch, command):
     monkeypatch.setattr("evalbias.lm.cache.SECONDS", math.inf)  # chunks of the same size, as in what is killed
     more = {
-        "judge": ["--data", items, *new[:2]],
-        "optimize --aim likelihood": [
-            "--data",
-            items,
-            "--criterion",
-            CRITERION,
-            "--bare",
-            "--keep-worse",
-            "--resamples",
-            99,
-        ],
+        "judge": ["judge", "--data", items, *new[:2]],
+        "likelihood": [*LIKELY, *scoring, "--bare", "--keep-worse", "--resamples", 99],
         "fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
     }
     options = [*more[command], "--lm", "embedded", "--exact-resume", "--out"]

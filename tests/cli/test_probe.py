@@ -121,7 +121,7 @@ def test_a_judge_is_asked(tmp_path):
             "read --data items.jsonl --winner-field mine --scale 1-5",
             "Leave out --scale: recorded choices have no scale",
         ),
-        ("run --data items.jsonl --lm embedded", "The data have no criteria of their own"),
+        ("run --data items.jsonl --lm embedded", "give --criterion"),
         ("run --data items.jsonl --lm embedded --criterion q:good? --kind order:x", "The kind 'order:x' is unknown"),
     ],
 )

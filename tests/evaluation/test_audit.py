@@ -153,7 +153,7 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     judged = evalbias.judge_examples(judge, examples, lm=FormulaLM(bias=0.5), likelihood_lm="own")
     points = found.estimate.value * judged.answers.std()  # one standard deviation of z is about one
     assert f"gets {points:.2f} more points" in found.sentence
-    assert found.remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
+    assert found.remedy.startswith("'evalbias optimize --aim likelihood --criterion CRITERION")
     recorded = [e.copy(mine=score) for e, score in zip(examples, biased.judged.answers, strict=True)]
     others = about(evalbias.audit(recorded, **MINE, likelihood_lm=FormulaLM(bias=0.5)), "likelihood")
     assert others.remedy.startswith("'evalbias correct' with this audit's data, field and likelihood model")
