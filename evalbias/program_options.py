@@ -289,6 +289,7 @@ class OptimizeOptions(ScoringAim, ComparingAim, LoopAim):
     better. Items that took no part compare both. Writes the judge or program.json to the run's folder.
     """
 
+    beside = (MeasuringModels, Out)
     aim: str | None = option(  # type: ignore[assignment]
         "What becomes better. Of judges that score: likelihood. Of judges that compare: fairness of the two positions "
         "(the paper's), debiased (fairness of decisions averaged over both orders), confidence, context-free, "
@@ -296,7 +297,7 @@ class OptimizeOptions(ScoringAim, ComparingAim, LoopAim):
         "probe. Of refine loops: self-bias. By default what `judge` or the data allow: likelihood if people rated the "
         "outputs, fairness if there are pairs or several outputs of an input."
     )
-    task: str | None = option(
+    task: str | None = option(  # type: ignore[assignment]
         f"For self-bias, the loop's task: {', '.join(get_args(TASK))}. Else the task that the outputs were written "
         "for, such as 'Summarize the article.': likelihoods depend on it, and a saved judge has its own."
     )

@@ -97,7 +97,7 @@ def heading_of(taken: type[Any], name: str) -> str | None:
 
 def forms_of(taken: type[Any]) -> list[type[Any]]:
     """Return the classes of options of a command's forms; none where it has one form."""
-    return [form for form in taken.__bases__ if form.heading]
+    return [form for form in taken.__bases__ if issubclass(form, options.Options) and form.heading]
 
 
 def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:

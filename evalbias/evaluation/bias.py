@@ -20,7 +20,7 @@ from evalbias.data.columns import like_ratings
 from evalbias.data.items import rated_criteria
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
-from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, median_coverage, signed
+from evalbias.evaluation.words import amount, decimals, ends, interval_words, joined, median_coverage, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean
@@ -254,29 +254,6 @@ class EffectBias(Bias):
             tested=False,
             says=says or self.says or f"Effect of {self.effect_of} at equal quality",
         )
-
-    def paragraph(self, estimate: Estimate, judged: Judged) -> str:
-        """Say an effect as a sentence of its own, and what it shows."""
-        if math.isnan(estimate.low):
-            return f"The {estimate.label} cannot be told: {estimate.why_undefined}."
-        said = self.sentence(estimate, judged)
-        then = "then " if math.isnan(estimate.value) else ""  # bounds hold under a condition
-        shown = conclude(
-            estimate.low,
-            estimate.high,
-            above=f"{then}the judge overrates {self.more} outputs",
-            below=f"{then}the judge underrates {self.more} outputs",
-            neither=f"no effect of {self.effect_of} is shown",
-            undefined="",
-        )
-        return f"{said[:1].upper()}{said[1:]}: {shown}."
-
-    def fit(self, judged: Judged) -> Effect:
-        """Return the effect with its bounds, its F and why it may be undefined.
-
-        ValueError where the items do not allow it, or a reliability is given for items with several ratings.
-        """
-        return full_effect(self.number(self.effect_name, judged), judged.clusters)
 
     def within(self, measurement: Measurement, judged: Judged, tests: int) -> str:
         """Say the effect among outputs of one system, where it is shown as one of several tests; empty where not."""

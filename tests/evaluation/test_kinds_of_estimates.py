@@ -90,4 +90,4 @@ def test_what_a_bias_needs():
         assert bias.applies(items) is applies, (bias, items.covariates.keys(), items.writers)
     assert list(numbers(Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}))) == ["longer_rate"]
     with pytest.raises(ValueError, match=r"^length_effect on .* cannot be measured: it needs people's ratings"):
-        Verbosity().fit(unrated)
+        Verbosity().number("length_effect", unrated)

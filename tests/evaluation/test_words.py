@@ -187,13 +187,12 @@ def conclusions():
         "small": (0.004, -0.002, 0.009),
         "bounds": (np.nan, 0.1, 0.9),
         "bounds around 0": (np.nan, -0.2, 0.3),
-        "undefined": (np.nan, np.nan, np.nan),
     }.items():
         effect = Estimate("likelihood_effect", "effect of likelihood", *interval, 9, 0, unit=SCORE_SD, points=0.5)
-        told[f"effect: {name}"] = BIASES["likelihood"].paragraph(effect, shown)
+        told[f"effect: {name}"] = BIASES["likelihood"].sentence(effect, shown)
         if name == "bounds":
             of_choices = having(without(shown, RATINGS), **passed)
-            told["effect: bounds of pass and fail"] = BIASES["likelihood"].paragraph(effect, of_choices)
+            told["effect: bounds of pass and fail"] = BIASES["likelihood"].sentence(effect, of_choices)
     unbiased, biased = (measure(BIASES["verbosity"], judge(scored, 150, length=x), seed=0) for x in (0.0, 0.6))
     told["worsened"] = worsened({"verbosity": compare(unbiased, biased, n_resamples=999, seed=0)})
     told["coverage"] = words.coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})

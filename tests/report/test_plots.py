@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from planted import compared, likelihood_effect, partly, scored, with_effect
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.bias import Bias, Intervals, Plot, beyond_quality, interval_plot
+from evalbias.evaluation.bias import Bias, Intervals, Plot, beyond_quality, full_effect, interval_plot
 from evalbias.evaluation.biases import Likelihood, order_outcomes
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
@@ -59,8 +59,9 @@ def test_the_plot_of_both_orders_agrees_with_the_numbers_where_a_tie_is_as_proba
 
 def test_the_line_of_an_effect_has_the_slope_of_its_dots():
     judged = with_effect(0.3, n=4000)
-    found, fit = found_in("likelihood", judged), BIASES["likelihood"].fit(judged)
-    x, y = beyond_quality(found.numbers["likelihood_effect"], fit, mirrored=False)
+    found = found_in("likelihood", judged)
+    fit = full_effect(recipe := found.numbers["likelihood_effect"], judged.clusters)
+    x, y = beyond_quality(recipe, fit, mirrored=False)
     direct = likelihood_effect(judged.covariates[LIKELIHOODS], judged.answers, judged.covariates["ratings"])
     assert np.polyfit(x, y, 1)[0] == pytest.approx(direct.value * direct.score_sd, abs=0.01)
     assert_allclose([x.mean(), x.std(), y.mean()], [0, 1, 0], atol=1e-9)
