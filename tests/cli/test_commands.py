@@ -92,19 +92,7 @@ def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items,
     wording = f"Rate how well she is described.\n{PointwiseJudge(SYNTHETIC).answer_format}"
     given.predict.signature = given.predict.signature.with_instructions(wording)
     given.save(str(tmp_path / "mine.json"))
-    options = [
-        "optimize",
-        "--aim",
-        "likelihood",
-        "--judge",
-        "mine.json",
-        "--lm",
-        "embedded",
-        "--data",
-        items,
-        "--limit",
-        60,
-    ]
+    options = [*LIKELY, "--judge", "mine.json", "--lm", "embedded", "--data", items, "--limit", 60]
     options += ["-k", 2, "--resamples", 99, "--bare", "--keep-worse", "--out", "run"]
     evalbias(*options, cwd=tmp_path)
     compiled = files.load(tmp_path / f"run/judge-{SYNTHETIC.name}.json")
@@ -137,18 +125,7 @@ def test_demonstrations_are_taken_from_the_candidates_alone(scoring, items, tmp_
     train, _ = data.split(list(data.read(items)), seed=0)
     for name, chosen in (("a", train[:100]), ("b", train[100:])):
         (tmp_path / f"{name}.txt").write_text("".join(f"{e.id}\n" for e in chosen))
-    options = [
-        "optimize",
-        "--aim",
-        "likelihood",
-        *scoring,
-        "--bare",
-        "--keep-worse",
-        "--resamples",
-        200,
-        "--out",
-        "run",
-    ]
+    options = [*LIKELY, *scoring, "--bare", "--keep-worse", "--resamples", 200, "--out", "run"]
     evalbias(*options, "--candidates", "a.txt", cwd=tmp_path)
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert len(demos) == 8
@@ -192,21 +169,7 @@ def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
 @pytest.mark.usefixtures("data_dir")
 def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     items = as_jsonl(tmp_path / "tmu.jsonl", [to_json(item.toDict()) for item in read("tmu-gfm")])
-    options = [
-        "optimize",
-        "--aim",
-        "likelihood",
-        "--lm",
-        model,
-        "--data",
-        items,
-        "--limit",
-        100,
-        "-k",
-        2,
-        "--resamples",
-        99,
-    ]
+    options = [*LIKELY, "--lm", model, "--data", items, "--limit", 100, "-k", 2, "--resamples", 99]
     options += ["--criterion", "tmu-gfm:fluency", "--criterion", "tmu-gfm:grammar"]
     options += ["--bare", "--keep-worse", "--out", "run"]
     assert list(answered(*options, cwd=tmp_path)["likelihood"]) == ["fluency", "grammar", "total"]
@@ -330,9 +293,7 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
 @pytest.mark.slow
 def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
     more = ["--aim", "probe:injection", "--bare", "--keep-worse", "--out", "run"]
-    evalbias(
-        "optimize", "--aim", "likelihood", *scoring, *more, "--limit", 60, "-k", 2, "--resamples", 99, cwd=tmp_path
-    )
+    evalbias("optimize", *scoring, *more, "--limit", 60, "-k", 2, "--resamples", 99, cwd=tmp_path)
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert [bool(re.search(r"(: |assistant\n)5\.?$", demo["output"])) for demo in demos] == [True, True]
     PairwiseJudge(SYNTHETIC, instruction_place="first").save(tmp_path / "compares.json")
