@@ -26,7 +26,7 @@ test-all: $(STAMP)  ## all tests but those of real servers and integrations
 	$(PYTEST) -m "not servers"
 
 # MLflow (50 MB) and Inspect (130 MB) need older versions of what .venv has (cachetools, fsspec, boto3), so they have an
-# environment of their own above it; pip leaves .venv as it is.
+# environment of their own above it; pip leaves .venv as it is. The newest openai is there, whatever .venv has.
 TOOLS := .servers/tools
 UV := .servers/uv/bin/uv
 
@@ -37,7 +37,7 @@ $(TOOLS)/.installed: $(STAMP) Makefile
 	$(PYTHON) -m venv $(TOOLS)
 	$(BIN)/python -c 'import site; print("import site; site.addsitedir(" + repr(site.getsitepackages()[0]) + ")")' \
 		> "$$($(TOOLS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
-	$(TOOLS)/bin/pip install --quiet mlflow-skinny==3.17.2 inspect-ai==0.3.285 typesafe-sdk==0.7.5 \
+	$(TOOLS)/bin/pip install --quiet --upgrade openai mlflow-skinny==3.17.2 inspect-ai==0.3.285 typesafe-sdk==0.7.5 \
 		pydantic-evals==2.62.0 langsmith==0.15.1 langfuse==5.0.4
 	touch $@
 

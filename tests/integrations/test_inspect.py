@@ -8,12 +8,13 @@ from pathlib import Path
 
 import dspy
 import pytest
+from fake_server import KEY, serving
 
 inspect_ai = pytest.importorskip("inspect_ai", reason="Inspect has an environment of its own: make test-integrations")
 
 from inspect_ai.dataset import Sample  # noqa: E402
 from inspect_ai.log import list_eval_logs, read_eval_log  # noqa: E402
-from inspect_ai.model import ModelOutput, get_model  # noqa: E402
+from inspect_ai.model import GenerateConfig, ModelOutput, get_model  # noqa: E402
 
 import evalbias  # noqa: E402
 from evalbias.data import world  # noqa: E402
@@ -43,12 +44,12 @@ def judge(lm):
     return judge
 
 
-def evaluated(scorer, items, tmp_path, status="success", **sample):
+def evaluated(scorer, items, tmp_path, status="success", model=None, **sample):
     outputs = [ModelOutput.from_content("mockllm", item.output) for item in items]
     samples = [Sample(input=item.source, **{name: make(item) for name, make in sample.items()}) for item in items]
     (log,) = inspect_ai.eval(
         inspect_ai.Task(dataset=samples, scorer=scorer),
-        model=get_model("mockllm/model", custom_outputs=outputs),
+        model=model or get_model("mockllm/model", custom_outputs=outputs),
         log_dir=str(tmp_path / "logs"),
         display="none",
         max_connections=1,
@@ -69,6 +70,20 @@ def test_an_evaluation_has_the_judges_scores(judge, tmp_path):
         assert score.metadata["distribution"] == pytest.approx(prediction.distribution, abs=1e-4)
         assert score.metadata["coverage"] == pytest.approx(prediction.coverage, abs=1e-4)
         assert score.explanation.startswith("The judge scored the output")
+
+
+def test_what_an_openai_compatible_server_writes_is_judged(judge, lms, tmp_path, monkeypatch):
+    items = world.examples(3, seed=1)
+    with serving(lms["llama-chat"], "chat", key=KEY) as (address, fake):
+        monkeypatch.setenv("LOOPBACK_BASE_URL", address)
+        monkeypatch.setenv("LOOPBACK_API_KEY", KEY)
+        model = get_model("openai-api/loopback/tiny", config=GenerateConfig(max_tokens=8, max_retries=0))
+        log = evaluated(judge_scorer(judge), items, tmp_path, model=model)
+    assert [path for path, _ in fake.requests] == ["/v1/chat/completions"] * 3
+    written = [dspy.Example(source=sample.input, output=sample.output.completion) for sample in log.samples]
+    assert all(one.output for one in written)
+    truth = [prediction.score for prediction in judge.batch(written)]
+    assert [sample.scores["judge_scorer"].value for sample in log.samples] == pytest.approx(truth, abs=1e-4)
 
 
 def test_an_output_that_cannot_be_judged_is_unscored(judge, tmp_path):

@@ -177,11 +177,9 @@ class FakeServer:
             token = {"token": self.text([ids[p]]), "logprob": float(values[p - 1, ids[p]])}
             content.append({**token, "top_logprobs": alternatives})
         choice = {"message": {"content": self.written(ids[start:])}, "finish_reason": "length"}
-        usage = {"prompt_tokens": start, "completion_tokens": len(ids) - start}
-        return {
-            "choices": [{**choice, "logprobs": {"content": content} if body.get("logprobs") else None}],
-            "usage": usage,
-        }
+        usage = {"prompt_tokens": start, "completion_tokens": len(ids) - start, "total_tokens": len(ids)}
+        choice["logprobs"] = {"content": content} if body.get("logprobs") else None
+        return {"model": self.model, "choices": [choice], "usage": usage}
 
     def one_token_texts(self, messages, most=20):
         """Return those of the most probable first tokens that are one token as a text too."""
