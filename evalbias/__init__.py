@@ -22,7 +22,7 @@ MOVED = {
     "measures.{}": "corrected_mean corrected_rate",
     "measures.corrections.{}": "ScoreCorrection",
     "optimizers.base.{}": "JudgeOptimizer",
-    "programs.{}": "BestOfK Improvement Jury SelfConsistencyRefine labeled",
+    "programs.{}": "BestOfK Improvement Jury SelfConsistencyRefine",
     "programs.save": "save_correction",
 }
 """New place -> the names that moved there; {} stands for the name. Dropped with the next version."""

@@ -287,6 +287,6 @@ def _human_label(example: Any, criterion: Criterion) -> float:
         fault = "is undefined" if math.isnan(human) else f"is {human:g}, outside the scale from {low} to {high}"
         raise ValueError(
             f"The human score of the item {name!r:.80} on {criterion.name!r} {fault}: leave the item out, or map the "
-            "scores to labels with evalbias.programs.labeled(examples, criterion, bins=...)."
+            "scores to labels with evalbias.labeled(examples, criterion, bins=...)."
         )
     return human
