@@ -18,7 +18,8 @@ from evalbias.values import file_digest
 
 def drift_command(options: DriftOptions, out: GateOut) -> None:
     conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
-    check_summary(out.summary)
+    if out.summary is not None:
+        check_summary(out.summary)
     split = drift(**vars(options))
     tables = split.table(), split.map_table()
     with Run("drift", options, None, out, more=more) as run:
@@ -33,7 +34,8 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
 def gain_command(options: GainOptions, out: GateOut) -> None:
     names = [GAIN, REST, PEOPLE, QUALITY, *FEATURES, *options.features]
     conditions, sides = parse_conditions(out.fail_on, names), (options.before, options.after, options.rated)
-    check_summary(out.summary)
+    if out.summary is not None:
+        check_summary(out.summary)
     parts = gain(**vars(options))
     table = parts.table()
     with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:

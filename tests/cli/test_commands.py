@@ -265,7 +265,7 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     judge = files.load(tmp_path / "run/judge.json")
     assert judge.predict.signature.instructions == found["instruction"]
     run, result = (json.loads((tmp_path / f"run/{name}.json").read_text()) for name in ("run", "result"))
-    assert (run["train"]["items"], run["test"]["items"]) == (32, 32)
+    assert (run["command"], run["aim"], run["train"]["items"], run["test"]["items"]) == ("optimize", "fairness", 32, 32)
     change = result["rows"]["searched"]["comparisons"]["agreement"]["changes"]["spearman"]
     assert 0 < change["test"]["p_value"] < 1
     shown = evalbias(*options, cwd=tmp_path).stdout

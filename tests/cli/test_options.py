@@ -14,6 +14,8 @@ import evalbias as package
 from evalbias import options, program_options
 from evalbias.cli.app import COMMANDS, SECTIONS, parameter
 from evalbias.cli.flags import FLAGS, as_typed
+from evalbias.cli.items import narrowed
+from evalbias.cli.optimize import AIMS
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
 from evalbias.evaluation.answers import language_of, prepared
@@ -110,6 +112,18 @@ def test_every_option_has_help_and_one_spelling():
     assert as_typed("give `scores_field` and ``mapping``, not `other`") == "give --scores-field and --map, not `other`"
 
 
+def test_optimize_takes_the_options_of_its_aims():
+    assert {aim.options for aim in AIMS.values()} == {*program_options.OptimizeOptions.__bases__}
+    asked, given = (
+        program_options.OptimizeOptions("a.csv", lm="m", budget=3, task="mathematics"),
+        {"data", "lm", "task"},
+    )
+    forms = {name: aim.options for name, aim in AIMS.items()}
+    assert narrowed(asked, "self-bias", forms, {*given, "budget"}).k == 4  # its own default
+    with pytest.raises(ValueError, match="budget"):
+        narrowed(asked, "likelihood", forms, {*given, "budget"})
+
+
 def test_files_count_by_content_and_models_by_identity(tmp_path):
     (tmp_path / "judge.json").write_text("{}")
     kept = recorded(program_options.ScoreOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
@@ -141,7 +155,7 @@ def watch(work):
 """
 WAYS = {
     "audit a CSV": (
-        33,
+        35,  # how a terminal reads options, and what a baseline keeps, have modules of their own
         """
 from evalbias.cli.app import main
 sys.argv = ["evalbias", "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run"]
