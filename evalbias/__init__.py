@@ -1,4 +1,4 @@
-"""evalbias: measure the biases of LLM judges at equal quality, and reduce them where held-out data show that it helps.
+"""evalbias: compile LLM judges on DSPy that agree better with people and are less biased, and audit any judge.
 
 The public names are listed in ``__init__.pyi`` and loaded on first use, so that ``import evalbias`` is fast.
 """

@@ -287,7 +287,7 @@ def evalbias(
     ] = False,
     skill: Annotated[bool, typer.Option("--skill", callback=_skill, is_eager=True, hidden=True)] = False,
 ) -> None:
-    """Measure the biases of LLM judges at equal quality, and reduce them where that helps.
+    """Compile LLM judges that agree with people and are less biased, and audit any judge.
 
     Exit codes: 0 done; 1 a --fail-on or --certify condition fails, or you answered a question with no; 2 an error that
     you can correct (the message says how); 3 such a condition is undecided; 70 a defect of evalbias, please report it;
