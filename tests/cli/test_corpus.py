@@ -73,7 +73,8 @@ def judged(corpus, lm, monkeypatch):
     def judge(out, in_flight=0, data="items.jsonl", fault=None, **options):
         lm.sizes, lm.fault, lm.in_flight = [], fault, in_flight
         asked = JudgeOptions(data, lm="embedded", judge=corpus / "judge.json")
-        judge_command(asked, MeasuringModels(workers="ray", **options), Out(out=out))
+        given = frozenset({"data", "lm", "judge"})
+        judge_command(asked, MeasuringModels(workers="ray", **options), Out(out=out, given=given))
         return json.loads((out / "result.json").read_text())
 
     return judge

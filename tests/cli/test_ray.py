@@ -83,7 +83,7 @@ def test_the_model_is_the_same_in_workers_and_here(workers):
             here.forget()
             expected += kind(here, slice(start, start + PART))
         workers.forget()
-        assert kind(workers, slice(None)) == pytest.approx(expected, abs=1e-6)
+        assert kind(workers, slice(None)) == pytest.approx(expected, abs=1e-5)  # float32 keeps 4e-6 of 40 nats
     texts = [Text(prompts[n % 3], 4, float(n > 2), seed=n) for n in range(6)]  # greedy, then drawn
     there, in_place = {}, {}
     workers.answer(texts, there)
