@@ -85,7 +85,7 @@ def _prepared(options: AuditOptions, given: Set[str]) -> tuple[AuditOptions, lis
     each = prepared_each(options)
     if each[0].is_recorded and not options.is_recorded:  # by the only judge in a tool's export
         refuse_unused(given | {"scores_field"})
-    if each[0].dataset.left_out:
+    if each[0].dataset.left_out or each[0].dataset.notes:
         say(each[0].dataset.summary())
     return options, each
 

@@ -90,7 +90,7 @@ def comparing_judge(options: RankOptions | ComparingAim) -> PairwiseJudge:
 def audited_items(options: Any) -> PreparedAudit:
     """Read the items and the judge of a command's options as an audit does; say on stderr which were left out."""
     ready = prepared(AuditOptions.of(options))
-    if ready.dataset.left_out:
+    if ready.dataset.left_out or ready.dataset.notes:
         say(ready.dataset.summary())
     return ready
 
@@ -107,7 +107,7 @@ def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
 def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:
     """Load outputs that a model can be asked about, or also pairs of them; say on stderr which were left out."""
     items = data.read(options.data, mapping=options.mapping, choices={"better": tuple(getattr(options, "labels", ()))})
-    if items.left_out:
+    if items.left_out or items.notes:
         say(items.summary())
     if not pairs and any("candidates" in e for e in items):
         raise data.DataError(

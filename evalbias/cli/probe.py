@@ -31,7 +31,7 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
     if options.out.exists():
         raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
     items = data.read(options.data, mapping=options.mapping)
-    if items.left_out:
+    if items.left_out or items.notes:
         say(items.summary())
     rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)
     pairs = "candidates" in rows[0]

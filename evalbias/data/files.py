@@ -42,6 +42,7 @@ class Source:
     mapping: Mapping[str, str] = field(default_factory=dict)  # our field -> the table's column, where they differ
     rows: Sequence[Row] = ()  # of a table, under our names
     left_out: dict[str, list[str]] = field(default_factory=dict)  # reason -> items
+    notes: Sequence[str] = ()  # sentences about what was made of the rows
     decimal_mark: str = "."  # of numbers that are written as text
     digest: Any = field(default_factory=hashlib.sha256)  # of all read so far
 

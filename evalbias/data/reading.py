@@ -27,13 +27,22 @@ class Dataset(list[Any]):
     """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
 
     ``path`` is the file or folder it was read from, ``sha256`` the hash of the uncompressed contents of all files read,
-    and ``left_out`` maps a reason to the items left out for it, each as ``file:line`` or as its id. A slice or a copy
-    is a plain list without the attributes.
+    and ``left_out`` maps a reason to the items left out for it, each as ``file:line`` or as its id. ``notes`` say what
+    was made of the rows. A slice or a copy is a plain list without the attributes.
     """
 
-    def __init__(self, examples: Iterable[Any], *, name: str, path: Path, sha256: str, left_out: Places) -> None:
+    def __init__(
+        self,
+        examples: Iterable[Any],
+        *,
+        name: str,
+        path: Path,
+        sha256: str,
+        left_out: Places,
+        notes: Sequence[str] = (),
+    ) -> None:
         super().__init__(examples)
-        self.name, self.path, self.sha256 = name, path, sha256
+        self.name, self.path, self.sha256, self.notes = name, path, sha256, tuple(notes)
         self.left_out = {reason: tuple(places) for reason, places in left_out.items()}
 
     def summary(self) -> str:
@@ -42,7 +51,7 @@ class Dataset(list[Any]):
             f"{len(places)} left out ({reason}: {', '.join(places[:3])}{', ...' if len(places) > 3 else ''})"
             for reason, places in self.left_out.items()
         ]
-        return "; ".join([f"{self.name}: {len(self)} items", *left])
+        return "; ".join([*self.notes, f"{self.name}: {len(self)} items", *left])
 
 
 def read(
@@ -415,7 +424,8 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
             examples.append(dspy.Example(fields).with_inputs("source", judged))
         else:
             table.leave_out("empty output", where)
-    return Dataset(examples, name=table.name, path=table.path, sha256=table.sha256, left_out=table.left_out)
+    about: dict[str, Any] = {"name": table.name, "path": table.path, "sha256": table.sha256, "notes": table.notes}
+    return Dataset(examples, left_out=table.left_out, **about)
 
 
 def _from_json(value: str, name: str, where: str) -> Any:
@@ -610,4 +620,5 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
     before = examples if isinstance(examples, Dataset) else _items(Source("list", Path("list")), Wanted())
     sha256 = hashlib.sha256(f"{before.sha256} {table.sha256} {chosen}".encode()).hexdigest()
     left_out = before.left_out | ({f"no row in {name}": tuple(missing)} if missing else {})
-    return Dataset(joined, name=before.name, path=before.path, sha256=sha256, left_out=left_out)
+    about: dict[str, Any] = {"name": before.name, "path": before.path, "sha256": sha256, "notes": before.notes}
+    return Dataset(joined, left_out=left_out, **about)

@@ -564,8 +564,8 @@ def told_answers(options: Any, **changed: Any) -> Judged:
 
 
 def tell_left_out(items: data_sets.Dataset) -> None:
-    """Say in a warning which rows of a file are left out, if any."""
-    if items.left_out:
+    """Say in a warning which rows of a file are left out, and what was made of others, if any."""
+    if items.left_out or items.notes:
         logger.warning("%s", items.summary())
 
 
