@@ -7,45 +7,51 @@ unclear, the answer is left to the reader.
 from __future__ import annotations
 
 import itertools
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evalbias.data import files, items
+from evalbias.data.cells import (
+    ASKED_FOR,
+    BY_NAME,
+    CHATS,
+    CHOICES,
+    COUNTS,
+    FIRSTS,
+    GIVEN_NAMES,
+    INPUTS,
+    JUDGES,
+    LABELS,
+    LETTERS,
+    LISTS,
+    MODELS,
+    NOTHING,
+    OTHERS,
+    OUTCOMES,
+    OUTPUTS,
+    PAIRS,
+    PEOPLE,
+    PERSONS,
+    PREFERRED,
+    RATED,
+    RESPONSES,
+    TALKS,
+    TEXTS,
+    VALUES,
+    VERDICTS,
+    VOTERS,
+    WORDS,
+    WRITERS,
+    Column,
+    words_of,
+)
 from evalbias.data.files import Source
 from evalbias.data.items import FIELDS, DataError, listed, word
-from evalbias.measures.arrays import missing
-from evalbias.values import read_json, shell_word
+from evalbias.values import shell_word
 
-WORDS = {
-    name: frozenset(words.split())
-    for name, words in read_json(Path(__file__).with_name("columns.json"), "install evalbias again").items()
-}
-"""Names of columns, as words in lower case without accents, in English, German and French."""
-VALUES, PEOPLE, JUDGES = WORDS["values"], WORDS["people"], WORDS["judges"]
-GIVEN_NAMES = WORDS["given names"]  # two columns of such names are two people's
-VOTERS = PEOPLE | WORDS["voters"]  # names of a person who voted
-OUTCOMES, MODELS = WORDS["outcomes"], WORDS["models"]  # without an error; a judge's, beside a word for its answer
-PERSONS = WORDS["persons"]  # of a rating, or of a number that says who rated
-LABELS, VERDICTS = WORDS["labels"], WORDS["verdicts"]  # people's beside a judge's, and a judge's beside people's
-CHOICES, COUNTS = WORDS["choices"], WORDS["counts"]  # between two outputs; of numbers that are no ratings
-INPUTS, OUTPUTS, CHATS, WRITERS = WORDS["inputs"], WORDS["outputs"], WORDS["chats"], WORDS["writers"]
-RESPONSES = {"responses"}  # people's, beside a word for them, as Argilla writes
-PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
-FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second", "chosen": "rejected"}  # in a pair's names
-ENDS = {*"abcde", "left", "right", "first", "second"}
-LETTERS = {"a", "b", "model_a", "model_b", *items.TIES}  # choices that mean the same whatever the labels are
-NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
-PAIRS, TEXTS = "pairs of texts", "texts"
-TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
-OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
-"""Kinds of cells that a column may have."""
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 
@@ -108,15 +114,14 @@ EXPECTED = (
 ENOUGH = 1000  # rows by which an error tells what columns may be
 
 
-WIDEST, MOST_NAMED, MOST_CODES = 200, 8, 99  # most columns looked at, columns in an error, and codes of choices
-LONGEST_CODE = 200  # characters
+WIDEST, MOST_NAMED = 200, 8  # most columns looked at, and columns in an error
 ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
 
 
 def looked_at(names: Sequence[str]) -> list[str]:
     """Return the columns that are taken for fields, if their cells fit: those whose names tell one, and the first."""
     telling = VALUES | VOTERS | JUDGES | OUTCOMES | PERSONS | INPUTS | OUTPUTS | CHATS | WRITERS | {*PREFERRED}
-    first = sorted(names, key=lambda name: telling.isdisjoint(_words(name))) if len(names) > WIDEST else names
+    first = sorted(names, key=lambda name: telling.isdisjoint(words_of(name))) if len(names) > WIDEST else names
     return [*dict.fromkeys(first[:WIDEST])]
 
 
@@ -174,153 +179,13 @@ def certain_options(table: Source, remedy: str, doctor: str, outcome: str | None
     return columns.options()
 
 
-@dataclass(frozen=True, eq=False)
-class _Column:
-    name: str
-    cells: Sequence[Any]  # one a row, None where there is no value
-    words: tuple[str, ...] = ()  # of its name, without accents
-    end: str = ""  # number or letter at the end of its name, or which of two it is about
-    kind: str = NOTHING
-    numbers: Mapping[str, float] = field(default_factory=dict)  # word -> number, of cells such as pass or 4/5
-    codes: tuple[str, ...] | None = None  # of two outputs and a tie, () for 0, 1, A, B; None if these are no choices
-
-    @classmethod
-    def of(cls, name: str, cells: Sequence[Any]) -> _Column:
-        words = _words(name)
-        end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
-        if words[:1] in ([one] for one in PREFERRED) and WRITERS & {*words[1:]}:  # chosen_model
-            end = words.pop(0)
-        given = (None if missing(cell) or (isinstance(cell, str) and not word(cell)) else cell for cell in cells)
-        one = cls(name, [*map(_from_text, given)], tuple(words), end)
-        if (kind := _kind(one.given)) in (TALKS, ASKED_FOR):
-            one = replace(one, cells=[*map(files.text_of, one.cells)])
-        elif kind == OTHERS:  # JSON as text
-            one = replace(one, cells=[cell if word(cell) else None for cell in cells])
-            kind = _kind(one.given)
-        rated = one.given if kind == LISTS or (kind == RATED and isinstance(one.given[0], str | bool)) else ()
-        return replace(one, kind=kind, numbers=items.values_of_words(items.cells_of(rated)), codes=_codes(one.given))
-
-    @cached_property
-    def given(self) -> list[Any]:
-        """Cells that hold something."""
-        return [cell for cell in self.cells if cell is not None]
-
-    @property
-    def is_names(self) -> bool:
-        """True if the cells name a few of something, such as systems."""
-        return self.kind == TEXTS and len({*self.given}) > 1 and all(len(name) <= 60 for name in self.given)
-
-    @property
-    def is_judges(self) -> bool:
-        """True if a word of the name is of a judge or a model."""
-        return bool({*self.words} & (JUDGES | MODELS))
-
-    @property
-    def about(self) -> set[str]:
-        """Words of its name besides those that say whose ratings it holds, such as a criterion."""
-        return {*self.words} - PEOPLE - JUDGES - MODELS - VALUES
-
-    @property
-    def may_count_persons(self) -> bool:
-        """True if the cells may number the persons who rated, who are all that the name says."""
-        is_number = self.kind == RATED and not self.numbers
-        return {*self.words} <= PERSONS and is_number and all(float(cell).is_integer() for cell in self.given)
-
-    @cached_property
-    def highest(self) -> float:
-        """Largest size of its numbers, or the whole that they are out of."""
-        return max(self.numbers.values()) if self.numbers else float(np.nanmax(np.abs(self.values())))
-
-    def called(self, names: frozenset[str], beside: frozenset[str] = frozenset()) -> bool:
-        """Return whether the name is one of these, and nothing else stands in it."""
-        return bool(names & {*self.words}) and {*self.words} <= names | beside
-
-    def values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return (rows,) numbers, means of lists; NaN where there is none."""
-
-        def value(cell: Any) -> float:
-            said = [one for one in items.cells_of(cell) if not missing(one)]
-            given = [float(self.numbers.get(word(one), one) if self.numbers else one) for one in said]
-            return sum(given) / len(given) if given else np.nan
-
-        return np.array([value(cell) for cell in self.cells], dtype=np.float64)
-
-    def says(self) -> str:
-        """Describe the cells."""
-        if self.kind != RATED:
-            return self.kind
-        if self.numbers:
-            return "words for numbers: " + ", ".join(sorted({str(cell) for cell in self.given})[:4])
-        return f"numbers from {min(self.given):g} to {max(self.given):g}"
-
-
-def _words(name: str) -> list[str]:
-    """Return the words and numbers of a name, in lower case and without accents."""
-    parted = unicodedata.normalize("NFKD", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)).casefold()
-    return re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
-
-
-def _from_text(cell: Any) -> Any:
-    """Return what a cell of JSON holds, and other cells as they are."""
-    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
-        try:
-            return files.parsed(cell)
-        except ValueError:
-            pass
-    return cell
-
-
-def _kind(given: Sequence[Any]) -> str:
-    if not given:
-        return NOTHING
-    talks = [files.transcript(cell) if isinstance(cell, list | dict) else None for cell in given]
-    if all(talks):
-        answers = [talk[1] for talk in talks if talk]
-        return TALKS if all(answers) else OTHERS if any(answers) else ASKED_FOR
-    if all(isinstance(cell, list) for cell in given):
-        inner = [one for cell in given for one in cell if not missing(one)]
-        if all(len(cell) == 2 for cell in given) and _kind(inner) in (TEXTS, TALKS):
-            return PAIRS
-        return LISTS if all(isinstance(one, str | int | float) for one in inner) and _kind(inner) == RATED else OTHERS
-    if all(isinstance(cell, dict) for cell in given):
-        inner = [one for cell in given for one in cell.values() if not missing(one)]
-        return BY_NAME if _kind(inner) in (RATED, LISTS) else OTHERS
-    if all(isinstance(cell, str | bool) for cell in given):
-        if {word(cell) for cell in given} <= items.values_of_words(given).keys():
-            return RATED
-        dates = all(re.match(r"\d{4}-\d\d-\d\d", str(cell)) for cell in given)
-        return OTHERS if dates or not all(isinstance(cell, str) for cell in given) else TEXTS
-    if all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in given):
-        low, high = min(given), max(given)
-        counts = len(given) > 10 and len({*given}) == len(given) == high - low + 1
-        return RATED if -100 <= low <= high <= 100 and not counts else OTHERS
-    return OTHERS
-
-
-def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
-    if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
-        return None
-    if len({*given}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in given):
-        return None
-    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
-    if codes <= LETTERS | {"0", "1", "-1"}:
-        return ()
-    ties = sorted(codes & WORDS["ties"])
-    for code, (first, second) in itertools.product(sorted(codes - {*ties}), FIRSTS.items()):
-        stem = code.removesuffix(second if code.endswith(second) else first)
-        named = stem[-1:].isdecimal() or VOTERS & {*_words(stem)}  # llama-7b, author_2
-        if code != stem and not named and codes - {*ties} <= {stem + first, stem + second} and len(ties) < 2:
-            return (stem + first, stem + second, *ties)
-    return None
-
-
 class _Table:
     """Columns of a table, and what has been found of them."""
 
     def __init__(self, table: Source, outcome: str | None) -> None:
         rows = [record for _, record in table.rows]
         names = looked_at([name for name in table.columns if name != outcome])
-        self.all = {name: _Column.of(name, [record.get(name) for record in rows]) for name in names}
+        self.all = {name: Column.of(name, [record.get(name) for record in rows]) for name in names}
         self.rows, self.has_outcome = len(rows), outcome is not None
         self.fields: dict[str, str] = {}
         self.why: dict[str, str] = {}
@@ -337,18 +202,18 @@ class _Table:
             self.why.setdefault(name, f"{left}; {one.says()}")
         return Columns(self.fields, {name: self.why[name] for name in self.all}, self.questions)
 
-    def _take(self, column: _Column, field: str, why: str) -> None:
+    def _take(self, column: Column, field: str, why: str) -> None:
         self.fields[field] = column.name
         self.why[column.name] = f"{why}; {column.says()}"
 
-    def _take_pair(self, pair: Sequence[_Column], field: str, why: str) -> None:
+    def _take_pair(self, pair: Sequence[Column], field: str, why: str) -> None:
         for k, one in enumerate(pair, start=1):
             self._take(one, f"{field}_{k}" if len(pair) > 1 else f"{field}s", why)
 
-    def _called(self, names: frozenset[str], beside: frozenset[str], *kinds: str) -> list[_Column]:
+    def _called(self, names: frozenset[str], beside: frozenset[str], *kinds: str) -> list[Column]:
         return [c for c in self.all.values() if c.called(names, beside) and c.kind in kinds]
 
-    def _choose(self, field: str, candidates: Sequence[_Column]) -> None:
+    def _choose(self, field: str, candidates: Sequence[Column]) -> None:
         candidates = [one for one in candidates if one.name == field] or candidates
         if len(candidates) == 1:
             self._take(candidates[0], field, f"named like {field!r}")
@@ -436,8 +301,8 @@ class _Table:
         self.free = [c for name, c in self.all.items() if name not in self.fields.values()]
         self.twins = self._twins()
         swapped = {twin.name for twin in self.twins.values()}
-        people, judges, values = list[list[_Column]](), list[list[_Column]](), list[list[_Column]]()
-        persons, unread, by_name = list[_Column](), list[tuple[_Column, bool]](), list[list[_Column]]()
+        people, judges, values = list[list[Column]](), list[list[Column]](), list[list[Column]]()
+        persons, unread, by_name = list[Column](), list[tuple[Column, bool]](), list[list[Column]]()
         # 1. Columns of the same words, by whose ratings these words say that they hold.
         for words, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
             called, these = {w for w in words if not w.isdecimal()}, [c for c in group if c.name not in swapped]
@@ -469,7 +334,7 @@ class _Table:
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c, _ in unread}
         # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
         for one in (c for c, fits in unread if {*c.words} <= PERSONS and not fits and c.kind == TEXTS):
-            voters = [{*_words(cell)} for cell in {*one.given}]
+            voters = [{*words_of(cell)} for cell in {*one.given}]
             if len(values) == 1 and not people and all(words & VOTERS for words in voters):
                 people, values, unread = values, [], [(c, fits) for c, fits in unread if c is not one]
                 self.why[one.name] = f"names of people, who chose; {one.says()}"
@@ -492,16 +357,16 @@ class _Table:
             self._ask("criterion", "people rated several criteria", [{"criterion": name} for name in names])
         return names
 
-    def _twins(self) -> dict[str, _Column]:
+    def _twins(self) -> dict[str, Column]:
         """Return the choices in the order of the outputs -> those in the other order."""
         full = {c.name: [w for w in (*c.words, c.end) if w] for c in self.free if self.pairwise and c.codes is not None}
         rest = {name: [w for w in words if w not in WORDS["swapped"]] for name, words in full.items()}
         return {one: self.all[other] for one in full for other in full if one != other and full[one] == rest[other]}
 
-    def _fits(self, one: _Column) -> bool:
+    def _fits(self, one: Column) -> bool:
         return one.kind == LISTS or (one.codes is not None if self.pairwise else one.kind == RATED)
 
-    def _ask_unread(self, unread: Sequence[tuple[_Column, bool]], persons: Sequence[_Column], *, known: bool) -> None:
+    def _ask_unread(self, unread: Sequence[tuple[Column, bool]], persons: Sequence[Column], *, known: bool) -> None:
         """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
         known = known or any(name.startswith(("score", "rating", "better")) for name in {*self.fields} - {*OPTIONS})
         judged, repeats = not {*OPTIONS[:3]}.isdisjoint(self.fields), self._repeats()
@@ -517,7 +382,7 @@ class _Table:
             self._ask(one.name, f"{why}; if it holds ratings, write them as numbers")
 
     def _assign(
-        self, people: list[list[_Column]], judges: list[list[_Column]], values: list[list[_Column]], *, known: bool
+        self, people: list[list[Column]], judges: list[list[Column]], values: list[list[Column]], *, known: bool
     ) -> None:
         named = {c.name for group in (*people, *judges) for c in group}
         # 1. What the names say, and what follows for the one that they leave.
@@ -534,7 +399,7 @@ class _Table:
         if len(people) + known == len(judges) == 1:
             values = []
         # 2. The fields of what is sure; of the rest, a question.
-        sure: list[_Column] = []
+        sure: list[Column] = []
         for groups, fields_of in ((people, self._peoples), (judges, self._judges)):
             for ours, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
                 sure.append(self.all[name])
@@ -564,21 +429,21 @@ class _Table:
             self._ask("people's ratings", f"{_named(theirs)} may be further people's, too", [more, {}])
         (self._check_codes if self.pairwise else self._check_scales)(sure)
 
-    def _peoples(self, group: Sequence[_Column]) -> dict[str, str]:
+    def _peoples(self, group: Sequence[Column]) -> dict[str, str]:
         if len(group) == 1 and OUTCOMES & {*group[0].words}:
             return {"outcome": group[0].name}
         fields, single = {c.kind: c.name for c in group if c.kind == LISTS}, [c for c in group if c.kind != LISTS]
         alone, each = ("better", "better") if self.pairwise else ("score", "rating")
         return fields | {alone if len(single) == 1 else f"{each}_{k}": c.name for k, c in enumerate(single, start=1)}
 
-    def _judges(self, group: Sequence[_Column]) -> dict[str, str]:
+    def _judges(self, group: Sequence[Column]) -> dict[str, str]:
         one = group[0]
         if not self.pairwise:
             return {"samples_field" if one.kind == LISTS else "scores_field": one.name}
         twin = self.twins.get(one.name)
         return {"winner_field": one.name} | ({"swapped_field": twin.name} if twin is not None else {})
 
-    def _answers(self, people: Sequence[_Column], judges: Sequence[_Column]) -> list[Mapping[str, str]]:
+    def _answers(self, people: Sequence[Column], judges: Sequence[Column]) -> list[Mapping[str, str]]:
         """Return who may have given the ratings that are left: one column is the judge's, the others people's."""
         if people and judges:
             parted = [(one, [c for c in people if c is not one]) for one in judges]
@@ -591,7 +456,7 @@ class _Table:
         several = [people] * together + [[one] for one in people]
         return [*map(self._peoples, several), *(self._judges([one]) for one in judges)]
 
-    def _is_like(self, one: _Column, sure: Sequence[_Column]) -> bool:
+    def _is_like(self, one: Column, sure: Sequence[Column]) -> bool:
         """Return whether a column of an unknown name may be on the scale of those that are known."""
         if self.pairwise:
             return one.codes is not None and one.kind == TEXTS
@@ -600,7 +465,7 @@ class _Table:
 
     # 4. What the values leave unclear.
 
-    def _check_scales(self, sure: Sequence[_Column]) -> None:
+    def _check_scales(self, sure: Sequence[Column]) -> None:
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
         tops_of = [c.highest for c in people]
@@ -627,7 +492,7 @@ class _Table:
                 judge[0].name, f"{judge[0].name!r} is the mean of {_named(people)}: take out what is no judge's", [{}]
             )
 
-    def _check_codes(self, sure: Sequence[_Column]) -> None:
+    def _check_codes(self, sure: Sequence[Column]) -> None:
         coded = {c.codes for c in sure if c.codes}
         plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - LETTERS
         pairs = {codes[:2] for codes in coded}
@@ -654,30 +519,30 @@ class _Table:
                 self._ask("swapped choices", why, [{"swapped_field": other.name}, {}])
 
 
-def _named(columns: Iterable[_Column]) -> str:
+def _named(columns: Iterable[Column]) -> str:
     return ", ".join(f"{one.name!r:.80}" for one in columns)
 
 
-def _joined(two: Sequence[_Column]) -> _Column:
+def _joined(two: Sequence[Column]) -> Column:
     return replace(two[0], cells=[cell for one in two for cell in one.cells])
 
 
-def _pairs(columns: Sequence[_Column]) -> list[list[_Column]]:
+def _pairs(columns: Sequence[Column]) -> list[list[Column]]:
     """Return the columns of two outputs, or their writers: lists, or names alike but for their ends, and no third."""
-    groups: dict[tuple[str, ...], list[_Column]] = {}
+    groups: dict[tuple[str, ...], list[Column]] = {}
     for one in (c for c in columns if c.kind != PAIRS):
         groups.setdefault(one.words, []).append(one)
     orders = [order for group in groups.values() if len(group) == 2 for order in (group, group[::-1])]
     return [*([a, b] for a, b in orders if FIRSTS.get(a.end) == b.end), *([c] for c in columns if c.kind == PAIRS)]
 
 
-def _holds(prompt: _Column, output: _Column) -> bool:
+def _holds(prompt: Column, output: Column) -> bool:
     """Return whether most texts of a column contain the output of their row."""
     both = [(str(a), str(b)) for a, b in zip(prompt.cells, output.cells, strict=True) if a and b and len(str(b)) > 9]
     return 2 * sum(b in a for a, b in both) > len(both)
 
 
-def _one_to_one(ids: _Column, source: _Column) -> bool:
+def _one_to_one(ids: Column, source: Column) -> bool:
     """Return whether each input has one id and each id one input, and none is missing."""
     both = {(str(a), str(b)) for a, b in zip(ids.cells, source.cells, strict=True)}
     complete = len(ids.given) == len(source.given) == len(ids.cells)

@@ -14,7 +14,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data import files, items
+from evalbias.data import files, items, long_form
 from evalbias.data.columns import lacking, recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, item_name, listed, number, word
@@ -69,7 +69,8 @@ def read(
     writer) and ``input_id``. A pair has two ``outputs`` instead, which become ``candidates``, ``systems``, and
     ``better``: 0 or 1 (also A or B), the one that people prefer. Tables spell lists as ``rating_1, rating_2, ...``,
     ``output_1, output_2`` and ``system_1, system_2``. Other columns stay as they are; empty cells are undefined. Items
-    with an empty output, and pairs of two, are left out.
+    with an empty output, and pairs of two, are left out. Rows that repeat a text with another rater become one; fields
+    ``rated_by``, ``judged_by`` and ``rated_on`` (a criterion) name the column that tells such rows apart.
 
     Args:
         source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, with the
@@ -95,6 +96,7 @@ def read(
     for labels in wanted.choices.values():
         items.check_labels(labels)
     table = table_of(source, mapping)
+    table = long_form.one_row_a_text(table, {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"})
     judged = wanted.judged(table.columns)
     named = {*table.columns, *(name for name in judged if CRITERION in name)}  # one a criterion, not known yet
     if has_verdicts := bool(judged) and judged <= named:

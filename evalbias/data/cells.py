@@ -1,0 +1,187 @@
+"""One column of a table as people write it: the words of its name, and the kind of its cells."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalbias.data import files, items
+from evalbias.data.items import word
+from evalbias.measures.arrays import missing
+from evalbias.values import read_json
+
+WORDS = {
+    name: frozenset(words.split())
+    for name, words in read_json(Path(__file__).with_name("columns.json"), "install evalbias again").items()
+}
+"""Names of columns, as words in lower case without accents, in English, German and French."""
+VALUES, PEOPLE, JUDGES = WORDS["values"], WORDS["people"], WORDS["judges"]
+GIVEN_NAMES = WORDS["given names"]  # two columns of such names are two people's
+VOTERS = PEOPLE | WORDS["voters"]  # names of a person who voted
+OUTCOMES, MODELS = WORDS["outcomes"], WORDS["models"]  # without an error; a judge's, beside a word for its answer
+PERSONS = WORDS["persons"]  # of a rating, or of a number that says who rated
+LABELS, VERDICTS = WORDS["labels"], WORDS["verdicts"]  # people's beside a judge's, and a judge's beside people's
+CHOICES, COUNTS = WORDS["choices"], WORDS["counts"]  # between two outputs; of numbers that are no ratings
+INPUTS, OUTPUTS, CHATS, WRITERS = WORDS["inputs"], WORDS["outputs"], WORDS["chats"], WORDS["writers"]
+RESPONSES = {"responses"}  # people's, beside a word for them, as Argilla writes
+PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
+FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second", "chosen": "rejected"}  # in a pair's names
+ENDS = {*"abcde", "left", "right", "first", "second"}
+LETTERS = {"a", "b", "model_a", "model_b", *items.TIES}  # choices that mean the same whatever the labels are
+NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
+PAIRS, TEXTS = "pairs of texts", "texts"
+TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
+OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
+"""Kinds of cells that a column may have."""
+MOST_CODES, LONGEST_CODE = 99, 200  # most codes of choices, and their characters
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column: the words of its name, and what its cells hold."""
+
+    name: str
+    cells: Sequence[Any]  # one a row, None where there is no value
+    words: tuple[str, ...] = ()  # of its name, without accents
+    end: str = ""  # number or letter at the end of its name, or which of two it is about
+    kind: str = NOTHING
+    numbers: Mapping[str, float] = field(default_factory=dict)  # word -> number, of cells such as pass or 4/5
+    codes: tuple[str, ...] | None = None  # of two outputs and a tie, () for 0, 1, A, B; None if these are no choices
+
+    @classmethod
+    def of(cls, name: str, cells: Sequence[Any]) -> Column:
+        """Read a column of a table."""
+        words = words_of(name)
+        end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
+        if words[:1] in ([one] for one in PREFERRED) and WRITERS & {*words[1:]}:  # chosen_model
+            end = words.pop(0)
+        given = (None if missing(cell) or (isinstance(cell, str) and not word(cell)) else cell for cell in cells)
+        one = cls(name, [*map(_from_text, given)], tuple(words), end)
+        if (kind := _kind(one.given)) in (TALKS, ASKED_FOR):
+            one = replace(one, cells=[*map(files.text_of, one.cells)])
+        elif kind == OTHERS:  # JSON as text
+            one = replace(one, cells=[cell if word(cell) else None for cell in cells])
+            kind = _kind(one.given)
+        rated = one.given if kind == LISTS or (kind == RATED and isinstance(one.given[0], str | bool)) else ()
+        return replace(one, kind=kind, numbers=items.values_of_words(items.cells_of(rated)), codes=_codes(one.given))
+
+    @cached_property
+    def given(self) -> list[Any]:
+        """Cells that hold something."""
+        return [cell for cell in self.cells if cell is not None]
+
+    @property
+    def is_names(self) -> bool:
+        """True if the cells name a few of something, such as systems."""
+        return self.kind == TEXTS and len({*self.given}) > 1 and all(len(name) <= 60 for name in self.given)
+
+    @property
+    def is_judges(self) -> bool:
+        """True if a word of the name is of a judge or a model."""
+        return bool({*self.words} & (JUDGES | MODELS))
+
+    @property
+    def about(self) -> set[str]:
+        """Words of its name besides those that say whose ratings it holds, such as a criterion."""
+        return {*self.words} - PEOPLE - JUDGES - MODELS - VALUES
+
+    @property
+    def may_count_persons(self) -> bool:
+        """True if the cells may number the persons who rated, who are all that the name says."""
+        is_number = self.kind == RATED and not self.numbers
+        return {*self.words} <= PERSONS and is_number and all(float(cell).is_integer() for cell in self.given)
+
+    @cached_property
+    def highest(self) -> float:
+        """Largest size of its numbers, or the whole that they are out of."""
+        return max(self.numbers.values()) if self.numbers else float(np.nanmax(np.abs(self.values())))
+
+    def called(self, names: frozenset[str], beside: frozenset[str] = frozenset()) -> bool:
+        """Return whether the name is one of these, and nothing else stands in it."""
+        return bool(names & {*self.words}) and {*self.words} <= names | beside
+
+    def values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return (rows,) numbers, means of lists; NaN where there is none."""
+
+        def value(cell: Any) -> float:
+            said = [one for one in items.cells_of(cell) if not missing(one)]
+            given = [float(self.numbers.get(word(one), one) if self.numbers else one) for one in said]
+            return sum(given) / len(given) if given else np.nan
+
+        return np.array([value(cell) for cell in self.cells], dtype=np.float64)
+
+    def says(self) -> str:
+        """Describe the cells."""
+        if self.kind != RATED:
+            return self.kind
+        if self.numbers:
+            return "words for numbers: " + ", ".join(sorted({str(cell) for cell in self.given})[:4])
+        return f"numbers from {min(self.given):g} to {max(self.given):g}"
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words and numbers of a name, in lower case and without accents."""
+    parted = unicodedata.normalize("NFKD", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)).casefold()
+    return re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
+
+
+def _from_text(cell: Any) -> Any:
+    """Return what a cell of JSON holds, and other cells as they are."""
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
+        try:
+            return files.parsed(cell)
+        except ValueError:
+            pass
+    return cell
+
+
+def _kind(given: Sequence[Any]) -> str:
+    if not given:
+        return NOTHING
+    talks = [files.transcript(cell) if isinstance(cell, list | dict) else None for cell in given]
+    if all(talks):
+        answers = [talk[1] for talk in talks if talk]
+        return TALKS if all(answers) else OTHERS if any(answers) else ASKED_FOR
+    if all(isinstance(cell, list) for cell in given):
+        inner = [one for cell in given for one in cell if not missing(one)]
+        if all(len(cell) == 2 for cell in given) and _kind(inner) in (TEXTS, TALKS):
+            return PAIRS
+        return LISTS if all(isinstance(one, str | int | float) for one in inner) and _kind(inner) == RATED else OTHERS
+    if all(isinstance(cell, dict) for cell in given):
+        inner = [one for cell in given for one in cell.values() if not missing(one)]
+        return BY_NAME if _kind(inner) in (RATED, LISTS) else OTHERS
+    if all(isinstance(cell, str | bool) for cell in given):
+        if {word(cell) for cell in given} <= items.values_of_words(given).keys():
+            return RATED
+        dates = all(re.match(r"\d{4}-\d\d-\d\d", str(cell)) for cell in given)
+        return OTHERS if dates or not all(isinstance(cell, str) for cell in given) else TEXTS
+    if all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in given):
+        low, high = min(given), max(given)
+        counts = len(given) > 10 and len({*given}) == len(given) == high - low + 1
+        return RATED if -100 <= low <= high <= 100 and not counts else OTHERS
+    return OTHERS
+
+
+def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
+    if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
+        return None
+    if len({*given}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in given):
+        return None
+    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
+    if codes <= LETTERS | {"0", "1", "-1"}:
+        return ()
+    ties = sorted(codes & WORDS["ties"])
+    for code, (first, second) in itertools.product(sorted(codes - {*ties}), FIRSTS.items()):
+        stem = code.removesuffix(second if code.endswith(second) else first)
+        named = stem[-1:].isdecimal() or VOTERS & {*words_of(stem)}  # llama-7b, author_2
+        if code != stem and not named and codes - {*ties} <= {stem + first, stem + second} and len(ties) < 2:
+            return (stem + first, stem + second, *ties)
+    return None

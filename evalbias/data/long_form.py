@@ -1,0 +1,204 @@
+"""Long form: rows that repeat a text with another rater, judge or criterion, and one row for each text instead.
+
+The rows tell it, not the names of their columns: the same texts stand in several of them, and one column tells these
+apart. Names help where two readings fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalbias.data.cells import JUDGES, MODELS, PEOPLE, PERSONS, WORDS, WRITERS, words_of
+from evalbias.data.files import Row, Source
+from evalbias.data.items import DataError, code_of
+from evalbias.measures.arrays import missing
+
+RATED_BY, JUDGED_BY, RATED_ON = "rated_by", "judged_by", "rated_on"  # fields: the column that tells the rows apart
+FEWEST = 10  # texts in several rows, below which a column that only happens to differ in each of them is likely
+ITEM: tuple[str, ...] = ("source", "output", "outputs", "candidates", "output_1", "output_2", "input_id")
+ITEM += ("system", "systems", "system_1", "system_2")
+"""Our fields that tell items apart."""
+SPEAKERS, CRITERIA = PERSONS | WORDS["speakers"], WORDS["criteria"]  # in the names of columns that say who, or on what
+
+
+@dataclass(frozen=True)
+class LongForm:
+    """How the rows of a table repeat its texts."""
+
+    who: str  # column that tells the rows of a text apart
+    names: Sequence[str]  # its values, in order of first appearance
+    rows: int
+    counts: Sequence[int]  # rows of each text
+    varying: frozenset[str]  # other columns that differ between the rows of a text
+    is_crossed: bool  # whether each text has a row of each name
+
+    def sentence(self, kind: str) -> str:
+        """Say which rows become one."""
+        low, high, n = min(self.counts), max(self.counts), len(self.names)
+        each = f"{low} to {high}" if low < high else f"{high}"
+        what = {RATED_BY: "rater", JUDGED_BY: "judge", RATED_ON: "criterion"}[kind]
+        more = {RATED_ON: "criteria"}.get(kind, f"{what}s") if high > 1 else what
+        of = f" (of {n})" if n > high else ""
+        return f"{self.rows} rows: {len(self.counts)} texts, {each} {more} each{of}, by {self.who!r}."
+
+    def column(self, name: str, column: str) -> str:
+        """Return the column of a judge's or criterion's values, once its rows are one."""
+        return f"{name}/{column}"
+
+
+def found(table: Source, texts: Iterable[str], said: Iterable[str]) -> LongForm | None:
+    """Return the long form of a table; None where its texts are not repeated, or no column tells their rows apart.
+
+    A column whose name tells who speaks, or on what, may do so for a few texts; any other one must for most of them.
+
+    Args:
+        table: Rows that have the columns ``texts``.
+        texts: Columns that hold an item's texts, and what else tells items apart.
+        said: Columns of ratings, which are not what tells rows apart.
+    """
+    texts, said = [*texts], {*said}
+    groups = _groups(table.rows, texts)
+    if len(groups) == len(table.rows) or not texts:
+        return None
+    repeated = [group for group in groups.values() if len(group) > 1]
+    is_usual = 2 * len(repeated) >= len(groups) and len(repeated) >= FEWEST
+    columns = [name for name in table.columns if name not in texts]
+    differing = frozenset(
+        name for name in columns if any(len({str(row.get(name)) for _, row in group}) > 1 for group in repeated)
+    )
+    named = {name for name in columns if {*words_of(name)} & (SPEAKERS | CRITERIA)}
+    for who in sorted(differing - said, key=lambda name: (name not in named, columns.index(name))):
+        values = [row.get(who) for _, row in table.rows]
+        names = [*dict.fromkeys(map(_name, values))]
+        is_one = all(isinstance(value, str | int) and not missing(value) and len(str(value)) <= 80 for value in values)
+        if not is_one or "" in names or 2 * len(names) > len(values) or not (who in named or is_usual):
+            continue
+        if all(len({_name(row[who]) for _, row in group}) == len(group) for group in repeated):
+            counts = [*map(len, groups.values())]
+            return LongForm(who, names, len(values), counts, differing - {who}, {*counts} == {len(names)})
+    return None
+
+
+def readings(form: LongForm, people: Iterable[str], judged: Iterable[str]) -> list[str]:
+    """Return what the rows of a text may be: those of raters, of judges, or about criteria.
+
+    Args:
+        form: How the texts are repeated.
+        people: Columns of people's ratings.
+        judged: Columns of a judge's answers, none where they are not known.
+    """
+    words, judged = {*words_of(form.who)}, {*judged}
+    people_differ, judges_differ = not form.varying.isdisjoint(people), not form.varying.isdisjoint(judged)
+    models = 2 * sum(not (JUDGES | MODELS).isdisjoint(words_of(name)) for name in form.names) > len(form.names)
+    is_said = bool(words & (SPEAKERS | PEOPLE | JUDGES | WRITERS)) or models
+    fits = {
+        RATED_BY: people_differ and not judges_differ and not words & CRITERIA and not models,
+        JUDGED_BY: judges_differ and not people_differ and not words & (CRITERIA | PEOPLE),
+        RATED_ON: people_differ and (judges_differ or not judged) and form.is_crossed and not is_said,
+    }
+    fits[RATED_ON] |= people_differ and bool(words & CRITERIA)
+    return [kind for kind, is_fit in fits.items() if is_fit]
+
+
+def one_row_a_text(table: Source, judged: Iterable[str]) -> Source:
+    """Return a table of our fields with one row for each text, where the mapping or one reading alone says so.
+
+    Raises:
+        DataError: What ``judged`` names are the answers of several judges, or raters and criteria fit alike.
+    """
+    mapped = [kind for kind in (RATED_ON, JUDGED_BY, RATED_BY) if kind in table.mapping]
+    for kind in mapped:
+        table = pivoted(table, kind)
+    people = [name for name in table.columns if _is_peoples(name)]
+    texts = [name for name in ITEM if name in table.columns]
+    if mapped or not {"output", "outputs", "candidates", "output_1"} & {*texts}:
+        return table
+    if (form := found(table, texts, [*people, *judged])) is None:
+        return table
+    fits, place = readings(form, people, judged), f"{table.path}: {form.rows} rows repeat {len(form.counts)} texts"
+    if JUDGED_BY in fits:
+        (column, *_) = form.varying & {*judged}
+        each = ", ".join(f"{form.column(name, column)!r:.80}" for name in form.names[:3])
+        raise DataError(
+            f"{place}, {column!r} differs between them, and {form.who!r} says who judged: judges are not pooled. "
+            f"Read them as columns of one judge each, such as {each}, by --map {JUDGED_BY}={form.who}, and name one, "
+            "or all of them to evalbias jury."
+        )
+    if len(fits) > 1:
+        either = " or ".join(f"--map {kind}={form.who}" for kind in fits)
+        raise DataError(f"{place}, told apart by {form.who!r}, which may name raters or criteria: add {either}.")
+    simple = form.varying.isdisjoint({*people} - {"score", "better", "label"})
+    return pivoted(table, RATED_BY, form.who) if fits == [RATED_BY] and simple else table
+
+
+def pivoted(table: Source, kind: str, who: str = "") -> Source:
+    """Return a table of our fields with one row for each text; by default, the field ``kind`` tells its rows apart.
+
+    Raters' ratings become ``rating_1``, ``rating_2``, ... (of pairs ``better_1``, ...), one column a rater; what judges
+    said becomes a column ``JUDGE/COLUMN`` for each judge; ratings on criteria become ``scores.CRITERION``, beside
+    ``CRITERION/COLUMN`` of a judge's. What else differs becomes lists, one entry a rater.
+
+    Raises:
+        DataError: A text has two rows of one rater, judge or criterion, or people's ratings differ between judges.
+    """
+    who = who or kind
+    own = [name for name in (*ITEM, RATED_BY, JUDGED_BY, RATED_ON) if name != who and name in table.columns]
+    groups = _groups(table.rows, own)
+    names = [*dict.fromkeys(_name(row.get(who)) for _, row in table.rows)]
+    columns = [name for name in table.columns if name not in (who, *own)]
+    differing = [c for c in columns if any(len({str(r.get(c)) for _, r in group}) > 1 for group in groups.values())]
+    rows = list[Row]()
+    for group in groups.values():
+        by = dict[str, Mapping[str, Any]]()
+        for where, row in group:
+            if not (name := _name(row.get(who))):
+                raise DataError(f"{where}: {who!r:.80} is empty, and it tells the rows of a text apart: fill it in.")
+            if by.setdefault(name, row) is not row and by[name] != row:
+                raise DataError(
+                    f"{where}: a second row of {name!r:.80} ({who!r:.80}) for the same text: keep one of them, or map "
+                    "the column that tells them apart."
+                )
+        where, first = group[0]
+        given = [by.get(name, {}) for name in names]
+        record = {name: value for name, value in first.items() if name == "id" or name not in (who, *differing)}
+        for column in (name for name in differing if name != "id"):
+            record |= _apart(kind, column, names, [row.get(column) for row in given], where)
+        rows.append((where, record))
+    named, counts = table.mapping.get(who, who), [*map(len, groups.values())]
+    form = LongForm(named, names, len(table.rows), counts, frozenset(differing), is_crossed=False)
+    return replace(table, rows=rows, notes=[*table.notes, form.sentence(kind)])
+
+
+def _apart(kind: str, column: str, names: Sequence[str], cells: Sequence[Any], where: str) -> dict[str, Any]:
+    """Return the columns of what stands in the rows of a text, one cell for each name."""
+    if not _is_peoples(column):
+        given = zip(names, cells, strict=True)
+        return {column: [*cells]} if kind == RATED_BY else {f"{name}/{column}": cell for name, cell in given}
+    if kind == RATED_BY and column in ("score", "better", "label"):
+        return {f"{'rating' if column == 'score' else column}_{k}": cell for k, cell in enumerate(cells, start=1)}
+    if kind == RATED_BY and column.startswith("scores."):
+        return {column.replace("scores.", "ratings.", 1): [*cells]}
+    if kind == RATED_ON and column in ("score", "ratings"):
+        return {f"{'scores' if column == 'score' else column}.{n}": c for n, c in zip(names, cells, strict=True)}
+    whose = {RATED_BY: "raters", JUDGED_BY: "judges", RATED_ON: "criteria"}[kind]
+    raise DataError(
+        f"{where}: {column!r} differs between the rows of one text, which are those of {whose} ({kind}): give a column "
+        "of one person's ratings of one criterion, or keep the rows of one."
+    )
+
+
+def _is_peoples(column: str) -> bool:
+    return column in ("score", "better", "label", "ratings", "scores") or column.startswith(("scores.", "rating"))
+
+
+def _groups(rows: Sequence[Row], texts: Sequence[str]) -> dict[tuple[str, ...], list[Row]]:
+    groups = dict[tuple[str, ...], list[Row]]()
+    for where, row in rows:
+        groups.setdefault(tuple(str(row.get(name)) for name in texts), []).append((where, row))
+    return groups
+
+
+def _name(value: Any) -> str:
+    return "" if missing(value) else code_of(value) if isinstance(value, int | float) else str(value).strip()

@@ -1,0 +1,183 @@
+"""Rows that repeat a text with another rater, judge or criterion: one row a text, and judges are never pooled."""
+
+import random
+
+import numpy as np
+import pytest
+from commands import as_jsonl, evalbias
+
+import evalbias as package
+from evalbias.data import DataError, read
+
+TEXTS, RATERS, NAN = 60, 7, np.nan
+
+
+def said(seed=0):
+    """Return ratings (texts, raters), each text rated by 3 raters, and scores of 2 judges."""
+    rng = random.Random(seed)
+    ratings = np.full((TEXTS, RATERS), NAN)
+    scores = np.zeros((TEXTS, 2), dtype=int)
+    for k in range(TEXTS):
+        quality = rng.randrange(5)
+        for who in rng.sample(range(RATERS), 3):
+            ratings[k, who] = min(max(1 + quality + rng.choice((-1, 0, 1)), 1), 5)
+        scores[k] = [min(max(1 + quality + rng.choice((-1, 0, 0, 1)), 1), 5) for _ in range(2)]
+    return ratings, scores
+
+
+def text(k):
+    return {"question": f"What is thing {k}?", "answer": f"It is {'very ' * (k % 7)}thing {k}."}
+
+
+def raters(name, code="p{}"):
+    """Make a row for each rating, those of a text in a random order of the raters."""
+    ratings, scores = said()
+    rows = [
+        text(k) | {name: code.format(who), "score": int(ratings[k, who]), "judge": int(scores[k, 0])}
+        for k in range(TEXTS)
+        for who in np.flatnonzero(~np.isnan(ratings[k]))
+    ]
+    random.Random(1).shuffle(rows)
+    return rows
+
+
+MAPPING = {"source": "question", "output": "answer"}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("worker_id", "{}"), ("WorkerId", "A{}"), ("reviewer", "p{}"), ("col7", "x{}"), ("x", "{}")]
+)
+def test_rows_of_raters_become_one_with_a_column_each(name, code):
+    ratings, scores = said()
+    rows = raters(name, code)
+    items = read(rows, mapping=MAPPING, numbers=["judge"])
+    order = [*dict.fromkeys(row[name] for row in rows)]
+    places = {code.format(who): who for who in range(RATERS)}
+    assert len(items) == TEXTS
+    for item in items:  # a rater is the same column in all texts
+        k = int(item.source.split()[-1].strip("?"))
+        np.testing.assert_array_equal(item.ratings, [ratings[k, places[who]] for who in order])
+        assert item.judge == scores[k, 0]
+    assert items.notes == (f"180 rows: 60 texts, 3 raters each (of 7), by '{name}'.",)
+    assert items.summary().startswith(items.notes[0])
+
+
+def test_an_audit_of_rows_of_raters_is_that_of_the_wide_table():
+    ratings, scores = said()
+    wide = [
+        {"source": text(k)["question"], "output": text(k)["answer"], "judge": int(scores[k, 0])}
+        | {f"rating_{who + 1}": None if np.isnan(one) else one for who, one in enumerate(ratings[k])}
+        for k in range(TEXTS)
+    ]
+    a, b = (package.audit(rows, scores_field="judge", **more) for rows, more in (
+        (raters("worker"), {"mapping": MAPPING}), (wide, {})))  # fmt: skip
+    assert a["agreement"]["spearman"].value == pytest.approx(b["agreement"]["spearman"].value)
+    assert a["agreement"]["spearman"].n == b["agreement"]["spearman"].n == TEXTS
+
+
+def judges(**more):
+    ratings, scores = said()
+    return [
+        {"source": text(k)["question"], "output": text(k)["answer"], "rating_1": ratings[k].tolist()[0], "model": name}
+        | {"score": None, "judge_score": int(scores[k, j]), "reason": f"{name} {k}"}
+        | {n: one(k, j) for n, one in more.items()}
+        for k in range(TEXTS)
+        for j, name in enumerate(("gpt-4", "claude"))
+    ]
+
+
+def test_rows_of_several_judges_are_never_pooled():
+    _, scores = said()
+    with pytest.raises(DataError, match=r"'model' says who judged: judges are not pooled.*--map judged_by=model"):
+        read(judges(), numbers=["judge_score"])
+    items = read(judges(), mapping={"judged_by": "model"}, numbers=["gpt-4/judge_score", "claude/judge_score"])
+    read_scores = [[item["gpt-4/judge_score"], item["claude/judge_score"]] for item in items]
+    np.testing.assert_array_equal(read_scores, scores)
+    assert items[3]["claude/reason"] == "claude 3"
+    assert items.notes == ("120 rows: 60 texts, 2 judges each, by 'model'.",)
+
+
+def criteria(name="aspect"):
+    ratings, scores = said()
+    return [
+        {"source": text(k)["question"], "output": text(k)["answer"], name: criterion}
+        | {"score": int(np.nanmax(ratings[k])) - c, "judge": int(scores[k, c])}
+        for k in range(TEXTS)
+        for c, criterion in enumerate(("fluency", "facts"))
+    ]
+
+
+@pytest.mark.parametrize("name", ["aspect", "x"])
+def test_rows_about_criteria_become_scores_by_criterion(name):
+    ratings, scores = said()
+    items = read(criteria(name), mapping={"rated_on": name}, numbers=["fluency/judge", "facts/judge"])
+    for k, item in enumerate(items):
+        assert item.scores == {"fluency": np.nanmax(ratings[k]), "facts": np.nanmax(ratings[k]) - 1}
+        assert [item["fluency/judge"], item["facts/judge"]] == scores[k].tolist()
+    apart = package.audit(
+        criteria(name), mapping={"rated_on": name}, criterion="all", scores_field="{criterion}/judge"
+    )
+    alone = package.audit([row for row in criteria(name) if row[name] == "facts"], scores_field="judge")
+    assert apart["facts"]["agreement"]["spearman"].value == alone["agreement"]["spearman"].value
+
+
+def test_raters_of_several_criteria_become_ratings_by_criterion():
+    rows = [{"output": text(k)["answer"], "worker": who, "aspect": one, "score": k % 4 + (one == "facts") - (who == "a")}
+            for k in range(TEXTS) for who in "ab" for one in ("tone", "facts")]  # fmt: skip
+    items = read(rows, mapping={"rated_by": "worker", "rated_on": "aspect"})
+    assert len(items) == TEXTS
+    assert items[5].ratings == {"tone": [0, 1], "facts": [1, 2]}
+
+
+def test_choices_between_two_outputs_keep_their_raters():
+    rows = [
+        {"output_1": f"a {k}", "output_2": f"bb {k}", "annotator": who, "better": "AB"[(k + j) % 2], "judge": "A"}
+        for k in range(TEXTS)
+        for j, who in enumerate(("anna", "ben", "carl"))
+    ]
+    items = read(rows, choices={"judge": ()})
+    assert [item.ratings for item in items[:2]] == [[1, -1, 1], [-1, 1, -1]]
+    assert [item.better for item in items[:2]] == [0, 1]
+
+
+def test_raters_and_criteria_that_fit_alike_are_asked_for():
+    rows = [
+        {"output": text(k)["answer"], "col": col, "score": (k + j) % 5} for k in range(20) for j, col in enumerate("ab")
+    ]
+    with pytest.raises(DataError, match=r"'col'.*--map rated_by=col or --map rated_on=col"):
+        read(rows)
+    assert read(rows, mapping={"rated_by": "col"})[3].ratings == [3, 4]
+    assert read(rows, mapping={"rated_on": "col"})[3].scores == {"a": 3, "b": 4}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [({"worker": None}, "'rated_by' is empty"), ({"worker": "p0"}, "a second row of 'p0'")],
+)
+def test_rows_that_do_not_tell_their_rater_are_refused(change, match):
+    rows = [{"output": text(k // 2)["answer"], "worker": f"p{k % 2}", "score": k % 5} for k in range(40)]
+    rows[7] |= change
+    with pytest.raises(DataError, match=rf"row 8: .*{match}" if "second" in match else match):
+        read(rows, mapping={"rated_by": "worker"})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        # equal answers of several systems are outputs of their own
+        [{"source": f"q {k}", "output": "Yes." if k % 5 == 0 else f"{s} {k}", "system": s, "score": (k + len(s)) % 5}
+         for k in range(30) for s in ("alpha", "be")],
+        # nothing but the row differs
+        [{"source": "q", "output": f"a {k // 2}", "score": 3} for k in range(40)],
+    ],
+)  # fmt: skip
+def test_rows_that_are_items_of_their_own_stay(rows):
+    assert len(read(rows)) == len(rows)
+    assert read(rows).notes == ()
+
+
+def test_commands_say_which_rows_became_one(tmp_path):
+    as_jsonl(tmp_path / "t.jsonl", raters("worker_id"))
+    options = ["--data", "t.jsonl", "--map", "source=question,output=answer", "--scores-field", "judge"]
+    done = evalbias("audit", *options, "--out", "run", cwd=tmp_path)
+    assert "180 rows: 60 texts, 3 raters each (of 7), by 'worker_id'." in " ".join(done.stderr.split())
