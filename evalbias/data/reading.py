@@ -14,7 +14,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data import files, items, long_form
+from evalbias.data import files, items, long_form, nested
 from evalbias.data.columns import lacking, recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, item_name, listed, number, word
@@ -76,7 +76,8 @@ def read(
         source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, with the
             name of a tool whose export it is (``files.EXPORTS``), or of a format; ``hf:NAME`` or ``hf:NAME:SPLIT`` of
             the Hugging Face hub; a pandas data frame; dicts or ``dspy.Example``; or a ``Source`` with its rows.
-        mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
+        mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``; for
+            ``ratings`` also several, one a rater. A column may be a path into objects or times -1 (``nested``).
         choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
             as ``{"better": (1, 2, "tie")}``; no codes for those of ``items.choice``. Items have 0, 1, -1 or None.
         numbers: Fields of recorded numbers, such as a judge's scores. Items have a number or None.
@@ -96,7 +97,9 @@ def read(
     for labels in wanted.choices.values():
         items.check_labels(labels)
     table = table_of(source, mapping)
-    table = long_form.one_row_a_text(table, {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"})
+    answers = {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"}
+    nested.add_columns(table, answers)
+    table = long_form.one_row_a_text(table, answers)
     judged = wanted.judged(table.columns)
     named = {*table.columns, *(name for name in judged if CRITERION in name)}  # one a criterion, not known yet
     if has_verdicts := bool(judged) and judged <= named:
@@ -153,7 +156,11 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     table = replace(table, rows=[(where, {**record}) for where, record in table.rows], left_out={**table.left_out})
     _read_chosen(table)
     if mapping and table.rows:
-        mapping = _raters_apart(mapping, table.columns)
+        named = [
+            v.split(",") if isinstance(v, str) and v not in table.columns else cells_of(v) for v in mapping.values()
+        ]
+        nested.add_columns(table, (name.strip() for names in named for name in names))
+        mapping = _raters_apart(mapping, table)
         _check_mapping(mapping, table.columns, str(table.path))
         if "outcome" in mapping:
             mapping = _only_outcome(table, mapping)
@@ -166,14 +173,20 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     return table
 
 
-def _raters_apart(mapping: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """Return a mapping with a field for each rater: ``ratings=anna,ben`` as ``rating_1=anna`` and ``rating_2=ben``."""
-    apart = dict(mapping)
+def _raters_apart(mapping: Mapping[str, Any], table: Source) -> dict[str, str]:
+    """Return a mapping with a field for each rater: ``ratings=anna,ben`` as ``rating_1=anna`` and ``rating_2=ben``.
+
+    Several columns may be a list. A column of single ratings, given as ``ratings``, is one rater's.
+    """
+    apart, columns = dict(mapping), table.columns
     for several, one in (("ratings", "rating"), ("better", "better")):
-        names = [name.strip() for name in mapping.get(several, "").split(",")]
-        if len(names) > 1 and mapping[several] not in columns:
+        given = mapping.get(several, "")
+        names = [name.strip() for name in given.split(",")] if isinstance(given, str) else [*given]
+        cells = [files.parsed_or_given(row.get(given)) for _, row in table.rows] if given in columns else []
+        alone = several == "ratings" and bool(cells) and not any(isinstance(cell, list | dict) for cell in cells)
+        if (len(names) > 1 and not cells) or not isinstance(given, str) or alone:
             del apart[several]
-            apart |= {f"{one}_{k}": name for k, name in enumerate(names, start=1)}
+            apart |= {f"{one}_{k}": name for k, name in enumerate([given] if alone else names, start=1)}
     return apart
 
 
@@ -449,9 +462,9 @@ def _gathered(
 
     ``columns`` has the table's numbered columns by name: one that a row lacks is that rater's or answer's all the same.
     """
-    record = dict(row)
+    record, said = dict(row), {*wanted.numbers, *wanted.choices, wanted.samples}
     for name in NESTED:
-        dotted = [column for column in record if column.startswith(f"{name}.")]  # as pandas writes nested records
+        dotted = [c for c in record if c.startswith(f"{name}.") and c not in said]  # as pandas writes nested records
         if dotted and name not in record:
             cells = {column.removeprefix(f"{name}."): record.pop(column) for column in dotted}
             record[name] = {

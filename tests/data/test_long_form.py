@@ -114,16 +114,18 @@ def test_rows_about_criteria_become_scores_by_criterion(name):
     for k, item in enumerate(items):
         assert item.scores == {"fluency": np.nanmax(ratings[k]), "facts": np.nanmax(ratings[k]) - 1}
         assert [item["fluency/judge"], item["facts/judge"]] == scores[k].tolist()
-    apart = package.audit(
-        criteria(name), mapping={"rated_on": name}, criterion="all", scores_field="{criterion}/judge"
-    )
+    apart = package.audit(criteria(name), mapping={"rated_on": name}, criterion="all", scores_field="{criterion}/judge")
     alone = package.audit([row for row in criteria(name) if row[name] == "facts"], scores_field="judge")
     assert apart["facts"]["agreement"]["spearman"].value == alone["agreement"]["spearman"].value
 
 
 def test_raters_of_several_criteria_become_ratings_by_criterion():
-    rows = [{"output": text(k)["answer"], "worker": who, "aspect": one, "score": k % 4 + (one == "facts") - (who == "a")}
-            for k in range(TEXTS) for who in "ab" for one in ("tone", "facts")]  # fmt: skip
+    rows = [
+        {"output": text(k)["answer"], "worker": who, "aspect": one, "score": k % 4 + (one == "facts") - (who == "a")}
+        for k in range(TEXTS)
+        for who in "ab"
+        for one in ("tone", "facts")
+    ]
     items = read(rows, mapping={"rated_by": "worker", "rated_on": "aspect"})
     assert len(items) == TEXTS
     assert items[5].ratings == {"tone": [0, 1], "facts": [1, 2]}

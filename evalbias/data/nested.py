@@ -1,0 +1,118 @@
+"""Columns inside a table's cells: paths into objects and lists of objects, and numbers with the other sign.
+
+``scores.gpt-4o`` is the entry of an object, ``annotations.rating`` that of each object in a list, one place a rater,
+and ``-rank`` is the column ``rank`` times -1. A rater's drafts and discarded answers are no ratings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from evalbias.data.files import Source, parsed_or_given
+from evalbias.data.items import DataError, number
+from evalbias.measures.arrays import missing
+
+OWN = ("scores", "ratings")  # our objects of people's; of which an entry is named, the others are not people's
+NOT_GIVEN = {"draft", "discarded", "pending"}  # status of an answer that does not count
+MOST = 30  # entries of a table's objects that are looked at
+
+
+def add_columns(table: Source, names: Iterable[str]) -> None:
+    """Add the columns that ``names`` describe and the table has not; lists of Argilla are put in the raters' order."""
+    columns, named = {*table.columns}, {*names}
+    for name in sorted(named - columns):
+        if name.startswith("-") and name[1:] in columns:
+            for _, row in table.rows:
+                row[name] = _negative(row.get(name[1:]))
+        elif any(name.startswith(f"{one}.") for one in columns):
+            cells = _cells(table, name)
+            for (_, row), cell in zip(table.rows, cells, strict=True) if any(c is not None for c in cells) else ():
+                row[name] = cell
+    for name in named & columns:
+        if {users := f"{name}.users", status := f"{name}.status"} <= columns:
+            answers = [[*map(_as_list, map(row.get, (name, users, status)))] for _, row in table.rows]
+            aligned = _aligned([[*zip(*row, strict=False)] for row in answers])
+            for (_, row), cell in zip(table.rows, aligned, strict=True):
+                row[name] = cell
+    for root in {one.partition(".")[0] for one in named if "." in one} & {*OWN}:
+        for _, row in table.rows:
+            for other in [one for one in row if one == root or (one.startswith(f"{root}.") and one not in named)]:
+                del row[other]
+
+
+def paths(table: Source) -> list[str]:
+    """Return the paths to what a table's objects, and lists of objects, hold."""
+    found = dict[str, None]()
+    for name in table.columns:
+        cells = [parsed_or_given(row.get(name)) for _, row in table.rows]
+        given = [cell for cell in cells if isinstance(cell, dict | list)]
+        if given and len(given) == sum(not (missing(cell) or cell == "") for cell in cells):
+            found |= {f"{name}.{path}": None for cell in given for path in _inner(cell)}
+    return [path for path in found if path not in table.columns][:MOST]
+
+
+def _inner(value: Any, depth: int = 3) -> Iterator[str]:
+    entries = value if isinstance(value, list) and all(isinstance(one, dict) for one in value) else [value]
+    for entry in entries:
+        for name, inner in entry.items() if isinstance(entry, dict) else ():
+            below = [f"{name}.{path}" for path in _inner(inner, depth - 1)] if depth > 1 else []
+            yield from below or [str(name)]
+
+
+def _cells(table: Source, path: str) -> list[Any]:
+    """Return what stands at a path in each row: a value, or a list with one place for each rater."""
+    root = next(name for name in sorted(table.columns, key=len, reverse=True) if path.startswith(f"{name}."))
+    steps = path.removeprefix(f"{root}.")
+    ends = [_end(parsed_or_given(row.get(root)), steps) for _, row in table.rows]
+    entries = [[one for one in end if isinstance(one, dict)] if isinstance(end, list) else [] for end, _ in ends]
+    if not any(entries):
+        return [None if isinstance(end, list) and rest else end for end, rest in ends]
+    key = next(rest for end, rest in ends if rest)
+    who = _who(entries, key)
+    given = [
+        [(one.get(key), one.get(who) if who else k, one.get("status")) for k, one in enumerate(row)] for row in entries
+    ]
+    return _aligned(given)
+
+
+def _end(value: Any, path: str) -> tuple[Any, str]:
+    """Follow a path through objects; return the value, or the list of objects and the rest of the path."""
+    if isinstance(value, list) or not path:
+        return value, path
+    if isinstance(value, dict):
+        for name in sorted((n for n in value if path == n or path.startswith(f"{n}.")), key=len, reverse=True):
+            return _end(value[name], path[len(name) + 1 :])
+    return None, ""
+
+
+def _who(entries: Sequence[Sequence[dict[str, Any]]], key: str) -> str | None:
+    """Return the name under which each object of a list says who gave it, if any."""
+    for name in dict.fromkeys(name for row in entries for one in row for name in one if name != key):
+        given = [[one.get(name) for one in row] for row in entries]
+        texts = all(isinstance(who, str | int) and not isinstance(who, bool) for row in given for who in row)
+        people = {str(who) for row in given for who in row}
+        if texts and all(len({*map(str, row)}) == len(row) for row in given) and len(people) < sum(map(len, given)):
+            return name
+    return None
+
+
+def _aligned(rows: Sequence[Sequence[tuple[Any, ...]]]) -> list[list[Any]]:
+    """Return a list for each row with one place for each person, from (value, person, status) of each answer."""
+    people = [*dict.fromkeys(str(who) for row in rows for _, who, _ in row)]
+    given = [{str(who): value for value, who, status in row if status not in NOT_GIVEN} for row in rows]
+    return [[by.get(who) for who in people] for by in given]
+
+
+def _as_list(cell: Any) -> list[Any]:
+    value = parsed_or_given(cell)
+    return value if isinstance(value, list) else []
+
+
+def _negative(cell: Any) -> Any:
+    if isinstance(cell, list):
+        return [*map(_negative, cell)]
+    try:
+        return None if (read := number(cell, "", texts=True)) != read else 0.0 - read
+    except DataError:
+        return cell
