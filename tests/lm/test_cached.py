@@ -1,3 +1,5 @@
+"""Answers that are kept: none is asked for twice, and none of another model, a torn file or a stranger is taken."""
+
 import errno
 import json
 import sqlite3
@@ -5,11 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import dspy
 import numpy as np
 import pytest
 from fakes import FormulaLM, outcome
+from models_of_text import Scripted
 
+from evalbias import Criterion, PointwiseJudge
 from evalbias.lm.cache import CachedLM, Store
+from evalbias.lm.saved import RecordedLM, record
 from evalbias.lm.types import Choices, Unanswered
 from evalbias.runs import Journal
 from evalbias.values import digest
@@ -335,24 +341,6 @@ def test_a_store_that_others_write_costs_a_run_no_more_than_what_is_shared(store
             assert measured(Local(), tmp_path / "answers.jsonl")[1] == asked
 
 
-def test_a_store_that_stays_locked_is_waited_for_once(store, monkeypatch):
-    monkeypatch.setattr("evalbias.lm.cache.WAIT", 0.01)
-    connect, waited = sqlite3.connect, []
-    shared = Store()
-    shared.write({"a": 1})
-    with closing(connect(next(store.glob("*.sqlite")), isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        monkeypatch.setattr(sqlite3, "connect", lambda *a, timeout: waited.append(timeout) or connect(*a, timeout))
-        assert [shared.read(["a"]) for _ in range(3)] == [{}] * 3
-        shared.write({"b": 1})
-        assert waited == [0.01, 0.0, 0.0, 0.0]
-        other.execute("ROLLBACK")
-        assert shared.read(["a", "b"]) == {"a": 1}
-        other.execute("BEGIN EXCLUSIVE")  # another time is waited for again
-        assert [shared.read(["a"]) for _ in range(2)] == [{}] * 2
-    assert waited[4:] == [0.0, 0.01, 0.0]
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -425,3 +413,50 @@ def test_a_store_that_may_not_be_opened_stops_no_run(call, tmp_path, store, monk
 def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, store, monkeypatch):
     (tmp_path / "cache").write_text("a file\n", encoding="utf-8")
     assert measured(Local())[1] == {"Likelihood": 3, "Choices": 1}
+
+
+# Recordings of answers, which replay them and ask nothing.
+
+C = Criterion("quality", "is it good?")
+
+
+def test_a_recording_replays_judgments_and_texts(lms, tmp_path):
+    file = tmp_path / "answers.jsonl"
+    lm = record(lms["llama"], file)
+    judge = PointwiseJudge(C)
+    with dspy.context(lm=lm):
+        judged = judge(source="the cat", output="sat")
+        texts = lm("the cat", max_tokens=4)
+    replay = RecordedLM(file)
+    with dspy.context(lm=replay):
+        again = judge(source="the cat", output="sat")
+        assert replay("the cat", max_tokens=4) == texts
+        assert (again.score, again.coverage) == (judged.score, judged.coverage)
+        with pytest.raises(dspy.utils.exceptions.LMError, match="has no answer to the prompt that ends with"):
+            judge(source="the cat", output="mat")
+    batch = judge.batch([dspy.Example(source="the cat", output="sat")], lm=replay)
+    assert batch[0].score == judged.score
+
+
+def test_a_broken_recording(tmp_path):
+    with pytest.raises(FileNotFoundError, match="make a recording"):
+        RecordedLM(tmp_path / "none")
+    (tmp_path / "r").write_text("{}\n")
+    with pytest.raises(ValueError, match="r:1 is not a recorded answer"):
+        RecordedLM(tmp_path / "r")
+
+
+def test_different_answers_are_replayed_in_their_order(tmp_path):
+    file = tmp_path / "answers.jsonl"
+    lm = record(Scripted("one", "two"), file)
+    assert [lm("the cat") for _ in range(2)] == [["one"], ["two"]]
+    same = record(Scripted("three"), file)
+    assert [same("the dog") for _ in range(2)] == [["three"], ["three"]]
+    replay = RecordedLM(file)
+    assert [replay("the cat") for _ in range(2)] == [["one"], ["two"]]
+    assert [replay("the dog") for _ in range(3)] == [["three"]] * 3
+    with pytest.raises(dspy.utils.exceptions.LMError, match="has no answer to call 3 of the prompt"):
+        replay("the cat")
+    program = dspy.Predict("source -> output")
+    program.lm = RecordedLM(file)
+    assert program.deepcopy().lm("the cat") == ["one"]

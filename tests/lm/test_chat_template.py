@@ -88,22 +88,6 @@ def test_an_answer_that_is_begun_keeps_its_blanks(make, beginning):
     assert begun.follow == other.follow
 
 
-def test_what_closes_an_answer_is_rendered_only_where_it_is_needed(monkeypatch):
-    render, calls = renderer(chat_models.chatml()), []
-    original = ChatTemplate.__call__
-
-    def counted(self, messages, *, answer):
-        calls.append(answer)
-        return original(self, messages, answer=answer)
-
-    monkeypatch.setattr(ChatTemplate, "__call__", counted)
-    prompts = [[CHAT[0], {"role": "user", "content": f"Output: {n} cats."}] for n in range(5)]
-    rendered = [render(prompt) for prompt in prompts]
-    assert sorted(calls) == [False] + [True] * 5  # one shows that the template writes answers
-    assert {prompt.follow.text for prompt in rendered} == {"<|im_end|>"}
-    assert len(calls) == 10
-
-
 def test_a_template_without_a_system_role_gets_the_system_text_in_the_first_turn():
     folded = [{"role": "user", "content": "Judge.\n\nOutput: a cat."}]
     gemma = renderer(chat_models.gemma())

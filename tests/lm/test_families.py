@@ -32,16 +32,6 @@ LONGROPE = {
 }
 LOCAL = {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 4, "window_size": 256}
 MIXED = {"layer_types": ["conv", "full_attention"]}
-LINEAR = {
-    "layer_types": ["linear_attention", "full_attention"],
-    "head_dim": 16,
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "linear_num_value_heads": 4,
-    "linear_num_key_heads": 2,
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
-}
 WIDTH = 32  # of windows: less than any text
 WINDOWS = {"sliding_window": WIDTH, "layer_types": ["sliding_attention", "full_attention"]}
 LATER = {"use_sliding_window": True, "sliding_window": WIDTH, "max_window_layers": 1}
@@ -76,7 +66,6 @@ SHARED_KEYS = {
     "layer_types": 2 * WINDOWS["layer_types"],
     "activation_sparsity_pattern": [0.5, 0.5, 0.0, 0.0],
 }
-MAMBA2 = {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "head_dim": 16}
 PACKS, ALONE = "packs", "alone"
 KINDS = {
     "llama": ("Llama", {}, PACKS),
@@ -84,7 +73,6 @@ KINDS = {
     "mistral, a window": ("Mistral", {"sliding_window": WIDTH, "tie_word_embeddings": True}, PACKS),
     "gemma3, windows": ("Gemma3Text", {"head_dim": 16, **WINDOWS}, PACKS),
     "gemma2, capped scores and logits": ("Gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16, **WINDOWS}, PACKS),
-    "gemma3n, capped logits": ("Gemma3nText", {**GEMMA3N, **WINDOWS, "num_kv_shared_layers": 0}, PACKS),
     "gemma3n, shared keys": ("Gemma3nText", {**GEMMA3N, **WINDOWS, **SHARED_KEYS}, PACKS),
     "gemma3, multimodal": ("Gemma3", GEMMA3, PACKS),
     "gemma4, multimodal": ("Gemma4", GEMMA4, PACKS),
@@ -96,18 +84,13 @@ KINDS = {
     "opt, a decoder in the decoder": ("OPT", {"word_embed_proj_dim": 64, "ffn_dim": 96}, PACKS),
     "llama4, chunks": ("Llama4Text", {**LLAMA4, **CHUNKS}, ALONE),
     "llama4, places by distance": ("Llama4Text", LLAMA4 | {"attention_chunk_size": 32, "floor_scale": 40}, ALONE),
-    "falcon-h1, scaled logits": ("FalconH1", {**MAMBA2, "lm_head_multiplier": 0.5}, ALONE),
     "phi3, longrope": ("Phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 150}, PACKS),
     "falcon, its own attention": ("Falcon", {"alibi": False, "new_decoder_architecture": False}, ALONE),
-    "falcon, new": ("Falcon", {"alibi": False, "new_decoder_architecture": True}, ALONE),
-    "falcon, places by distance": ("Falcon", {"alibi": True}, ALONE),
     "diffllama, its own attention": ("DiffLlama", {}, PACKS),
-    "doge, its own attention": ("Doge", {}, ALONE),
     "mpt, places by distance": ("Mpt", {"d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 1024}, ALONE),
     "bloom, places by distance": ("Bloom", {"n_layer": 2, "n_head": 4}, ALONE),
     "gpt-neo, a window of its own": ("GPTNeo", LOCAL, ALONE),
     "lfm2, convolutions": ("Lfm2", MIXED, ALONE),
-    "qwen3-next, linear attention": ("Qwen3Next", LINEAR, ALONE),
     "mamba, no attention": ("Mamba", {"state_size": 8}, ALONE),
 }
 """Kind -> class, its configuration, and how it shares prefixes."""
@@ -156,24 +139,8 @@ def test_models_of_16_bits_share_as_those_of_32_do(kind, caplog):
     assert made.share or "its answers differ by" in caplog.text
 
 
-LONG = {
-    "gemma3n, capped logits",  # as those of gemma2 and nanochat
-    "gemma4, multimodal",
-    "llama4, places by distance",
-    "falcon-h1, scaled logits",
-    "falcon, new",
-    "falcon, places by distance",  # as those of mpt and bloom
-    "diffllama, its own attention",
-    "doge, its own attention",
-    "qwen3-next, linear attention",
-    "mamba, no attention",  # as lfm2, no packs
-}
-"""Kinds that take long, beside others that have the same in a model of another name."""
-
-
 OWN = "gemma2, capped scores and logits"  # whose own attention is eager
-RUNS = [pytest.param(kind, None, marks=[pytest.mark.slow] * (kind in LONG)) for kind in KINDS]
-RUNS += [("llama", fused_kernel), ("llama", plain_kernel), (OWN, plain_kernel)]
+RUNS = [*((kind, None) for kind in KINDS), ("llama", fused_kernel), ("llama", plain_kernel), (OWN, plain_kernel)]
 
 
 @pytest.mark.parametrize(("kind", "kernel"), RUNS)

@@ -164,14 +164,6 @@ def test_without_the_extra_the_error_names_it(file, monkeypatch):
         load(file)
 
 
-def test_a_file_is_unpacked_once_for_all_its_copies(file, cache, tmp_path, monkeypatch):
-    first = load(file)
-    monkeypatch.setattr(gguf, "_unpack", lambda *_: pytest.fail("unpacked twice"))
-    copied = shutil.copy(file, tmp_path / "copy.gguf")
-    assert load(copied).engine.loaded.fingerprint == first.engine.loaded.fingerprint
-    assert [path.name for path in (cache / "gguf").iterdir() if path.is_dir()] == [Path(gguf.unpacked(str(file))).name]
-
-
 def test_a_damaged_cache_is_made_again(file):
     before = numbers(load(file))
     weights = Path(gguf.unpacked(str(file))) / "model.safetensors"

@@ -1,17 +1,21 @@
-"""Which models are refused, and what tells two models apart."""
+"""Which models are refused, what tells two models apart, adapters, and where weights go."""
 
 import json
 import math
 import os
 import re
+import shutil
+import sys
 import time
 
 import huggingface_hub
+import numpy as np
 import pytest
 import torch
 from models import load, save, sentencepiece_like
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoModelForCausalLM,
     BertConfig,
     BertLMHeadModel,
     CLIPTextConfig,
@@ -24,9 +28,14 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from evalbias import LocalLM
+from evalbias.cli.models import open_lm
 from evalbias.lm import fingerprint
+from evalbias.lm import load as placing
 from evalbias.lm.files import FILES, readable
 from evalbias.lm.fingerprint import file_hash, model_fingerprint
+from evalbias.lm.load import ModelSource
+from evalbias.options import MeasuringModels
 
 HEADS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
 
@@ -235,47 +244,17 @@ def large(tmp_path, monkeypatch):
     return file
 
 
-def counted(monkeypatch):
-    """Return a list that grows by a file each time one is read."""
-    read, hashed = [], fingerprint._hash
-    monkeypatch.setattr(fingerprint, "_hash", lambda file: read.append(file) or hashed(file))
-    return read
-
-
-def test_a_large_file_is_hashed_once(large, monkeypatch):
-    read = counted(monkeypatch)
-    first = file_hash(large)
-    assert [file_hash(large), file_hash(large)] == [first, first]
-    assert len(read) == 1
-    (entry,) = (large.parent / "cache" / "evalbias" / "hashes").iterdir()
-    entry.write_text("{")  # a torn entry is replaced
-    assert file_hash(large) == first
-    assert len(read) == 2
-    assert file_hash(large) == first
-    assert len(read) == 2
-
-
-def test_an_edit_that_keeps_size_and_time_is_seen(large):
+def test_an_edit_that_keeps_size_and_time_is_seen_and_so_is_a_torn_entry(large):
     first, status = file_hash(large), large.stat()
+    (entry,) = (large.parent / "cache" / "evalbias" / "hashes").iterdir()
+    entry.write_text("{")  # a torn entry is none
+    assert file_hash(large) == first
     with large.open("r+b") as file:
         file.seek(500)
         file.write(b"y")
     os.utime(large, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert large.stat().st_mtime_ns == status.st_mtime_ns
     assert file_hash(large) != first
-
-
-@pytest.mark.parametrize("why", ["still changing", "no place"])
-def test_a_hash_that_cannot_be_cached_is_computed_again(large, monkeypatch, why):
-    if why == "still changing":
-        monkeypatch.setattr(fingerprint, "SETTLED", 1e6)
-    else:
-        blocked = large.parent / "blocked"
-        blocked.write_text("not a folder")
-        monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    read = counted(monkeypatch)
-    assert file_hash(large) == file_hash(large)
-    assert len(read) == 2
 
 
 def test_a_name_that_the_hub_cannot_be_asked_about_is_refused_without_retries(monkeypatch):
@@ -287,3 +266,185 @@ def test_a_name_that_the_hub_cannot_be_asked_about_is_refused_without_retries(mo
         load("no-such/model")
     with pytest.raises(FileNotFoundError, match="'no such/model' is neither a folder"):
         load("no such/model")
+
+
+# A LoRA adapter is merged into the weights, and is part of the model's identity.
+
+PAIRS = [("Judge the output on quality:", " is it good? yes"), ("Source: the cat", " sat on the mat.")]
+RANK, ALPHA = 3, 6
+MODULE = "model.layers.1.self_attn.q_proj"
+LOW, HIGH = (f"base_model.model.{MODULE}.{name}.weight" for name in ("lora_A", "lora_B"))
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory):
+    """An adapter of one projection of the tiny Llama, written by hand."""
+    folder = tmp_path_factory.mktemp("adapter")
+    torch.manual_seed(0)
+    save_file({LOW: torch.randn(RANK, 32), HIGH: torch.randn(32, RANK)}, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": ALPHA, "target_modules": [MODULE]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def likelihoods(lm):
+    return np.concatenate([row.per_token for row in lm.loglikelihood(PAIRS)])
+
+
+def rewritten(adapter, folder, edit):
+    """Copy an adapter and change its tensors by name."""
+    shutil.copytree(adapter, folder)
+    tensors = load_file(folder / "adapter_model.safetensors")
+    edit(tensors)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    return folder
+
+
+def test_the_product_of_the_adapter_is_added_to_the_weights(folders, adapter, tmp_path):
+    changed = shutil.copytree(folders["llama"], tmp_path / "changed")
+    weights, delta = load_file(changed / "model.safetensors"), load_file(adapter / "adapter_model.safetensors")
+    weights[f"{MODULE}.weight"] += ALPHA / RANK * delta[HIGH] @ delta[LOW]
+    save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
+    adapted = likelihoods(load(folders["llama"], adapter=str(adapter)))
+    np.testing.assert_allclose(adapted, likelihoods(load(changed)), atol=1e-5)
+    assert np.abs(adapted - likelihoods(load(folders["llama"]))).max() > 0.01
+
+
+def test_it_is_part_of_the_models_identity(folders, adapter, tmp_path):
+    other = rewritten(adapter, tmp_path / "other", lambda tensors: tensors[LOW].mul_(2))
+    copied = shutil.copytree(adapter, tmp_path / "copy")
+    plain, first, again, second = (load(folders["llama"], adapter=a and str(a)) for a in (None, adapter, copied, other))
+    assert first.model == again.model
+    assert len({plain.model, first.model, second.model}) == 3
+    assert second.provenance()["adapter"] == "other"
+    assert "adapter" not in plain.provenance()
+    again = LocalLM(**first.saved_arguments())
+    np.testing.assert_array_equal(likelihoods(again), likelihoods(first))
+
+
+def test_adapter_on_the_command_line(folders, adapter):
+    options = MeasuringModels(device="cpu", dtype="float32", adapter=str(adapter))
+    assert open_lm(folders["llama"], options).model == load(folders["llama"], adapter=str(adapter)).model
+    assert options.of_another().adapter is None
+    for name, address in (("dspy:openai/gpt", None), ("hosted_vllm/x", "http://localhost:1/v1"), ("embedded", None)):
+        with pytest.raises(ValueError, match=f"--adapter: {name} takes none"):
+            open_lm(name, MeasuringModels(adapter=str(adapter), api_base=address))
+
+
+def test_an_adapter_of_another_model_is_refused(folders, adapter, tmp_path):
+    with pytest.raises(ValueError, match=r"does not fit .*gpt2.*[Tt]arget modules"):
+        load(folders["gpt2"], adapter=str(adapter))
+    wide = rewritten(adapter, tmp_path / "wide", lambda t: t.update({LOW: torch.zeros(RANK, 64)}))
+    with pytest.raises(ValueError, match=r"does not fit .*size mismatch"):
+        load(folders["llama"], adapter=str(wide))
+    half = rewritten(adapter, tmp_path / "half", lambda t: t.pop(HIGH))
+    with pytest.raises(ValueError, match=r"does not fit .*: it lacks .*lora_B"):
+        load(folders["llama"], adapter=str(half))
+    extra = {"base_model.model.x.lora_A.weight": torch.zeros(3, 3)}
+    more = rewritten(adapter, tmp_path / "more", lambda t: t.update(extra))
+    with pytest.raises(ValueError, match=r"does not fit .*: it is made for a model with base_model\.model\.x\.lora_A"):
+        load(folders["llama"], adapter=str(more))
+
+
+def test_what_is_no_lora_adapter_is_refused(folders, adapter, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none has no adapter_config\.json"):
+        load(folders["llama"], adapter=str(tmp_path / "none"))
+    pickled = shutil.copytree(adapter, tmp_path / "pickled")
+    (pickled / "adapter_model.safetensors").rename(pickled / "adapter_model.bin")
+    with pytest.raises(FileNotFoundError, match=r"pickled has no adapter_model\.safetensors"):
+        load(folders["llama"], adapter=str(pickled))
+    prompts = shutil.copytree(adapter, tmp_path / "prompts")
+    (prompts / "adapter_config.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"adapter_config\.json holds \[\] in place of a JSON object"):
+        load(folders["llama"], adapter=str(prompts))
+    (prompts / "adapter_config.json").write_text('{"peft_type": "PROMPT_TUNING"}')
+    with pytest.raises(ValueError, match="of the kind 'PROMPT_TUNING', which cannot be merged"):
+        load(folders["llama"], adapter=str(prompts))
+
+
+def test_without_the_extra_the_error_names_it(folders, adapter, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ImportError, match=r"takes an extra: pip install 'evalbias\[peft\]'"):
+        load(folders["llama"], adapter=str(adapter))
+
+
+# Where weights go: straight to a GPU, over several devices, or through a quantizer; no GPU is needed.
+
+CUDA, CPU = torch.device("cuda:1"), torch.device("cpu")
+EIGHT_BITS = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_weights_go_straight_to_a_gpu(monkeypatch):
+    assert ModelSource("m", "cuda:1").placement() == {"device_map": {"": CUDA}}
+    assert ModelSource("m", "cpu").placement() == {}
+    assert ModelSource("m", device_map="auto").placement() == {"device_map": "auto"}
+    assert ModelSource("m", "cuda:1", adapter="folder").placement() == {}  # merged before weights are moved
+    monkeypatch.setattr(placing, "is_accelerate_available", lambda: False)
+    assert ModelSource("m", "cuda:1").placement() == {}  # moved afterwards
+    with pytest.raises(ImportError, match=r"pip install 'evalbias\[gpu\]'"):
+        ModelSource("m", device_map="auto").placement()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"adapter": "folder", "device_map": "auto"}, "device_map=.* cannot be combined with an adapter"),
+        ({"adapter": "folder", "quantization": EIGHT_BITS}, "quantization=.* cannot be combined with an adapter"),
+        ({"device": "cuda", "device_map": "auto"}, "device='cuda' and device_map='auto' exclude each other"),
+        ({"device": "abacus"}, "device='abacus' is unknown"),
+        ({"dtype": "int8"}, "dtype='int8' is unknown"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_at_once(options, match):
+    with pytest.raises(ValueError, match=match):
+        ModelSource("m", **options)
+
+
+def test_a_quantizer_gets_its_settings(folders, monkeypatch):
+    """Transformers' loading is replaced: its quantizers take packages and mostly a GPU."""
+    real, given = AutoModelForCausalLM.from_pretrained, {}
+
+    def loading(source, *, device_map, quantization_config, **options):
+        given.update(device_map=device_map, settings=quantization_config.to_dict())
+        return real(source, **options)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loading)
+    lm = load(folders["llama"], quantization=EIGHT_BITS)
+    assert given["device_map"] == {"": CPU}
+    assert given["settings"]["load_in_8bit"] is True
+    assert lm.saved_arguments()["quantization"] == EIGHT_BITS
+    other = load(folders["llama"], quantization={"quant_method": "fp8"})
+    assert given["settings"]["quant_method"] == "fp8"
+    assert lm.model != other.model  # DSPy's cache tells them apart
+
+
+def test_an_unknown_quantization(folders):
+    with pytest.raises(ValueError, match="Unknown quantization type, got secret"):
+        LocalLM(folders["llama"], device="cpu", quantization={"quant_method": "secret"})
+
+
+SPREAD = {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu"}
+
+
+@pytest.mark.parametrize("places", [{"": "cpu"}, {**SPREAD, "model.layers.1": "disk", "lm_head": "cpu"}])
+def test_a_device_map_places_the_weights(places, folders, lms):
+    """Between several devices, accelerate's hooks move the states of every layer; every machine has a disk as one."""
+    lm = LocalLM(folders["llama"], dtype="float32", device_map=places)
+    assert hasattr(lm.engine.loaded.model, "_hf_hook") == (len(places) > 1)
+    assert lm.engine.scorer.share
+    assert lm.saved_arguments()["device_map"] == places
+    prompts = [f"Judge the output on quality: is it good? {a}" for a in ("the cat", "a mat", "a dog")]
+    both = [one.choice_logprobs(prompts, ["1", "2", "10"]).logprobs for one in (lm, lms["llama"])]
+    np.testing.assert_allclose(*both, atol=5e-6)
+
+
+def test_an_offloaded_output_layer_is_refused(folders):
+    """``device_map="auto"`` puts it on the CPU or the disk where the GPUs have too little memory for all layers."""
+    with pytest.raises(ValueError, match="its output layer was offloaded, which is not supported"):
+        LocalLM(folders["llama"], dtype="float32", device_map={"model": "cpu", "lm_head": "disk"})

@@ -1,16 +1,17 @@
-"""Tokenizing a common prefix once gives the same tokens as tokenizing each text whole."""
+"""A common prefix that is tokenized once gives the tokens of each whole text, and every script its likelihood."""
 
-from dataclasses import replace
+import itertools
 
+import numpy as np
 import pytest
-from chat_models import gemma, llama_3
+from chat_models import gemma, llama_2, llama_3
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from lm.models import byte_level, sentencepiece_like
-from tokenizers import AddedToken
+from lm.models import build, byte_level, byte_level_bpe, load, sentencepiece_like
+from tokenizers import AddedToken, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
-from evalbias.lm import tokens as shared_tokenization
-from evalbias.lm.tokens import AT_ONCE, PRIVATE, PromptTokenizer, Rendered, choice_sequences, encode
+from evalbias.lm.tokens import AT_ONCE, PRIVATE, PromptTokenizer, Rendered, choice_sequences, encode, joint
 
 MAKERS = {make.__name__: make for make in (byte_level, sentencepiece_like, llama_3, gemma)}
 
@@ -56,23 +57,6 @@ def test_tokens_do_not_depend_on_a_first_text_that_spells_part_of_an_added_token
         given = ["4 5 6 7 8 " + beginning + end for end in ends]
         for text, one in zip(given, encode(reader, given, special=False), strict=True):
             assert one.ids == tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-@pytest.mark.parametrize("name", [n for n in MAKERS if n != "gemma"])
-def test_a_common_prefix_is_tokenized_once(tokenizers, name):
-    class Counting:
-        def __init__(self, inner):
-            self.inner, self.characters = inner, 0
-
-        def encode_batch(self, texts, **options):
-            self.characters += sum(map(len, texts))
-            return self.inner.encode_batch(texts, **options)
-
-    reader = PromptTokenizer(tokenizers[name]).reader([])
-    counting = Counting(reader.backend)
-    beginning = "the cat sat on a mat. " * 50
-    encode(replace(reader, backend=counting), [f"{beginning}{k} it is" for k in range(20)], special=True)
-    assert counting.characters < 1.5 * len(beginning) + 20 * 60
 
 
 def slowly(tokenizer, prompts, choices, special):
@@ -122,14 +106,6 @@ def test_choices_have_the_tokens_of_whole_texts_whatever_precedes_them(
     assert [[(s.ids, s.start) for s in row] for row in rows] == slowly(tokenizer, prompts, choices, special)
 
 
-def test_equal_choices_after_prompts_that_end_alike_are_tokenized_once(monkeypatch):
-    read, encoded = [], shared_tokenization._encoded
-    monkeypatch.setattr(shared_tokenization, "_encoded", lambda text, *rest: read.append(text) or encoded(text, *rest))
-    prompts = [Rendered(f"the cat sat on {n} mats. " * 5 + "Quality of the text:") for n in range(AT_ONCE)]
-    choice_sequences(PromptTokenizer(byte_level()), prompts, ["1", "2", "3", "4", "5"])
-    assert len(read) == AT_ONCE + 4
-
-
 def test_all_prompts_of_a_call_are_tokenized_by_one_copy_of_the_tokenizer(monkeypatch):
     tokenizer = byte_level()
     tokenizer.add_special_tokens({"eos_token": "<|im_end|>"})
@@ -141,3 +117,68 @@ def test_all_prompts_of_a_call_are_tokenized_by_one_copy_of_the_tokenizer(monkey
     for prompt, row in zip(prompts, rows, strict=True):
         texts = [prompt.text + choice for choice in ("1", "2")]
         assert [list(scored.ids) for scored in row] == tokenizer(texts, add_special_tokens=False)["input_ids"]
+
+
+# A text in any script, whose characters may take several tokens, has the likelihoods of its parts as its own.
+
+SCRIPTS = {
+    "Japanese": "今日は東京へ行く。ガ👍🏽",
+    "Chinese": "我喜欢喝茶，也喝水。",
+    "Arabic": "مرحبا بالعالم",
+    "emoji": "👨‍👩‍👧 e\u0301 🇯🇵",
+    "mixed": "Tokyo は café 日本",
+}
+"""The kana ガ may be two characters, か with a mark; most emoji are several."""
+
+
+def byte_level_of_scripts():
+    """Return a byte-level tokenizer that merges bytes of neighboring characters."""
+    tokenizer = byte_level_bpe(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), [*SCRIPTS.values()])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="!", pad_token="!")
+
+
+OF_SCRIPTS = {f.__name__: f for f in (byte_level, byte_level_of_scripts, llama_2)}
+
+
+def size(tokenizer, piece):
+    """Return the number of bytes of a token."""
+    if piece.startswith("<0x"):
+        return 1
+    return len(piece) if tokenizer.bos_token is None else len(piece.replace("▁", " ").encode())
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("name", OF_SCRIPTS)
+def test_no_byte_of_a_text_is_counted_as_its_context(name, script):
+    tokenizer, text = OF_SCRIPTS[name](), SCRIPTS[script]
+    for cut in range(len(text)):
+        (scored,) = joint(PromptTokenizer(tokenizer), [(Rendered(f"Say: {text[:cut]}"), text[cut:])])
+        tail = tokenizer.convert_ids_to_tokens(list(scored.ids[scored.start :]))
+        more = sum(size(tokenizer, piece) for piece in tail) - len(text[cut:].encode())
+        assert 0 <= more < size(tokenizer, tail[0])  # of the context, what its last token shares with the text
+
+
+@pytest.fixture(scope="module")
+def lms(tmp_path_factory):
+    made = {}
+    for name, make in OF_SCRIPTS.items():
+        folder, tokenizer = tmp_path_factory.mktemp(name), make()
+        build("llama", tokenizer).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        made[name] = load(folder)
+    return made
+
+
+@pytest.mark.parametrize("name", OF_SCRIPTS)
+def test_the_sum_over_any_split_of_a_text_is_its_likelihood(lms, name):
+    lm, rng = lms[name], np.random.default_rng(0)
+    for text in SCRIPTS.values():
+        pairs = [(f"Say: {text[:cut]}", text[cut:]) for cut in range(len(text))]
+        tails = lm.loglikelihood(pairs)  # of what follows each cut
+        counts, whole = [*(one.tokens for one in tails), 0], tails[0]
+        for one in tails:
+            np.testing.assert_allclose(one.per_token, whole.per_token[-one.tokens :], atol=1e-4)
+        for _ in range(5):
+            cuts = sorted({0, len(text), *rng.integers(0, len(text) + 1, 3).tolist()})
+            parts = [tails[a].per_token[: counts[a] - counts[b]].sum() for a, b in itertools.pairwise(cuts)]
+            assert sum(parts) == pytest.approx(whole.total, abs=1e-4)
