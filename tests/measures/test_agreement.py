@@ -1,4 +1,4 @@
-"""Agreement with people: by hand, by slow definitions, and by scipy; ``test_resample`` has krippendorff."""
+"""Agreement with people and bias beside it: by hand, by slow definitions, and by scipy; see also test_resample."""
 
 import itertools
 import math
@@ -12,15 +12,20 @@ from scipy import stats
 
 from evalbias.measures import (
     Draws,
+    bias_score,
     brier_scores,
+    estimate,
     estimate_calibration_error,
     estimate_coefficient,
     estimate_share,
     estimate_spearman,
+    forecasts,
     kendall,
     pairwise_accuracy,
     pearson,
+    rs_scores,
     spearman,
+    unfairness_scores,
 )
 from evalbias.measures.agreement import (
     ceiling_columns,
@@ -33,6 +38,7 @@ from evalbias.measures.agreement import (
     estimate_pearson,
     estimate_tied_accuracy,
 )
+from evalbias.measures.forecasts import counted_calibration_error
 from evalbias.measures.resample import ALONE, share_ends
 
 NAN = math.nan
@@ -339,13 +345,97 @@ def test_a_change_of_the_correlation_has_the_jackknifes_error():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", [estimate_pearson, estimate_tied_accuracy])
-def test_equal_judges_differ_in_five_percent_of_data_sets_however_coarse_one_is(estimator):
+def test_equal_judges_differ_in_their_accuracy_of_pairs_in_five_percent_of_data_sets():
     rejected = []
     for seed in range(300):
         rng = np.random.default_rng(seed)
         quality, clusters = rng.normal(size=120), [i // 4 for i in range(120)]
         people = np.round(quality + 0.7 * rng.normal(size=120))
         one, other = (np.round(quality + rng.normal(size=120)) for _ in range(2))
-        rejected.append(estimator(other, people, before=one, clusters=clusters).p_value < 0.05)
+        rejected.append(estimate_tied_accuracy(other, people, before=one, clusters=clusters).p_value < 0.05)
     assert 0.02 <= np.mean(rejected) <= 0.09
+
+
+# US, BiasScore and RS by hand.
+
+
+def test_unfairness_by_hand():
+    # mean-range: (-1/2, 0, 1/2) - (-25, -10, 35)/60, with mean 25 of 0, 15, 60; center-max divides by 35
+    unfairness = unfairness_scores([1, 3, 5], [0, 15, 60])
+    assert unfairness == pytest.approx([-0.5 + 25 / 60, 10 / 60, 0.5 - 35 / 60])
+    center_max = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="center-max")
+    assert center_max == pytest.approx([-1 + 25 / 35, 10 / 35, 0])
+    # z-score: (-2, 0, 2) has the variance 8/3; (-25, -10, 35) has (625 + 100 + 1225) / 3 = 650
+    standardized = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="z-score")
+    model, human = math.sqrt(8 / 3), math.sqrt(650)
+    assert standardized == pytest.approx([-2 / model + 25 / human, 10 / human, 2 / model - 35 / human])
+    # an item with an undefined score enters neither normalization
+    with_gap = unfairness_scores([1, 3, 5, 9], [0, 25, 100, NAN])
+    assert with_gap == pytest.approx([-0.5 + 125 / 300, 50 / 300, 0.5 - 175 / 300, NAN], nan_ok=True)
+    with pytest.raises(ValueError, match="normalization='min-max' is unknown"):
+        unfairness_scores([1, 3, 5], [0, 15, 60], normalization="min-max")
+
+
+def test_bias_scores_of_both_normalizations_by_hand():
+    # judge (-1, 0, 0, 1) of range 2 and sd sqrt(1/2); people (-1, -1, 1, 1) of range 2 and sd 1
+    # mean-range: US = (0, 1/2, -1/2, 0), ranks (2.5, 4, 1, 2.5) against 1, 2, 3, 4: -1.5 / sqrt(4.5 * 5)
+    # z-score: US = (1 - sqrt 2, 1, -1, sqrt 2 - 1), ranks (2, 4, 1, 3): 0 / ...
+    judge, people, ls = [2, 3, 3, 4], [1, 1, 5, 5], [1, 2, 3, 4]
+    assert bias_score(ls, unfairness_scores(judge, people)) == pytest.approx(-1.5 / math.sqrt(4.5 * 5))
+    assert bias_score(ls, unfairness_scores(judge, people, normalization="z-score")) == pytest.approx(0)
+    assert math.isnan(bias_score([1.0], [1.0]))
+
+
+def test_rs_by_hand():
+    # LS* = (-1, 0, 1); US centered: (-1/3, 2/3, -1/3) / (2/3) = (-1/2, 1, -1/2)
+    assert rs_scores([-30, -20, -10], [0, 1, 0]) == pytest.approx([1.5, 1, 0.5])
+    assert np.isnan(rs_scores([1, 1, 1], [1, 2, 3])).all()
+
+
+# Forecasts of what several people say: skills by hand, and what chance shows.
+
+ONE = np.ones((1, 4))
+P = np.array([0.9, 0.9, 0.1, 0.1])
+Y = np.array([[1.0, 1.0], [1.0, np.nan], [0.0, 0.0], [0.0, 1.0]])
+
+
+def world(n=400, *, alike=0.3, raters=3, seed=0):
+    """Draw flawless forecasts, and people who correlate by ``alike`` beyond them."""
+    rng = np.random.default_rng(seed)
+    p, strength = rng.beta(2, 2, n), (1 - alike) / alike if alike else None
+    q = rng.beta(p * strength, (1 - p) * strength) if alike else p
+    return p, (rng.random((n, raters)) < q[:, None]).astype(float)
+
+
+def test_the_skill_is_that_of_each_persons_verdict():
+    shares = np.nanmean(Y, axis=1)
+    np.testing.assert_allclose(shares, [1, 1, 0, 0.5])
+    errors = np.nanmean((P[:, None] - Y) ** 2, axis=1)
+    np.testing.assert_allclose(forecasts.squared_errors(P, shares), errors)
+    base = shares.mean()
+    baseline = np.nanmean((base - Y) ** 2, axis=1).mean()
+    assert forecasts.counted_brier_skill(ONE, P, shares)[0] == pytest.approx(1 - errors.mean() / baseline)
+    assert forecasts.counted_brier_skill(ONE, np.full(4, base), shares)[0] == pytest.approx(0.0)
+    # a forecaster of the mean of an item's people is flawless, and yet not certain of one of them
+    assert forecasts.counted_brier_skill(ONE, shares, shares)[0] == pytest.approx(1 - 0.25 / 4 / baseline)
+    assert np.isnan(forecasts.counted_brier_skill(ONE, P, np.ones(4))[0])
+
+
+def test_agreement_beyond_a_forecast_is_found():
+    for alike in (0.0, 0.3, 0.8):
+        assert forecasts.agreement_beyond(*world(4000, alike=alike)) == pytest.approx(alike, abs=0.04)
+    assert forecasts.agreement_beyond(P, Y[:, :1]) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alike", [0.0, 0.5])
+def test_flawless_forecasts_exceed_their_bound_in_5_of_100(alike):
+    draws, over = Draws(resamples=0, swaps=0), 0
+    for seed in range(100):
+        p, y = world(120, alike=alike, seed=seed)
+        error = estimate(counted_calibration_error, p, y.mean(axis=1), draws=draws).value
+        over += error > forecasts.estimate_flawless_error(p, y, draws=draws).high
+    assert over <= 11  # of 100, the 99 % end of a binomial of .05
+    p, y = world(300, alike=alike)
+    wrong = estimate(counted_calibration_error, 0.5 * p, y.mean(axis=1), draws=draws).value
+    assert wrong > forecasts.estimate_flawless_error(0.5 * p, y, draws=draws).high

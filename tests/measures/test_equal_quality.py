@@ -126,20 +126,8 @@ def test_a_group_of_few_items_is_told_from_two_inputs_on(rare, step):
     assert found.first_stage_f > 10
     assert found.reason == (ONE_INPUT if rare == 1 else "")
     assert np.isfinite([found.low, found.high, found.p_value]).all() == (rare > 1)
-
-
-@pytest.mark.slow
-def test_the_interval_of_a_group_of_few_items_has_their_number_as_its_degrees_of_freedom():
-    rng, alarms = np.random.default_rng(0), 0
-    for _ in range(60):
-        quality, own = rng.normal(size=100), np.arange(100) < 4
-        ratings = quality[:, None] + 0.5 * rng.normal(size=(100, 2))
-        features = {"own": own.astype(float)}
-        model = EqualQuality(quality + 0.5 * rng.normal(size=100), ratings, features, unscaled=["own"])
-        found = model.effect("own")
-        alarms += found.p_value < 0.05
-    assert found.high - found.value + found.allowance[0] >= stats.t.ppf(0.975, 3) * found.standard_error
-    assert alarms <= 6
+    if rare > 1:  # the degrees of freedom are those of the rarer group
+        assert found.high - found.value + found.allowance[0] >= stats.t.ppf(0.975, rare - 1) * found.standard_error
 
 
 def test_raters_who_share_nothing_leave_the_effect_of_a_group_undefined():

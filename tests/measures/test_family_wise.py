@@ -48,14 +48,8 @@ def test_the_magnitude_is_smaller_only_if_difference_and_sum_have_the_sign():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("bias", "others"),
-    [
-        (0.0, np.zeros(8)),  # an unbiased judge
-        (0.3, np.full(8, 0.3)),  # candidates as biased as the given judge, on either side
-        (0.3, np.array([0.3] * 4 + [-0.3] * 4)),
-        (0.1, np.array([-0.1, 0.1, 0.5, 0.1, -0.5, -0.1, 0.2, -0.1])),
-    ],
+@pytest.mark.parametrize(  # an unbiased judge; candidates as biased as the given one on either side; others
+    ("bias", "others"), [(0.0, [0.0] * 8), (0.3, [0.3, -0.3] * 4), (0.1, [-0.1, 0.1, 0.5, 0.1, -0.5, -0.1, 0.2, -0.1])]
 )
 @pytest.mark.parametrize("tied", [0.0, 0.8])
 def test_the_family_wise_error_stays_below_the_level(bias, others, tied):

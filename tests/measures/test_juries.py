@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from benchmarks.juries import covered, drawn
+from benchmarks.juries import drawn
 from evalbias.measures import juries
 from evalbias.measures.juries import Panel
 
@@ -117,15 +117,6 @@ def test_what_is_undefined_is_left_out_and_counted():
     votes = Panel(scores, ratings).votes()
     assert (votes.n, votes.undefined) == (190, 10)
     assert votes.value == pytest.approx(Panel(scores[10:], ratings[10:]).votes().value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "judges", "rho"), [(200, 5, 0.3), (600, 9, 0.2)])
-def test_intervals_of_votes_cover(n, judges, rho):
-    votes, validity = covered(n, judges, rho, sets=400, seed=1).values()
-    assert abs(votes["median"] - votes["truth"]) < 0.1
-    assert 0.92 <= votes["covered"] <= 0.98
-    assert 0.92 <= validity["covered"] <= 0.98
 
 
 def test_no_correlation_is_beyond_1_however_little_the_ratings_tell():

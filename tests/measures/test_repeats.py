@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import Number
-from evalbias.measures import Draws, estimate, estimate_coefficient, resample
+from evalbias.measures import Draws, estimate, estimate_coefficient
 from evalbias.measures.repeats import (
     NO_RATINGS,
     NO_REPEATS,
@@ -153,15 +153,6 @@ def test_a_change_between_two_judges_is_the_difference_of_their_shares():
         change = after.change(noisy, seed=0, n_resamples=200, swaps=0)
         assert change.value == pytest.approx(after.value() - before.value())
         assert change.low < change.value < change.high
-
-
-def test_whether_raters_and_scores_agree_is_tested_once_for_all_parts(monkeypatch):
-    scores, ratings = draw(np.random.default_rng(9), 80, 2, 2, noise=1.0, raters=0.5, rho=0.8)
-    calls, plain = [], resample.estimate_coefficient
-    monkeypatch.setattr(resample, "estimate_coefficient", lambda *a, **k: calls.append(a) or plain(*a, **k))
-    for part in PARTS:
-        estimate_disagreement(sample_moments(scores), rating_moments(ratings), part=part)
-    assert len(calls) == 2
 
 
 def test_the_items_to_discuss_are_those_that_differ_most():

@@ -52,7 +52,9 @@ def test_the_interval_of_skewness_holds_0_unless_symmetry_is_rejected():
     rng, covered, lowest = np.random.default_rng(0), 0, []
     for trial in range(60):
         x = np.round(2 * rng.normal(size=40))
-        covered += estimate_skewness(x, draws=Draws(seed=trial, resamples=199)).low == 0
+        found = estimate_skewness(x, draws=Draws(seed=trial, resamples=199))
+        assert (found.p_value < 0.05) == (found.low > 0)
+        covered += found.low == 0
         lowest.append(estimate_skewness(x + 3, draws=Draws(seed=trial, resamples=199)).low)
     assert 52 <= covered <= 60  # 57 expected
     assert min(lowest) > 0.2

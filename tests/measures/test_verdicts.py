@@ -1,12 +1,17 @@
-"""Rates of a judge that passes or fails: by hand, by direct maximization, by simulation; see also test_corrected."""
+"""Rates of a judge that passes or fails, and corrected ones: by hand, by slow definitions, and how often they hold."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 from scipy import optimize, stats
 
-from evalbias.measures import Draws, corrected_rate, estimate_dependence, estimate_rate, estimate_share
+from benchmarks import certificates
+from evalbias.evaluation import Number
+from evalbias.measures import Draws, corrected_mean, corrected_rate, estimate_dependence, estimate_rate, estimate_share
+from evalbias.measures.resample import ALIKE
 from evalbias.measures.verdicts import DISAGREE, UNTESTED, latent_rates
 
 NAN = math.nan
@@ -112,26 +117,13 @@ def test_verdicts_at_random_tell_no_truth():
         estimate_rate([1.0, 0.0], [[1.0, 0.0], [2.0, 1.0]], of="tpr")
 
 
-def simulated(n, prevalence, judge, annotators, *, draws, seed=0):
-    """Return (draws, 2, 2) intervals of both rates."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(draws):
-        verdicts, _ = drawn(rng, n, prevalence, judge, *annotators)
-        rates = [estimate_rate(verdicts[:, 0], verdicts[:, 1:], of=of, draws=FEW) for of in ("tpr", "tnr")]
-        found.append([(one.low, one.high) for one in rates])
-    return np.array(found)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("accuracy", "raters"), [(0.85, 2), (0.95, 3)])
 def test_intervals_hold_the_truth_and_a_judge_at_the_limit_gets_no_certificate(accuracy, raters):
     """Over 1,200 draws they hold the TPR in 95.9 % and certify .8 in 1.7 %; these 30 notice a fault."""
-    found = simulated(200, 0.6, (0.8, 0.95), [(accuracy, accuracy)] * raters, draws=30)
-    holds = (found[:, :, 0] <= [0.8, 0.95]) & (found[:, :, 1] >= [0.8, 0.95])
-    assert holds.mean() >= stats.binom.ppf(0.001, 60, 0.95) / 60
-    assert (found[:, 0, 0] > 0.8).sum() <= stats.binom.ppf(0.999, 30, 0.025)
-    assert np.median(found[:, 0, 1] - found[:, 0, 0]) < 0.21  # and says something
+    found = certificates.simulated(200, accuracy, raters, sets=30, draws=FEW)
+    assert (found["tpr"] + found["tnr"]) / 2 >= stats.binom.ppf(0.001, 60, 0.95) / 60
+    assert found["certified"] <= stats.binom.ppf(0.999, 30, 0.025) / 30
 
 
 def test_items_of_one_input_count_together():
@@ -196,3 +188,170 @@ def test_a_rate_corrected_by_annotators_who_contradict_each_other():
     assert (found.n, found.unit) == (2_000, "share")
     same = corrected_rate(verdicts[:, 0], people, before=verdicts[:, 0], draws=FEW)
     assert same.value == 0
+
+
+# Corrected means and rates.
+
+JUDGE, HUMAN, REST = [2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0], [4.0, 4.0, 5.0, 5.0, 5.0, 4.0]
+ALONE = stats.t.interval(0.95, 3, loc=2.75, scale=stats.sem(HUMAN))  # of the four labels
+
+
+def corrected(judge, human, rest, estimator=corrected_mean, **options):
+    """Correct by what people say of the first items."""
+    return estimator([*judge, *rest], [*human, *[NAN] * len(rest)], **options)
+
+
+def variance(weight, judge, human, rest):
+    """Variance of mean(h) + weight (mean_rest - mean_labeled), with m centered on its mean over both samples."""
+    center = np.mean([*judge, *rest])
+    labeled = np.subtract(human, np.mean(human)) - weight * np.subtract(judge, center)
+    return (labeled**2).sum() / len(human) ** 2 + weight**2 * (np.subtract(rest, center) ** 2).sum() / len(rest) ** 2
+
+
+def test_the_weight_minimizes_the_variance_on_any_scale_of_the_judge():
+    found = corrected(JUDGE, HUMAN, REST)
+    best = optimize.minimize_scalar(variance, args=(JUDGE, HUMAN, REST), tol=1e-12)
+    # around 4.1 the squares of m sum up to 6.44 and 2.46: (5.5 / 16) / (6.44 / 16 + 2.46 / 36) = 165 / 226
+    assert best.x == pytest.approx(165 / 226)
+    assert found.value == pytest.approx(2.75 + 165 / 226 * (4.5 - 3.5))
+    half = stats.t.ppf(0.975, 2) * math.sqrt(4 / 2 * best.fun)
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half))
+    for unit in (-7, 0.01):
+        other = corrected(100 + unit * np.array(JUDGE), HUMAN, 100 + unit * np.array(REST))
+        assert (other.value, other.low, other.high) == pytest.approx((found.value, found.low, found.high))
+    assert corrected([*JUDGE, NAN], [*HUMAN, 2.0], [*REST, NAN]) == replace(found, undefined=2)
+
+
+@pytest.mark.parametrize(("judge", "rest"), [([3.0] * 4, [3.0] * 5), (JUDGE, []), (JUDGE, [NAN])])
+def test_without_help_from_the_judge_the_labels_stand_alone(judge, rest):
+    found = corrected(judge, HUMAN, rest)
+    assert (found.value, found.low, found.high) == pytest.approx((2.75, *ALONE))
+
+
+def test_the_judge_moves_the_mean_of_three_labels_and_not_of_two():
+    judge, human, rest = [1.0, 2.0, 3.0], [1.0, 3.0, 3.0], [2.0, 4.0]
+    # around 2.4 the squares of m sum up to 2.48 and 2.72: (2 / 9) / (2.48 / 9 + 2.72 / 4) = 50 / 215
+    assert corrected(judge, human, rest).value == pytest.approx(7 / 3 + 50 / 215 * (3 - 2))
+    assert corrected(judge[:2], human[:2], rest).value == 2.0
+    one = corrected(judge[:1], human[:1], rest)
+    assert (math.isnan(one.low), one.n, one.units) == (True, 3, 1)
+    rounded = corrected([1, 2, 3], [0.1, 0.1, 0.1], [1, 2, 3])  # numpy's mean of three .1 is not .1
+    assert np.isnan([rounded.low, rounded.high]).all()
+    assert (rounded.reason, rounded.n, rounded.undefined) == (ALIKE, 6, 0)
+
+
+def test_outputs_of_one_input_count_together():
+    alone = corrected(JUDGE, HUMAN, REST)
+    repeated = (np.repeat(one, 3) for one in (JUDGE, HUMAN, REST))
+    found = corrected(*repeated, clusters=np.repeat(list("abcdefghij"), 3).tolist())
+    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+    assert (found.n, found.units) == (3 * alone.n, alone.units)
+    # the same inputs on both sides: their difference of judge means is known to be 0, so it moves nothing
+    shared = corrected(JUDGE, HUMAN, JUDGE, clusters=list("abcdabcd"))
+    assert (shared.low, shared.high) == pytest.approx(ALONE)
+
+
+def counts(true_positive, false_negative, false_positive, true_negative):
+    judge = [1] * true_positive + [0] * false_negative + [1] * false_positive + [0] * true_negative
+    return judge, [1] * (true_positive + false_negative) + [0] * (false_positive + true_negative)
+
+
+def rate(judge, human, rest, **options):
+    return corrected(judge, human, rest, corrected_rate, **options)
+
+
+def test_a_rate_by_hand():
+    # sensitivity 9 / 10, specificity 8 / 10, 60 of 100 called positive: (.6 + .8 - 1) / (.9 + .8 - 1) = 4 / 7
+    found = rate(*counts(9, 1, 2, 8), [1] * 60 + [0] * 40)
+    assert found.value == pytest.approx(4 / 7)
+    # delta method by numerical derivatives, at the rates with pseudo-counts
+    t = stats.t.ppf(0.975, 19)  # 20 labels
+    rates = np.array([(60 + t**2 / 2) / (100 + t**2), 10 / 12, 9 / 12])
+    sizes = np.array([100 + t**2, 12, 12])
+
+    def rogan_gladen(r):
+        return (r[0] + r[2] - 1) / (r[1] + r[2] - 1)
+
+    gradient = optimize.approx_fprime(rates, rogan_gladen, 1e-7)
+    half = t * math.sqrt((gradient**2 * rates * (1 - rates) / sizes).sum())
+    ends = rogan_gladen(rates) - half, min(1, rogan_gladen(rates) + half)
+    assert (found.low, found.high) == pytest.approx(ends, abs=1e-5)
+
+
+def test_a_rate_that_the_judge_cannot_tell_is_undefined():
+    assert math.isnan(rate(*counts(5, 5, 5, 5), [1, 0]).value)  # it tells nothing
+    assert math.isnan(rate(*counts(2, 8, 9, 1), [1, 0]).value)  # it tells the opposite
+    one = rate(*counts(3, 1, 1, 3), [1, 0, 1], clusters=list("aaaabbccdef"))  # people's yes of one input only
+    assert math.isnan(one.value)
+    judge, human = counts(9, 1, 2, 8)
+    assert rate(judge, human, [NAN]) == replace(estimate_share(human), undefined=1)
+    assert rate(*counts(10, 0, 0, 10), [1] * 10).high == 1.0
+    for judge, human, named in (([1, 0.5], [1, 0], r"verdicts\[1\] is 0.5"), ([1, 0], [2, 0], r"people\[0\] is 2")):
+        with pytest.raises(ValueError, match=f"{named}: a verdict is 1, 0, or NaN"):
+            rate(judge, human, [1])
+
+
+def test_a_rate_at_a_low_prevalence_is_defined():
+    # one label of a kind, or none: with pseudo-counts, sensitivity 1 / 3 and specificity 95 / 101
+    rest = [1] * 80 + [0] * 920
+    for judge, human in (counts(0, 1, 5, 94), counts(0, 0, 5, 95)):
+        found = rate(judge, human, rest)
+        t = stats.t.ppf(0.975, len(human) - 1)
+        p, positives, negatives = (80 + t**2 / 2) / (1000 + t**2), sum(human), len(human) - sum(human)
+        sensitivity, specificity = 1 / (positives + 2), (negatives - 5 + 1) / (negatives + 2)
+        assert found.value == pytest.approx((p + specificity - 1) / (sensitivity + specificity - 1))
+        assert 0 == found.low < found.value < found.high < 0.4
+    # it was 0 for certain: by 1 of 2 labels it tells less than chance, and pseudo-counts divide by less than 0
+    found = rate(*counts(1, 1, 12, 8), [0] * 30)
+    assert (math.isnan(found.value), "tell nothing" in found.reason) == (True, True)
+
+
+def weighted_rate(weights, kind, verdict):
+    """Rogan and Gladen's rate of weighted items: kind 0 unlabeled, 1 people say yes, 2 people say no."""
+    p, yes, no = (np.average(verdict[kind == k], weights=weights[kind == k]) for k in range(3))
+    return (p - no) / (yes - no)
+
+
+def test_pairs_of_one_input_count_together_in_a_rate():
+    rng = np.random.default_rng(3)
+    human, judge = (rng.random(24) < 0.5).astype(float), (rng.random(24) < 0.5).astype(float)
+    judge[:20] = human[:20]
+    rest = (rng.random(40) < 0.6).astype(float)
+    inputs = np.array([i // 4 for i in range(24)] + [i // 4 + 3 for i in range(40)])  # three are labeled in part
+    found = rate(judge, human, rest, clusters=inputs.tolist())
+    t = stats.t.ppf(0.975, 5)  # six labeled inputs
+    # a pseudo-count is an item of its own whose weight may be a fraction
+    kind = np.concatenate([np.where(human == 1, 1, 2), np.zeros(40), np.repeat([0, 1, 2], 2)])
+    verdict = np.concatenate([judge, rest, np.tile([0.0, 1.0], 3)])
+    weights = np.concatenate([np.ones(64), [t**2 / 2] * 2, np.ones(4)])
+    effects = optimize.approx_fprime(weights, weighted_rate, 1e-7, kind, verdict)
+    variance = sum(effects[:64][inputs == i].sum() ** 2 for i in set(inputs)) + (effects**2 * weights)[64:].sum()
+    center, half = weighted_rate(weights, kind, verdict), t * math.sqrt(variance)
+    assert (found.low, found.high) == pytest.approx((max(0, center - half), min(1, center + half)), abs=1e-5)
+    assert 0 < found.low < found.high < 1
+    assert found.units == 6
+    assert rate(judge, human, [], clusters=inputs[:24].tolist()) == estimate_share(human, clusters=inputs[:24].tolist())
+
+
+def test_the_corrected_mean_is_the_center_of_its_interval_where_items_share_an_input():
+    """Twelve inputs with eight outputs each, whose judge errs alike on the outputs of an input; four are labeled."""
+    rng = np.random.default_rng(137)
+    quality, shared = rng.normal(3, 0.5, size=(12, 8)), rng.normal(0, 1.5, size=(12, 1))
+    scores, clusters = (quality + shared + rng.normal(0, 0.2, size=(12, 8))).ravel(), np.repeat(np.arange(12), 8)
+    people = np.where(np.arange(96) % 8 < 4, quality.ravel(), NAN)
+    number = Number("corrected", "corrected", scores, corrected_mean, given=(people,))
+    found = number.estimate(clusters.tolist(), seed=0)
+    assert found.value == pytest.approx((found.low + found.high) / 2)
+    assert found.value == number.value(clusters.tolist())
+    assert abs(found.value - number.value()) > 0.01  # as if every item had its own input, the weight is another
+
+
+def test_a_difference_of_two_judges_is_of_the_same_items():
+    people = pandas.Series([*HUMAN, *[NAN] * 6])
+    scores = people.fillna(3.0)
+    found = corrected_mean(scores + 1, people, before=scores, draws=Draws(resamples=20))
+    assert (found.value, found.n) == (pytest.approx(0), 10)  # the judge's own scale does not matter
+    with pytest.raises(ValueError, match="pandas indexes of the arrays differ"):
+        corrected_mean(scores + 1, people[::-1], before=scores)
+    with pytest.raises(ValueError, match="different lengths: before 10, after 10, people 9"):
+        corrected_mean(scores.tolist(), people[:9].tolist(), before=scores.tolist())
