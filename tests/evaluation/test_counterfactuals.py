@@ -13,7 +13,6 @@ from evalbias import data, recorded_scores, recorded_verdicts
 from evalbias.data.probes import KINDS, NONSENSE, with_edits
 from evalbias.evaluation.probes import estimate_probe, probe, read_probes
 from evalbias.measures import estimate_share
-from evalbias.measures.families import holm
 from evalbias.measures.resample import Draws
 
 SIGNS = {
@@ -324,42 +323,3 @@ def test_a_rating_of_unknown_reliability_cannot_be_compared_and_a_known_one_can(
     assert beyond["headings"].observed is None
     assert np.isnan(beyond["verbosity"].observed.value)
     assert beyond["verbosity"].beside == "open"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "points", "least"), [(12, 1.0, 0.2), (25, 1.0, 0.9), (50, 0.5, 0.75), (120, 0.3, 0.7)])
-def test_no_edit_of_12_is_found_in_5_percent_of_judges_of_noise_and_an_effect_in_most(n, points, least):
-    rng, draws, flagged = np.random.default_rng(0), Draws(resamples=0), []
-    for effect in (0.0, points):
-        hits = 0
-        for _ in range(200):
-            bonus = np.zeros((12, 2, 1))
-            bonus[0, 0] = effect
-            scores = np.clip(np.round(3 + rng.normal(size=n) + bonus + 0.5 * rng.normal(size=(12, 2, n))), 1, 5)
-            p = holm([estimate_probe(e - c, unseen=4.0, draws=draws).p_value for e, c in scores])
-            hits += p[0] < 0.05 if effect else min(p) < 0.05
-        flagged.append(hits / 200)
-    assert flagged[0] <= 0.08  # 5 % and twice the error of 200 draws
-    assert flagged[1] >= least
-
-
-@pytest.mark.slow
-def test_the_difference_of_both_covers_0_of_a_judge_that_likes_length_of_its_own_and_added_alike():
-    rng, covered, apart = np.random.default_rng(1), 0, 0
-    for _ in range(120):
-        quality, taste = rng.normal(size=40), 0.5 + 0.3 * rng.normal(size=40)  # each input has a taste of its own
-        words = np.exp(4 + 0.3 * quality + 0.4 * rng.normal(size=40)).astype(int)  # better outputs are longer
-        lengths = np.stack([words, (1.5 * words).astype(int), words])  # (3, n)
-        scores = 3 + quality + taste * np.log(lengths) + 0.4 * rng.normal(size=lengths.shape)
-        ratings = [(one + 0.7 * rng.normal(size=3)).tolist() for one in quality]
-        rows = [
-            dspy.Example(id=f"{k}|{part}", input_id=f"i{k}", output="x" * lengths[v, k], mine=scores[v, k], score=0)
-            for k in range(40)
-            for v, part in enumerate(("original|1", "verbosity|edit", "verbosity|placebo"))
-        ]
-        rows[::3] = [row.copy(ratings=one) for row, one in zip(rows[::3], ratings, strict=True)]
-        found = read_probes(recorded_scores(rows, "mine"))["verbosity"]
-        covered += found.difference.low <= 0 <= found.difference.high
-        apart += found.beside == "disagree"
-    assert covered / 120 >= 0.9
-    assert apart / 120 <= 0.1

@@ -228,6 +228,7 @@ def test_an_audit_says_which_bias_may_look_like_another():
     alone = {finding.bias: finding.alone for finding in found.having("biased")}
     assert alone == {"likelihood": False, "verbosity": True}
     assert found.to_dict()["biases"]["likelihood"]["alone"] is False
+    assert [finding.bias for finding in found.findings if finding.remedy] == ["verbosity"]
     plain = scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5)
     found = audit_answers(plain)
     assert all(finding.alone for finding in found.having("biased"))
@@ -279,26 +280,6 @@ def test_biases_that_cancel_are_found_with_each_other_held_fixed():
 def findings(judged):
     biases = (BIASES[name] for name in ("likelihood", "verbosity", "joint"))
     return findings_of({bias.name: measure(bias, judged, seed=0, n_resamples=2) for bias in biases}, judged, {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("r", [-0.85, -0.5, 0.0])
-def test_one_model_beside_the_single_tests_keeps_the_level(r):
-    flagged = [
-        any(f.status == "biased" for f in findings(opposed(np.random.default_rng([1, seed]), 200, r=r)))
-        for seed in range(300)
-    ]
-    assert 0.01 < np.mean(flagged) < 0.08
-
-
-@pytest.mark.slow
-def test_a_planted_verbosity_gets_no_remedy_against_likelihood():
-    told = []
-    for seed in range(20):
-        found = findings(entangled(np.random.default_rng(seed), scored, length=0.5))
-        told += [f.bias for f in found if f.remedy]
-    assert told.count("likelihood") <= 2
-    assert told.count("verbosity") == 20
 
 
 @pytest.fixture(scope="module")

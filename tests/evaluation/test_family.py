@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks.statistical_truth import judged_relatives
-from evalbias import BIASES
-from evalbias.evaluation import measure
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import writers_of
 
@@ -50,13 +48,6 @@ def test_what_a_judge_gives_itself_is_taken_from_no_relative():
     assert found.low < 0 < found.high
     assert found.excluded == sum(writer == "gpt-4" for writer in one.writers)
     assert found.n == 2000 - found.excluded
-
-
-@pytest.mark.slow
-def test_relatives_without_a_bonus_are_called_favored_in_at_most_5_of_100():
-    bias = BIASES["family_preference"].configured(own="gpt-4", family="gpt-*")
-    wrong = [measure(bias, judged(seed), seed=seed)["family_excess"] for seed in range(100)]
-    assert sum(not e.low <= 0 <= e.high for e in wrong) <= 9  # 5 on average; more than 9 in 3 of 100
 
 
 def test_writers_go_by_names_and_patterns():

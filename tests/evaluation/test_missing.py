@@ -27,39 +27,6 @@ def rows(n=300, *, seed=0, lost=lambda quality, length, rng: rng.random(len(qual
     return items, whole, absent
 
 
-@pytest.mark.slow
-def test_missing_at_random_depends_on_nothing_and_by_quality_is_found():
-    rng = np.random.default_rng(0)
-    alarms, found = 0, 0
-    for _ in range(300):
-        n, rate = 200, rng.choice([0.02, 0.1, 0.5])
-        quality, length = rng.normal(size=(2, n))
-        systems = rng.choice(["a", "b", "c", "d"], size=n).tolist()
-        absent = rng.random(n) < rate
-        absent[:2] = True, False
-        tests = [missing_by_size(absent, x)[1] for x in (quality, np.exp(length))] + [missing_by_level(absent, systems)]
-        alarms += min(tests) < 0.05 / 3
-        absent = rng.random(n) < 1 / (1 + np.exp(2.2 + quality))
-        difference, p_value = missing_by_size(absent, quality)
-        found += p_value < 0.05 and difference < 0
-    assert alarms <= 0.06 * 300
-    assert found >= 0.8 * 300
-
-
-@pytest.mark.slow
-def test_inputs_lost_as_a_whole_are_one_loss():
-    rng = np.random.default_rng(1)
-    alarms = {"inputs": 0, "items": 0}
-    for _ in range(200):
-        documents = np.repeat(np.arange(40), 8)
-        x, absent = rng.normal(size=40)[documents], (rng.random(40) < 0.3)[documents]
-        if absent.any():
-            alarms["inputs"] += missing_by_size(absent, x, clusters=documents.tolist())[1] < 0.05
-            alarms["items"] += missing_by_size(absent, x)[1] < 0.05
-    assert alarms["inputs"] <= 0.07 * 200
-    assert alarms["items"] > 0.4 * 200
-
-
 def test_the_difference_is_that_of_the_means_in_standard_deviations():
     x, absent = np.array([1.0, 2.0, 3.0, 4.0, np.nan]), np.array([False, False, False, True, True])
     difference, p_value = missing_by_size(absent, x)

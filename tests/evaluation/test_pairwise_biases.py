@@ -191,14 +191,11 @@ def model_against_reference(n, rng, *, swapped=False):
     return Judged(ids, "quality", answers, {BETTER: (people <= 0).astype(float)}, writers=[*map(tuple, writers)])
 
 
-@pytest.mark.slow
 def test_position_is_not_measured_where_every_system_has_its_place():
-    flagged = 0
-    for seed in range(40):
-        found = audit_answers(model_against_reference(400, np.random.default_rng(seed)))
-        (position,) = (f for f in found.findings if f.bias == "position")
-        assert position.status == "not measured"
-        assert "first_rate_balanced" not in found["position"]
-        turned = audit_answers(model_against_reference(400, np.random.default_rng(seed), swapped=True))
-        flagged += any(f.status == "biased" for f in turned.findings)
-    assert flagged <= 5
+    found, turned = (
+        audit_answers(model_against_reference(400, np.random.default_rng(0), swapped=one)) for one in (False, True)
+    )
+    (position,) = (f for f in found.findings if f.bias == "position")
+    assert position.status == "not measured"
+    assert "first_rate_balanced" not in found["position"]
+    assert not turned.having("biased")

@@ -86,16 +86,6 @@ def by_systems(seed, *, systems=6, inputs=60, taste=0.3):
     return scores, ratings, {"likelihood": likelihood}, options
 
 
-@pytest.mark.slow
-def test_a_taste_for_systems_is_seldom_taken_for_one_for_likelihood():
-    worlds = [by_systems(seed) for seed in range(60)]
-    found = [EqualQuality(*items, **options).effect("likelihood") for *items, options in worlds]
-    assert np.mean([e.p_value < 0.05 for e in found]) <= 0.08
-    over_inputs = [EqualQuality(*items, clusters=o["clusters"]).effect("likelihood") for *items, o in worlds]
-    assert np.mean([e.p_value < 0.05 for e in over_inputs]) > 0.2
-    assert all(a.high - a.low >= b.high - b.low for a, b in zip(found, over_inputs, strict=True))
-
-
 def test_the_error_over_inputs_and_systems_is_the_sum_less_what_both_share():
     scores, ratings, features, options = by_systems(3, inputs=20, taste=1.0)
     by = (options, {"clusters": options["clusters"]}, {"clusters": options["systems"]}, {})

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, flagged, partly, scored
+from planted import compared, partly, scored
 from scipy import stats
 
-from evalbias.evaluation import Estimate, Judged, items_needed, label_next, measure
-from evalbias.evaluation.biases import Verbosity
+from evalbias.evaluation import Estimate, Judged, items_needed, label_next
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 
 NAN = math.nan
@@ -44,16 +43,6 @@ def test_an_allowance_does_not_shrink_with_the_number_of_items():
 def test_sizes_and_powers_out_of_range_are_refused(wanted, power):
     with pytest.raises(ValueError, match="give a size above 0, a probability between 0 and 1, and a number"):
         items_needed(FOUND, wanted, power=power)
-
-
-@pytest.mark.slow
-def test_so_many_items_show_the_effect_with_the_stated_power():
-    pilot = measure(Verbosity(), scored(np.random.default_rng(0), 2000, length=0.15), seed=0)["length_effect"]
-    large = measure(Verbosity(), scored(np.random.default_rng(9), 40_000, length=0.15), seed=0)["length_effect"]
-    needed = items_needed(pilot, large.value)
-    assert 300 < needed < 600
-    share = flagged(Verbosity(), "length_effect", lambda rng: scored(rng, needed, length=0.15), sets=150)
-    assert 0.7 <= share <= 0.9
 
 
 def partly_labeled(n=200, known=40):
