@@ -19,7 +19,16 @@ import numpy as np
 from evalbias.evaluation.agreement import agreement_of_scores
 from evalbias.evaluation.bias import Bias, measure, share_number
 from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.judged import (
+    HUMAN_SCORES,
+    LENGTHS,
+    LIKELIHOODS,
+    RATINGS,
+    Judged,
+    mean_of_raters,
+    rated_again,
+    ratings_left_out,
+)
 from evalbias.evaluation.words import ends, signed
 from evalbias.measures import estimate_effect, estimate_mean, pearson
 from evalbias.measures.arrays import FloatArray, defined
@@ -191,7 +200,7 @@ class _Learning:
         shift, said = self.shift(correction)
         measures = [measure(self.of, one, seed=self.seed) for one in (self.given, current)]
         comparison = compare(*measures, n_resamples=0, seed=self.seed)
-        sentences += [said] if said else []
+        sentences += filter(None, (said, *ratings_left_out(self.judged), rated_again(self.judged)))
         return LearnedCorrection(replace(correction, shift=shift), tuple(sentences), tuple(front), comparison)
 
     def quality(self, judged: Judged, names: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
-from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, copied_ratings, repeated_items
+from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, rated_again, ratings_left_out, repeated_items
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
@@ -608,11 +608,12 @@ def audit_answers(
     if (agreement := measurements.get(AGREEMENT)) is not None:
         validity = PeopleAgreement().validity(agreement, judged, seed=seed)
         leniency = PeopleAgreement().leniency(agreement, judged)
-    warnings = tuple(filter(None, (coverage_warning({"": judged.coverage}), *warnings_of(judged, measurements))))
+    known_warnings = coverage_warning({"": judged.coverage}), rated_again(judged), *warnings_of(judged, measurements)
+    warnings = tuple(filter(None, known_warnings))
     said = "" if validity is None else validity.sentence
     answer += opening_of(findings, warnings=warnings, validity=said, leniency=leniency)
     # 4 what it rests on, and what else is known
-    cautions = [copied_ratings(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
+    cautions = [*ratings_left_out(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     conclusions = [one.bias.conclusion(one) for one in measurements.values()]
     alone = f"Only {title_of(str(only))} was asked for: no other bias was tested." if left_out else ""
     reasons = reasons_of(findings, exact=reliability == 1)

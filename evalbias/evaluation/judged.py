@@ -20,6 +20,7 @@ from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
 from evalbias.measures.equal_quality import CHOICES, RELIABILITIES
 from evalbias.measures.likelihood import TOTAL
+from evalbias.measures.missing import selected_columns
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.ratings import dependent_columns
@@ -49,6 +50,9 @@ LENGTH = "length"
 TELLING = 20  # characters of an item's texts from which two equal items are taken for one that is repeated
 COPIES = "copied_ratings"
 """Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
+SELECTED, RATED_AGAIN = "selected_ratings", "rated_again"
+"""Keys of ``provenance``: columns of ratings that are left out because the others say whether they were given; and
+whether that is so of ratings that are left."""
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
 MOST_LEVELS = 100  # largest number of levels whose probabilities are kept
@@ -163,7 +167,7 @@ class Judged:
 
         Outputs of one input alone are resampled one by one: the interval is about other outputs of this input.
         """
-        return self.inputs if 1 < len(set(self.inputs)) < len(self.ids) else None
+        return shared_inputs(self.inputs)
 
     @property
     def systems(self) -> Sequence[str] | None:
@@ -553,11 +557,17 @@ def gather(
     elif any(is_rated(e, criterion.name) for e in examples):
         covariates[HUMAN_SCORES] = human_scores(examples, criterion, required=required)
         check_size(covariates[HUMAN_SCORES], f"People's scores on {criterion.name!r}")
-    ratings = human_ratings(examples, criterion)
+    ratings, inputs = human_ratings(examples, criterion), tuple(map(_input, examples, range(n)))
+    names = np.array([f"rating_{column + 1}" for column in range(ratings.shape[1])])
     if copies := dependent_columns(ratings):
-        named = {column: joined([f"rating_{other + 1}" for other in others]) for column, others in copies.items()}
-        provenance[COPIES] = {f"rating_{column + 1}": others for column, others in sorted(named.items())}
-        ratings = np.delete(ratings, [*copies], axis=1)
+        provenance[COPIES] = {str(names[column]): joined(names[copies[column]].tolist()) for column in sorted(copies)}
+        ratings, names = np.delete(ratings, [*copies], axis=1), np.delete(names, [*copies])
+    left_out, again = selected_columns(ratings, clusters=shared_inputs(inputs))
+    if left_out:
+        provenance[SELECTED] = names[left_out].tolist()
+        ratings = np.delete(ratings, left_out, axis=1)
+    if again:
+        provenance[RATED_AGAIN] = True
     if ratings.shape[1]:
         covariates[RATINGS] = ratings
         if not pairwise:  # differences of equal ratings may be rounding errors of 0
@@ -568,11 +578,20 @@ def gather(
         criterion=criterion.name,
         answers=np.full((n, 1, 2) if pairwise else n, np.nan),
         covariates=covariates,
-        inputs=tuple(f"item {i}" if input_field(e) is None else input_key(e) for i, e in enumerate(examples)),
+        inputs=inputs,
         writers=_writers(examples, pairwise),
         provenance=provenance,
         examples=examples,
     )
+
+
+def shared_inputs(inputs: Sequence[str]) -> Sequence[str] | None:
+    """Return (n,) the input of each item where some share one, else None."""
+    return inputs if 1 < len(set(inputs)) < len(inputs) else None
+
+
+def _input(example: dspy.Example, index: int) -> str:
+    return f"item {index}" if input_field(example) is None else input_key(example)
 
 
 def _texts(examples: Sequence[dspy.Example], *, pairwise: bool) -> list[Sequence[Any]]:
@@ -632,15 +651,32 @@ def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
     return [(str(a), str(b)) for a, b in pairs] if complete else ()
 
 
-def copied_ratings(judged: Judged) -> str:
-    """Name the columns of ratings that follow from others, and what that means; empty without any."""
-    copies = judged.provenance.get(COPIES, {})
-    if not copies:
+def ratings_left_out(judged: Judged) -> list[str]:
+    """Name the columns of ratings that are left out, and why."""
+    copies, selected, said = judged.provenance.get(COPIES, {}), judged.provenance.get(SELECTED, []), list[str]()
+    if copies:
+        follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
+        said.append(
+            f"Ratings were left out ({follow}): copies, means and sums are no second opinion. Where another person "
+            "agrees perfectly and one rating remains, state --reliability 1."
+        )
+    if selected:
+        said.append(
+            f"Ratings were left out ({joined(selected)}): whether an item has them depends on what its other ratings "
+            "say, as where a third person decides between two who differ. Counted, they would misstate how well people "
+            "agree."
+        )
+    return said
+
+
+def rated_again(judged: Judged) -> str:
+    """Warn where the number of an item's ratings depends on what they say; empty where that is not shown."""
+    if not judged.provenance.get(RATED_AGAIN):
         return ""
-    follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
     return (
-        f"Ratings were left out ({follow}): copies, means and sums are no second opinion. Where another person agrees "
-        "perfectly and one rating remains, state --reliability 1."
+        "How often an item was rated depends on what its ratings say, as where low or disputed ones are checked. So "
+        "how well people agree, and effects at equal quality, may be wrong, whatever their intervals say: have a "
+        "second person rate items that are drawn at random."
     )
 
 

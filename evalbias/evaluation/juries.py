@@ -18,7 +18,7 @@ from evalbias.evaluation.answers import answers_of, prepared, tell_left_out
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
 from evalbias.evaluation.estimates import LEVEL, Estimate
-from evalbias.evaluation.judged import Judged, written_by
+from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, written_by
 from evalbias.evaluation.words import Table, count, ends, joined, short, signed, unsigned
 from evalbias.measures import juries
 from evalbias.measures.arrays import FloatArray, defined, standardized
@@ -126,6 +126,7 @@ class JuryReport:
             standard deviations of a score.
         families: Pattern of names -> mean correlation of errors within that family less that of all other pairs.
         noise: Share of the mean rating's variance that is noise.
+        notes: Sentences about ratings that were left out, or were given for what the others say.
     """
 
     criterion: str
@@ -144,6 +145,7 @@ class JuryReport:
     own: Mapping[str, Estimate]
     families: Mapping[str, Interval]
     noise: float
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"JuryReport({self.criterion!r}, n={self.votes.n}: {self.paragraphs[0]})"
@@ -194,7 +196,8 @@ class JuryReport:
             paragraphs.append(
                 f"Judges {name} err {differ} than others: error correlation {_text(e)} beside other pairs."
             )
-        return (*paragraphs, *filter(None, (self._own_sentence(), *(one.sentence() for one in self.shared))))
+        shared = (one.sentence() for one in self.shared)
+        return (*paragraphs, *filter(None, (self._own_sentence(), *shared, *self.notes)))
 
     def _own_sentence(self) -> str:
         """Say which judges give what they wrote more than the other judges give it; empty where that is unknown."""
@@ -332,6 +335,7 @@ def jury_worth(
         own=own_bonus(judged, reliability),
         families={pattern: _family(panel, names, pattern) for pattern in families},
         noise=panel.noise,
+        notes=tuple(filter(None, (*ratings_left_out(judged[0]), rated_again(judged[0])))),
     )
 
 

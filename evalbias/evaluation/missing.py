@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import scipy
 
 from evalbias.evaluation.estimates import LEVEL
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters
 from evalbias.evaluation.words import Table, joined, p_equals, percent
-from evalbias.measures.arrays import BoolArray, Clusters, FloatArray, cluster_codes, defined, sums_by_cluster
+from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.families import holm
+from evalbias.measures.missing import missing_by_level, missing_by_size
 from evalbias.programs.items import length_feature
 
 SIDES = {"quality": ("better", "worse"), "length": ("longer", "shorter")}
 """Property of outputs -> words for those with more and with less of it."""
 SYSTEM, INPUT = "system", "input"
 MOST_SYSTEMS = 10  # systems that a table lists
-DRAWS, BLOCK = 2_000, 100  # draws of a test, and of these at a time, which bounds the memory
-MANY = 100  # levels from which numpy draws faster by counting
 
 
 @dataclass(frozen=True)
@@ -75,9 +72,9 @@ def missing_judgments(judged: Judged, *, seed: int) -> MissingJudgments | None:
     tests = {name: missing_by_size(absent, x, clusters=judged.clusters) for name, x in _properties(judged).items()}
     writers = np.asarray(judged.writers, dtype=str)  # (n,), of pairs (n, 2)
     systems = [" and ".join(sorted(set(np.ravel(names)))) for names in writers]
-    for name, levels in {INPUT: judged.inputs, SYSTEM: systems}.items():
+    for name, levels, clusters in ((INPUT, judged.inputs, None), (SYSTEM, systems, judged.clusters)):
         if 1 < len(set(levels)) < len(levels):
-            tests[name] = math.nan, missing_by_level(absent, levels, seed=seed)
+            tests[name] = math.nan, missing_by_level(absent, levels, clusters=clusters, seed=seed)
     tests = {name: test for name, test in tests.items() if not math.isnan(test[1])}
     adjusted = holm([p_value for _, p_value in tests.values()])
     rows = {name: (np.transpose(writers) == name).reshape(-1, len(absent)).any(axis=0) for name in judged.writer_names}
@@ -116,36 +113,3 @@ def _words(name: str, difference: float, p: float, absent: BoolArray, systems: S
     if pairwise and name == "quality":
         which = f"pairs that differ {'more' if difference > 0 else 'less'} in quality"
     return f"more often for {which} ({abs(difference):.2f} standard deviations apart on average, {p_equals(p)})"
-
-
-# --- of arrays: how missing scores depend on a property ---------------------------------------------------------------
-
-
-def missing_by_size(absent: BoolArray, x: FloatArray, *, clusters: Clusters = None) -> tuple[float, float]:
-    """Return by how many standard deviations x (n,) is larger where scores (n,) are missing, and the p that it is not.
-
-    The two-sided p is that of the score test of the logistic model on the ranks of x (Wilcoxon's), clustered by input
-    where inputs are lost as a whole. Both are NaN where ``absent`` or x is constant.
-    """
-    known = ~np.isnan(x)
-    codes, lost, x = cluster_codes(clusters, known), absent[known], x[known]
-    if not len(x) or np.ptp(x) == 0 or lost.all() or not lost.any():
-        return math.nan, math.nan
-    ranks = scipy.stats.rankdata(x) - (len(x) + 1) / 2
-    parts, variance = (lost - lost.mean()) * ranks, lost.var() * (ranks**2).sum() * len(x) / (len(x) - 1)
-    if clusters is not None:
-        variance = max(variance, (sums_by_cluster(parts, codes) ** 2).sum())
-    p_value = 2 * scipy.stats.t.sf(abs(parts.sum()) / np.sqrt(variance), max(int(codes.max()), 1))
-    return float((x[lost].mean() - x[~lost].mean()) / x.std()), float(p_value)
-
-
-def missing_by_level(absent: BoolArray, levels: Sequence[str], *, seed: int = 0) -> float:
-    """Return the exact p, by random draws, that the missing scores (n,) spread over the levels (n,) by chance."""
-    codes = np.unique(levels, return_inverse=True)[1]
-    sizes, counts = np.bincount(codes), np.bincount(codes, weights=absent)
-    method: Literal["count", "marginals"] = "count" if len(sizes) > MANY else "marginals"
-    rng, as_uneven = np.random.default_rng(seed), 0
-    for _ in range(DRAWS // BLOCK):
-        drawn = rng.multivariate_hypergeometric(sizes, int(absent.sum()), BLOCK, method=method)
-        as_uneven += int(((drawn**2 / sizes).sum(axis=1) >= (counts**2 / sizes).sum() * (1 - 1e-12)).sum())
-    return (1 + as_uneven) / (1 + DRAWS)

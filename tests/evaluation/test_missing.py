@@ -8,7 +8,8 @@ import scipy
 from planted import compared, scored
 
 from evalbias import audit
-from evalbias.evaluation.missing import missing_by_level, missing_by_size, missing_judgments
+from evalbias.evaluation.missing import missing_judgments
+from evalbias.measures.missing import missing_by_level, missing_by_size
 from evalbias.report.tables import audit_view
 
 
@@ -40,6 +41,18 @@ def test_levels_are_compared_exactly():
     absent = np.array([True, True, False, False, False, False])
     p_value = missing_by_level(absent, ["a", "a", "b", "b", "c", "c"])
     assert p_value == pytest.approx(3 / 15, abs=0.03)  # of 15 places of two, 3 share a level
+
+
+def test_inputs_exchange_their_losses_and_items_of_an_input_do():
+    inputs, own = np.repeat(np.arange(6), 4), np.repeat(["a", "a", "b", "b", "c", "c"], 4)
+    lost = np.isin(inputs, [0, 1])
+    assert missing_by_level(lost, own) < 0.01
+    assert missing_by_level(lost, own, clusters=inputs.tolist()) == pytest.approx(3 / 15, abs=0.03)
+    # of every input all systems answer, and one of them fails in 5 of 6: 4 (1/4)^5 (3/4) 6 + 4 (1/4)^6 by chance
+    crossed, fails = np.tile(list("abcd"), 6), np.tile([True, False, False, False], 6)
+    fails[0], fails[1] = False, True
+    exact = 4 * (6 * 3 + 1) / 4**6
+    assert missing_by_level(fails, crossed, clusters=inputs.tolist()) == pytest.approx(exact, abs=0.01)
 
 
 @pytest.mark.slow

@@ -7,12 +7,13 @@ import pytest
 from planted import by_hand, scored
 from scipy import stats
 
-from evalbias import audit
+from evalbias import audit, jury
 from evalbias.evaluation.audit import Finding, _in_one_model, audit_answers, reasons_of
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.measures import EqualQuality
+from evalbias.measures.missing import selected_columns
 from evalbias.measures.ratings import dependent_columns
 from evalbias.report.page import _remark
 
@@ -202,6 +203,83 @@ def test_raters_who_only_agree_well_are_kept():
 def test_recorded_experts_are_not_taken_for_copies(summeval):
     for criterion in ("coherence", "consistency", "fluency", "relevance"):
         assert dependent_columns(np.array([row["ratings"][criterion] for row in summeval], dtype=float)) == {}
+
+
+def people(n=400, *, seed=3, verdicts=False):
+    """Quality, log length, which goes with it, and three people's ratings."""
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=n)
+    length = 0.6 * quality + 0.8 * rng.normal(size=n)
+    seen = quality[:, None] + rng.normal(size=(n, 3))
+    return quality, length, (seen > 0).astype(float) if verdicts else np.clip(np.round(3 + seen), 1, 5)
+
+
+def adjudicated(ratings):
+    return np.where([False, False, True] & (np.abs(ratings[:, :1] - ratings[:, 1:2]) < 2), np.nan, ratings)
+
+
+def judged_rows(ratings, length, **judges):
+    rows = [{"output": f"{k:04d}" + "x" * round(120 * np.exp(0.4 * x))} for k, x in enumerate(length)]
+    for k, (row, given) in enumerate(zip(rows, ratings.tolist(), strict=True)):
+        row |= {name: values[k].tolist() for name, values in judges.items()}
+        row |= {f"rating_{j + 1}": None if np.isnan(one) else one for j, one in enumerate(given)}
+    return rows
+
+
+def test_ratings_of_a_third_person_who_decides_are_named_and_left_out():
+    quality, length, ratings = people()
+    rng = np.random.default_rng(4)
+    two = 3 + 0.6 * quality[:, None] + 0.4 * rng.normal(size=(400, 2))  # independent errors
+    rows = judged_rows(adjudicated(ratings), length, mine=two[:, 0], other=two[:, 1])
+    found, alone = (
+        audit(rows, scores_field="mine"),
+        audit([{**row, "rating_3": None} for row in rows], scores_field="mine"),
+    )
+    assert found.judged.provenance["selected_ratings"] == ["rating_3"]
+    assert "left out (rating_3)" in found.verdict
+    assert "left out" not in alone.verdict
+    assert found.findings[0].status == "no sign"  # verbosity, which would be .16 with a reliability of .82
+    assert found.findings == alone.findings
+    panel = jury(rows, judges=["mine", "other"])
+    assert panel.error_correlation.low < 0 < panel.error_correlation.high  # .20 to .44 with the third ratings
+    assert "left out (rating_3)" in panel.paragraphs[-1]
+    # parts of a disagreement with one rating: of the raters 1, of the judge's noise .16 / .36, and nothing else
+    samples = [{**row, "mine": [row["mine"], row["other"]]} for row in rows]
+    raters = audit(samples, samples_field="mine")["repeats"]["raters"]
+    assert raters.low < 1 / (1 + 0.16 / 0.36) < raters.high  # .39 to .54 with the third ratings
+
+
+def test_the_errors_of_two_annotators_are_not_tested_by_a_third_who_decides():
+    quality, length, ratings = people(600, verdicts=True)
+    ratings[ratings[:, 0] == ratings[:, 1], 2] = np.nan
+    mine = (quality + np.random.default_rng(5).normal(size=600) > 0).astype(float)
+    found = audit(judged_rows(ratings, length, mine=mine), scores_field="mine")["pass_or_fail"]
+    assert np.isnan(found["dependence"].p_value)
+    assert "three annotators" in found["dependence"].why_undefined
+
+
+@pytest.mark.parametrize(
+    ("missing", "left_out", "doubtful"),
+    [
+        (lambda r, rng: np.where(rng.random(r.shape) < 0.3, np.nan, r), [], False),
+        (lambda r, rng: adjudicated(r), [2], False),
+        (lambda r, rng: np.column_stack([adjudicated(r), adjudicated(r)[:, 2]]), [2, 3], False),
+        (lambda r, rng: rng.permuted(adjudicated(r), axis=1), [], True),  # nobody knows which one decided
+        (lambda r, rng: np.where([False, True] & (r[:, :1] > 2), np.nan, r[:, :2]), [], True),  # a check of low ones
+        (lambda r, rng: np.where([False, True] & (rng.random((len(r), 1)) < 0.5), np.nan, r[:, :2]), [], False),
+        (lambda r, rng: r[:, :1], [], False),
+        (lambda r, rng: np.full((len(r), 2), np.nan), [], False),
+    ],
+)
+def test_ratings_that_were_given_for_what_others_say(missing, left_out, doubtful):
+    assert selected_columns(missing(people()[2], np.random.default_rng(0))) == (left_out, doubtful)
+
+
+def test_a_second_rating_of_low_ones_alone_is_warned_of():
+    _, length, ratings = people()
+    ratings[ratings[:, 0] > 2, 1:] = np.nan
+    found = audit(judged_rows(ratings[:, :2], length, mine=ratings[:, 2]), scores_field="mine")
+    assert any("rated depends on what its ratings say" in one for one in found.warnings)
 
 
 def test_rows_that_repeat_another_are_named():
