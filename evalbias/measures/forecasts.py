@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import Before, Clusters, FloatArray, defined, ratio, vectors
+from evalbias.measures.arrays import (
+    Before,
+    Clusters,
+    FloatArray,
+    IntArray,
+    cluster_codes,
+    complete,
+    ratio,
+    sums_by_cluster,
+    vectors,
+)
 from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, mean
 
 
@@ -102,16 +112,31 @@ def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray) 
         >>> counted_calibration_error(np.ones((1, 4)), p, y).round(2).tolist()  # (.15 + .15 + .15 + .15) / 4
         [0.15]
     """
-    bins = np.minimum((p * BINS).astype(np.int64), BINS - 1)  # the last one holds 1 too
-    gaps = (p - y)[:, None] * (bins[:, None] == np.arange(BINS))  # (n, bins)
-    return np.asarray(np.abs(counts @ gaps).sum(axis=1) / counts.sum(axis=1))
+    return np.asarray(np.abs(counts @ binned_gaps(p, y)).sum(axis=1) / counts.sum(axis=1))
 
 
-def flawless_errors(p: FloatArray, outcomes: FloatArray, *, seed: int) -> FloatArray:
-    """Draw (FEWER,) calibration errors of ``flawless`` forecasts."""
-    one = np.ones((1, len(p)))
+def binned_gaps(p: FloatArray, y: FloatArray) -> FloatArray:
+    """Return (n, BINS) each forecast less its outcome in its bin, 0 in the others; the last bin holds 1, too."""
+    bins = np.minimum((p * BINS).astype(np.int64), BINS - 1)
+    return np.asarray((p - y)[:, None] * (bins[:, None] == np.arange(BINS)))
+
+
+def flawless_errors(p: FloatArray, outcomes: FloatArray, codes: IntArray, *, at: float, seed: int) -> FloatArray:
+    """Return the median, and the quantile ``at``, of the calibration error of flawless forecasts.
+
+    They are of draws of ``flawless``; of inputs (``codes``) with several items, whose outcomes may deviate together
+    from right forecasts, also of draws in which the deviations of whole inputs change sign, where that is larger.
+    """
+    n, one = len(p), np.ones((1, len(p)))
     drawn = flawless(p, outcomes, draws=FEWER, seed=seed)
-    return np.array([counted_calibration_error(one, p, shares)[0] for shares in drawn])
+    quantiles = np.quantile([counted_calibration_error(one, p, shares)[0] for shares in drawn], (0.5, at))
+    if (inputs := int(codes.max()) + 1) < n:
+        shares = ratio(np.nansum(outcomes, axis=1), (~np.isnan(outcomes)).sum(axis=1).astype(np.float64))
+        gaps = sums_by_cluster(binned_gaps(p, shares), codes)  # (inputs, BINS)
+        signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FEWER, inputs))
+        flipped = np.abs(signs @ gaps).sum(axis=1) / n
+        quantiles = np.maximum(quantiles, np.quantile(flipped, (0.5, at)))
+    return np.asarray(quantiles)
 
 
 def estimate_calibration_error(
@@ -125,9 +150,9 @@ def estimate_calibration_error(
     error = estimate(counted_calibration_error, p, y, before=before, limits=(0.0, 1.0), draws=draws, **options)
     if before is not None or np.isnan(error.low):
         return error
-    known = defined(p, y)
-    chance = flawless_errors(p[known], y[known, None], seed=draws.seed)
-    return replace(error, low=0.0) if error.value <= np.quantile(chance, draws.confidence) else error
+    (p, y), codes = complete(p, y, clusters=options.get("clusters"))
+    _, bound = flawless_errors(p, y[:, None], codes, at=draws.confidence, seed=draws.seed)
+    return replace(error, low=0.0) if error.value <= bound else error
 
 
 def estimate_flawless_error(
@@ -139,6 +164,8 @@ def estimate_flawless_error(
     n = int(known.sum())
     if n == 0 or before is not None:
         return Interval(math.nan, n=n, undefined=len(known) - n, reason="no item has a forecast and an outcome")
-    errors = flawless_errors(forecasts[known], given[known], seed=draws.seed)
-    middle, bound = map(float, np.quantile(errors, (0.5, draws.confidence)))
-    return Interval(middle, 0.0, bound, n=n, undefined=len(known) - n, units=n)
+    codes = cluster_codes(clusters, known)
+    middle, bound = flawless_errors(
+        forecasts[known], given[known], codes, at=draws.confidence, seed=draws.seed
+    ).tolist()
+    return Interval(middle, 0.0, bound, n=n, undefined=len(known) - n, units=int(codes.max()) + 1)

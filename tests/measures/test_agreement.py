@@ -427,6 +427,18 @@ def test_agreement_beyond_a_forecast_is_found():
     assert forecasts.agreement_beyond(P, Y[:, :1]) == 0.0
 
 
+def test_outputs_of_one_input_deviate_together_from_flawless_forecasts():
+    inputs = np.repeat(np.arange(8), 4)
+    p, y = np.full(32, 0.5), (inputs < 7).astype(float)[:, None]  # 7 of 8 inputs come true, each with all its outputs
+    alone, together = (forecasts.estimate_flawless_error(p, y, clusters=one) for one in (None, inputs.tolist()))
+    # of 8 fair inputs, all but one, or none but one, come true in 16 of 256 draws, and all or none in 2
+    assert together.high == pytest.approx(3 / 8)
+    assert alone.high < 0.2
+    draws = Draws(resamples=99, swaps=0)
+    errors = [forecasts.estimate_calibration_error(p, y[:, 0], clusters=one, draws=draws) for one in (None, inputs)]
+    assert errors[0].low > 0 == errors[1].low
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("alike", [0.0, 0.5])
 def test_flawless_forecasts_exceed_their_bound_in_5_of_100(alike):
