@@ -171,14 +171,3 @@ def test_a_package_lists_every_optimizer_or_program(package, base, others):
     ends = {cls.__name__ for cls in classes} - {parent.__name__ for cls in classes for parent in cls.__mro__[1:]}
     assert ends <= set(dir(module))
     assert others is None or ends | others == set(dir(module))
-
-
-def test_one_module_of_lm_imports_what_dspy_does_not_export():
-    found = {}
-    for file in (ROOT / "evalbias" / "lm").glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if any(name.startswith("dspy.") for name in names):
-                found.setdefault(file.name, []).extend(names)
-    assert list(found) == ["dspy_seam.py"]

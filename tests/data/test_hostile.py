@@ -297,8 +297,10 @@ def whole(kind):
     return frame.to_csv(index=False, sep="\t" if kind == "tsv" else ",").encode()
 
 
-def read_mutants(folder, kind, count):
-    content, path = whole(kind), Path(folder, f"a.{kind}")
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "tsv"])
+def test_a_damaged_file_is_read_or_named(tmp_path, kind, count):
+    content, path = whole(kind), tmp_path / f"a.{kind}"
     packed, outcomes = Path(f"{path}.gz"), set()
     for seed in range(count):
         rng = random.Random(seed)
@@ -313,14 +315,3 @@ def read_mutants(folder, kind, count):
             assert not message or (file.name in message and len(message) < 1500), f"seed {seed}: {message}"
             outcomes.add(bool(message))
     assert outcomes == {True, False}
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "tsv"])
-def test_a_damaged_file_is_read_or_named(tmp_path, kind):
-    read_mutants(tmp_path, kind, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "tsv"])
-def test_thousands_of_damaged_files_are_read_or_named(tmp_path, kind):
-    read_mutants(tmp_path, kind, 3000)
