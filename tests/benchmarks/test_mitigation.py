@@ -1,9 +1,11 @@
 """The table of real judges: what is drawn, and what is counted."""
 
 import dspy
+import numpy as np
 
+from benchmarks import choice
 from benchmarks.mitigation import drawn, report
-from evalbias.optimizers.likelihood_rules import AGREEMENT, PERFORMANCE
+from evalbias.optimizers.likelihood_rules import AGREEMENT, PERFORMANCE, STRENGTHS
 
 
 def items(inputs, outputs):
@@ -56,3 +58,26 @@ def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses(snapshot):
     less = row("random", "half", half=tried(0.1, 0.45, p_agrees=0.01), random=lost)
     # the calibration takes the bias from .4 to .2, and the paper's method ends at |-.3| with an agreement of .2
     assert report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}]) == snapshot
+
+
+# --- chances of a compiler ---
+
+
+def facts(n, agreement, seed=0):
+    rng = np.random.default_rng(seed)
+    quality, ls = rng.normal(size=(2, n))
+    ratings = agreement * quality[:, None] + rng.normal(size=(n, 2))
+    return quality, ls, ratings, rng.normal(size=n)
+
+
+def test_a_fit_needs_raters_who_agree():
+    taste = choice.Taste(0.4)
+    known, unknown = (choice.judged(taste, *facts(60, agreement)) for agreement in (3.0, 0.0))
+    answers, effects = choice.calibrations(known, known, taste)
+    assert len(answers) == len(effects) == len(STRENGTHS)
+    assert choice.calibrations(known, unknown, taste) == ([], [])
+
+
+def test_every_procedure_answers_where_there_is_no_calibration():
+    chances = [choice.tested(choice.WORLDS[1], 24, np.random.default_rng(seed)) for seed in range(3)]
+    assert {len(one) for row in chances for one in row.values()} == {3}

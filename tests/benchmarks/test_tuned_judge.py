@@ -9,7 +9,9 @@ import dspy
 import numpy as np
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
+from benchmarks.embedded_judge.tokenizer import build
 from benchmarks.pretrained import SMOLLM2
 from benchmarks.tuned_judge import train
 from benchmarks.tuned_judge.packing import answer_losses, pack
@@ -17,7 +19,13 @@ from benchmarks.tuned_judge.questions import PERMISSIVE, Rated, pairwise, pairwi
 from benchmarks.tuned_judge.report import report
 from benchmarks.tuned_judge.train import PEAK, rate
 from evalbias import Criterion, LocalLM, PairwiseJudge, PointwiseJudge
+from evalbias.data import world
+from evalbias.lm.local import FOLDER
+from evalbias.lm.render import as_text
+from evalbias.lm.tokens import PromptTokenizer, joint
 from evalbias.programs import PRESETS
+from evalbias.programs.criterion import SYNTHETIC
+from evalbias.programs.prompts import likelihood_messages
 
 QUALITY = Criterion("quality", "is it good?", scale=(0, 3))
 
@@ -125,3 +133,43 @@ def test_the_adapter_teaches_the_model_to_answer_with_labels(models_dir):
     for adapter, low, high in ((None, 0.0, 0.1), (str(ADAPTER), 0.9, 1.0)):
         lm = LocalLM(str(models_dir / SMOLLM2), adapter=adapter)
         assert low < judge.batch([example], lm=lm)[0].coverage <= high
+
+
+# --- the embedded judge's English ---
+
+FILE = FOLDER / "tokenizer.json"
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return PreTrainedTokenizerFast(tokenizer_file=str(FILE))
+
+
+def test_the_file_is_what_the_benchmark_builds():
+    assert json.loads(build(1024).backend_tokenizer.to_str()) == json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def test_every_token_knows_its_place_in_the_english_text(shipped):
+    text = (
+        "Data: Place of birth: Rome; job: actor; favorite food: rice\nText: She works as an actor. Her menu is unclear."
+    )
+    encoding = shipped.backend_tokenizer.encode(text, add_special_tokens=False)
+    parts = [text[start:end] for start, end in encoding.offsets]
+    assert parts == [
+        *("Data", ":", " Place of birth:", " Rome", " job:", " actor", " favorite food:", " rice", "\n", "Text", ":"),
+        *(" She works", " as", " an actor", ".", " Her menu", " is", " unclear", "."),
+    ]
+    assert encoding.tokens[2:8] == [" born", " rome", " job", " actor", " food", " rice"]
+    assert encoding.tokens[11:] == [" works", " as", " actor", " .", " plate", " is", " missing", " ."]
+
+
+def test_every_wording_is_known_has_the_length_of_the_training_texts_and_is_written_as_it_was_read(shipped):
+    """Four tokens a sentence, none of them unknown: so neither length nor spelling tells the quality."""
+    rng, tokenizer = random.Random(1), PromptTokenizer(shipped)
+    for _ in range(500):
+        item = world.item(rng)
+        (scored,) = joint(tokenizer, [(as_text(likelihood_messages(SYNTHETIC, item.source)), item.output)])
+        assert len(scored.ids) - scored.start == 12
+        assert shipped.unk_token_id not in scored.ids
+        for text in (item.source, item.output):
+            assert shipped.decode(shipped(f" {text}", add_special_tokens=False)["input_ids"]) == f" {text}"

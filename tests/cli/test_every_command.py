@@ -9,15 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 import typer
+import typer.main
 from commands import as_jsonl, evalbias
 
 from evalbias.cli import app as cli
-from evalbias.cli.app import SIGNALS, stopped_by_signals
+from evalbias.cli.app import SIGNALS, app, stopped_by_signals
 from evalbias.cli.terminal import STOPPED
 from evalbias.data import world
+from evalbias.evaluation.audit import Status
 from evalbias.programs import SYNTHETIC, PointwiseJudge
 
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
@@ -288,3 +291,43 @@ def test_a_later_signal_interrupts_again_and_an_ignored_one_stays_so(monkeypatch
     with stopped_by_signals():
         send(number)
     assert signal.getsignal(number) == signal.SIG_IGN
+
+
+# --- the skill for coding agents ---
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.fixture(scope="module")
+def skill(tmp_path_factory):
+    return evalbias("--skill", cwd=tmp_path_factory.mktemp("skill")).stdout
+
+
+def options_of(command):
+    return {name for parameter in command.params for name in parameter.opts}
+
+
+def test_begins_as_skills_do(skill):
+    assert re.match(r"---\nname: evalbias\ndescription: .{50,1000}\n---\n", skill)
+
+
+def test_commands_and_options_exist(skill):
+    lines = re.findall(r"`evalbias ([a-z][^`\[]*)`", skill)
+    assert len(lines) >= 5
+    for line in lines:
+        words = line.split()
+        command = COMMANDS[words[0]]
+        command = getattr(command, "commands", {}).get(words[1], command) if len(words) > 1 else command
+        assert {word for word in words if word.startswith("--")} <= options_of(command), line
+    alone = set(re.findall(r"`(--[a-z-]+)", skill))
+    assert alone <= options_of(COMMANDS["audit"])
+
+
+def test_findings_are_those_of_an_audit(skill):
+    assert set(re.findall(r"^- \*([a-z ]+)\*:", skill, re.MULTILINE)) == set(get_args(Status))
+
+
+def test_a_file_is_seen_by_the_doctor_first(skill):
+    section = skill.split("## Which file\n")[1].split("\n## ")[0]
+    assert section.lstrip().startswith("Run `evalbias doctor FILE` first")
+    assert "doctor" in COMMANDS
