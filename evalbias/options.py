@@ -161,6 +161,16 @@ class Items(Options):
         "Names of your columns: source=question,output=answer,score=rating; of several raters, "
         "rating_1=anna,rating_2=ben. Repeatable."
     )
+    missing: Sequence[object] = option(
+        "Values of ratings and of a judge's answers in the place of none, such as 0,999,error: they count as missing.",
+        (),
+    )
+    keep: Sequence[object] = option(
+        "Numbers that are ratings, although they look like a failure's code, such as 0.", ()
+    )
+    levels: Sequence[str] = option(
+        "Words for ratings, the worst first, such as fail,partial,pass: they are 1, 2 and 3, and two words 0 and 1.", ()
+    )
     source_label: str | None = option("Name of the source in prompts, such as Dialogue.")
     output_label: str | None = option("Name of an output in prompts, such as Reply.")
     language: Literal["en", "ja"] | None = option(
@@ -216,6 +226,11 @@ class Seeded(Options):
 
     beside: ClassVar[tuple[type[Any], ...]] = (Out,)
     seed: int = option("Seed for all random draws.", 0)
+
+
+def reading_of(options: Any) -> dict[str, Any]:
+    """Return the options of a command that say how its data are read, as ``evalbias.data.read`` takes them."""
+    return {name: getattr(options, name) for name in ("mapping", "missing", "keep", "levels")}
 
 
 # Audit any judge, and correct what one said.
@@ -369,6 +384,9 @@ class TwoSides(Options):
     before: Any = field(kw_only=False, metadata={"help": SIDE.format("first", "old")})
     after: Any = field(kw_only=False, metadata={"help": SIDE.format("second", "new")})
     mapping: Mapping[str, str] | None = again("mapping")
+    missing: Sequence[object] = again("missing")
+    keep: Sequence[object] = again("keep")
+    levels: Sequence[str] = again("levels")
     scores_field: str | None = again("scores_field")
     samples_field: str | None = again("samples_field")
     criterion: Any = option("Name of the criterion that is judged, where people rated several.")

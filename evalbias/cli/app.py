@@ -34,7 +34,8 @@ JUDGE = f"lm judge judges {RECORDED} criterion scale language source_label outpu
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help
     "Aim": "aim",
-    "Data": "data before after rated loops mapping labels by pairs split_by limit candidates documents",
+    "Data": "data before after rated loops mapping missing keep levels labels by pairs split_by limit candidates "
+    "documents",
     "Model and judge": JUDGE,
     REST: "",
     "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "

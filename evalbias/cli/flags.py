@@ -60,7 +60,7 @@ def parse_costs(texts: Iterable[str]) -> dict[str, float]:
 
 
 def parse_codes(text: str) -> tuple[str, ...]:
-    """Read ``--labels``: codes with commas between them."""
+    """Read ``--labels`` and the like: codes with commas between them."""
     return tuple(part.strip() for part in text.split(","))
 
 
@@ -79,6 +79,8 @@ COUNT = Flag(more={"min": 1})
 FLAGS = {  # option -> how it is written; one name means one thing in all commands
     "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
     "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
+    **dict.fromkeys(("missing", "keep"), Flag(kind=str, read=parse_codes, more={"metavar": "VALUE,..."})),
+    "levels": Flag(kind=str, read=parse_codes, more={"metavar": "WORST,...,BEST"}),
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
     "scale": Flag(kind=str, read=read_scale),
     "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),

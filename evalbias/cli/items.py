@@ -17,7 +17,7 @@ from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared
 from evalbias.evaluation.words import joined
-from evalbias.options import AuditOptions, Options
+from evalbias.options import AuditOptions, Options, reading_of
 from evalbias.program_options import ComparingAim, RankOptions, ScoreOptions, ScoringAim
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.criterion import Criterion
@@ -106,7 +106,8 @@ def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
 
 def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:
     """Load outputs that a model can be asked about, or also pairs of them; say on stderr which were left out."""
-    items = data.read(options.data, mapping=options.mapping, choices={"better": tuple(getattr(options, "labels", ()))})
+    choices = {"better": tuple(getattr(options, "labels", ()))}
+    items = data.read(options.data, choices=choices, **reading_of(options))
     if items.left_out or items.notes:
         say(items.summary())
     if not pairs and any("candidates" in e for e in items):

@@ -27,7 +27,7 @@ from evalbias.optimizers.base import FEWEST_TO_CHOOSE, hold_back
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.refine import ExternalFeedbackRefine
-from evalbias.options import MeasuringModels, Options, Out
+from evalbias.options import MeasuringModels, Options, Out, reading_of
 from evalbias.program_options import ComparingAim, LoopAim, OptimizeOptions, ScoringAim
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.files import load
@@ -281,7 +281,7 @@ def _suited(options: OptimizeOptions) -> tuple[Aim, str]:
     if options.judge is not None:
         judge = load(options.judge, PointwiseJudge, PairwiseJudge)
         return COMPARING if isinstance(judge, PairwiseJudge) else SCORING, f"{options.judge} holds a {judge.kind}"
-    items = read(options.data, mapping=options.mapping, choices={"better": tuple(options.labels)})
+    items = read(options.data, choices={"better": tuple(options.labels)}, **reading_of(options))
     if hold_pairs(items):
         return COMPARING, f"{options.data} holds pairs"
     if has_ratings(items):

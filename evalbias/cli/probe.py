@@ -17,7 +17,15 @@ from evalbias.data.probes import named_kinds, with_edits
 from evalbias.evaluation.answers import answers_of
 from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
 from evalbias.evaluation.words import count
-from evalbias.options import PROBES, MeasuringModels, Out, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions
+from evalbias.options import (
+    PROBES,
+    MeasuringModels,
+    Out,
+    ProbeEmitOptions,
+    ProbeReadOptions,
+    ProbeRunOptions,
+    reading_of,
+)
 from evalbias.programs import PairwiseJudge
 from evalbias.runs import write_jsonl
 from evalbias.values import file_digest, message
@@ -30,7 +38,7 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
         raise DataError(f"{options.out}: name a .jsonl file as `out`.")
     if options.out.exists():
         raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
-    items = data.read(options.data, mapping=options.mapping)
+    items = data.read(options.data, **reading_of(options))
     if items.left_out or items.notes:
         say(items.summary())
     rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)

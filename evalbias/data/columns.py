@@ -50,6 +50,7 @@ from evalbias.data.cells import (
 )
 from evalbias.data.files import Source
 from evalbias.data.items import FIELDS, DataError, listed, word
+from evalbias.data.rating_values import LIKE_A_CODE, NO_CODES, Codes, legible
 from evalbias.values import shell_word
 
 NO_FIELD = "not used, its name and values say no field"
@@ -94,14 +95,15 @@ class Columns:
         return options | ({"mapping": mapping} if mapping else {})
 
 
-def recognised_columns(table: Source, outcome: str | None = None) -> Columns:
+def recognised_columns(table: Source, outcome: str | None = None, codes: Codes = NO_CODES) -> Columns:
     """Say which columns hold inputs, outputs, what people said, and what the judge said.
 
     With an ``outcome``, which is the column of the one rating, nobody else's is looked for.
     A column is taken for a field if its name says so, with no other word in it, and its cells can be that. None is
-    taken for two fields. What two columns could be, and what their values leave unclear, is a question.
+    taken for two fields. What two columns could be, and what their values leave unclear, is a question. ``codes`` say
+    what values mean; what looks like a failure's code is left out here, and asked about where it is read.
     """
-    return _Table(table, outcome).columns()
+    return _Table(legible(table, looked_at(table.columns), codes), outcome).columns()
 
 
 EXPECTED = (
@@ -165,9 +167,11 @@ def judges_of(item: Any) -> list[str]:
     return [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
 
 
-def certain_options(table: Source, remedy: str, doctor: str, outcome: str | None) -> dict[str, Any]:
+def certain_options(
+    table: Source, remedy: str, doctor: str, outcome: str | None, codes: Codes = NO_CODES
+) -> dict[str, Any]:
     """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
-    columns = recognised_columns(table, outcome)
+    columns = recognised_columns(table, outcome, codes)
     why = [f"{one.about}: {one.why}" for one in columns.questions]
     if columns.judge is None and not why:
         why = ["no column is named like a judge's answers"]
@@ -379,7 +383,10 @@ class _Table:
             ambiguous += [one] if (one.is_names and (lost or who)) or (one.kind == OTHERS and lost) else []
         for one in ambiguous:
             why = f"{one.name!r} holds {one.kind}: if it says who judged, keep the rows of one judge"
-            self._ask(one.name, f"{why}; if it holds ratings, write them as numbers")
+            words = [*dict.fromkeys(map(str, one.given))]
+            order = f", or name the words {', '.join(words)} in their order: `levels` WORST,...,BEST"
+            few = one.kind == TEXTS and 1 < len(words) <= MOST_NAMED and all(word[:1].isalpha() for word in words)
+            self._ask(one.name, f"{why}; if it holds ratings, write them as numbers{order * few}")
 
     def _assign(
         self, people: list[list[Column]], judges: list[list[Column]], values: list[list[Column]], *, known: bool
@@ -471,6 +478,8 @@ class _Table:
         tops_of = [c.highest for c in people]
         if people and max(tops_of) > 1.5 * min(tops_of):
             why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
+            if LIKE_A_CODE.fullmatch(top := f"{max(tops_of):g}"):
+                why += f", or, where {top} says that there is no rating, `missing` {top}"
             self._ask("people's scales", why)
         if not (judge and people):
             return

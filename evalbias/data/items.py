@@ -76,7 +76,7 @@ def number(
         >>> number("3.5", "'my_score'", texts=True), number(None, "'my_score'")
         (3.5, nan)
     """
-    read = _as_number(value, texts=texts)
+    read = as_number(value, texts=texts)
     if low <= read <= high or (math.isnan(read) and not required):
         return read
     wanted = "a number"
@@ -88,8 +88,8 @@ def number(
     raise DataError(f"{written} is {value!r:.80}: give {wanted}{remedy and f', {remedy}'}.")
 
 
-def _as_number(value: Any, *, texts: bool) -> float:
-    """Return a value as a number; NaN for none, infinity for something else."""
+def as_number(value: Any, *, texts: bool = True) -> float:
+    """Return a value as a number; NaN for none, infinity for something else. ``texts`` is as in ``number``."""
     if isinstance(value, str):
         written = value.strip().lower()
         if written and not (texts and (written == "nan" or _WRITTEN.fullmatch(written))):
@@ -239,7 +239,16 @@ ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a 
 
 def word(cell: Any) -> str:
     """Return a cell in lower case, with one sign for ticks and one for crosses; empty where it holds none."""
-    return "" if missing(cell) or (word := str(cell).strip().lower().translate(_AS_WORD)) in ABSENT else word
+    return "" if missing(cell) or (word := _spelled(cell)) in ABSENT else word
+
+
+def value_code(cell: Any) -> str:
+    """Return what a cell says as text in lower case, in which 1, 1.0 and "1.0" are the same."""
+    return code_of(_spelled(cell))
+
+
+def _spelled(cell: Any) -> str:
+    return str(cell).strip().lower().translate(_AS_WORD)
 
 
 def cells_of(value: Any) -> Iterator[Any]:

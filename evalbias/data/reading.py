@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,16 @@ from evalbias.data import files, items, long_form, nested
 from evalbias.data.columns import lacking, recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, item_name, listed, number, word
+from evalbias.data.rating_values import (
+    NO_CODES,
+    Codes,
+    ask_about_failures,
+    converted,
+    given_cells,
+    number_of_text,
+    read_codes,
+    refuse_words,
+)
 from evalbias.measures.arrays import mean_of_defined
 
 Places = Mapping[str, Sequence[str]]  # reason -> items that are left out
@@ -61,6 +71,9 @@ def read(
     choices: Mapping[str, Sequence[object]] | None = None,
     numbers: Sequence[str] = (),
     samples: str | None = None,
+    missing: Sequence[object] = (),
+    keep: Sequence[object] = (),
+    levels: Sequence[str] = (),
 ) -> Dataset:
     """Read items to judge, or pairs to compare, with what people and other judges said about them.
 
@@ -83,6 +96,9 @@ def read(
         numbers: Fields of recorded numbers, such as a judge's scores. Items have a number or None.
         samples: Field of several scores of the same prompt: a list, of a table as JSON, or columns ``NAME_1, NAME_2,
             ...``. Items have a list of numbers and None, empty where there is none.
+        missing: Values in the place of a rating, or a judge's answer, that was not given, such as 0 or "error".
+        keep: Numbers that are ratings, although they look like such values.
+        levels: Words for ratings, the worst first; see ``rating_values.Codes``.
 
     Raises:
         DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
@@ -93,7 +109,7 @@ def read(
         >>> item.source, item.score
         ('What is 2 + 2?', 5.0)
     """
-    wanted = Wanted(choices or {}, tuple(numbers), samples)
+    wanted = Wanted(choices or {}, tuple(numbers), samples, codes=Codes(missing, keep, levels))
     for labels in wanted.choices.values():
         items.check_labels(labels)
     table = table_of(source, mapping)
@@ -101,6 +117,9 @@ def read(
     nested.add_columns(table, answers)
     table = long_form.one_row_a_text(table, answers)
     judged = wanted.judged(table.columns)
+    _read_nested(table, wanted)
+    rated = [n for n in table.columns if n in judged or n in wanted.choices or _RATED.fullmatch(n)]
+    read_codes(table, rated, wanted.codes)
     named = {*table.columns, *(name for name in judged if CRITERION in name)}  # one a criterion, not known yet
     if has_verdicts := bool(judged) and judged <= named:
         _read_labels(table, judged)
@@ -117,6 +136,7 @@ def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | 
     """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
     table = files.chunk_table(path, some)
     _rename(table, mapping or {})
+    _read_nested(table, Wanted())
     return _items(table, Wanted())
 
 
@@ -128,6 +148,7 @@ class Wanted:
     numbers: tuple[str, ...] = ()
     samples: str | None = None
     texts: bool = True  # whether an item needs an output
+    codes: Codes = NO_CODES
 
     def judged(self, columns: Sequence[str]) -> set[str]:
         """Return the columns that hold a judge's numbers, whether or not they are there."""
@@ -267,7 +288,11 @@ def _existing(path: str) -> Path:
 
 
 def _hold_outputs(columns: Iterable[str]) -> bool:
-    return bool({"output", "outputs", "candidates", "output_1"} & set(columns))
+    return "output" in columns or _hold_pairs(columns)
+
+
+def _hold_pairs(columns: Iterable[str]) -> bool:
+    return bool({"outputs", "candidates", "output_1"} & set(columns))
 
 
 def _numbered(columns: Iterable[str], name: str | None) -> list[str]:
@@ -331,6 +356,7 @@ TEXTS |= {"reference", "problem", "solution", "answer"}
 """Columns whose cells stay texts even where all of them are numbers."""
 _LABEL = re.compile(r"label(_\d{1,9})?", re.ASCII)
 _PEOPLES = re.compile(r"score|(scores|ratings)(\..+)?|rating_\d{1,9}", re.ASCII)
+_RATED = re.compile(rf"{_PEOPLES.pattern}|(better|label)(_\d{{1,9}})?", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # as JSON, up to the largest float
 
 
@@ -379,34 +405,42 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
 
 
 def _read_verdicts(table: Source, wanted: Wanted) -> None:
-    """Read columns that mostly hold one pair of words, such as yes and no, as 1 and 0."""
+    """Read columns that mostly hold one pair of words, such as yes and no, as 1 and 0; refuse cells of no rating."""
     columns, judged = table.columns, wanted.judged(table.columns)
     peoples = [name for name in columns if _PEOPLES.fullmatch(name)]
     raters, drawn = [name for name in peoples if name.startswith("rating")], _numbered(columns, wanted.samples)
     alone = [name for name in columns if name not in (*raters, *drawn) and (name in peoples or name in judged)]
     for group in (raters, drawn, *([name] for name in alone)):
         _read_words(table, group)
+    if not _hold_pairs(columns):  # whose ratings are differences
+        criteria = {name: "" if name in ("score", "ratings") else name.partition(".")[2] for name in peoples}
+        kinds = {name: f"{'mean' if name.startswith('score') else ''}{one}" for name, one in criteria.items()}
+        ask_about_failures(table, kinds, [name for name in columns if name in judged], wanted.codes)
 
 
 def _read_words(table: Source, group: Sequence[str]) -> None:
     """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
-    given = {n: [(w, c) for w, record in table.rows for c in cells_of(record.get(n)) if word(c)] for n in group}
-    known = {n: numbers for n, cells in given.items() if (numbers := items.values_of_words(c for _, c in cells))}
-    for name, (where, cell) in ((n, one) for n in group if known for one in given[n]):
-        if word(cell) not in known.get(name, ("0", "1", "0.0", "1.0")):
+    given = {n: [*given_cells(table, n)] for n in group}
+    known = {n: numbers for n, cells in given.items() if (numbers := items.values_of_words(c for *_, c in cells))}
+    for name, cells in given.items():
+        among, numbers = "", tuple(known.get(name, ()))
+        if known:
+            numbers = numbers or ("0", "1", "0.0", "1.0")
             one, other, *_ = (said.replace("_", " ") for said in known.get(name, next(iter(known.values()))))
-            raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {other}: write all of them alike.")
-    for _, record in table.rows:
-        record |= {name: _as_numbers(record[name], numbers) for name, numbers in known.items() if name in record}
+            among = f" among {one} and {other}"
+        others = [
+            one
+            for one in cells
+            if (word(one[2]) not in numbers if known else not isinstance(number_of_text(one[2]), int | float))
+        ]
+        refuse_words(cells, others, among)
+    for _, row in table.rows:
+        for name in (one for one in group if one in row):
+            row[name] = converted(row[name], _reader(known[name]) if name in known else number_of_text)
 
 
-def _as_numbers(value: Any, numbers: Mapping[str, float]) -> Any:
-    """Return a value with numbers for words, at any depth."""
-    if isinstance(value, dict):
-        return {key: _as_numbers(one, numbers) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_numbers(one, numbers) for one in value]
-    return numbers[word(value)] if word(value) else None
+def _reader(numbers: Mapping[str, float]) -> Callable[[Any], float | None]:
+    return lambda cell: numbers[word(cell)] if word(cell) else None
 
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
@@ -416,13 +450,18 @@ DIFFERENCES = {items.FIRST: 1, items.SECOND: -1, items.TIE: 0}
 """A person's choice -> rating of the first output less the second's."""
 
 
-def _items(table: Source, wanted: Wanted) -> Dataset:
-    # 1. Lists and objects that are written as JSON, and words for numbers.
+def _read_nested(table: Source, wanted: Wanted) -> None:
+    """Read lists and objects that are written as JSON, and make texts of conversations."""
+    dotted = {name for name in table.columns if name.startswith(tuple(f"{one}." for one in NESTED))}
     for where, record in table.rows:
-        for name in (*NESTED, wanted.samples or ""):
-            if isinstance(record.get(name), str):
-                record[name] = _from_json(record[name], name, where)
+        for name in (*NESTED, wanted.samples or "", *dotted):
+            if isinstance(cell := record.get(name), str) and (name not in dotted or cell.lstrip()[:1] in ("[", "{")):
+                record[name] = _from_json(cell, name, where)
         files.flatten_texts(record)
+
+
+def _items(table: Source, wanted: Wanted) -> Dataset:
+    # 1. Words for numbers.
     _read_verdicts(table, wanted)
     # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()
@@ -466,10 +505,7 @@ def _gathered(
     for name in NESTED:
         dotted = [c for c in record if c.startswith(f"{name}.") and c not in said]  # as pandas writes nested records
         if dotted and name not in record:
-            cells = {column.removeprefix(f"{name}."): record.pop(column) for column in dotted}
-            record[name] = {
-                n: _from_json(v, f"{name}.{n}", where) if isinstance(v, str) else v for n, v in cells.items()
-            }
+            record[name] = {column.removeprefix(f"{name}."): record.pop(column) for column in dotted}
     if "ratings" not in record and any(name in record for name in columns["rating"]):
         record["ratings"] = [number(record.pop(name, None), f"{where}: {name!r}") for name in columns["rating"]]
     if {"output_1", "output_2"} <= record.keys() and "output" not in record:

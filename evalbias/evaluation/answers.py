@@ -19,14 +19,25 @@ import numpy as np
 from evalbias import data as data_sets
 from evalbias.data.columns import certain_options, judges_of
 from evalbias.data.files import EXPORTS
-from evalbias.data.items import TIE, check_size, choice, input_key, item_name, number, rated_criteria, remedy_for
+from evalbias.data.items import (
+    TIE,
+    check_size,
+    choice,
+    input_key,
+    item_name,
+    number,
+    rated_criteria,
+    remedy_for,
+    value_code,
+)
+from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, table_of
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import ALL, RECORDED, AuditOptions
+from evalbias.options import ALL, RECORDED, AuditOptions, reading_of
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
@@ -410,7 +421,8 @@ def with_judge(options: AuditOptions) -> AuditOptions:
     if named or isinstance(options, PreparedAudit) or (spec and data_sets.parse_spec(spec)[0] in EXPORTS):
         return options
     doctor, table = f"evalbias doctor {spec}".strip(), table_of(options.data, options.mapping)
-    given = certain_options(table, ONE_JUDGE, doctor, options.outcome)
+    codes = Codes(options.missing, options.keep, options.levels)
+    given = certain_options(table, ONE_JUDGE, doctor, options.outcome, codes)
     return replace(options, **{**given, "mapping": {**given.get("mapping", {}), **(options.mapping or {})} or None})
 
 
@@ -504,9 +516,15 @@ def _read(options: AuditOptions) -> data_sets.Dataset:
     choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
     if options.winner_field is not None:
         check_fields(options.winner_field, options.swapped_field)
+    how = reading_of(options)
+    if options.scale is not None:  # its ends are scores
+        named = {*map(value_code, (*options.keep, *options.missing))}
+        how["keep"] = [*options.keep, *(end for end in options.scale if value_code(end) not in named)]
+    if options.outcome:
+        how["mapping"] = {**(options.mapping or {}), "outcome": options.outcome}
     return data_sets.read(
         options.data,
-        mapping={**(options.mapping or {}), **({"outcome": options.outcome} if options.outcome else {})},
+        **how,
         choices=dict.fromkeys(choices, options.labels),
         numbers=[] if options.scores_field is None else [options.scores_field],
         samples=options.samples_field,

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import dspy
 import numpy as np
 
-from evalbias.data.items import LARGEST
+from evalbias.data.items import LARGEST, DataError
+from evalbias.data.rating_values import question, unexplained
 from evalbias.evaluation.agreement import SWAPS, PeopleAgreement, headline_number
 from evalbias.evaluation.answers import told_answers
 from evalbias.evaluation.audit import AuditReport, AuditReports
@@ -86,10 +87,15 @@ def by_item(judged: Judged) -> dict[str, Any]:
     kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge", "writers")}
     texts = [str(list(candidates_of(e)) or e.get("output")) for e in judged.examples]
     keys = [*zip(judged.ids, judged.inputs or judged.ids, texts or judged.ids, strict=True)]
-    answered = [[e.get("source") or e.get("input_id"), e.get("output")] for e in judged.examples]
+    answered = [[_bare(e.get("source") or e.get("input_id")), _bare(e.get("output"))] for e in judged.examples]
     outputs = [text if text[1] else key for text, key in zip(answered, keys, strict=False)] or keys
     columns = {"ids": keys, "inputs": judged.inputs, "outputs": outputs}
     return {**{name: [*map(digest, column)] for name, column in columns.items()}, **parts, **kept}
+
+
+def _bare(text: Any) -> Any:
+    """Return a text without the blanks at its ends, which exports add and cut off."""
+    return text.strip() if isinstance(text, str) else text
 
 
 def judged_of(content: Mapping[str, Any]) -> Judged:
@@ -166,6 +172,14 @@ def _judged(given: Any, options: Any) -> Judged:
     elif isinstance(given, dspy.Module):
         raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
     return told_answers(options, **settings)
+
+
+def _check_codes(sides: Mapping[str, Judged], options: Any) -> None:
+    """Refuse scores of one side that may stand for none, as the others tell; each side was checked by itself."""
+    scores = {name: side.answers[~np.isnan(side.answers)] for name, side in sides.items()}
+    keep = [*options.keep, *(end for side in sides.values() for end in side.scale or ())]
+    for name, asked in unexplained(scores, {name: name for name in scores}, keep).items():
+        raise DataError(question(name, scores[name], asked))
 
 
 def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Example]:
@@ -277,6 +291,7 @@ def drift(options: DriftOptions) -> DriftReport:
             raise ValueError(
                 f"The two differ in {what} ({first_has} and {second_has}): give two versions of one judge."
             )
+    _check_codes({"the score before": old, "the score after": new}, options)
     # 1. anchors: texts of both, a repeated one as often as both have it
     pairs = _in_common(old_texts, new_texts)
     if not len(pairs):
@@ -481,6 +496,9 @@ def gain(options: GainOptions) -> GainReport:
     """
     given = [options.before, options.after, *[options.rated] * (options.rated is not None)]
     sides = [read_side(one, options)[0] for one in given]
+    _check_codes(
+        dict(zip(("the score before", "the score after", "the score of `rated`"), sides, strict=False)), options
+    )
     if options.features and not all(side.examples for side in sides):
         raise ValueError("`features` are of the outputs themselves, which a run folder lacks: give the data.")
     if len(scales := {side.scale for side in sides} - {None}) > 1:

@@ -26,7 +26,7 @@ from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel
 from evalbias.measures.resample import SHARE, Interval
-from evalbias.options import AuditOptions, JuryOptions
+from evalbias.options import AuditOptions, JuryOptions, reading_of
 from evalbias.values import keywords, to_json
 
 MEAN = "mean of all"  # name of the jury whose members count alike
@@ -46,7 +46,7 @@ def panel_of(options: JuryOptions) -> list[Judged]:
     wanted: dict[str, Any] = {"numbers": options.judges}
     if pairwise:
         wanted = {"choices": dict.fromkeys([*fields_of, *filter(None, fields_of.values())], ())}
-    items = data.read(options.data, mapping=options.mapping, **wanted)
+    items = data.read(options.data, **reading_of(options), **wanted)
     if not items:
         raise ValueError(f"{items.path} holds no items: give at least one row with an output.")
     tell_left_out(items)

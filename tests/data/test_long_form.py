@@ -121,14 +121,14 @@ def test_rows_about_criteria_become_scores_by_criterion(name):
 
 def test_raters_of_several_criteria_become_ratings_by_criterion():
     rows = [
-        {"output": text(k)["answer"], "worker": who, "aspect": one, "score": k % 4 + (one == "facts") - (who == "a")}
+        {"output": text(k)["answer"], "worker": who, "aspect": one, "score": k % 4 + 2 - (one == "tone") - (who == "a")}
         for k in range(TEXTS)
         for who in "ab"
         for one in ("tone", "facts")
     ]
     items = read(rows, mapping={"rated_by": "worker", "rated_on": "aspect"})
     assert len(items) == TEXTS
-    assert items[5].ratings == {"tone": [0, 1], "facts": [1, 2]}
+    assert items[5].ratings == {"tone": [1, 2], "facts": [2, 3]}
 
 
 def test_choices_between_two_outputs_keep_their_raters():

@@ -305,9 +305,9 @@ MAPPINGS = [
 CODED = "source,output_1,output_2,verdict\n" + "".join(f"s,o,p,{choice}\n" for choice in (1, 2, "C", "B"))
 CODES = ["", "x,y", "1,2", "1,2,C"]  # for a B without a second output, letters are codes
 LINES = [
-    *({**SO, "ratings": ratings} for ratings in ({"wit": 3}, {"wit": ["3"]}, [])),
+    *({**SO, "ratings": ratings} for ratings in ({"wit": 3}, {"wit": ["x"]}, [])),
     {**SO, "ratings": [3], "scores": {"wit": 3}},
-    *({**SO, "scores": scores} for scores in ({"wit": "3"}, {"wit": 10**400}, {"wit": True, "tact": 2}, [3])),
+    *({**SO, "scores": scores} for scores in ({"wit": "x"}, {"wit": 10**400}, {"wit": True, "tact": 2}, [3])),
     *({**SO, "id": name} for name in (1.5, "1")),
     {"source": "s"},
     {**SO, "output": None},

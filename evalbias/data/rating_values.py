@@ -1,0 +1,284 @@
+"""Values in columns of ratings: which stand for no rating, which are words in an order, and which may be failures."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evalbias.data import items
+from evalbias.data.cells import GIVEN_NAMES, JUDGES, LETTERS, MODELS, PEOPLE, VALUES, words_of
+from evalbias.data.files import Source
+from evalbias.data.items import LARGEST, DataError, as_number, cells_of, remedy_for, value_code, word
+from evalbias.measures.arrays import FloatArray
+
+RATINGS = VALUES | PEOPLE | JUDGES | MODELS | GIVEN_NAMES  # words in the names of columns of ratings
+Cells = Sequence[tuple[str, str, Any]]  # column, with its criterion if there are several; place; and value
+ALPHA = 0.05  # chance that others would lack a value that they use as often, below which it is asked about
+LIKE_A_CODE = re.compile("[789]+")  # digits of 8, 99 or 777, by which surveys code answers that are none
+LARGEST_DIGIT = 9  # a longer number is no end of a scale from 1
+MOST_CODES = 2  # different codes at one end, such as 98 and 99
+MOST_LISTED = 6  # values that a message names
+LONGEST = 60  # characters of a word in a column of ratings
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What a user says that values in columns of ratings mean.
+
+    Attributes:
+        missing: Values where no rating was given, such as 0, -1, 999 or "error".
+        keep: Numbers that are ratings, although they look like such values.
+        levels: Words for ratings, the worst first. Two are 0 and 1; more are 1, 2, 3 and so on.
+    """
+
+    missing: Sequence[object] = ()
+    keep: Sequence[object] = ()
+    levels: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name, given in (("missing", self.missing), ("keep", self.keep), ("levels", self.levels)):
+            if isinstance(given, str | int | float):
+                raise ValueError(f"`{name}` is {given!r:.80}: give a list of values, such as [{given!r:.80}].")
+        codes = Counter(value_code(one) for one in (*self.levels, *self.missing, *self.keep))
+        if twice := [code for code, count in codes.items() if count > 1 or not code]:
+            raise ValueError(
+                f"{twice[0]!r:.80} is empty, or named twice in `missing`, `keep` and `levels`: name each value once."
+            )
+        if len(self.levels) == 1:
+            raise ValueError(f"`levels` {self.levels[0]!r:.80}: name two or more words, the worst first.")
+
+    @cached_property
+    def numbers(self) -> dict[str, float | None]:
+        """Value -> the number that it stands for, None where it is no rating."""
+        first = 0 if len(self.levels) == 2 else 1
+        levels = {value_code(one): float(k) for k, one in enumerate(self.levels, start=first)}
+        return {**levels, **dict.fromkeys(map(value_code, self.missing))}
+
+    def read(self, value: Any) -> Any:
+        """Return a value with numbers for what the user named, at any depth.
+
+        Examples:
+            >>> Codes(missing=[0], levels=["fail", "partial", "pass"]).read({"anna": "Partial", "ben": 0, "cy": 4})
+            {'anna': 2.0, 'ben': None, 'cy': 4}
+        """
+        return converted(value, lambda cell: self.numbers.get(value_code(cell), cell)) if self.numbers else value
+
+
+NO_CODES = Codes()
+
+
+def converted(value: Any, read: Callable[[Any], Any]) -> Any:
+    """Return a value with what ``read`` makes of its cells, at any depth of lists and objects."""
+    if isinstance(value, dict):
+        return {key: converted(one, read) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [converted(one, read) for one in value]
+    return read(value)
+
+
+def number_of_text(cell: Any) -> Any:
+    """Return the number that a text writes; anything else as it is."""
+    return number if isinstance(cell, str) and np.isfinite(number := as_number(cell)) else cell
+
+
+def read_codes(table: Source, columns: Sequence[str], codes: Codes) -> None:
+    """Read what the user named in columns of ratings, and note how many cells count as missing."""
+    lost = Counter[tuple[str, str]]()
+    absent = {code for code, number in codes.numbers.items() if number is None}
+    for name in columns if codes.numbers else ():
+        for _, row in table.rows:
+            if (cell := row.get(name)) is not None:
+                lost.update((name, code) for one in cells_of(cell) if (code := value_code(one)) in absent)
+                row[name] = codes.read(cell)
+    if lost:
+        cells = (f"{code} in {count} of {table.mapping.get(name, name)!r:.80}" for (name, code), count in lost.items())
+        table.notes = [*table.notes, f"counted as missing: {', '.join(cells)}"]
+
+
+def legible(table: Source, columns: Sequence[str], codes: Codes) -> Source:
+    """Return a table whose columns of ratings can be recognised: their codes are read, and likely ones left out.
+
+    So a column of numbers and of ``error`` or 999 in some cells is recognised, and refused where it is read.
+    """
+    rows = [(where, {**record}) for where, record in table.rows]
+    for name in columns:
+        cells = [record.get(name) for _, record in rows]
+        if not all(cell is None or isinstance(cell, int | float) or _is_short(cell) for cell in cells):
+            continue
+        read = [codes.read(cell) for cell in cells]
+        if RATINGS & {*words_of(name)}:
+            read = [*map(number_of_text, read)]
+        given = [cell for cell in read if cell is not None and not (isinstance(cell, str) and not word(cell))]
+        known = {*items.values_of_words(given)}
+        if 2 * sum(value_code(cell) in LETTERS for cell in given) > len(given):
+            known = LETTERS
+        others: set[Any] = {c for c in given if isinstance(c, str) and word(c) not in known and number_of_text(c) is c}
+        numbers = np.array([number for cell in given if abs(number := as_number(cell)) <= LARGEST])
+        others |= {*failure_codes({name: numbers}, {name: name}).get(name, ())} - {*map(as_number, codes.keep)}
+        if 2 * sum(cell in others for cell in given) < len(given) and len(others) <= MOST_LISTED:
+            for (_, record), cell in zip(rows, read, strict=True):
+                if name in record:
+                    record[name] = None if cell in others else cell
+    return replace(table, rows=rows)
+
+
+def _is_short(cell: Any) -> bool:
+    return isinstance(cell, str) and len(cell) <= LONGEST
+
+
+# Cells that are no numbers.
+
+
+def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
+    """Refuse the ``others`` of a column's cells, which are no ratings: name them, how many they are, and remedies."""
+    if not others:
+        return
+    counts = Counter(str(cell).strip() for *_, cell in others)
+    (name, where, first), some = others[0], [one for one, _ in counts.most_common(MOST_LISTED)]
+    codes = ",".join(one for one in some if "," not in one and len(one) <= LONGEST)
+    remedy = remedy_for(first)
+    if not remedy and 2 * len(others) > len(cells) and len(counts) > 1:
+        remedy = "or, of words in an order, all of them: `levels` WORST,...,BEST"
+    elif not remedy:
+        remedy = (
+            f"or leave it empty (null in JSON) where there is none; `missing` {codes or 'VALUE'} counts it as missing"
+        )
+    listing = ", ".join(f"{one!r:.80} in {counts[one]}" for one in some) + ", ..." * (len(counts) > len(some))
+    more = f" {len(others)} of {len(cells)} cells are no ratings: {listing}." if len(others) > 1 else ""
+    raise DataError(f"{where}: {name!r:.80} is {first!r:.80}{among}: give a number, {remedy}.{more}")
+
+
+def given_cells(table: Source, name: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the column (with the criterion if it has several), the place and the value of each cell with a value."""
+    for where, row in table.rows:
+        value = row.get(name)
+        for key, one in value.items() if isinstance(value, dict) else [("", value)]:
+            for cell in cells_of(one):
+                if word(cell):
+                    yield f"{name}.{key}" if key else name, where, cell
+
+
+# Numbers that may be failures.
+
+
+def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequence[str], codes: Codes) -> None:
+    """Refuse a table with values that may stand for no rating, which would be scores in silence: see ``failure_codes``.
+
+    ``people`` are columns of their ratings, each with its criterion; ``judges`` are columns of judges' scores.
+    """
+    cells: dict[str, list[tuple[str, float]]] = {}
+    party = dict[str, str]()  # column -> whose it is
+    for name in (*people, *judges):
+        for column, where, cell in given_cells(table, name):
+            if abs(value := as_number(cell)) <= LARGEST:
+                cells.setdefault(column, []).append((where, value))
+                whose = people.get(name, "") + column.removeprefix(name) if name in people else column
+                party[column] = f"{'people' if name in people else 'judge'} {whose}"
+    columns = {name: np.array([number for _, number in some]) for name, some in cells.items()}
+    for name, asked in unexplained(columns, party, codes.keep).items():
+        where = [place for place, number in cells[name] if number in asked]
+        rows = ", ".join(re.findall(r"\d+", place)[-1] for place in where[:3]) + ", ..." * (len(where) > 3)
+        raise DataError(question(f"{table.path}: {name!r:.80}", columns[name], asked, f" (rows {rows})"))
+
+
+def unexplained(
+    columns: Mapping[str, FloatArray], party: Mapping[str, str], keep: Sequence[object]
+) -> dict[str, list[float]]:
+    """Return column -> its ``failure_codes`` that the user does not ``keep``."""
+    kept = {value_code(one) for one in keep}
+    found = failure_codes(columns, party)
+    left = {name: [value for value in values if value_code(value) not in kept] for name, values in found.items()}
+    return {name: values for name, values in left.items() if values}
+
+
+def question(what: str, numbers: FloatArray, asked: Sequence[float], rows: str = "") -> str:
+    """Ask whether some of the numbers stand for no rating."""
+    are = np.isin(numbers, asked)
+    values, rest = ",".join(f"{value:g}" for value in asked), numbers[~are]
+    return (
+        f"{what} is {values.replace(',', ' or ')} in {are.sum()} of {len(numbers)} cells{rows}, and {rest.min():g} to "
+        f"{rest.max():g} in all others. If it says that there is no rating: `missing` {values}. If it is one: `keep` "
+        f"{values}."
+    )
+
+
+def failure_codes(columns: Mapping[str, FloatArray], party: Mapping[str, str]) -> dict[str, list[float]]:
+    """Return column -> values at the ends of its numbers that may stand for no rating.
+
+    A value is asked about if it looks like a code (a whole number that is 0, negative, or of the digits 7, 8 and 9),
+    is in two cells or more, and at most in half of them, and is one of these:
+
+    1. Apart: it lies farther from all other values than these lie from each other, or it is negative where all others
+       are 0 or more. A number above them has two digits or more, and a negative one is not the end of -1, 0, 1.
+    2. Foreign: of whole numbers, it lies outside a scale that others use from end to end, and ``ALPHA`` bounds the
+       chance that all cells with it were in these columns. So a 0 below 1 to 5 is asked about where people use 1 to 5,
+       and none of 0, 1, 2 or 0 to 4 is where people use the 0 too.
+
+    Args:
+        columns: Column -> its numbers.
+        party: Column -> whose numbers these are. Raters of one criterion are one party, and so is each judge.
+    """
+    found: dict[str, list[float]] = {}
+    members: dict[str, list[str]] = {}
+    for name, whose in party.items():
+        members.setdefault(whose, []).append(name)
+    pooled = {whose: np.concatenate([columns[name] for name in names]) for whose, names in members.items()}
+    for whose, names in members.items():
+        others = [values for other, values in pooled.items() if other != whose]
+        values = [*_ends(pooled[whose], others, 1, apart=True)]
+        for name in names if len(names) > 1 else ():  # one rater's code
+            rest = np.concatenate([columns[other] for other in names if other != name])
+            values += _ends(columns[name], [rest, *others], len(names), apart=False)
+        for name in names:
+            if own := sorted({value for value in values if value in columns[name]}):
+                found[name] = own
+    return found
+
+
+def _ends(own: FloatArray, others: Sequence[FloatArray], ways: int, *, apart: bool) -> Iterator[float]:
+    """Yield the values at both ends of one party's numbers that may be codes; see ``failure_codes``."""
+    for sign in (1, -1):  # the lowest values, and the highest
+        distinct = np.unique(sign * own)
+        for n in range(1, MOST_CODES + 1):
+            codes, rest = sign * distinct[:n], sign * distinct[n:]
+            is_code = np.isin(own, codes)
+            count = int(is_code.sum())
+            if len(rest) < 2 or count < 2 or 2 * count > len(own) or not all(_like_a_code(c, sign) for c in codes):
+                continue
+            if (apart and _is_apart(codes, rest, sign)) or (n == 1 and _is_foreign(codes[0], own, others, sign, ways)):
+                yield from map(float, codes)
+                own = own[~is_code]
+                break
+
+
+def _like_a_code(value: float, sign: int) -> bool:
+    if not float(value).is_integer():
+        return False
+    return value <= 0 if sign == 1 else bool(value > 0 and LIKE_A_CODE.fullmatch(f"{value:.0f}"))
+
+
+def _is_apart(codes: FloatArray, rest: FloatArray, sign: int) -> bool:
+    if sign == 1 and codes[0] < 0:
+        whole = bool((rest % 1 == 0).all())
+        symmetric = whole and codes[0] == -rest.max() and codes[0] >= -LARGEST_DIGIT
+        return bool(codes[-1] < 0 <= rest.min() - (len(codes) > 1) and not symmetric)
+    if sign == -1 and codes.min() <= LARGEST_DIGIT:
+        return False
+    return bool(np.abs(rest[:, None] - codes).min() > np.ptp(rest))
+
+
+def _is_foreign(code: float, own: FloatArray, others: Sequence[FloatArray], sign: int, ways: int) -> bool:
+    rest = sign * own[own != code]
+    alike = [sign * values for values in others if (sign * values).max() == rest.max()]  # to the other end of the scale
+    if not alike or len(np.unique(rest)) < 2:
+        return False
+    beside = np.concatenate(alike)
+    whole = all((values % 1 == 0).all() for values in (rest, beside))
+    chance = ways * (len(own) / (len(own) + len(beside))) ** int((own == code).sum())
+    return bool(whole and sign * code < beside.min() <= rest.min() and chance < ALPHA)

@@ -1,0 +1,212 @@
+"""Values that stand for no rating are asked about, and words in an order are ratings; no command scores a failure."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from commands import as_jsonl, evalbias
+
+import evalbias as package
+from evalbias.data import DataError, read, world
+from evalbias.data.rating_values import failure_codes
+
+# --- which values are asked about -------------------------------------------------------------------------------------
+
+SCALE = [1] * 10 + [2] * 35 + [3] * 50 + [4] * 30 + [5] * 15  # ratings from 1 to 5
+TENS = [20, 30, 40, 50, 60, 70, 80, 90, 100] * 12
+CASES = {
+    # the judge alone: values that are apart
+    "999 on 1 to 5": (SCALE + [999] * 2, [], [999]),
+    "99 and 98": ([*SCALE, 98, 99, 99], [], [98, 99]),
+    "-1 on 1 to 5": (SCALE + [-1] * 2, [], [-1]),
+    "-1 of a share": ([0.25, 0.5, 1] * 20 + [-1] * 2, [], [-1]),
+    "-99 and 99": ([*SCALE, -99, -99, 99, 99], [], [-99, 99]),
+    "-1 on 0 to 4": ([k - 1 for k in SCALE] + [-1] * 3, [], [-1]),
+    "0 far below 60 to 100": ([60, 70, 80, 90, 95] * 12 + [0] * 5, [], [0]),
+    "once": ([*SCALE, 999], [], []),
+    "0 on 0 to 100": (TENS + [0] * 9, [], []),
+    "0, 1 and 2": ([0, 1, 2] * 20, [], []),
+    "0 to 4, mostly 0": ([0] * 60 + [1, 2, 3, 4] * 10, [], []),
+    "0 on 0 to 10": ([*range(11)] * 9, [], []),
+    "pass and fail": ([0] * 20 + [1] * 20, [], []),
+    "-1, 0 and 1": ([-1, 0, 1] * 20, [], []),
+    "-2 to 2": ([-2, -1, 0, 1, 2] * 20, [], []),
+    "5 far above 1 and 2": ([1, 2] * 20 + [5] * 4, [], []),
+    "7 on 1 to 7": ([1, 2, 3] * 20 + [7] * 4, [], []),
+    "points off": ([0, -1, -1, -5, -25] * 20, [], []),
+    "numbers of any size": ([*np.random.default_rng(0).normal(size=200)], [], []),
+    # beside people: values outside a scale that both use from end to end
+    "0 where people use 1 to 5": (SCALE + [0] * 19, [SCALE, SCALE], [0]),
+    "9 where people use 1 to 5": (SCALE + [9] * 13, [SCALE, SCALE], [9]),
+    "-1 beside pass and fail": ([0, 1] * 40 + [-1] * 9, [[0, 1] * 40], [-1]),
+    "0 on 0 to 4, of both": ([k - 1 for k in SCALE], [[k - 1 for k in SCALE]], []),
+    "0, 1 and 2 beside 1 to 5": ([0, 1, 2] * 20, [SCALE], []),
+    "0 to 100 beside 1 to 5": (TENS + [0] * 9, [SCALE], []),
+    "0 where people lack 1": (SCALE + [0] * 9, [[2] * 30 + [3] * 50 + [4] * 30 + [5] * 15], []),
+    "0 in two cells": (SCALE + [0] * 2, [SCALE, SCALE], []),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_that_may_stand_for_no_rating(case):
+    judge, people, codes = CASES[case]
+    columns = {"judge": judge} | {f"rating_{k}": values for k, values in enumerate(people)}
+    party = {name: "people" if name.startswith("rating") else name for name in columns}
+    found = failure_codes({name: np.array(values, dtype=float) for name, values in columns.items()}, party)
+    assert found == ({"judge": codes} if codes else {})
+
+
+def test_one_raters_code_is_told_from_a_rating_that_few_give():
+    coded = {"a": [*SCALE, *[9] * 6], "b": SCALE, "c": SCALE}
+    columns = {name: np.array(values, dtype=float) for name, values in coded.items()}
+    assert failure_codes(columns, dict.fromkeys(columns, "people")) == {"a": [9]}
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # 40 raters of 12 items each, who give 0 in 1 of 100
+        table = rng.choice(6, size=(40, 12), p=[0.01, 0.09, 0.2, 0.3, 0.25, 0.15]).astype(float)
+        sparse = {f"{k}": row for k, row in enumerate(table)} | {"judge": table.ravel()}
+        assert failure_codes(sparse, {name: "judge" if name == "judge" else "people" for name in sparse}) == {}
+
+
+# --- no command scores a failure in silence ---------------------------------------------------------------------------
+
+N, FAILED = 160, 19
+
+
+def replies(code, *, rater=None, n=N):
+    """Make rated replies whose judge failed on the 19 longest, which has recorded the code there."""
+    rng = random.Random(1)
+    rows = []
+    for k, example in enumerate(world.examples(n, seed=1)):
+        quality = rng.randrange(1, 6)
+        said = [min(max(quality + rng.choice((-1, 0, 0, 1)), 1), 5) for _ in range(4)]
+        row = {"source": f"{example.source} {k}", "output": example.output + " and so on" * rng.randrange(9)}
+        rows.append(row | dict(zip(("rating_1", "rating_2", "mine", "theirs"), said, strict=True)))
+    rows.sort(key=lambda row: len(row["output"]))
+    for row in rows[-FAILED:]:
+        row["mine"] = code
+    if rater is not None:
+        for row in rows[::8]:
+            row["rating_2"] = rater
+    return rows
+
+
+FILE = ["--data", "items.jsonl"]
+TWO = ["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"]
+COMMANDS = {
+    "audit": [*FILE],
+    "audit of one": [*FILE, "--scores-field", "mine"],
+    "correct": [*FILE, "--scores-field", "mine"],
+    "drift": TWO,
+    "gain": TWO,
+    "jury": [*FILE, "--judges", "mine,theirs"],
+    "probe read": [*FILE, "--scores-field", "mine"],
+}
+CODED = {"0": 0, "-1": -1, "999": 999, "error": "error", "skip": "Skip"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("code", CODED)
+def test_commands_ask_whether_a_failure_is_a_score(tmp_path, command, code):
+    names = {"mine": "judge_score"} if command == "audit" else {}
+    rows = [{names.get(name, name): value for name, value in row.items()} for row in replies(CODED[code])]
+    as_jsonl(tmp_path / "items.jsonl", rows)
+    done = evalbias(*command.removesuffix(" of one").split(), *COMMANDS[command], cwd=tmp_path, check=False)
+    assert done.returncode == 2, done.stdout
+    assert f"--missing {CODED[code]}" in done.stderr
+    assert f"{FAILED} of {N}" in done.stderr
+    assert f"'{names.get('mine', 'mine')}' is {CODED[code]!r}" in done.stderr
+    assert ("--keep" in done.stderr) == isinstance(CODED[code], int)
+
+
+@pytest.mark.parametrize("command", ["optimize", "judge"])
+def test_a_code_among_peoples_ratings_is_asked_about_before_a_judge_is(tmp_path, command):
+    as_jsonl(tmp_path / "items.jsonl", [row | {"mine": 3} for row in replies(3, rater=99)])
+    made = ["--lm", "embedded", "--criterion", f"{world.NAME}: {world.DEFINITION}"]
+    done = evalbias(command, *FILE, *made, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert "'rating_2' is 99 in 20 of 160 cells (rows 1, 9, 17, ...), and 1 to 5 in all others" in done.stderr
+    assert "--missing 99" in done.stderr
+    assert "--keep 99" in done.stderr
+
+
+@pytest.mark.parametrize("code", CODED)
+def test_what_is_missing_is_counted_and_tested_and_no_score(tmp_path, code):
+    rows, right = replies(CODED[code]), replies(None)
+    audits = [
+        package.audit(rows, scores_field="mine", missing=[CODED[code]]),
+        package.audit(right, scores_field="mine"),
+    ]
+    for audit in audits:
+        assert (audit.missing.missing, audit.missing.n) == (FAILED, N)
+        assert audit.missing.dependence["length"].p_adjusted < 1e-6
+        assert {f.bias: f.status for f in audit.findings if f.status != "not measured"} == {"verbosity": "no sign"}
+    assert audits[0]["agreement"]["spearman"].value == audits[1]["agreement"]["spearman"].value
+    as_jsonl(tmp_path / "items.jsonl", rows)
+    done = evalbias("audit", *FILE, "--scores-field", "mine", "--missing", CODED[code], cwd=tmp_path)
+    assert f"counted as missing: {str(CODED[code]).lower()} in 19 of 'mine'" in done.stderr
+
+
+def test_what_is_kept_is_a_score_and_the_ends_of_a_stated_scale_are():
+    rows = replies(0)
+    kept, on_scale = (package.audit(rows, scores_field="mine", **how) for how in ({"keep": [0]}, {"scale": (0, 5)}))
+    for audit in (kept, on_scale):
+        assert audit.judged.answers.min() == 0
+        assert audit.missing is None
+    with pytest.raises(ValueError, match="'0' is empty, or named twice in `missing`, `keep` and `levels`"):
+        package.audit(rows, scores_field="mine", keep=[0], missing=[0.0])
+
+
+def test_failures_of_a_new_judge_alone_are_no_drift(tmp_path):
+    rows = [{name: row[name] for name in ("source", "output", "mine", "theirs")} for row in replies(0)]
+    before = [{"source": row["source"], "output": row["output"], "mine": row["theirs"]} for row in rows]
+    with pytest.raises(DataError, match="the score after is 0 in 19 of 160 cells"):
+        package.drift(before, rows, scores_field="mine")
+    assert package.drift(before, rows, scores_field="mine", missing=[0])["drift"].value == pytest.approx(0, abs=0.2)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def test_words_in_an_order_are_ratings_from_the_worst_to_the_best():
+    words = ("Strongly disagree", "Disagree", "Neutral", "Agree", "Strongly agree")
+    for levels, numbers in ((words, (1, 2, 3, 4, 5)), (words[:2], (0, 1)), (("none", "some", "full"), (1, 2, 3))):
+        rows = [
+            {"output": "a b", "score": word.upper(), "mine": word, "ratings": {"wit": [word, None]}} for word in levels
+        ]
+        items = read(rows, numbers=["mine"], levels=[word.lower() for word in levels])
+        assert [item.mine for item in items] == [*numbers]
+        assert [item.ratings["wit"][0] for item in items] == [*numbers]
+    grades = ({"human": "CBA"[k % 3], "llm_grade": "BAA"[k % 3]} for k in range(30))
+    rows = [{"question": f"Q {k}?", "answer": f"It is {k}."} | given for k, given in enumerate(grades)]
+    judged = package.audit(rows, levels=["F", "D", "C", "B", "A"]).judged
+    assert judged.answers[:3].tolist() == [4, 5, 5]
+    assert judged.ratings[:3, 0].tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("given", "how"),
+    [
+        ([3, "4", None, "error"], {}),
+        (["A", "B", "C"], {}),
+        (["C", "C", "B"], {}),
+        (["pass", "fail", "unsure", "pass"], {}),
+        (["fail", "partial", "ok"], {"levels": ["fail", "partial", "pass"]}),
+        ([{"tone": 3}, {"tone": "n.a."}], {}),
+        (["A", "B"], {"levels": "AB"}),
+        ([3, 4], {"missing": 0}),
+        (["A", "B"], {"levels": ["A"]}),
+    ],
+)
+def test_what_is_no_rating_is_named_with_its_number_and_a_remedy(given, how, snapshot):
+    name = "scores" if isinstance(given[0], dict) else "score"
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 -- the snapshot is the whole message
+        read([{"output": "a", name: value} for value in given], **how)
+    assert str(raised.value) == snapshot
+
+
+def test_numbers_that_are_written_as_texts_are_numbers(tmp_path):
+    rows = [{"output": "a", "rating_1": "3", "rating_2": "4.5", "mine": "2"}, {"output": "b", "ratings": ["1", None]}]
+    items = read(as_jsonl(tmp_path / "a.jsonl", rows), numbers=["mine"])
+    assert [item.ratings for item in items] == [pytest.approx([3, 4.5]), pytest.approx([1, np.nan], nan_ok=True)]
+    assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["rating_1"] == "3"
