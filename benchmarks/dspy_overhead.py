@@ -53,7 +53,7 @@ def preparation(lm: LocalLM, work: Workload, repeats: int) -> dict[str, list[flo
     spent: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats):
         for name, step in steps.items():
-            lm.forget()
+            lm.engine.scorer.prefixes.clear()
             started = time.process_time()
             step()
             spent[name].append(1e3 * (time.process_time() - started) / len(work.prompts))

@@ -134,7 +134,7 @@ def _sum(logprobs: torch.Tensor, sequence: Scored) -> float:
 
 def ours(lm: LocalLM, work: Workload) -> Answers:
     """Run this package from a cold start."""
-    lm.forget()
+    lm.engine.scorer.prefixes.clear()
     return asked(lm, work)
 
 

@@ -103,7 +103,6 @@ class MeasuringModels(Models):
     workers: str | None = option(
         "Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores."
     )
-    exact_resume: bool = option("Make a resumed run give the very same numbers. Local models are then slower.", False)
     yes: bool = option("Start long runs without asking.", False)
 
     def of_another(self, api_base: str | None = None) -> MeasuringModels:

@@ -92,10 +92,9 @@ def places(content):
 
 
 KILLING = """
-import math, os, signal, sys
+import os, signal, sys
 from pathlib import Path
 from evalbias.cli.app import main
-from evalbias.lm import cache
 from evalbias.runs import Journal
 
 log, lines, append = Path(sys.argv[1]).resolve(), int(sys.argv[2]), Journal._write
@@ -106,7 +105,6 @@ def appending(self, written, *, flush=True):
         os.kill(os.getpid(), signal.SIGKILL)
 
 Journal._write = appending
-cache.SECONDS = math.inf  # chunks of the same size, however busy the machine is
 sys.argv[1:] = sys.argv[3:]
 main()
 """

@@ -83,10 +83,10 @@ def judge_corpus(options: ScoreOptions, models: MeasuringModels, out: Out, progr
     file = Path(place if name == "jsonl" else options.data)
     parts, sha256 = file_chunks(file, CHUNK)
     more = {"data_sha256": sha256, "criteria": [asdict(program.criterion)]}
-    with Run("judge", options, models, out, more=more, by_parts=True) as run:
+    with Run("judge", options, models, out, more=more) as run:
         scores, log = run.folder.path / "scores.jsonl", Journal(run.folder.path / "chunks.jsonl")
         done = _written(log, scores, [part.line for part in parts])
-        size = chunk_of(run.options.lm) // CHUNK
+        size = max(1, chunk_of(run.options.lm) // CHUNK)
         with run.progress(sum(part.lines for part in parts)) as advance:
             advance(sum(record["lines"] for record in done))
             for first in range(sum(record["chunks"] for record in done), len(parts), size):

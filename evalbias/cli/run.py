@@ -25,7 +25,7 @@ from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM, measuring, model_identity
 from evalbias.lm.contract import AnyLM, Sampling
 from evalbias.lm.fingerprint import same_sample
-from evalbias.lm.types import ModelChanged, chunk_of
+from evalbias.lm.types import ModelChanged
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
@@ -80,7 +80,7 @@ class Run(AbstractContextManager["Run"]):
 
     ``options`` holds the options, with opened models in the place of their names; those that judge are journaled.
     ``more`` are further settings that decide the numbers. If the models write (``writes``), the loops keep their
-    answers; of a run ``by_parts``, the answers of a part are kept only until its scores are written.
+    answers.
     """
 
     def __init__(
@@ -92,7 +92,6 @@ class Run(AbstractContextManager["Run"]):
         *,
         more: Mapping[str, Any] | None = None,
         writes: bool = False,
-        by_parts: bool = False,
     ) -> None:
         known = {"command": command, **recorded(options), **(more or {})}  # what is known better replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
@@ -129,9 +128,8 @@ class Run(AbstractContextManager["Run"]):
                 lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
                 self._watch.check()
             else:
-                chunk = chunk_of(lm) if by_parts else None
                 if lm is not None:
-                    self.likelihood_lm = self._cached(watched, self.folder.journal, chunk)
+                    self.likelihood_lm = self._cached(watched, self.folder.journal)
                     opened["lm"] = measuring(self.likelihood_lm, self._sampling)
                 if "likelihood_lm" in opened:
                     path = self.folder.path / "likelihoods.jsonl"
@@ -207,12 +205,10 @@ class Run(AbstractContextManager["Run"]):
         console.print(f"run folder: {self.folder.path}", soft_wrap=True)
         console.print(f"report: {self.folder.path / FILE}", soft_wrap=True)
 
-    def _cached(self, lm: Any, path: Path, chunk: int | None = None) -> CachedLM:
+    def _cached(self, lm: Any, path: Path) -> CachedLM:
         cached = CachedLM(
             lm,
             path,
-            chunk=chunk,
-            exact=self._given.exact_resume,
             before=self._plan,
             between=self._watch.check_again,
             progress=self._advance,

@@ -41,29 +41,24 @@ from evalbias.lm.types import (
 from evalbias.runs import Journal
 from evalbias.values import digest, get_logger, to_json
 
-SECONDS = 10.0  # longest time that a chunk is meant to take
-FIRST = 16  # number of questions in the first chunk of a model
-FACTOR = 4  # factor between the sizes of chunks
 INTERVAL = 1.0  # time in seconds between flushes to the disk, and reports of progress, while answers of a server arrive
 
 
 class CachedLM(MeasuringLM):
     """A model that is asked nothing twice.
 
-    With a file, questions go to the model in chunks, smaller ones to a slow model, so that a kill costs a few seconds
-    of work. Each answer of a server is written as it comes. Of a local model, each chunk is written before the next one
-    is asked; its prefixes are kept from chunk to chunk, so that a whole search reads each text once. A resumed run
-    begins without them, and the last digits of its answers may differ (1e-5 nats in float32). All runs share the
-    likelihoods under a model whose files are on this machine, unless they are to be ``exact``.
+    With a file, questions go to the model in chunks, so that a kill costs a few seconds of work. Each answer of a
+    server is written as it comes. Of a local model, each chunk is written as a whole before the next one is asked, and
+    its answers do not depend on earlier ones. So a resumed run asks the same chunks as one that was not stopped, and
+    gets the same numbers to the last digit. All runs share the likelihoods under a model whose files are on this
+    machine; those that another run measured in other chunks may differ in last digits (1e-5 nats in float32).
 
     Args:
         lm: Model to ask, as of ``measuring``.
         file: JSONL file of the answers; None keeps them in memory.
         sampling: Estimate the probabilities of choices from repeated answers; None measures them.
-        chunk: Number of questions in one call of the model. By default at most ``chunk_of(lm)``, and fewer where these
-            would take longer than ``SECONDS``; all without a file and ``progress``.
-        exact: Whether a resumed run gives exactly the same numbers: all chunks have one size and begin without the
-            prefixes of earlier ones, which are read in each. Refused questions, asked again, still shift the chunks.
+        chunk: Number of questions in one call of the model, by default ``chunk_of(lm)``; all without a file and
+            ``progress``.
         before: Called with the questions of a call that have no answer yet, before the model is asked.
         between: Called after every chunk that the model answered; it may raise to end the run.
         progress: Called with a number of answers: those that are known, and then, after every chunk and every second
@@ -77,26 +72,23 @@ class CachedLM(MeasuringLM):
         *,
         sampling: Sampling | None = None,
         chunk: int | None = None,
-        exact: bool = False,
         before: Callable[[Sequence[Question]], None] = lambda _: None,
         between: Callable[[], None] = lambda: None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self._lm, self._identity = as_measuring(lm), model_identity(lm)
-        self.model, self.in_flight = self._lm.model, getattr(self._lm, "in_flight", 0)
+        self.model = self._lm.model
         self.decides = self._lm.decides and sampling is None
         self._draws, self.sampling = sampling, sampling or getattr(self._lm, "sampling", None)
         self._key = json.dumps(self._identity, sort_keys=True)
-        self._exact, self._before, self._between, self._progress = exact, before, between, progress or (lambda _: None)
+        self._before, self._between, self._progress = before, between, progress or (lambda _: None)
         self._journal = None if file is None else Journal(file)
-        shares = self._lm.is_local and not exact and os.environ.get("EVALBIAS_KEEP") != "0"
+        shares = self._lm.is_local and os.environ.get("EVALBIAS_KEEP") != "0"
         self._store = Store() if shares else None
         records = [] if self._journal is None else self._journal.read("key")
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None and progress is None
-        most = chunk or chunk_of(self._lm)
-        self._least, self._most = chunk or (most if exact else max(1, self.in_flight)), most
-        self._chunk = max(self._least, min(self._most, FIRST))
+        self.chunk = chunk or chunk_of(self._lm)
         self._keeping = threading.RLock()
         self._reported, self._unreported = -math.inf, 0  # time of the last report of progress, and answers since
         self.questions: Counter[type] = Counter()  # kind -> questions answered so far, known ones included
@@ -106,9 +98,6 @@ class CachedLM(MeasuringLM):
     def provenance(self) -> dict[str, Any]:
         """Return the settings that decide the model's numbers."""
         return self._identity
-
-    def forget(self) -> None:
-        self._lm.forget()
 
     def clear(self) -> None:
         """Delete all answers and their file, once everything that was made of them is written elsewhere."""
@@ -132,8 +121,8 @@ class CachedLM(MeasuringLM):
         places: dict[str, list[int]] = defaultdict(list)  # key -> places of the questions to ask
         for place, (key, question) in enumerate(zip(keys, questions, strict=True)):
             if key in self._known:
-                answers[place] = self._read(key, question)
-                self.questions[type(question)] += 1
+                answers[place] = answer = self._read(key, question)
+                self.questions[type(question)] += not isinstance(answer, Refused)
             else:
                 places[key].append(place)
         todo = {key: questions[its[0]] for key, its in places.items()}
@@ -144,24 +133,20 @@ class CachedLM(MeasuringLM):
         # 2. The others are asked in chunks; whatever ends the call, what was answered is kept.
         left, start = list(todo), 0
         while start < len(left):
-            end = len(left) if self._whole else start + self._chunk
+            end = len(left) if self._whole else start + self.chunk
             while end < len(left) and isinstance(last := todo[left[end - 1]], Decision):
                 if getattr(todo[left[end]], "prompt", None) != last.prompt:
                     break
                 end += 1  # decisions about one state make one request
             part = left[start:end]
-            if self._exact:
-                self.forget()
             arriving = _Arriving(self._keeping)
             if self._lm.answers_alone:
                 arriving.keep = partial(self._keep, part, todo, streamed=True)
-            began = time.monotonic()
             try:
                 self._lm.answer([todo[key] for key in part], arriving)
-                self._chunk = self._next(time.monotonic() - began, len(part))
-            except BaseException:
-                if self._exact and not self._lm.answers_alone:
-                    arriving.clear()  # the chunk is asked again as a whole
+            except BaseException as error:
+                if not isinstance(error, Exception) and not self._lm.answers_alone:
+                    arriving.clear()  # a run that was stopped asks the chunk again as a whole
                 raise
             finally:
                 arriving.close()
@@ -195,25 +180,25 @@ class CachedLM(MeasuringLM):
                         answer = replace(answer, usage=total_usage(paid) if paid else None)
                     answers[place] = answer
 
-    def _next(self, seconds: float, questions: int) -> int:
-        """Return the size of the next chunk, given how long this one took."""
-        expected = self._chunk * seconds / questions
-        if expected > SECONDS:
-            return max(self._least, self._chunk // FACTOR)
-        return min(self._most, self._chunk * FACTOR) if expected * FACTOR <= SECONDS else self._chunk
-
     def _keep(
         self, part: Sequence[str], todo: Mapping[str, Question], answers: Mapping[int, Any], *, streamed: bool = False
     ) -> None:
-        """Write the answers to a part's keys that are no refusals, and report progress."""
+        """Write the answers to a part's keys, and report progress.
+
+        A server may take a refused question later. A refusal of another model is kept, since it has its place in the
+        chunk, without which a resumed run would ask other chunks.
+        """
         with self._keeping:
-            answered = {part[number]: answer for number, answer in answers.items() if not isinstance(answer, Refused)}
+            refused = {part[number]: answer for number, answer in answers.items() if isinstance(answer, Refused)}
+            answered = {part[number]: answer for number, answer in answers.items() if part[number] not in refused}
             new = {key: answer for key, answer in answered.items() if key not in self._known}
             due = not streamed or time.monotonic() - self._reported >= INTERVAL
             records = {key: todo[key].dump(answer) for key, answer in new.items()}
+            if not self._lm.answers_alone:
+                records |= {key: {"refused": vars(answer)} for key, answer in refused.items()}
             if self._journal is not None:
                 self._journal.append([{"key": key, **record} for key, record in records.items()], flush=due)
-            likelihoods = {key: one for key, one in records.items() if isinstance(todo[key], Likelihood)}
+            likelihoods = {key: records[key] for key in new if isinstance(todo[key], Likelihood)}
             if self._store is not None and likelihoods:
                 self._store.write(likelihoods)
             self._known |= new
@@ -228,7 +213,8 @@ class CachedLM(MeasuringLM):
         """Return a known answer; a record of the file is read when it is first asked for."""
         if isinstance(record := self._known[key], dict):
             try:
-                self._known[key] = question.load(record)
+                refused = record.get("refused")
+                self._known[key] = Refused(**refused) if refused is not None else question.load(record)
             except (KeyError, TypeError, ValueError) as error:
                 path = self._journal.path if self._journal is not None else None
                 raise ValueError(f"{path}: the answer {key} is damaged ({error!r}): delete its line.") from error

@@ -28,12 +28,13 @@ from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Head, Scorer, cache_argument, decoder
 from evalbias.lm.tokens import Scored
-from evalbias.lm.types import MAX_TOKENS, Answers, Choices, Likelihood, Question, Refused, Text, Usage, Written
+from evalbias.lm.types import CHUNK, MAX_TOKENS, Answers, Choices, Likelihood, Question, Refused, Text, Usage, Written
 from evalbias.values import ANSWER_SETTINGS
 
 # Most tokens in a forward pass, halved where memory does not suffice, and bytes of the cache of prefixes between calls.
 MEMORY = {"cpu": (16_384, 1 << 29), "cuda": (131_072, 1 << 32)}
 FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
+WORK = 2e9  # questions in one call times parameters of a model on a CPU: some ten seconds of two cores
 MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
 
 
@@ -97,6 +98,9 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         batch, prefixes = MEMORY["cuda" if loaded.model.device.type == "cuda" else "cpu"]
         scorer = Scorer(loaded.model, context=loaded.context_length, batch_tokens=batch, prefix_bytes=prefixes)
         engine = LocalEngine(loaded, scorer)
+        # Decided by the model, not by a clock: the numbers of a chunk depend on what is in it.
+        parameters = sum(weights.numel() for weights in loaded.model.parameters())
+        self.chunk = CHUNK if loaded.model.device.type == "cuda" else min(CHUNK, max(1, round(WORK / parameters)))
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
@@ -105,11 +109,6 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, in batches; see ``MeasuringLM``."""
         self.engine.answer(questions, answers)
-
-    def forget(self) -> None:
-        """Clear the prefix cache, whose reuse may change the last digits of an answer."""
-        with self.engine.busy:
-            self.engine.scorer.prefixes.clear()
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: model, fingerprint, dtype, device and versions."""

@@ -9,7 +9,7 @@ from typing import Any
 from evalbias.lm.cache import as_measuring, model_identity
 from evalbias.lm.decisions import decided
 from evalbias.lm.dspy_seam import in_thread
-from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question
+from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question, chunk_of
 
 
 def with_reversed_options(question: Question) -> Question:
@@ -61,13 +61,10 @@ class ReversedOptions(MeasuringLM):
         if not self._lm.decides:
             raise ValueError(f"{self._lm.model} takes no closed questions, so there are no options in an order.")
         self.model, self.decides = self._lm.model, True
-        self.answers_alone, self.in_flight = self._lm.answers_alone, getattr(self._lm, "in_flight", 0)
+        self.answers_alone, self.chunk = self._lm.answers_alone, chunk_of(self._lm)
 
     def provenance(self) -> dict[str, Any]:
         return {**model_identity(self._lm), "options": ["reversed"]}
-
-    def forget(self) -> None:
-        self._lm.forget()
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         turned = [with_reversed_options(question) for question in questions]

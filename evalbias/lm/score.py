@@ -19,7 +19,21 @@ from torch.nn.functional import linear
 
 from evalbias.lm.attention import KERNELS, Kernel, configs_of, configured, layer_kinds, layer_masks, tree_attention
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import Layers, Pack, PackCache, PrefixStore, Rows, batches, chained, packs, sent, taken
+from evalbias.lm.tree import (
+    Layers,
+    Pack,
+    PackCache,
+    PrefixStore,
+    Rows,
+    batches,
+    block_packs,
+    chained,
+    copied,
+    packs,
+    sent,
+    shared_blocks,
+    taken,
+)
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
 
@@ -127,15 +141,25 @@ class Scorer:
 
     def _packs(self, rows: Rows, size: int | None = None) -> Iterator[tuple[Tensor, IntArray]]:
         """Run every distinct token once, in packs of at most ``size`` tokens; None for the largest packs."""
-        stored = self.prefixes.lookup(rows)
-        known = {row: length for row, (length, _) in stored.items()}
+        known = shared_blocks(rows) if self.prefixes.budget else {}
+        self.prefixes.begin()
         extended: Layers = []
-        for pack in packs(rows, size or self._most_tokens, known=known, kept=self.prefixes.worthwhile(rows)):
-            before = extended if pack.known is None else chained(*stored[pack.known][1])
+        for pack in packs(rows, size or self._most_tokens, known):
+            before = extended if pack.known is None else self._prefix(rows.ids[pack.known][: known[pack.known]])
             hidden, extended = self._run(pack, before)
             yield hidden, pack.reads
-            for row, path in pack.paths.items():
-                self.prefixes.put(rows.ids[row][: len(path)], extended, path)
+
+    def _prefix(self, ids: IntArray) -> Layers:
+        """Return the keys and values of a prefix of whole blocks, each run by itself or kept."""
+        blocks: list[Layers] = []
+        for prefix, pack in block_packs(ids):
+            block = self.prefixes.get(prefix)
+            if block is None:
+                _, extended = self._run(pack, chained(*blocks))
+                block = copied(taken(extended, pack.positions))
+                self.prefixes.put(prefix, block)
+            blocks.append(block)
+        return chained(*blocks)
 
     def _run(self, pack: Pack, before: Layers) -> tuple[Tensor, Layers]:
         """Return the (n, d) hidden states of a pack, and its context extended by its own keys and values."""

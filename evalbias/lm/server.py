@@ -21,7 +21,7 @@ from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Prepared, template_of
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.types import STATUSES, Answers, MeasuringLM, ModelChanged, Question, Refused, Unanswered
+from evalbias.lm.types import CHUNK, STATUSES, Answers, MeasuringLM, ModelChanged, Question, Refused, Unanswered
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import get_logger
 
@@ -92,6 +92,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         }
         self._served_name = model
         self.in_flight = in_flight * len(addresses)
+        self.chunk = max(CHUNK, 8 * self.in_flight)  # a server with many in flight idles at the end of a call
         kinds = [kind for kind in DIALECTS if dialect in ("auto", kind.name)]
         if not kinds:
             names = [kind.name for kind in DIALECTS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -101,16 +101,14 @@ class Pack:
     # (c + n,) first place of the pack that does not attend to each token of context and pack; n if all later do
     ends: IntArray
     source: IntArray  # (c,) places of the context's tokens in the previous pack's context and tokens
-    known: int | None  # row whose stored prefix is the context; None if the context comes from the previous pack
+    known: int | None  # row whose prefix of whole blocks is the context; None if it comes from the previous pack
     reads: IntArray  # (r, 3) ``Read``: place in the pack, next token, target
-    paths: Mapping[int, IntArray]  # row -> (length,) places, in context and pack, of its prefix that is to be stored
 
 
-def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int, int]) -> Iterator[Pack]:
+def packs(rows: Rows, size: int, known: Mapping[int, int]) -> Iterator[Pack]:
     """Yield the packs of at most ``size`` tokens of rows, none of which is empty.
 
-    ``known``: row -> length of its stored prefix, which is not run. It is longer than the prefix shared with the row
-    before, and no row that has it needs logits inside it. ``kept``: row -> length of its prefix that is to be stored.
+    ``known``: row -> length of its prefix that is run elsewhere, as of ``shared_blocks``.
     """
     path = np.zeros(max(map(len, rows.ids), default=0), dtype=np.int64)  # position -> place in context and pack
     for stretches in _stretches(rows, size, known):
@@ -121,7 +119,7 @@ def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int,
         path[:context] = np.arange(context)
         count = sum(stop - start for _, start, stop in stretches)
         ends = np.full(context + count, count)
-        reads, paths = [], {}
+        reads = []
         place, length = context, context  # of the next token, and of the path
         for row, start, stop in stretches:
             # 2. Go back to the prefix that is shared with the row before: the tokens after it are no longer visible.
@@ -131,12 +129,9 @@ def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int,
             reads.append(inside + np.array([place - context - start, 0, 0]))
             path[start:stop] = np.arange(place, place + stop - start)
             place, length = place + stop - start, stop
-            # 4. Note where the prefix stands that is to be stored.
-            if row in kept and stop == len(rows.ids[row]):
-                paths[row] = path[: kept[row]].copy()
         ids = np.concatenate([rows.ids[row][start:stop] for row, start, stop in stretches])
         positions = np.concatenate([np.arange(start, stop) for _, start, stop in stretches])
-        yield Pack(ids, positions, ends, source, first if stored else None, np.concatenate(reads), paths)
+        yield Pack(ids, positions, ends, source, first if stored else None, np.concatenate(reads))
 
 
 def _stretches(rows: Rows, size: int, known: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
@@ -225,147 +220,90 @@ def taken(layers: Layers, places: IntArray) -> Layers:
     return [(keys.index_select(2, on[keys.device]), values.index_select(2, on[keys.device])) for keys, values in layers]
 
 
-def _copied(layers: Layers) -> Layers:
+def copied(layers: Layers) -> Layers:
+    """Return tensors of their own, which keep no larger ones in memory."""
     return [(keys.clone(), values.clone()) for keys, values in layers]
 
 
-# The prefix store: keys and values of prompt prefixes, kept from call to call in a radix tree with least-recently-used
-# eviction, as in RadixAttention (Zheng et al. 2024, SGLang).
+# Prefixes in blocks: keys and values of prompts' beginnings, kept from call to call.
+#
+# A block of a prefix is always run by itself, after the blocks before it, as blocks of keys and values are in vLLM's
+# prefix cache (Kwon et al. 2023). So its numbers are the same to the last digit, whoever asked for it first and what
+# else was asked, and an answer depends on the questions of its own call only: a resumed run repeats an earlier one.
 
 
-MIN_SAVING = 64  # number of tokens that a stored prefix must save beyond the next shorter one
+BLOCK = 256  # tokens: fewer cost a model more calls, more are shared by fewer prompts
+MIN_SAVING = 64  # tokens that a row must save by blocks, beyond those that it shares with the row before
 
 
-@dataclass(eq=False)
-class Node:
-    """A node of the radix tree: tokens that follow those of its ancestors."""
+def shared_blocks(rows: Rows) -> dict[int, int]:
+    """Return row -> length of the whole blocks that it shares with rows after it; of a single row, of its prompt.
 
-    ids: IntArray
-    layers: Layers
-    parent: Node | None = None  # None for the root, which holds no tokens
-    children: dict[int, Node] = field(default_factory=dict)  # by their first tokens
-    used: int = 0  # number of the last call that used the node
+    It is longer than the prefix shared with the row before, and no row that has it needs logits inside it.
+    """
+    lengths: dict[int, int] = {}
+    for row, before in enumerate(rows.shared):
+        last = row + 1 == len(rows)
+        length = min(rows.first[row], (rows.first[row] if len(rows) == 1 else 0) if last else rows.shared[row + 1])
+        end = row + 1
+        while length >= max(BLOCK, before + MIN_SAVING) and end < len(rows) and rows.shared[end] >= length:
+            length = min(length, rows.first[end])  # a token whose logits are needed must be run
+            end += 1
+        length -= length % BLOCK
+        if length >= before + MIN_SAVING:
+            lengths[row] = length
+    return lengths
+
+
+def block_packs(ids: IntArray) -> Iterator[tuple[IntArray, Pack]]:
+    """Yield the prefixes of one block, of two and so on of tokens, and the pack of each one's last block."""
+    nothing = np.zeros((0, 3), dtype=np.int64)  # is read there
+    for start in range(0, len(ids) - BLOCK + 1, BLOCK):
+        end = start + BLOCK
+        ends = np.full(end, BLOCK)
+        yield ids[:end], Pack(ids[start:end], np.arange(start, end), ends, np.arange(start), None, nothing)
 
 
 class PrefixStore:
-    """A radix tree of the most recently used prefixes, in which a common prefix is stored once.
+    """The blocks of prefixes that were used last, up to a budget in bytes; 0 keeps nothing.
 
-    A call never evicts what it has used or stored itself. Otherwise a call beyond the budget (of keys and values, in
-    bytes) would leave only its end, and find nothing of it when it is repeated.
+    A call never drops what it has used or kept itself. Otherwise a call beyond the budget would leave only its end, and
+    find nothing of it when it is repeated.
     """
 
     def __init__(self, budget: int) -> None:
-        self.budget = budget  # 0 stores nothing
+        self.budget = budget
         self.clear()
 
     def clear(self) -> None:
         """Remove everything."""
-        self._root = Node(np.zeros(0, dtype=np.int64), [])
-        self._order: dict[Node, None] = {}  # least recently used first; ancestors come after their descendants
-        self._call = 0
+        self._blocks: dict[bytes, Layers] = {}  # whole prefix -> its last block; the longest unused first
+        self._used: set[bytes] = set()  # by this call
         self.bytes = 0
 
-    def put(self, ids: IntArray, layers: Layers, path: IntArray) -> None:
-        """Store a prefix if there is room; ``path`` holds the place of each token in the layers."""
-        token = _size(layers) // token_count(layers)  # in bytes
-        if token * len(ids) > self.budget:
-            return
-        # 1. Find what is stored of it already; a node that continues differently is split there.
-        length, nodes = self._match(ids)
-        last = nodes[-1] if nodes else self._root
-        surplus = sum(len(node.ids) for node in nodes) - length
-        if surplus:
-            last = self._split(last, len(last.ids) - surplus)
-        self._touch(last)
-        # 2. Copy the rest, which follows it, into a node of its own.
-        size = token * (len(ids) - length)
-        if size and self._make_room(size):
-            stored = _copied(taken(layers, path[length:]))
-            node = last.children[int(ids[length])] = Node(ids[length:].copy(), stored, last)
-            self.bytes += size
-            self._touch(node)
+    def begin(self) -> None:
+        """Begin a new call."""
+        self._used = set()
 
-    def lookup(self, rows: Rows) -> dict[int, tuple[int, list[Layers]]]:
-        """Begin a new call; return row -> length and parts of a stored prefix that saves it ``MIN_SAVING`` tokens."""
-        self._call += 1
-        prefixes: dict[int, tuple[int, list[Layers]]] = {}
-        for number, row in enumerate(rows.ids) if self._order else ():
-            length, nodes = self._match(row)
-            before, end = rows.shared[number], number
-            while length - before >= MIN_SAVING and end < len(rows) and (end == number or rows.shared[end] >= length):
-                length = min(length, rows.first[end])  # a token whose logits are needed must be run
-                end += 1
-            if length - before >= MIN_SAVING:
-                starts = itertools.accumulate((len(node.ids) for node in nodes), initial=0)
-                parts = [
-                    taken(node.layers, np.arange(min(len(node.ids), length - at)))
-                    for node, at in zip(nodes, starts, strict=False)
-                ]
-                prefixes[number] = length, [part for part in parts if part]
-                self._touch(nodes[-1])
-        return prefixes
+    def get(self, prefix: IntArray) -> Layers | None:
+        """Return the last block of a prefix, if it is kept."""
+        layers = self._blocks.pop(key := prefix.tobytes(), None)
+        if layers is not None:
+            self._blocks[key] = layers
+            self._used.add(key)
+        return layers
 
-    def worthwhile(self, rows: Rows) -> dict[int, int]:
-        """Return row -> length of its prefix to store: where prompts diverge, and all of a single prompt."""
-        if not self.budget or not len(rows):
-            return {}
-        chosen: dict[int, int] = {}
-        path: list[int] = []  # lengths chosen on the path to the row, ascending
-        for number in range(1, len(rows)):
-            shared, first = rows.shared[number], rows.first
-            length = min(shared, first[number - 1], first[number])
-            while path and path[-1] > shared:
-                path.pop()
-            if length - (path[-1] if path else 0) >= MIN_SAVING and length < first[number]:
-                chosen[number - 1] = length
-                path.append(length)
-        if not chosen and rows.first[-1] >= MIN_SAVING:
-            chosen[len(rows) - 1] = rows.first[-1]
-        return chosen
-
-    def _match(self, row: IntArray) -> tuple[int, list[Node]]:
-        """Return the length of a row's stored prefix and its nodes; the last node may continue differently."""
-        node, length, nodes = self._root, 0, []
-        while length < len(row) and (child := node.children.get(int(row[length]))) is not None:
-            alike = common(child.ids.tobytes(), row[length:].tobytes()) // row.itemsize
-            nodes.append(child)
-            length += alike
-            if alike < len(child.ids):
-                break
-            node = child
-        return length, nodes
-
-    @staticmethod
-    def _split(lower: Node, n: int) -> Node:
-        """Split a node after ``n`` tokens and return the new upper node."""
-        parent = lower.parent
-        assert parent is not None
-        upper = Node(lower.ids[:n], _copied(taken(lower.layers, np.arange(n))), parent)
-        lower.layers = _copied(taken(lower.layers, np.arange(n, len(lower.ids))))
-        lower.ids, lower.parent = lower.ids[n:], upper
-        upper.children[int(lower.ids[0])] = lower
-        parent.children[int(upper.ids[0])] = upper
-        return upper
-
-    def _touch(self, node: Node) -> None:
-        """Make a node the most recently used one, and its ancestors more recent still."""
-        while node.parent is not None:
-            self._order.pop(node, None)
-            self._order[node] = None
-            node.used = self._call
-            node = node.parent
-
-    def _make_room(self, size: int) -> bool:
-        """Evict nodes of earlier calls until ``size`` bytes fit, and return whether they do."""
+    def put(self, prefix: IntArray, layers: Layers) -> None:
+        """Keep the last block of a prefix if there is room, or blocks of earlier calls that make room."""
+        size = _size(layers)
         while self.bytes + size > self.budget:
-            oldest = next(iter(self._order), None)
-            if oldest is None or oldest.used == self._call:
-                return False
-            assert oldest.parent is not None
-            del oldest.parent.children[int(oldest.ids[0])]  # the oldest node is a leaf: its children would be older
-            del self._order[oldest]
-            self.bytes -= _size(oldest.layers)
-        return True
+            oldest = next(iter(self._blocks), None)
+            if oldest is None or oldest in self._used:
+                return
+            self.bytes -= _size(self._blocks.pop(oldest))
+        self._blocks[key := prefix.tobytes()] = layers
+        self._used.add(key)
+        self.bytes += size
 
 
 def _size(layers: Layers) -> int:

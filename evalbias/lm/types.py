@@ -18,13 +18,13 @@ Prompt = str | Sequence[Message]
 
 SAME_MODEL = 0.2  # largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)
 MOST = math.exp(SAME_MODEL)  # largest sum of the probabilities of choices, each of which may come from a run of its own
-CHUNK = 256  # number of questions in one call of a model when there are many
+CHUNK = 256  # questions in one call of a model, if it does not say otherwise
 MAX_TOKENS = 256  # largest number of new tokens where a question about a text sets none
 
 
 def chunk_of(lm: Any) -> int:
-    """Return the number of questions for one call; a model with many in flight idles at its end, so it gets more."""
-    return max(CHUNK, 8 * getattr(lm, "in_flight", 0))
+    """Return the number of questions for one call of any language model."""
+    return int(getattr(lm, "chunk", CHUNK))
 
 
 def as_messages(prompt: Prompt) -> Sequence[Message]:
@@ -245,8 +245,9 @@ class MeasuringLM:
 
     model: str
 
+    chunk = CHUNK  # number of questions in one call when there are many
     # Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes. The last
-    # digits of a local model's answer depend on its batch, so its answers are kept together.
+    # digits of a local model's answer depend on its call, so the answers of a call are kept together.
     answers_alone = False
     is_local = False  # whether files on this machine, which its fingerprint covers, decide its answers
     decides = False  # whether the model takes closed questions in their own form, ``Decision``
@@ -260,9 +261,6 @@ class MeasuringLM:
         question has no answer, and ValueError if one cannot be asked, such as one about no choices.
         """
         raise NotImplementedError
-
-    def forget(self) -> None:
-        """Clear what is kept between calls and may change the last digits of an answer; by default nothing is."""
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability in nats of every choice after every prompt.

@@ -13,7 +13,7 @@ from typing import Any
 
 from evalbias.lm.cache import as_measuring, model_identity
 from evalbias.lm.dspy_seam import usage_reported
-from evalbias.lm.types import Answers, MeasuringLM, Question, Unanswered
+from evalbias.lm.types import CHUNK, Answers, MeasuringLM, Question, Unanswered
 
 PART = 64  # largest number of questions in a part
 RETRIES = 2  # how often a part goes to another worker after one died of it: the part itself may be what kills them
@@ -34,16 +34,14 @@ class Worker:
         except (ValueError, OSError, ImportError) as error:
             self._problem = str(error)
 
-    def answer(self, questions: Sequence[Question], afresh: bool) -> tuple[dict[str, Any], dict[int, Any], str | None]:
+    def answer(self, questions: Sequence[Question]) -> tuple[dict[str, Any], dict[int, Any], str | None]:
         """Return what decides the model's numbers, a part's answers by place, and the error if some are missing.
 
-        The first is empty if the model could not be opened; ``afresh`` forgets prefixes before.
+        The first is empty if the model could not be opened.
         """
         answers: dict[int, Any] = {}
         if not self._identity:
             return {}, answers, self._problem
-        if afresh:
-            self._lm.forget()
         try:
             self._lm.answer(questions, answers)
         except (ValueError, OSError, FloatingPointError) as error:
@@ -67,9 +65,8 @@ class WorkersLM(MeasuringLM):
         size, needs = allotted([(int(own.get("GPU", 0)), int(own.get("CPU", 0))) for own in resources], actors)
         self._actor, self._opening = self._ray.remote(Worker).options(**needs), opening
         self._identity: dict[str, Any] = {}
-        self._afresh = False
         self._idle = [self._actor.remote(opening) for _ in range(size)]
-        starting = {actor.answer.remote([], False): actor for actor in self._idle}
+        starting = {actor.answer.remote([]): actor for actor in self._idle}
         for _ in range(RETRIES + 1):
             (done,), _ = self._ray.wait(list(starting), num_returns=1)
             answers, error = self._result(done)
@@ -77,30 +74,26 @@ class WorkersLM(MeasuringLM):
                 break
             self._idle.remove(starting.pop(done))
             self._idle.append(self._actor.remote(opening))
-            starting[self._idle[-1].answer.remote([], False)] = self._idle[-1]
+            starting[self._idle[-1].answer.remote([])] = self._idle[-1]
         if error is not None:
             raise ValueError(f"The model cannot be opened: {error}")
-        self.model, self.in_flight = str(self._identity["model"]), PART * size
+        self.model = str(self._identity["model"])
+        self.chunk = max(CHUNK, 8 * PART * size)  # workers idle at the end of a call
 
     def provenance(self) -> dict[str, Any]:
         return dict(self._identity)
-
-    def forget(self) -> None:
-        """Let the workers clear their prefix caches before each part of the next call."""
-        self._afresh = True
 
     @usage_reported
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions in parts, in any order; ``Unanswered`` names the items of the first part that failed."""
         waiting = deque(range(0, len(questions), PART))  # first questions of parts
-        afresh, self._afresh = self._afresh, False
         busy: dict[Any, tuple[int, Any]] = {}  # reference to answers -> the part's first question, actor
         deaths, failed = Counter[int](), dict[int, str]()  # by a part's first question: deaths of workers, error
         try:
             while waiting or busy:
                 while waiting and self._idle:
                     start, actor = waiting.popleft(), self._idle.pop()
-                    busy[actor.answer.remote(questions[start : start + PART], afresh)] = start, actor
+                    busy[actor.answer.remote(questions[start : start + PART])] = start, actor
                 (done,), _ = self._ray.wait(list(busy), num_returns=1)
                 start, actor = busy[done]
                 given, error = self._result(done)

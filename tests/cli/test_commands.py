@@ -182,7 +182,10 @@ def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
 
 KILLED = {
     "judge": ([1], ["scores.jsonl"]),
+    "audit": ([1, 400], []),
+    "probe": ([1, 400, 900], []),
     "likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"]),
+    "mitigation": ([1, 300, 700], [f"judge-{world.NAME}.json"]),
     "fairness": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"]),
 }
 """Command -> lengths of the journal at which it is killed, and what it writes besides its result."""
@@ -190,14 +193,16 @@ KILLED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", KILLED)
-def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, tmp_path, monkeypatch, command):
-    monkeypatch.setattr("evalbias.lm.cache.SECONDS", math.inf)  # chunks of the same size, as in what is killed
+def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, tmp_path, command):
     more = {
         "judge": ["judge", "--data", items, *new[:2]],
+        "audit": ["audit", *new[:2], "--data", items],
+        "probe": ["probe", "run", *new[:2], "--data", items],
         "likelihood": [*LIKELY, *scoring, "--bare", "--keep-worse", "--resamples", 99],
+        "mitigation": [*LIKELY, *scoring, "--keep-worse", "--resamples", 99, "--limit", 240],
         "fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
     }
-    options = [*more[command], "--lm", "embedded", "--exact-resume", "--out"]
+    options = [*more[command], "--lm", "embedded", "--out"]
     evalbias(*options, "whole", cwd=tmp_path)
     kills, results = KILLED[command]
     journal, done = tmp_path / "killed/judgments.jsonl", 0

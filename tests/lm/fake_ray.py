@@ -53,8 +53,8 @@ class FakeRay:
 
         return SimpleNamespace(options=options)
 
-    def _called(self, actor, part, afresh):
-        self.calls.append(call := Call(actor, (part, afresh)))
+    def _called(self, actor, part):
+        self.calls.append(call := Call(actor, (part,)))
         self.sizes += [len(part)] if part else []
         return call
 

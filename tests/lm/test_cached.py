@@ -5,6 +5,7 @@ import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import dspy
@@ -16,7 +17,7 @@ from models_of_text import Scripted
 from evalbias import Criterion, PointwiseJudge
 from evalbias.lm.cache import CachedLM, Store
 from evalbias.lm.saved import RecordedLM, record
-from evalbias.lm.types import Choices, Unanswered
+from evalbias.lm.types import Choices, Refused, Unanswered
 from evalbias.runs import Journal
 from evalbias.values import digest
 
@@ -87,61 +88,46 @@ def test_a_damaged_answer_is_named(tmp_path, damage):
         CachedLM(FormulaLM(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
 
 
-class Clocked(FormulaLM):
-    """Takes so many seconds a prompt, on a clock of its own."""
+class Batched(FormulaLM):
+    """Gives answers whose last digits depend on the questions of a call, and is stopped in the call of a number."""
 
-    def __init__(self, seconds, monkeypatch):
-        super().__init__()
-        self.seconds, self.now, self.sizes, self.forgotten = seconds, 0.0, [], []
-        monkeypatch.setattr("evalbias.lm.cache.time.monotonic", lambda: self.now)
+    def __init__(self, stopped=-1):
+        super().__init__(refuses=lambda question: "item 5" in question.prompt[0]["content"])
+        self.left, self.calls = stopped, []
 
-    def choice_logprobs(self, prompts, choices):
-        self.sizes.append(len(prompts))
-        self.now += self.seconds * len(prompts)
-        return super().choice_logprobs(prompts, choices)
-
-    def forget(self):
-        self.forgotten.append(len(self.sizes))
+    def answer(self, questions, answers):
+        own = {}
+        super().answer(questions, own)
+        self.calls.append([one.prompt[0]["content"] for one in questions])
+        for place, answer in own.items():
+            answers[place] = answer
+            if not isinstance(answer, Refused):
+                digits = 1e-9 * (hash(tuple(self.calls[-1])) % 97)
+                answers[place] = replace(answer, logprobs=answer.logprobs - digits)
+            if self.left == 0:
+                raise KeyboardInterrupt
+        self.left -= 1
 
 
 def many(count):
     return [[{"role": "user", "content": f"q=1 z=0 of item {i}"}] for i in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "in_flight", "exact", "sizes", "forgotten"),
-    [
-        (0.001, 0, False, [16, 64, 256, 256, 8], []),
-        (0.1, 0, False, [16, 64, 64, 64], []),  # 256 would take 25.6 s
-        (1.0, 0, False, [16, 4, 4, 4], []),  # 16 s were too long
-        (60.0, 0, False, [16, 4, 1, 1], []),
-        (1.0, 50, False, [50, 50, 50], []),  # a model that serves many at once gets no fewer
-        (0.001, 0, True, [256, 256, 88], [0, 1, 2]),  # a resume that is exact needs one size, on machines of any speed
-        (5.0, 0, True, [256, 256, 88], [0, 1, 2]),
-    ],
-)
-def test_a_slow_model_gets_chunks_of_ten_seconds(tmp_path, monkeypatch, seconds, in_flight, exact, sizes, forgotten):
-    lm = Clocked(seconds, monkeypatch)
-    lm.in_flight = in_flight
-    CachedLM(lm, tmp_path / "j", exact=exact).choice_logprobs(many(600), CHOICES)
-    assert lm.sizes[: len(sizes)] == sizes
-    assert sum(lm.sizes) == 600
-    assert lm.forgotten == forgotten
-
-
-@pytest.mark.parametrize(("exact", "kept"), [(True, 0), (False, 2)])
-def test_a_chunk_that_is_interrupted_is_asked_again_as_a_whole_where_digits_count(tmp_path, exact, kept):
-    class Interrupted(FormulaLM):
-        def answer(self, questions, answers):
-            super().answer(questions[:2], answers)
-            raise KeyboardInterrupt
-
-    questions = [Choices(prompt, CHOICES) for prompt in many(5)]
-    answers, _, ended = outcome(CachedLM(Interrupted(), tmp_path / "j", exact=exact, chunk=4), questions)
-    assert (len(answers), type(ended)) == (kept, KeyboardInterrupt)
-    resumed = CachedLM(FormulaLM(), tmp_path / "j", exact=exact, chunk=4)
-    resumed.answer(questions, {})
-    assert resumed.replayed == kept
+def test_a_stopped_run_asks_the_chunks_of_one_that_was_not_to_the_last_digit(tmp_path):
+    questions = [Choices(prompt, CHOICES) for prompt in many(70)]
+    lm = Batched()
+    whole, refused, _ = outcome(CachedLM(lm, tmp_path / "whole", chunk=8), questions)
+    calls = []
+    for stopped in (0, 1, 3, 2, -1):  # in the first call, then after one more, three more, two more
+        part = Batched(stopped)
+        answers, again, ended = outcome(CachedLM(part, tmp_path / "j", chunk=8), questions)
+        assert (ended is None) == (stopped < 0)
+        calls += part.calls[:stopped] if stopped >= 0 else part.calls
+    assert calls == lm.calls  # the call that was stopped is asked again, and no other
+    assert again == refused
+    assert len(refused) == 11
+    assert all((answers[n].logprobs == whole[n].logprobs).all() for n in whole)
+    assert (tmp_path / "j").read_text() == (tmp_path / "whole").read_text()
 
 
 class Server(FormulaLM):

@@ -145,6 +145,7 @@ RUNS = [*((kind, None) for kind in KINDS), ("llama", fused_kernel), ("llama", pl
 
 @pytest.mark.parametrize(("kind", "kernel"), RUNS)
 def test_answers_are_those_of_plain_transformers(kind, kernel, caplog, monkeypatch):
+    monkeypatch.setattr("evalbias.lm.tree.BLOCK", 32)
     if kernel is not None:
         monkeypatch.setattr(score, "KERNELS", [kernel])
     name, options, shares = KINDS[kind]

@@ -9,7 +9,7 @@ from lm.test_families import VOCABULARY, build
 
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import PrefixStore, Rows, chained, token_count
+from evalbias.lm.tree import PrefixStore, Rows, shared_blocks
 
 FAMILIES = ("Llama", "Qwen2", "GPT2", "GPTNeoX")
 
@@ -17,6 +17,11 @@ FAMILIES = ("Llama", "Qwen2", "GPT2", "GPTNeoX")
 @pytest.fixture(scope="module")
 def models():
     return {family: build(family, {}) for family in FAMILIES}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr("evalbias.lm.tree.BLOCK", 32)
 
 
 def make_scorer(model, *, share=True, pack=16, prefix_bytes=0):
@@ -80,124 +85,89 @@ def test_the_next_call_starts_warm(models):
         prompts(rng, 4, prefix=prefixes[0]),
         prompts(rng, 1, prefix=prefixes[1]),
         [s for b in prefixes for s in prompts(rng, 2, prefix=b)],
-        [s for b in prefixes[::-1] for s in prompts(rng, 1, prefix=b)],
+        prompts(rng, 1, prefix=prefixes[1]),
     ]
     spent = []
     for call in calls:
         before = warm.tokens_run
         np.testing.assert_allclose(flat(warm(call)), flat(cold(call)), atol=1e-5)
         spent.append(warm.tokens_run - before)
-    assert spent == [140, 110, 100 + 60, 30]  # the third prefix is new in the third call
+    whole = 3 * 32  # of the 100 tokens of a prefix
+    assert spent == [100 + 40, 110, 3 * (100 + 20) - 2 * whole, 110 - whole]  # the third prefix is new
     warm.prefixes.clear()
     before = warm.tokens_run
     warm(calls[3])
-    assert warm.tokens_run - before == 330
+    assert warm.tokens_run - before == 110
 
 
-def test_tokens_whose_logits_are_needed_are_run_even_if_stored(models):
-    rng = np.random.default_rng(2)
-    prefix = tuple(rng.integers(1, VOCABULARY, 120).tolist())
-    warm, cold = make_scorer(models["Qwen2"], prefix_bytes=1 << 20), make_scorer(models["Qwen2"])
-    warm(prompts(rng, 3, prefix=prefix))
-    inside = [Scored((*prefix, 5, 6), 80), Scored((*prefix, 7), 121 - 1)]
-    np.testing.assert_allclose(flat(warm(inside)), flat(cold(inside)), atol=1e-5)
+@pytest.mark.parametrize("prefix_bytes", [1 << 20, 1 << 12])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_answer_depends_on_its_call_only_to_the_last_digit(models, family, prefix_bytes):
+    rng = np.random.default_rng(5)
+    trunk = tuple(rng.integers(1, VOCABULARY, 70).tolist())
+    inputs = [(*trunk, *rng.integers(1, VOCABULARY, 45).tolist()) for _ in range(4)]
+    calls = [prompts(rng, 1 + n % 3, prefix=inputs[n % 4]) + prompts(rng, n % 2, prefix=trunk) for n in range(10)]
+    calls.append([Scored((*inputs[0], 5, 6), 80)])  # whose logits are needed inside of a block that is kept
+    warm = make_scorer(models[family], prefix_bytes=prefix_bytes)
+    for call in calls:
+        answers = flat(warm(call))
+        for start in (make_scorer(models[family], prefix_bytes=1 << 20), warm):  # afresh, and again
+            assert (flat(start(call)) == answers).all()
+        np.testing.assert_allclose(answers, flat(make_scorer(models[family])(call)), atol=1e-5)
+    assert warm.prefixes.bytes <= prefix_bytes
 
 
-def layers_from(start, stop):
-    """Return keys and values that encode their tokens' places, 32 bytes per token."""
-    values = torch.arange(start, stop, dtype=torch.float32)[None, None, :, None].expand(1, 1, -1, 4).contiguous()
+def test_whole_blocks_are_shared_with_the_rows_after_and_end_where_logits_are_needed():
+    def found(*texts):
+        return shared_blocks(Rows([Scored((*ids, 0), start) for ids, start in texts]))
+
+    trunk = tuple(range(1, 101))
+    assert found((trunk, 100)) == {0: 96}  # of a single prompt, all that is whole
+    assert found((trunk, 64)) == {}  # its logits are needed after 63 tokens
+    assert found(((*trunk, 200), 101), ((*trunk, 201), 101)) == {0: 96}
+    assert found(((*trunk, 200), 101), ((*trunk, 201), 70)) == {0: 64}
+    assert found((trunk[:60], 60), ((*trunk[:60], 200), 61)) == {}  # 60 tokens: too few are saved
+    longer = (*trunk, *range(300, 400))
+    deeper = [((*longer, end), 201) for end in (500, 501)]
+    assert found(((*trunk, 200), 101), *deeper, ((*trunk, 600), 101)) == {0: 96, 1: 192}
+    assert found(((*trunk, 200), 101), deeper[0], ((*trunk, 600), 101)) == {0: 96}  # nobody shares the longer prefix
+
+
+def layers_of(place, tokens=32):
+    """Return keys and values of 32 bytes a token."""
+    values = torch.full((1, 1, tokens, 4), float(place))
     return [(values, values + 0.5)]
 
 
-def put(store, ids):
-    store.put(ids, layers_from(0, len(ids)), np.arange(len(ids)))
+def test_the_store_keeps_its_budget_and_what_a_call_has_used():
+    store, prefixes = PrefixStore(2 * 32 * 32), [np.arange(k, k + 32) for k in range(4)]
 
+    def kept():
+        return [n for n, prefix in enumerate(prefixes) if prefix.tobytes() in store._blocks]
 
-def looked_up(rows):
-    """Return rows of a call that reads what follows each of some sorted prompts and one more token."""
-    return Rows([Scored((*row.tolist(), 9999, 0), len(row) + 1) for row in rows])
-
-
-def held(store, rows):
-    """Return row -> length of its stored prefix, after checking the keys and values."""
-    prefixes = {row: chained(*parts) for row, (_, parts) in store.lookup(looked_up(rows)).items()}
-    for ((keys, values),) in prefixes.values():
-        assert keys[0, 0, :, 0].tolist() == list(range(keys.shape[2]))
-        assert torch.equal(values, keys + 0.5)
-    return {row: token_count(prefix) for row, prefix in prefixes.items()}
-
-
-def test_the_store_keeps_its_budget():
-    store = PrefixStore(32 * 250)
-    rows = [np.arange(k, k + 100) for k in (0, 1000, 2000)]
-    for row in rows[:2]:
-        put(store, row)
-    assert held(store, rows) == {0: 100, 1: 100}
-    assert held(store, rows[:1]) == {0: 100}  # the first was used last
-    put(store, rows[2])
-    assert held(store, rows) == {0: 100, 2: 100}
-    put(store, np.arange(5000, 5300))  # more than the whole budget
-    assert held(store, rows) == {0: 100, 2: 100}
-    put(store, rows[1])  # no room: the others were used by this call
-    assert held(store, rows) == {0: 100, 2: 100}
-    assert store.bytes == 32 * 200
+    for place in (0, 1):
+        store.put(prefixes[place], layers_of(place))
+    store.put(prefixes[2], layers_of(2))  # no room: the others were put by this call
+    store.put(prefixes[3], layers_of(3, tokens=99))  # more than the whole budget
+    assert (kept(), store.bytes) == ([0, 1], 2 * 32 * 32)
+    store.begin()
+    assert store.get(prefixes[0])[0][0].unique().tolist() == [0.0]
+    store.put(prefixes[2], layers_of(2))
+    assert (kept(), store.get(prefixes[1])) == ([0, 2], None)
     store.clear()
-    assert held(store, rows) == {}
-    nothing = PrefixStore(0)
-    put(nothing, rows[0])
-    assert held(nothing, rows) == {}
-    assert nothing.worthwhile(looked_up(rows)) == {}
-
-
-def test_the_store_holds_a_common_prefix_once():
-    trunk, store = np.arange(200), PrefixStore(32 * 500)
-    branches = [np.concatenate([trunk, np.arange(k, k + 100)]) for k in (1000, 2000, 3000, 4000)]
-    for branch in branches[:3]:
-        put(store, branch)
-    assert store.bytes == 32 * 500  # 200 tokens of the trunk, 100 of each branch
-    put(store, trunk)
-    assert store.bytes == 32 * 500
-    assert held(store, [trunk]) == {0: 200}
-    assert held(store, branches) == {0: 300, 1: 100 + 200, 2: 300}
-    assert held(store, branches[1:3]) == {0: 300, 1: 300}
-    put(store, branches[3])  # replaces the first branch, never the trunk, which has other children
-    assert held(store, branches) == {0: 200, 1: 300, 2: 300, 3: 300}
-    assert held(store, [trunk[:150]]) == {0: 150}
-
-
-@given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
-def test_the_store_returns_only_what_was_put(seed):
-    rng = np.random.default_rng(seed)
-    store, before = PrefixStore(32 * 700), 0
-    for _ in range(12):
-        rows = sorted({tuple(np.repeat(rng.integers(0, 2, rng.integers(1, 5)), 80).tolist()) for _ in range(4)})
-        rows = [np.array([*row, 9]) for row in rows]
-        held(store, rows)
-        for row in rows:
-            put(store, row[: rng.integers(1, len(row) + 1)])
-        tree, left = [store._root], 0
-        while tree:
-            node = tree.pop()
-            left += sum(tensor.nbytes for pair in node.layers for tensor in pair)
-            tree += node.children.values()
-        assert left == store.bytes <= store.budget
-        before = max(before, store.bytes)
-    assert before > 32 * 200
+    assert (kept(), store.bytes) == ([], 0)
 
 
 def test_a_call_beyond_the_budget_leaves_prefixes_for_the_next_one(models):
     rng = np.random.default_rng(3)
-    article = tuple(rng.integers(1, VOCABULARY, 100).tolist())
-    prefixes = [(*article, k, *rng.integers(1, VOCABULARY, 79).tolist()) for k in range(1, 7)]
+    prefixes = [(k, *rng.integers(1, VOCABULARY, 95).tolist()) for k in range(1, 7)]
     call = [s for prefix in prefixes for s in prompts(rng, 2, prefix=prefix)]
     cold = make_scorer(models["Llama"], prefix_bytes=1 << 24)
     expected = flat(cold(call))
-    token = cold.prefixes.bytes // (100 + 6 * 80)
-    small = make_scorer(models["Llama"], prefix_bytes=token * (100 + 2 * 80))
-    for spent in (cold.tokens_run, cold.tokens_run - 100 - 2 * 80):  # less the article and two continuations of it
+    small = make_scorer(models["Llama"], prefix_bytes=cold.prefixes.bytes // 3)
+    for spent in (cold.tokens_run, cold.tokens_run - 2 * 96):  # less two of the six
         before = small.tokens_run
-        np.testing.assert_allclose(flat(small(call)), expected, atol=1e-5)
+        assert (flat(small(call)) == expected).all()
         assert small.tokens_run - before == spent
 
 

@@ -11,22 +11,17 @@ from lm.fake_ray import FakeRay, RayError, RayTaskError
 
 from evalbias.lm import workers
 from evalbias.lm.cache import CachedLM
-from evalbias.lm.types import Choices, MeasuringLM, Text, Unanswered, chunk_of
+from evalbias.lm.types import Choices, MeasuringLM, Text, Unanswered
 from evalbias.lm.workers import Worker, WorkersLM, allotted
 
 CHOICES = ("1", "2", "3", "4", "5")
 
 
 class Model(FormulaLM):
-    """A model that refuses prompts that say "too long", and counts how often it forgets."""
-
-    forgot = 0
+    """A model that refuses prompts that say "too long"."""
 
     def provenance(self):
         return {"model": self.model, "weights": "formula"}
-
-    def forget(self):
-        Model.forgot += 1
 
     def __init__(self):
         super().__init__(refuses=lambda question: "too long" in messages_of(question)[-1]["content"])
@@ -52,8 +47,7 @@ def started(monkeypatch):
 def test_workers_answer_the_parts_of_a_call(started):
     one, (lm, ray) = Model(), started()
     assert isinstance(lm, MeasuringLM)
-    assert (lm.model, lm.provenance(), lm.in_flight) == (one.model, one.provenance(), 12)
-    assert chunk_of(lm) == 256  # eight parts for each worker would be 96
+    assert (lm.model, lm.provenance(), lm.chunk) == (one.model, one.provenance(), 256)  # 8 * 3 * 4 would be fewer
     asked = prompts(10)
     asked[1:2], asked[9:] = prompts(1, "too long"), prompts(1, "too long")
     answers, refused, _ = outcome(lm, [Choices(prompt, CHOICES) for prompt in asked])
@@ -61,16 +55,6 @@ def test_workers_answer_the_parts_of_a_call(started):
     assert refused == dict.fromkeys([1, 9], "has 99 tokens, but the model's context is 64.")
     truth = one.choice_logprobs([prompt for n, prompt in enumerate(asked) if n in answers], CHOICES).logprobs
     np.testing.assert_array_equal(np.concatenate([answer.logprobs for answer in answers.values()]), truth)
-
-
-@pytest.mark.parametrize(("exact", "times"), [(True, 3), (False, 0)])
-def test_workers_forget_before_each_part_of_a_run_that_is_to_be_repeated_exactly(tmp_path, started, exact, times):
-    before = Model.forgot
-    lm, _ = started()
-    CachedLM(lm, tmp_path / "answers.jsonl", exact=exact).choice_logprobs(prompts(10), CHOICES)
-    assert Model.forgot - before == times
-    lm.choice_logprobs(prompts(10), CHOICES)  # of a later call that keeps its prefixes
-    assert Model.forgot - before == times
 
 
 def test_an_error_of_the_model_names_the_items(started):
@@ -94,7 +78,7 @@ BROKEN = RayTaskError(RuntimeError("out of memory"))
 def actor(opened=OPENED, error=None, on=range(20)):
     """Return the kind of an actor that raises an error on parts that begin with some of ``PARTS``, or as it opens."""
 
-    def answer(part, _):
+    def answer(part):
         if isinstance(opened, Exception):
             raise opened
         if error is not None and part and PARTS.index(part[0]) in on:
