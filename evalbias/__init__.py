@@ -18,7 +18,6 @@ MOVED = {
     "measure_rounds run_loops",
     "evaluation.audit.{}": "Finding",
     "evaluation.audit.AuditReports": "Audits",
-    "lm.saved.{}": "RecordedLM",
     "measures.{}": "corrected_mean corrected_rate",
     "measures.corrections.{}": "ScoreCorrection",
     "optimizers.base.{}": "JudgeOptimizer",

@@ -1,14 +1,11 @@
 """A JSON file that a user names, or that a run left, is named in the error if it is damaged."""
 
-import json
-
 import numpy as np
 import pytest
 
 from evalbias.cli.judge import summary
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
-from evalbias.lm.saved import RecordedLM
 from evalbias.programs.files import load
 from evalbias.programs.tasks import read_examples
 from evalbias.runs import read_run
@@ -30,7 +27,6 @@ READERS = [
     (read_json, "x.json"),
     (read_examples, "x.json"),
     (load, "x.json"),
-    (RecordedLM, "x.jsonl"),
     (lambda file: check_json_files(file.parent), "config.json"),
     (adapter, "adapter_config.json"),
     (damage, "run.json"),
@@ -60,29 +56,3 @@ def test_a_record_without_its_score_is_named(tmp_path):
     file.write_text(file.read_text() + '{"id": "b"}\n')
     with pytest.raises(ValueError, match=r"scores\.jsonl:2 is no record of a judged item: delete its folder"):
         summary(file)
-
-
-MESSAGE = {"role": "assistant", "parts": [{"type": "text", "text": "hi"}]}
-RESPONSE = {"model": "m", "message": MESSAGE, "finish_reason": "stop", "usage": {}}
-ANSWER = {"request": {"model": "m"}, "response": RESPONSE, "provider_data": None}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"request": None},
-        {"request": []},
-        {"response": {}},
-        {"response": []},
-        {"response": {**RESPONSE, "finish_reason": "none"}},
-        {"response": {**RESPONSE, "usage": {"output_tokens": "x"}}},
-        {"provider_data": "x"},
-    ],
-)
-def test_a_recorded_answer_that_cannot_be_replayed_is_named_at_once(tmp_path, change):
-    file = tmp_path / "r.jsonl"
-    file.write_text(json.dumps(ANSWER) + "\n")
-    RecordedLM(file)
-    file.write_text(json.dumps(ANSWER) + "\n" + json.dumps(ANSWER | change) + "\n")
-    with pytest.raises(ValueError, match=r"r\.jsonl:2 is not a recorded answer \(.*\): record it again"):
-        RecordedLM(file)

@@ -71,13 +71,13 @@ def test_commands_that_need_the_engine_name_the_extra(arguments, tmp_path):
 
 def test_names_that_need_the_engine_name_the_extra():
     code = f"""{BLOCKED}
-import contextlib, evalbias, evalbias.lm.saved
+import contextlib, evalbias
 print(evalbias.programs.SYNTHETIC.name, evalbias.data.read.__name__)  # packages are attributes
 from evalbias.cli.app import main
 sys.argv = ["evalbias", "doctor", {str(DATA / "replies.csv")!r}]
 with contextlib.suppress(SystemExit):
     main()
-evalbias.lm.saved.RecordedLM, evalbias.audit
+evalbias.audit
 evalbias.LocalLM
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)

@@ -145,7 +145,7 @@ class CachedLM(MeasuringLM):
             try:
                 self._lm.answer([todo[key] for key in part], arriving)
             except BaseException as error:
-                if not isinstance(error, Exception) and not self._lm.answers_alone:
+                if self._lm.is_local and not isinstance(error, Exception):
                     arriving.clear()  # a run that was stopped asks the chunk again as a whole
                 raise
             finally:

@@ -20,9 +20,6 @@ import dspy
 import numpy as np
 from dspy import lm15
 from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments
-from dspy._vendor.lm15.serde import request_to_dict as request_to_dict
-from dspy._vendor.lm15.serde import response_from_dict as response_from_dict
-from dspy._vendor.lm15.serde import response_to_dict as response_to_dict
 from dspy.adapters.decision_state import DecisionState
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
 from dspy.clients import base_lm
@@ -39,10 +36,10 @@ from evalbias.lm.reading import TOP, first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
 
 # Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in one
-# file. ``dspy._vendor.lm15`` reads judgments and has the JSON form of requests and responses, of which ``dspy.lm15``
-# exports the types; ``validate_request`` is the check that every engine of DSPy runs first; ``decision_type`` tells
-# which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules`` are public to read; the
-# list of the trace, which is edited in place, has no documented interface; nor has the logger ``dspy.clients.lm``.
+# file. ``dspy._vendor.lm15`` reads judgments; ``validate_request`` is the check that every engine of DSPy runs first;
+# ``decision_type`` tells which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules``
+# are public to read; the list of the trace, which is edited in place, has no documented interface; nor has the logger
+# ``dspy.clients.lm``.
 
 LM_CLASS = base_lm.LM_CLASS_STATE_KEY  # key of a saved model's class
 

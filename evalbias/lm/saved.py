@@ -1,29 +1,23 @@
-"""Models that a file stands for: those that saved programs name, and recordings of answers."""
+"""Models that saved programs name."""
 
 from __future__ import annotations
 
 import copy
 import importlib
 import inspect
-import json
-import os
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dspy
-from dspy import lm15
 
-from evalbias.lm.dspy_seam import LM_CLASS, Engine, request_to_dict, response_from_dict, response_to_dict
-from evalbias.values import ANSWER_SETTINGS, NESTED, digest, get_logger, json_object, model_settings, plain_address
+from evalbias.lm.dspy_seam import LM_CLASS
+from evalbias.values import ANSWER_SETTINGS, NESTED, digest, get_logger, model_settings, plain_address
 
 # Classes that any file may name: making one of them runs no code from the file.
-CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.saved.RecordedLM")
+CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM")
 # Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and their
 # values otherwise.
 UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
@@ -41,8 +35,6 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
 
     So a program can be loaded, shown and given another model on a machine that lacks the saved one.
     """
-
-    shared_when_loaded = True  # a loaded model takes weights or connection of one in memory that has the same state
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -84,7 +76,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
                 f"The saved model {state.get('model')!r} has no address: a server's address is read from trusted files "
                 "only. Load the program with allow_unsafe_lm_state=True, or give it a model with set_lm(...)."
             )
-        for other in list(_IN_MEMORY) if self.shared_when_loaded else []:
+        for other in list(_IN_MEMORY):  # which has the same weights or connection
             alike = type(other) is type(self) and PENDING not in other.__dict__
             if alike and digest(other.dump_state(), 64) == digest(state, 64):
                 return copy.deepcopy(other)
@@ -157,101 +149,3 @@ def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | 
     cls = _class(state)
     kept = {} if trusted else {key: value for key, value in UNTRUSTED.items() if key in state}
     return cls.load_state({**state, **kept})
-
-
-# Recording of a language model's answers, and replay without the model.
-
-
-class UnseenPrompt(LookupError):  # noqa: N818 - named for the problem
-    """A recording has no answer to a prompt."""
-
-
-class RecordedEngine(Engine):
-    """The engine of ``RecordedLM``: answers from a JSONL file of requests and responses."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
-        if not self._path.is_file():
-            raise FileNotFoundError(f"{path} does not exist: make a recording with evalbias.lm.saved.record(lm, path).")
-        recorded: dict[str, list[lm15.Response]] = {}
-        self._turn = threading.Lock()
-        for number, line in enumerate(self._path.read_bytes().splitlines(), start=1):
-            answer = json_object(line, f"{path}:{number}", "record it again")
-            try:
-                response = replace(response_from_dict(answer["response"]), provider_data=answer["provider_data"])
-                recorded.setdefault(_key(answer["request"]), []).append(response)
-            except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-                raise ValueError(
-                    f"{path}:{number} is not a recorded answer ({error!r:.80}): record it again."
-                ) from error
-        # Equal answers to a request are one, which answers it any number of times.
-        alike = {key: all(_content(one) == _content(some[0]) for one in some) for key, some in recorded.items()}
-        self._answers = {key: some[:1] if alike[key] else some for key, some in recorded.items()}
-        self._calls: Counter[str] = Counter()  # number of calls per request
-
-    def complete(self, request: lm15.Request) -> lm15.Response:
-        """Return the recorded answer; different ones to a request come in their order, and then ``UnseenPrompt``."""
-        key = _key(request_to_dict(request))
-        with self._turn:
-            number, self._calls[key] = self._calls[key], self._calls[key] + 1
-        answers = self._answers.get(key, [])
-        if len(answers) == 1 or number < len(answers):
-            return answers[min(number, len(answers) - 1)]
-        ending = str(request.messages[-1].text)[-80:]
-        call = f"call {number + 1} of " if answers else ""
-        raise UnseenPrompt(
-            f"{self._path} has no answer to {call}the prompt that ends with {ending!r}: record it first."
-        )
-
-
-class RecordedLM(SavedLM):
-    """A recording as a ``dspy.LM``; requests must equal the recorded ones in everything but the model's name.
-
-    Args:
-        path: JSONL file written by ``record``.
-        **kwargs: Options of ``dspy.LM``.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: A line is not a recorded answer.
-    """
-
-    shared_when_loaded = False  # a recording is replayed from its beginning
-
-    def __init__(self, path: str | os.PathLike[str], **kwargs: Any) -> None:
-        super().__init__(f"recorded/{Path(path).name}", engine=RecordedEngine(path), **{"cache": False, **kwargs})
-        self._path = str(path)
-
-    def saved_arguments(self) -> dict[str, Any]:
-        return {"path": self._path}
-
-
-class RecordingEngine(Engine):
-    """An engine that passes requests to a model and appends every answer to a file."""
-
-    def __init__(self, lm: Any, path: str | os.PathLike[str]) -> None:
-        self._lm = lm
-        self._path = Path(path)
-        self._turn = threading.Lock()
-
-    def complete(self, request: lm15.Request) -> lm15.Response:
-        """Return and record the model's answer."""
-        response: lm15.Response = self._lm(request)
-        record = {"request": request_to_dict(request), "response": response_to_dict(response)}
-        line = json.dumps({**record, "provider_data": response.provider_data})  # response_to_dict leaves it out
-        with self._turn, self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-        return response
-
-
-def record(lm: Any, path: str | os.PathLike[str]) -> dspy.LM:
-    """Return the same model with every answer appended to a JSONL file, which ``RecordedLM`` replays."""
-    return dspy.LM(lm.model, engine=RecordingEngine(lm, path), cache=False)
-
-
-def _content(answer: lm15.Response) -> tuple[Any, Any]:
-    return answer.message, answer.provider_data
-
-
-def _key(request: dict[str, Any]) -> str:
-    return digest({name: value for name, value in request.items() if name != "model"}, 64)

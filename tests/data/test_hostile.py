@@ -258,13 +258,6 @@ def test_reading_takes_seconds_where_squares_would_take_minutes(tmp_path, n, mak
     assert seconds(tmp_path, *make(n)) < 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "make"), GROWING.values(), ids=GROWING)
-def test_twice_as_much_takes_twice_as_long(tmp_path, n, make):
-    once, twice = (min(seconds(tmp_path, *make(size)) for _ in range(2)) for size in (4 * n, 8 * n))
-    assert twice < 3 * once + 0.2
-
-
 def test_a_value_that_looks_like_a_number_is_looked_at_once():
     start = time.process_time()
     assert remedy_for("1" + " " * 1_000_000 + "2") == ""

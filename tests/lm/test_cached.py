@@ -8,15 +8,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import dspy
 import numpy as np
 import pytest
 from fakes import FormulaLM, outcome
-from models_of_text import Scripted
 
-from evalbias import Criterion, PointwiseJudge
 from evalbias.lm.cache import CachedLM, Store
-from evalbias.lm.saved import RecordedLM, record
 from evalbias.lm.types import Choices, Refused, Unanswered
 from evalbias.runs import Journal
 from evalbias.values import digest
@@ -91,18 +87,20 @@ def test_a_damaged_answer_is_named(tmp_path, damage):
 class Batched(FormulaLM):
     """Gives answers whose last digits depend on the questions of a call, and is stopped in the call of a number."""
 
+    is_local = True
+
     def __init__(self, stopped=-1):
         super().__init__(refuses=lambda question: "item 5" in question.prompt[0]["content"])
-        self.left, self.calls = stopped, []
+        self.left, self.sent = stopped, []
 
     def answer(self, questions, answers):
         own = {}
         super().answer(questions, own)
-        self.calls.append([one.prompt[0]["content"] for one in questions])
+        self.sent.append([one.prompt[0]["content"] for one in questions])
         for place, answer in own.items():
             answers[place] = answer
             if not isinstance(answer, Refused):
-                digits = 1e-9 * (hash(tuple(self.calls[-1])) % 97)
+                digits = 1e-9 * (hash(tuple(self.sent[-1])) % 97)
                 answers[place] = replace(answer, logprobs=answer.logprobs - digits)
             if self.left == 0:
                 raise KeyboardInterrupt
@@ -122,8 +120,8 @@ def test_a_stopped_run_asks_the_chunks_of_one_that_was_not_to_the_last_digit(tmp
         part = Batched(stopped)
         answers, again, ended = outcome(CachedLM(part, tmp_path / "j", chunk=8), questions)
         assert (ended is None) == (stopped < 0)
-        calls += part.calls[:stopped] if stopped >= 0 else part.calls
-    assert calls == lm.calls  # the call that was stopped is asked again, and no other
+        calls += part.sent[:stopped] if stopped >= 0 else part.sent
+    assert calls == lm.sent  # the call that was stopped is asked again, and no other
     assert again == refused
     assert len(refused) == 11
     assert all((answers[n].logprobs == whole[n].logprobs).all() for n in whole)
@@ -209,9 +207,9 @@ def store(tmp_path, monkeypatch):
 PAIRS = [([{"role": "user", "content": "c"}], f"q=1 z={k}") for k in range(3)]
 
 
-def measured(lm, file=None, **options):
+def measured(lm, file=None):
     """Likelihoods of three texts and one judgment, and what the model itself was asked."""
-    cached = CachedLM(lm, file, **options)
+    cached = CachedLM(lm, file)
     values = [answer.per_token.tolist() for answer in cached.loglikelihood(PAIRS)]
     cached.choice_logprobs([prompt(1)], CHOICES)
     return values, {kind.__name__: n for kind, n in cached.asked.items()}
@@ -226,16 +224,14 @@ def test_runs_share_the_likelihoods_under_a_model_of_this_machine_and_no_judgmen
     assert b"z=" not in file.read_bytes()
 
 
-@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "record"])
+@pytest.mark.parametrize("reason", ["another model", "a server", "variable", "code", "record"])
 def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
     first, _ = measured(Local())
-    lm, options = Local(), {}
+    lm = Local()
     if reason == "another model":
         lm.model = "another"
     elif reason == "a server":
         lm = FormulaLM()
-    elif reason == "exact":
-        options = {"exact": True}
     elif reason == "variable":
         monkeypatch.setenv("EVALBIAS_KEEP", "0")
     elif reason == "code":
@@ -245,7 +241,7 @@ def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
         content = file.read_bytes()
         file.write_bytes(content.replace(b"[-", b"[ "))
         assert file.read_bytes() != content
-    assert measured(lm, **options) == (first, {"Likelihood": 3, "Choices": 1})
+    assert measured(lm) == (first, {"Likelihood": 3, "Choices": 1})
 
 
 @pytest.mark.parametrize("damage", [b"no database at all" * 99, None])
@@ -399,50 +395,3 @@ def test_a_store_that_may_not_be_opened_stops_no_run(call, tmp_path, store, monk
 def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, store, monkeypatch):
     (tmp_path / "cache").write_text("a file\n", encoding="utf-8")
     assert measured(Local())[1] == {"Likelihood": 3, "Choices": 1}
-
-
-# Recordings of answers, which replay them and ask nothing.
-
-C = Criterion("quality", "is it good?")
-
-
-def test_a_recording_replays_judgments_and_texts(lms, tmp_path):
-    file = tmp_path / "answers.jsonl"
-    lm = record(lms["llama"], file)
-    judge = PointwiseJudge(C)
-    with dspy.context(lm=lm):
-        judged = judge(source="the cat", output="sat")
-        texts = lm("the cat", max_tokens=4)
-    replay = RecordedLM(file)
-    with dspy.context(lm=replay):
-        again = judge(source="the cat", output="sat")
-        assert replay("the cat", max_tokens=4) == texts
-        assert (again.score, again.coverage) == (judged.score, judged.coverage)
-        with pytest.raises(dspy.utils.exceptions.LMError, match="has no answer to the prompt that ends with"):
-            judge(source="the cat", output="mat")
-    batch = judge.batch([dspy.Example(source="the cat", output="sat")], lm=replay)
-    assert batch[0].score == judged.score
-
-
-def test_a_broken_recording(tmp_path):
-    with pytest.raises(FileNotFoundError, match="make a recording"):
-        RecordedLM(tmp_path / "none")
-    (tmp_path / "r").write_text("{}\n")
-    with pytest.raises(ValueError, match="r:1 is not a recorded answer"):
-        RecordedLM(tmp_path / "r")
-
-
-def test_different_answers_are_replayed_in_their_order(tmp_path):
-    file = tmp_path / "answers.jsonl"
-    lm = record(Scripted("one", "two"), file)
-    assert [lm("the cat") for _ in range(2)] == [["one"], ["two"]]
-    same = record(Scripted("three"), file)
-    assert [same("the dog") for _ in range(2)] == [["three"], ["three"]]
-    replay = RecordedLM(file)
-    assert [replay("the cat") for _ in range(2)] == [["one"], ["two"]]
-    assert [replay("the dog") for _ in range(3)] == [["three"]] * 3
-    with pytest.raises(dspy.utils.exceptions.LMError, match="has no answer to call 3 of the prompt"):
-        replay("the cat")
-    program = dspy.Predict("source -> output")
-    program.lm = RecordedLM(file)
-    assert program.deepcopy().lm("the cat") == ["one"]

@@ -8,7 +8,6 @@ from fakes import outcome
 from lm.fake_ray import FakeRay
 
 from evalbias.lm.cache import CachedLM, as_measuring
-from evalbias.lm.saved import RecordedLM, record
 from evalbias.lm.types import Choices, Likelihood, PromptRefused, PromptTooLong, Text
 from evalbias.lm.workers import WorkersLM
 
@@ -31,16 +30,9 @@ def through_dspy(lm):
     return dspy.LM("test/local", engine=lm.engine, cache=False)
 
 
-def recorded(lm, file):
-    """Return a recording of the questions that the tests ask, refused ones left out: they have no answer to record."""
-    as_measuring(record(lm, file)).answer([*ASKED, *TEXTS, *DRAWN], {})
-    return RecordedLM(file)
-
-
 KINDS = {
     "local": lambda lm, _: lm,
     "any dspy.LM": lambda lm, _: through_dspy(lm),
-    "recorded": lambda lm, folder: recorded(lm, folder / "recording.jsonl"),
     "workers": lambda lm, _: in_workers(lm),
     "cached": lambda lm, folder: CachedLM(lm, folder / "answers.jsonl"),
     "cached, of a dspy.LM": lambda lm, folder: CachedLM(through_dspy(lm), folder / "answers.jsonl", chunk=2),
@@ -114,8 +106,6 @@ def test_a_text_is_written_after_as_if_a_user_had_said_it(local):
 
 
 def test_a_prompt_that_is_too_long_costs_no_other(lm, kind, local):
-    if kind == "recorded":
-        pytest.skip("a refusal is no answer to record")
     answers, refused, ended = outcome(lm, [ASKED[0], Choices(LONG, CHOICES), ASKED[2]])
     assert (list(answers), list(refused), ended) == ([0, 2], [1], None)
     assert "context is 256" in refused[1]

@@ -95,10 +95,10 @@ def test_a_call_that_ends_early_keeps_its_answers_and_its_workers(tmp_path, star
     asked, faults = prompts(10), [error]
 
     class Ending(Worker):
-        def answer(self, questions, afresh):
+        def answer(self, questions):
             if questions and questions[0].prompt == asked[0] and faults:  # after all later parts were answered
                 raise faults.pop()
-            return super().answer(questions, afresh)
+            return super().answer(questions)
 
     lm, _ = started(lambda _, opening: Ending(opening))
     with pytest.raises(raised):
@@ -123,7 +123,7 @@ def test_a_call_that_ends_early_keeps_its_answers_and_its_workers(tmp_path, star
 )
 def test_what_ails_a_worker_costs_no_other_part(started, kinds, actors, count, lost, error):
     lm, ray = started(*kinds, actors=actors)
-    assert (lm.in_flight, ray.needs) == (4 * actors, {"num_gpus": 1})
+    assert ray.needs == {"num_gpus": 1}
     for _ in range(1 if lost else 2):
         answers, _, ended = outcome(lm, PARTS)
         assert answers == {n: f"TEXT {n}" for n in range(20) if n // 4 * 4 not in lost}

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import warnings
+from collections import Counter
 
 import dspy
 import pytest
@@ -14,7 +15,6 @@ from evalbias import ExternalFeedbackRefine
 from evalbias.data.loops import recorded_loop
 from evalbias.evaluation import CachedScorer, run_loops
 from evalbias.lm.contract import Sampling
-from evalbias.lm.saved import RecordedLM, record
 from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
@@ -429,27 +429,39 @@ def test_a_feedback_source_returns_no_bare_number():
         program(source="s")
 
 
-# --- recorded loops, replayed by RecordedLM ---
+# --- recorded loops ---
 
 
-def write_recording(loop, items, path):
-    """Write the prompts that a loop would send for recorded outputs, with the recorded texts as answers.
+def recording(loop, items):
+    """Return a model with the recorded texts as answers to the prompts that a loop sends for recorded outputs.
 
     ``items`` are the inputs of each item and its (output, feedback text) pairs, from the first output on. A recording
-    repeats an output that was not improved: the loop's refiner then writes the same text again.
+    repeats an output that was not improved: the loop's refiner then writes the same text again. Different answers to
+    one request come in their order, equal ones any number of times.
     """
-    answers, program = [], loop.deepcopy()
-    engine = Engine(lambda _: answers[-1] or " ")
-    program.set_lm(record(dspy.LM("recorded/texts", engine=engine, cache=False), path))
+    texts, answers, asked, program = [], {}, Counter(), loop.deepcopy()
+
+    def write(request):
+        answers.setdefault(repr((request.messages, request.config)), []).append(texts[-1] or " ")
+        return texts[-1] or " "
+
+    def replay(request):
+        own = answers.get(key := repr((request.messages, request.config)), [])
+        asked[key] += len({*own}) > 1
+        number = max(0, asked[key] - 1)
+        return own[number] if number < len(own) else LookupError("the recording has no answer to the prompt")
+
+    program.set_lm(dspy.LM("recorded/texts", engine=Engine(write), cache=False))
     for inputs, steps in items:
         shown = {name: value for name, value in inputs.items() if name in module_inputs(program.generate)}
         draft, module = {}, program.generate
         for output, feedback in steps:
-            answers.append(output)
+            texts.append(output)
             written = str(module(**shown, **draft)[program.field])
-            answers.append(feedback)
+            texts.append(feedback)
             comment = program.feedback(inputs, written).text if written.strip() else EMPTY
             draft, module = {"draft": written, "feedback": comment}, program.refine
+    return dspy.LM("recorded/texts", engine=Engine(replay), cache=False)
 
 
 def translation_loop(iterations):
@@ -467,18 +479,14 @@ def texts_of(row):
     ("file", "unreadable"), [("gpt-3.5-turbo__yor-en.jsonl", 2), ("deepseek_moe__yor-en.jsonl.gz", 2)]
 )
 @pytest.mark.slow
-def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_path, file, unreadable):
+def test_the_recorded_translations_go_through_the_real_program(data_dir, file, unreadable):
     """The recording answers the program's own prompts and no others: what it accepts is what was recorded."""
     refinements = recorded_loop(data_dir / "self_bias_recorded/mt" / file)
     rows = {item: [refinements.records[k][item] for k in refinements.numbers] for item in refinements.ids}
     inputs = {item: {"source": rows[item][0]["source"], "target_language": "English"} for item in refinements.ids}
     loop = translation_loop(max(refinements.numbers))
-    write_recording(
-        loop, [(inputs[i], list(map(texts_of, rows[i]))) for i in refinements.ids], tmp_path / "texts.jsonl"
-    )
-    run = run_loops(
-        loop, [dspy.Example(id=i, **inputs[i]) for i in refinements.ids], lm=RecordedLM(tmp_path / "texts.jsonl")
-    )
+    lm = recording(loop, [(inputs[i], list(map(texts_of, rows[i]))) for i in refinements.ids])
+    run = run_loops(loop, [dspy.Example(id=i, **inputs[i]) for i in refinements.ids], lm=lm)
     differ = 0
     for one in run.loops:
         recorded = [texts_of(after) != texts_of(before) for before, after in itertools.pairwise(rows[one.id])]
@@ -498,7 +506,7 @@ class Always(Improvement):
         return True
 
 
-def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
+def test_the_recorded_concepts_go_through_the_real_program(data_dir):
     refinements = recorded_loop(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
     last = 2
     loop = constrained_generation(max_iterations=last).loop
@@ -506,8 +514,7 @@ def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
     rows = {item: [refinements.records[k][item] for k in range(last + 1)] for item in refinements.ids[:20]}
     items = [dspy.Example(id=i, concepts=rows[i][0]["concepts"]) for i in rows]
     steps = [({"concepts": rows[i][0]["concepts"]}, list(map(texts_of, rows[i]))) for i in rows]
-    write_recording(loop, steps, tmp_path / "texts.jsonl")
-    run = run_loops(loop, items, lm=RecordedLM(tmp_path / "texts.jsonl"))
+    run = run_loops(loop, items, lm=recording(loop, steps))
     assert run.failed == {}
     written = [[step.output for step in one.steps] for one in run.loops]
     assert written == [[row["output"].strip() for row in rows[i]] for i in rows]
@@ -517,13 +524,10 @@ def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
     assert 0 < exact.mean() < 1
 
 
-def test_a_loop_that_leaves_the_recording_fails_with_a_reason(tmp_path):
+def test_a_loop_that_leaves_the_recording_fails_with_a_reason():
     loop = translation_loop(1)
     inputs = {"source": "un chien", "target_language": "English"}
-    write_recording(
-        loop, [(inputs, [("a cat", "'cat' is a major accuracy error"), ("a dog", "no-error")])], tmp_path / "r"
-    )
-    lm = RecordedLM(tmp_path / "r")
+    lm = recording(loop, [(inputs, [("a cat", "'cat' is a major accuracy error"), ("a dog", "no-error")])])
     run = run_loops(loop, [dspy.Example(id="a", **inputs)], lm=lm)
     assert [(s.output, s.score) for s in run.loops[0].steps] == [("a cat", -5), ("a dog", 0)]
     loop.max_iterations = 2

@@ -21,7 +21,6 @@ from models_of_text import Scripted, Seeded
 
 from evalbias import BiasedDemos, ServerLM, drift
 from evalbias.evaluation.loops import Paraphrase
-from evalbias.lm.saved import RecordedLM, record
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.measures.juries import JuryRule
 from evalbias.programs import Criterion, Jury, PairwiseJudge, PairwiseRanker, PointwiseJudge
@@ -526,18 +525,6 @@ def test_a_file_that_is_no_saved_judge_is_named(content, tmp_path):
     for loading in (load, lambda file: PointwiseJudge(QUALITY).load(str(file))):
         with pytest.raises(ValueError, match=r"judge\.json"):
             loading(tmp_path / "judge.json")
-
-
-def test_a_restored_recording_begins_at_its_beginning(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    program = PlainPredict("source -> output")
-    program.set_lm(record(Scripted("one", "two"), path))
-    assert [program(source="s").output for _ in range(2)] == ["one", "two"]
-    program.set_lm(RecordedLM(path))
-    assert program(source="s").output == "one"
-    fresh = PlainPredict("source -> output")
-    assert json_state(program, fresh, tmp_path)(source="s").output == "one"
-    assert program(source="s").output == "two"
 
 
 def test_states_of_other_programs_are_refused_and_change_nothing(tmp_path):
