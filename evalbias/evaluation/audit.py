@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.data.items import CRITERION
 from evalbias.evaluation.agreement import PeopleAgreement, Validity
 from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers_of, prepared_each
-from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
+from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, holding, measure
 from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, rated_again, ratings_left_out, repeated_items
@@ -53,7 +53,8 @@ class Finding:
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
-        p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
+        p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested. That of
+            bounds is the largest within what they take for granted.
         items_needed: Items that find an effect of ``margin`` with power .8; None where unknown, or no number would do.
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
         settled_by: What would tell whether the judge is biased.
@@ -62,6 +63,8 @@ class Finding:
         remedy: What helps and what it costs; nothing where the bias is not shown with the others held fixed.
         joint: The same effect in one model with the other biases held fixed.
         hidden: Whether the bias is shown only with the others held fixed, whose effects cancel it in these outputs.
+        holds: Least and greatest share of the variance of the mean rating that may be quality, its reliability, for the
+            interval of a bias at equal quality to exclude 0; NaN where it rests on no reliability.
     """
 
     bias: str
@@ -79,6 +82,7 @@ class Finding:
     remedy: str = ""
     joint: Estimate | None = None
     hidden: bool = False
+    holds: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def alone(self) -> bool:
@@ -86,14 +90,28 @@ class Finding:
         return self.joint is None or self.joint.low > 0 or self.joint.high < 0  # NaN is neither
 
     @property
+    def is_nearly_shown(self) -> bool:
+        """Whether the interval of a bias that was not found excludes 0 as shown: the test allows for other tests."""
+        e = self.estimate
+        if self.status != "no sign" or e is None or e.only_below or not self.margin_in_words:
+            return False
+        return not e.low <= 0 <= e.high
+
+    @property
+    def is_shown_by_bounds(self) -> bool:
+        """Whether all effects between bounds are on one side of 0, so that the judge is biased if the bounds hold."""
+        return self.status == "bounds only" and self.p_adjusted < ALPHA
+
+    @property
     def condition(self) -> str:
         """Reliability of ratings on which a bias at equal quality, or bounds, rest, and the clusters, in words."""
         e, rests = self.estimate, f"holds {self.held_if}" if self.held_if else ""
-        if self.status == "biased" and e is not None and not math.isnan(e.reliability):
-            rests = "holds whatever share of the variance of the mean rating is quality"
-            if not math.isnan(e.robustness):
-                share = f"{percent(e.robustness)} of the variance of the mean rating were quality"
-                rests = f"would have the estimate 0 if {share}, where {percent(e.reliability)} is taken"
+        if e is not None and self.status == "biased" and not math.isnan(least := self.holds[0]):
+            taken, most = round(100 * e.reliability), math.floor(100 * self.holds[1])
+            shares = f"{min(math.ceil(100 * least), taken)} % or more"
+            if most < 100:
+                shares = f"{shares.partition(' ')[0]} to {max(most, taken)} %"
+            rests = f"holds if {shares} of the variance of the mean rating is quality, where {taken} % is taken"
         few = e.few_systems if e is not None and self.status in ("biased", "no sign") else 0
         over = "is clustered by input only" if e is not None and e.units < e.n else "is over items only"
         return ", and ".join(filter(None, (rests, f"{over} ({few} systems)" if few else "")))
@@ -108,9 +126,10 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data, the numbers of the estimate beside its words."""
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
-        numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability", "robustness")}
+        numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability")}
         said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        words = {name: getattr(self, name) for name in (*said, "settled_by", "remedy", "alone", "hidden", "condition")}
+        more = ("settled_by", "remedy", "alone", "hidden", "condition", "holds")
+        words = {name: getattr(self, name) for name in (*said, *more)}
         return {"estimate": numbers.pop("value"), **numbers, **words}
 
 
@@ -139,11 +158,15 @@ def findings_of(
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     deciding = {name: headline(m) for name, m in biases.items()}
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
+    ruled_out = {name: found for name, m in biases.items() if (found := m.bias.ruled_out(m)) is not None}
     causes = {name: m.bias.other_cause(m) for name, m in biases.items() if name not in settled}
-    # 2 the tests together; of bounds there is none
+    # 2 the tests together; those of bounds, which ask whether all that they hold is on one side, beside them
     decisive = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
     tested = {name: e.p_value for name, e in decisive.items() if not math.isnan(e.value + e.p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values()), criteria), strict=True))
+    between = {name: e.p_value for name, e in decisive.items() if math.isnan(e.value) and not math.isnan(e.p_value)}
+    beside_them = holm([*between.values(), *[1.0] * len(tested)], criteria)
+    adjusted |= dict(zip(between, beside_them[: len(between)], strict=True))
     # 3 what another bias may hide, or what may be another: the effects in one model, which are tested beside all others
     joint = measurements[Joint.name].estimates if Joint.name in measurements else {}
     features = {name: m.bias.feature_name for name, m in biases.items() if isinstance(m.bias, EffectBias)}
@@ -157,6 +180,9 @@ def findings_of(
         if name in settled:
             findings.append(Finding(name, "no sign", deciding[name], settled[name]))
             continue
+        if name in ruled_out:
+            findings.append(Finding(name, "no sign", *ruled_out[name]))
+            continue
         if causes[name]:
             findings.append(Finding(name, "not measured", deciding[name], causes[name]))
             continue
@@ -164,6 +190,10 @@ def findings_of(
         finding = _finding(measurement, deciding[name], judged, p, tests)
         if name in beside:
             finding = _in_one_model(finding, measurement.bias, beside[name], judged, held_fixed.get(name, 1.0))
+        if finding.status == "biased" and name in features:
+            of = measurements[Joint.name] if finding.hidden else measurement
+            number = features[name] if finding.hidden else measurement.bias.effect_name
+            finding = replace(finding, holds=holding(of.numbers[number], of.clusters))
         findings.append(finding)
     return (*findings, *(Finding(name, "not measured", None, why) for name, why in not_measured.items()))
 
@@ -181,7 +211,7 @@ def _finding(
     margin = bias.margin(estimate)
     wanted = margin - ALLOWANCES.get(estimate.unit, 0.0)
     status: Status = "too few items"
-    if p_adjusted < ALPHA:
+    if p_adjusted < ALPHA and not math.isnan(estimate.value):
         status = "biased"
     elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
         status = "no sign"
@@ -201,7 +231,7 @@ def _finding(
         bias.name,
         status,
         estimate,
-        bias.sentence(measured, judged) + (f"; among outputs of one system it is shown: {within}" if within else ""),
+        bias.sentence(measured, judged) + (f"; within these {estimate.systems} systems, {within}" if within else ""),
         margin=margin,
         margin_in_words=bias.margin_words(measured, judged),
         p_adjusted=p_adjusted,
@@ -210,8 +240,9 @@ def _finding(
         settled_by=settled_by,
         held_if=held_if,
         within=within,
-        remedy=bias.remedy(measured, judged) if status == "biased" else "",
     )
+    if status == "biased" or within or finding.is_shown_by_bounds:
+        finding = replace(finding, remedy=bias.remedy(measured, judged))
     if finding.tolerated:
         least = (measured.null or 0.0) - finding.tolerated
         finding = replace(finding, sentence=f"{finding.sentence}, where {least:g} and more is unbiased")
@@ -269,40 +300,72 @@ def opening_of(
     findings: Sequence[Finding], *, warnings: Sequence[str] = (), validity: str = "", leniency: str = ""
 ) -> tuple[str, ...]:
     """Say after ``warnings`` whether the judge tells good from bad, how lenient it is, and whether it is biased."""
-    biased, bounded, open_, clear, missing = _by_status(findings)
-    if biased:
-        first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
-    elif open_:
-        first = "No bias was found, but there are too few items to rule one out."
-        if here := [f for f in open_ if f.within]:
-            few = f"These {max(f.estimate.systems for f in here if f.estimate)} systems are too few to tell of others"
-            shown = f"a bias is shown ({_titles(here)}): {'; '.join(f.within for f in here)}"
-            first = f"{few}, but among outputs of one of these {shown}."
-    elif clear:
-        among = " among those that can be told" if bounded else " among those measured" if missing else ""
-        first = f"No bias was found{among}, and there are enough items to say so."
-    elif bounded:
-        first = "Whether the judge is biased cannot be told with any number of such items."
-    else:
-        first = "No bias could be measured."
+    _, bounded, open_, clear, missing = _by_status(findings)
+    if not (first := " ".join(_shown(findings))):
+        if open_:
+            first = "No bias was found, but there are too few items to rule one out."
+        elif clear:
+            among = " among those that can be told" if bounded else " among those measured" if missing else ""
+            first = f"No bias was found{among}, and there are enough items to say so."
+        elif bounded:
+            first = "Whether the judge is biased cannot be told with any number of such items."
+        else:
+            first = "No bias could be measured."
     return tuple(filter(None, (*warnings, validity, leniency, first)))
 
 
+def _shown(findings: Sequence[Finding]) -> Iterator[str]:
+    """Say which biases are shown: those that are no other, those that may be another, and those under a condition."""
+    alone, others, conditional, within = _shown_findings(findings)
+    if alone:
+        yield f"The judge is biased ({_titles(alone)}): {_sentences(alone)}."
+    if others and (known := [f for f in alone if f.joint is not None]):
+        what = "it is not shown" if len(others) == 1 else "they are not shown"
+        if all(f.joint is None or math.isnan(f.joint.low) for f in others):
+            what = "it cannot be told" if len(others) == 1 else "they cannot be told"
+        yield (
+            f"What looks like {_titles(others)} may be {_titles(known)}, for {what} with the other biases held fixed "
+            f"(see 'Biases in one model'): {_sentences(others)}."
+        )
+    elif others:
+        yield (
+            f"One of {_titles(_confused(others, findings))} is shown; these data cannot tell which (see 'Biases in one "
+            f"model'): {_sentences(others)}."
+        )
+    for f in within:
+        systems = count(f.estimate.systems if f.estimate else 0, "system")
+        yield f"Within these {systems}, {f.within}; {systems} do not show whether that holds for others."
+    if conditional:
+        yield f"The judge is biased ({_titles(conditional)}), under a condition: {_sentences(conditional)}."
+
+
+def _shown_findings(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding], list[Finding], list[Finding]]:
+    """Return the biases that are shown, those that may be another, those shown if bounds hold, and within systems."""
+    biased, bounded, open_, *_ = _by_status(findings)
+    alone, others = ([f for f in biased if f.alone is which] for which in (True, False))
+    return alone, others, [f for f in bounded if f.is_shown_by_bounds], [f for f in open_ if f.within]
+
+
+def _confused(others: Sequence[Finding], findings: Sequence[Finding]) -> Sequence[Finding]:
+    """Return the biases of which one may be what looks like ``others``: those, or one and all that it may be."""
+    if not others:
+        return []
+    return others if len(others) > 1 else [*others, *(f for f in findings if f.joint is not None and f not in others)]
+
+
 def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str, ...]:
-    """Say which biases may be another, what helps, and those between bounds, ruled out, undecided and not measured.
+    """Say what conclusions rest on, what helps, and those between bounds, ruled out, undecided and not measured.
 
     Ratings without error are ``exact``, as an outcome is.
     """
     biased, bounded, open_, clear, missing = _by_status(findings)
-    not_shown = [f for f in biased if not f.alone]
-    untold = [f for f in not_shown if f.joint is not None and math.isnan(f.joint.low)]
+    small = [f for f in clear if f.is_nearly_shown]
     said = [
-        _confused([f for f in not_shown if f not in untold], "is not shown", "are not shown"),
-        _confused(untold, "cannot be told", "cannot be told apart"),
         _assumption(findings, exact=exact),
-        *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
+        *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in (*biased, *open_, *bounded) if f.remedy),
         _between_bounds(bounded),
-        _listed("No sign of bias", clear, _why_clear),
+        _listed("Too small to matter, if there", small, _why_small),
+        _listed("No sign of bias", [f for f in clear if f not in small], _why_clear),
         _listed("Too few items to decide", open_, lambda f: f.settled_by),
         # why a number is undefined where the items seemed to allow it
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
@@ -320,14 +383,8 @@ def _titles(findings: Sequence[Finding]) -> str:
     return joined([title_of(f.bias) for f in findings])
 
 
-def _confused(findings: Sequence[Finding], one: str, several: str) -> str:
-    """Say which biases may be others that go with them; empty where none may."""
-    if not findings:
-        return ""
-    return (
-        f"With the other biases held fixed, {_titles(findings)} {one if len(findings) == 1 else several} (see 'Biases "
-        "in one model'): in these outputs, one bias may look like another."
-    )
+def _sentences(findings: Sequence[Finding]) -> str:
+    return "; ".join(f.sentence for f in findings)
 
 
 def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
@@ -355,6 +412,10 @@ def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str
     return f"{what}: {', '.join(names)}." if names else ""
 
 
+def _why_small(finding: Finding) -> str:
+    return f"{finding.sentence}, not significant beside the other tests; {finding.margin_in_words} is ruled out"
+
+
 def _why_clear(finding: Finding) -> str:
     return f"{finding.margin_in_words} is ruled out" if finding.margin_in_words else finding.sentence
 
@@ -362,8 +423,9 @@ def _why_clear(finding: Finding) -> str:
 def _between_bounds(findings: Sequence[Finding]) -> str:
     """Say the bounds, and what would tell more; empty without any."""
     settling = [f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings)]
-    effects = "; ".join(f.sentence for f in findings)
-    return " ".join([f"Bounds only ({_titles(findings)}): {effects}.", *settling]) if findings else ""
+    untold = [f for f in findings if not f.is_shown_by_bounds]
+    effects = [f"Bounds only ({_titles(untold)}): {_sentences(untold)}."] if untold else []
+    return " ".join([*effects, *settling])
 
 
 # --- the audit --------------------------------------------------------------------------------------------------------
@@ -494,9 +556,15 @@ class AuditReports(ByName[AuditReport], parts="audits"):
     @property
     def verdict(self) -> str:
         """Criteria on which the judge is biased, those on which that is open, and what the findings rest on."""
-        biased = {name: some for name, one in self.audits.items() if (some := one.having("biased"))}
-        sentences = {"The judge is biased on": [f"{name} ({_titles(some)})" for name, some in biased.items()]}
-        left = [name for name in self.audits if name not in biased]
+        sentences: dict[str, list[str]] = {"The judge is biased on": [], "One of several biases is shown on": []}
+        sentences |= {"A bias is shown under a condition on": [], "A bias is shown within these systems on": []}
+        for name, one in self.audits.items():
+            alone, others, conditional, within = _shown_findings(one.findings)
+            either = "" if alone else joined([title_of(f.bias) for f in _confused(others, one.findings)], "or")
+            titles = (_titles([*alone, *others] if alone else []), either, _titles(conditional), _titles(within))
+            for names, which in zip(sentences.values(), titles, strict=True):
+                names.extend([f"{name} ({which})"] if which else [])
+        left = [name for name, one in self.audits.items() if not any(_shown_findings(one.findings))]
         open_ = sentences["There are too few items to rule out a bias on"] = [
             name for name in left if self.audits[name].having("too few items")
         ]

@@ -22,7 +22,7 @@ from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurem
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import amount, decimals, ends, interval_words, joined, median_coverage, signed
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
+from evalbias.measures.equal_quality import SCORE_SD, Effect, EqualQuality, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean
 from evalbias.measures.scale_use import LEAST, SLOPE
 
@@ -117,6 +117,10 @@ class Bias:
     def other_cause(self, measurement: Measurement) -> str:
         """Say what may look like this bias in a judge without it; empty where nothing is known to."""
         return ""
+
+    def ruled_out(self, measurement: Measurement) -> tuple[Estimate, str] | None:
+        """Return what rules the bias out whatever its headline is, less the null, and a sentence; None without it."""
+        return None
 
     def remedy(self, estimate: Estimate, judged: Judged) -> str:
         """Say what helps, and what it costs; empty where evalbias has nothing."""
@@ -252,6 +256,7 @@ class EffectBias(Bias):
             given=(judged.ratings, *columns),
             null=0.0,
             tested=False,
+            width=2.0 if judged.verdicts else math.inf if judged.pairwise else judged.width,
             says=says or self.says or f"Effect of {self.effect_of} at equal quality",
         )
 
@@ -260,14 +265,20 @@ class EffectBias(Bias):
         e = measurement.estimates.get(f"{self.effect_name}_within")
         if e is None or not e.p_value * tests < LEVEL:
             return ""
-        return self._points(e, judged)
+        return f"{self.favored} gets {self._points(e, judged)}"
 
     def _points(self, e: Estimate, judged: Judged) -> str:
         """Say an effect on scores in points, with its interval."""
         value, low, high = (e.points * end for end in (e.value, e.low, e.high))
         digits = decimals(value, low, high)
-        interval = interval_words(value, low, high, digits, held_if=judged.held_if)
+        interval = interval_words(value, low, high, digits, held_if=judged.held_if) + self._stated(judged)
         return f"{amount(value, low, high, digits)} points at equal quality{_scale(judged)} ({interval})"
+
+    def _stated(self, judged: Judged) -> str:
+        """Return the stated reliability on which an interval rests, in words; empty where it is measured, or 1."""
+        if self.reliability in (None, 1):
+            return ""
+        return f", if the reliability of one {judged.one_rating} is {f'{self.reliability:.2g}'.lstrip('0')}"
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
         if estimate.unit != SCORE_SD:
@@ -277,6 +288,7 @@ class EffectBias(Bias):
         shifts = (estimate.points * end for end in (estimate.value, estimate.low, estimate.high))
         value, low, high = (100 * _even_pair(shift, judged) for shift in shifts)
         interval = interval_words(value, low, high, digits=0, held_if=judged.held_if)
+        interval += self._stated(judged)
         among = f"between {low:.0f} and {high:.0f}" if judged.verdicts else f"{low:.0f} to {high:.0f}"
         wins = among if math.isnan(value) else f"{value:.0f}"
         if judged.verdicts:
@@ -301,11 +313,12 @@ class EffectBias(Bias):
         judged, recipe = measurement.judged, measurement.numbers.get(self.effect_name)
         if judged is None or recipe is None or not self.standardized or math.isnan(measurement[self.effect_name].low):
             return super().plot(measurement)
+        e = measurement[self.effect_name]
         # 1 dots: the property in standard deviations, and the score less what the quality explains
         fit = full_effect(recipe, measurement.clusters)
         x, y = beyond_quality(recipe, fit, mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
-        value, low, high = (end * fit.score_sd for end in (fit.value, fit.low, fit.high))
+        value, low, high = (end * e.points for end in (e.value, e.low, e.high))
         unit = "log-odds" if judged.pairwise else "points"
         unit = "on a scale from -1 (loses) to 1 (wins)" if judged.verdicts else unit
         form = f"+.{decimals(value, low, high)}f"
@@ -340,6 +353,14 @@ def full_effect(recipe: Number, clusters: Sequence[object] | None) -> Effect:
     effect = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
     assert isinstance(effect, Effect)
     return effect
+
+
+def holding(recipe: Number, clusters: Sequence[object] | None) -> tuple[float, float]:
+    """Return the reliabilities of the mean rating between which the effect of ``EffectBias.effect`` excludes 0."""
+    assert isinstance(recipe.estimator, partial)
+    options = dict(recipe.estimator.keywords)
+    features = dict(zip(names := options.pop("names"), recipe.given[1:], strict=True))
+    return EqualQuality(recipe.values, recipe.given[0], features, clusters=clusters, **options).holding(names[0])
 
 
 def beyond_quality(recipe: Number, fit: Effect, *, mirrored: bool) -> tuple[FloatArray, FloatArray]:

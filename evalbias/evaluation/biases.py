@@ -511,6 +511,26 @@ class ScaleUse(Bias):
     def margin_words(self, estimate: Estimate, judged: Judged) -> str:
         return f"a rise of {1 - self.margin(estimate):g} points or less for each point of quality"
 
+    def _follows_loosely(self, measurement: Measurement) -> bool:
+        """Return whether scores with a small slope may be spread as people's are: then they need not crowd."""
+        slope, spread = (measurement.estimates.get(name) for name in ("slope", "spread_ratio"))
+        if slope is None or spread is None or math.isnan(slope.low) or not 0 < slope.low <= 1 - self.margin(slope):
+            return False
+        return slope.high < 1 and (spread.value >= 1 or (slope.p_value < LEVEL and spread.high >= 1))
+
+    def ruled_out(self, measurement: Measurement) -> tuple[Estimate, str] | None:
+        spread, slope = measurement.estimates.get("spread_ratio"), measurement.estimates.get("slope")
+        if spread is None or slope is None or not self._follows_loosely(measurement):
+            return None
+        if not spread.low > 1 - self.margin(slope):
+            return None
+        above = replace(spread, value=spread.value - 1, low=spread.low - 1, high=spread.high - 1, null=0.0, signed=True)
+        return above, (
+            f"its scores do not crowd, spread {spread.value:.2f} times as much as people's (95 % interval "
+            f"{spread.interval}); they rise {slope.value:.2f} points for each point of quality because the judge "
+            "follows quality loosely"
+        )
+
     def other_cause(self, measurement: Measurement) -> str:
         """Say whether noise, or leniency beside the end of the scale, may explain a small slope."""
         slope, judged = measurement.estimates.get("slope"), measurement.judged
@@ -521,10 +541,10 @@ class ScaleUse(Bias):
         if slope.low <= 0:
             return "its scores are not shown to rise with quality, so nothing follows from how they use the scale"
         spread, shown = measurement["spread_ratio"], slope.p_value < LEVEL
-        if spread.value >= 1 or (shown and spread.high >= 1):
+        if self._follows_loosely(measurement):
             return (
-                f"its scores are not shown to be spread less than people's (spread ratio {spread.interval}): a slope "
-                f"of {slope.value:.2f} then says that they follow quality loosely, not that they crowd"
+                f"its scores are not shown to be spread less than people's (spread ratio {spread.interval}), so a "
+                f"slope of {slope.value:.2f} does not show that they crowd"
             )
         lenient = scale_use.slope_of_shifted(judged.answers, judged.covariate(RATINGS), scale=judged.scale)
         if shown and slope.high >= scale_use.LEAST * lenient:

@@ -15,7 +15,7 @@ import scipy
 from evalbias.evaluation.judged import LENGTH, Judged
 from evalbias.evaluation.words import UNDEFINED, Table, count, ends, joined, mark, p_text, signed, unsigned
 from evalbias.measures.arrays import FloatArray, defined
-from evalbias.measures.equal_quality import Effect
+from evalbias.measures.equal_quality import Effect, within_scale
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
 from evalbias.values import to_json
 
@@ -96,6 +96,7 @@ class Number(Named):
     _: KW_ONLY
     given: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns about the items, not the judge's
     counted: Statistic | None = None  # the statistic f(counts, values, *given) -> (k,) behind it, where judges race
+    width: float = math.inf  # points between the lowest and the highest score, which no effect surpasses
     # Whether ``compare`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one whose
     # interval has its own test, or one that is not of the judge.
     tested: bool = True
@@ -110,6 +111,8 @@ class Number(Named):
         """Compute it with its 95 % bootstrap interval over inputs (``Judged.clusters``), and its p against the null."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=0)
         interval = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
+        if isinstance(interval, Effect):
+            interval = within_scale(interval, self.width)
         p_value = math.nan if self.null is None else interval.p_value
         if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
             p_value = p_of_interval(interval.value, interval.low, interval.high, null=self.null, units=interval.units)
@@ -144,7 +147,6 @@ class Estimate(Interval, Named):
     _: KW_ONLY
     points: float = math.nan  # points, log-odds or verdicts in one standard deviation of the score, if that is the unit
     reliability: float = math.nan
-    robustness: float = math.nan
     systems: int = 0
     few_systems: int = 0
     allowance: float = 0.0  # largest effect of the ends of the scales alone, which widens the interval

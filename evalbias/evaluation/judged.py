@@ -18,7 +18,7 @@ from evalbias.lm.cache import keeping_likelihoods, measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
-from evalbias.measures.equal_quality import CHOICES, RELIABILITIES
+from evalbias.measures.equal_quality import CHOICES, RELIABILITIES, told_by_several
 from evalbias.measures.likelihood import TOTAL
 from evalbias.measures.missing import selected_columns
 from evalbias.measures.pairs import win_shares
@@ -244,9 +244,9 @@ class Judged:
 
     @property
     def rated_once(self) -> int:
-        """Number of items with one rating where others have several: effects at equal quality leave them out."""
+        """Number of items with one rating where enough have several: effects at equal quality leave them out."""
         counts = (~np.isnan(self.covariates.get(RATINGS, np.empty((0, 0))))).sum(axis=1)
-        return int((counts == 1).sum()) if (counts > 1).any() else 0
+        return int((counts == 1).sum()) if told_by_several((counts > 0).sum(), (counts > 1).sum()) else 0
 
     @cached_property
     def chosen(self) -> FloatArray:
@@ -297,6 +297,12 @@ class Judged:
         rated = self.covariates.get(RATINGS, self.covariates[HUMAN_SCORES])
         known = [values[~np.isnan(values)] for values in (self.answers, rated)]
         return all(len(values) > 0 and np.isin(values, (0.0, 1.0)).all() for values in known)
+
+    @property
+    def width(self) -> float:
+        """Points from the lowest to the highest score of a judge that scores; infinite where its scale is unknown."""
+        low, high = (0.0, 1.0) if self.pass_or_fail else self.scale or (0.0, np.inf)
+        return high - low
 
     @cached_property
     def probabilities(self) -> bool:

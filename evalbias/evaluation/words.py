@@ -117,10 +117,10 @@ def in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str], link: str = "and") -> str:
     """Return names as people list them: "a, b and c"; empty without any."""
     *others, last = names or [""]
-    return f"{', '.join(others)} and {last}" if others else last
+    return f"{', '.join(others)} {link} {last}" if others else last
 
 
 def model_title(name: str) -> str:

@@ -19,7 +19,6 @@ from evalbias.measures.ratings import (
     curvature_of_differences,
     difference_of_group,
     pool,
-    with_reliability,
     without_levels,
 )
 from evalbias.measures.resample import DRAWS, Draws, Interval, influences
@@ -37,10 +36,11 @@ PARTS = 20  # parts of the inputs that are left out in turn for the error of an 
 BENT = 0.012
 """Least curvature allowed for: that of ratings from 1 to 5 around the middle, beside a judge without a scale. It need
 not show in the distribution of scores and ratings, as for differences between the candidates of a pair."""
+ENOUGH = 20  # fewest items with two ratings, unless most have two, whose effects are told from these alone
 ONE_RATING = (
     "the items have one rating, and the effect depends on its reliability: state it, or have a second person rate them"
 )
-SEVERAL = "The items have several ratings, which tell their reliability: leave out reliability."
+SEVERAL = "All items have several ratings, which tell their reliability: leave out reliability."
 UNRELATED = "what people say of an item agrees no more than its {feature} explains: collect more reliable ratings"
 COLLINEAR = "the {feature} can hardly be told apart from what is held fixed: leave a covariate out"
 ONE_INPUT = "without the items of one input the effect is unknown: judge outputs of more inputs"
@@ -76,7 +76,6 @@ class Effect(Interval):
     quality: float = math.nan  # change in the score for one point of quality, in its standard deviations
     score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
     reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
-    robustness: float = math.nan  # reliability of the mean rating at which the effect would be 0; NaN if at none
     first_stage_f: float = math.nan  # of one rating as instrument for another; below 10, Anderson and Rubin's interval
     # least and greatest effect that the ends of the scales give an unbiased judge; 0 for a change, and of one rating
     allowance: tuple[float, float] = (0.0, 0.0)
@@ -98,14 +97,15 @@ class EqualQuality:
 
     Args:
         scores: (n,) Score_m on any scale.
-        ratings: (n, r) on any scale, NaN where a rater gave none. Items with one are left out unless no item has two.
+        ratings: (n, r) on any scale, NaN where a rater gave none. Items with one are left out, unless ``reliability``
+            is stated, or fewer than 20 items have two.
         features: Name -> (n,) numbers. NaN leaves the item out.
         before: (n,) scores of another judge, from whose effects the changes are told.
         clusters: (n,) input of each item. By default every item is its own.
         systems: (n,) system that wrote each item. Of five or more, the interval also allows for errors that a system's
             outputs share: two-way clusters (Cameron, Gelbach and Miller 2011). Not that of a change.
         unscaled: Names of the features whose effect is that of one unit, as of a feature that is 0 or 1.
-        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where no item has two.
+        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where some item has one.
         differences: Whether all numbers are differences between the candidates of pairs. The interval then allows for
             ratings near the end of their scale, which hides differences between them.
         mirrored: Whether each pair counts both ways, with all signs turned, so that it does not matter which candidate
@@ -144,14 +144,14 @@ class EqualQuality:
         for name, array in columns.items():
             if array.ndim != 1 and name != "ratings":
                 raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
-        # 2. items with scores, every feature and two ratings, or one where none has two
+        # 2. items with scores, every feature and a rating, or two where enough have
         judged = np.column_stack([columns[name] for name in judges])
         known = arrays.defined(judged, *(columns[name] for name in features)) & ~np.isnan(table).all(axis=1)
-        twice = (~np.isnan(table)).sum(axis=1) > 1
-        self.several = bool((known & twice).any())
-        if self.several and reliability is not None:
+        twice = known & ((~np.isnan(table)).sum(axis=1) > 1)
+        if reliability is not None and known.any() and (twice == known).all():
             raise ValueError(SEVERAL)
-        kept = known & twice if self.several else known
+        self.several = reliability is None and told_by_several(known.sum(), twice.sum())
+        kept = twice if self.several else known
         self.kept, self.n, self.undefined = kept, int(kept.sum()), int((~kept).sum())
         # 3. m rows, one an item or two a mirrored pair
         signs = (1.0, -1.0) if mirrored else (1.0,)
@@ -181,14 +181,50 @@ class EqualQuality:
 
     def effect(self, name: str) -> Effect:
         """Return the effect of a feature of numbers, with the other features and the quality held fixed."""
-        bare = Effect(math.nan, n=self.n, undefined=self.undefined, units=self.groups, unit=SCORE_SD)
-        bare = replace(bare, score_sd=self.score_sd, few_systems=self.few_systems, reason=self._problem(name))
+        bare = self._bare(name)
         if bare.reason:
             return bare
         if self.several or self.reliability is not None:
-            return _unless_exact(self._fitted(name, self.rated(self.reliability or 1.0), bare))
+            return _unless_exact(self._fitted(name, self.rated(self.reliability), bare))
         ends = CHOICES if len(np.unique(self.ratings[~np.isnan(self.ratings)])) == 2 else RELIABILITIES
         return _between(bare, *(self._fitted(name, self.rated(end), bare) for end in ends))
+
+    def _bare(self, name: str) -> Effect:
+        """Return an effect of which nothing but its items is known, with the reason where it cannot be fitted."""
+        counts: dict[str, Any] = {
+            "n": self.n,
+            "undefined": self.undefined,
+            "units": self.groups,
+            "few_systems": self.few_systems,
+        }
+        return Effect(math.nan, unit=SCORE_SD, score_sd=self.score_sd, reason=self._problem(name), **counts)
+
+    def holding(self, name: str) -> tuple[float, float]:
+        """Return the least and greatest reliability of the mean rating between which an effect's interval excludes 0.
+
+        They are told to about .01, by intervals at every .05 from the reliability that was taken: each lies on the side
+        of 0 on which its own does. NaN where that holds 0, or is between bounds.
+        """
+        taken, bare = self.effect(name), self._bare(name)
+        if not (taken.low > 0 or taken.high < 0) or math.isnan(taken.value):
+            return math.nan, math.nan
+        rated = self.rated(self.reliability or 1.0)
+
+        def excludes(reliability: float) -> bool:
+            product = rated.product * (reliability / taken.reliability)
+            effect = self._fitted(name, replace(rated, product=product), bare)
+            return effect.low > 0 if taken.low > 0 else effect.high < 0
+
+        def last(first: float, steps: FloatArray) -> float:
+            for step in steps:
+                if not excludes(step):
+                    break
+                first = step
+            return float(first)
+
+        coarse, fine, own = np.arange(1, 21) / 20, np.arange(1, 5) / 100, taken.reliability
+        least, greatest = last(own, coarse[coarse < own][::-1]), last(own, coarse[coarse > own])
+        return last(least, least - fine[fine < least]), last(greatest, greatest + fine[fine <= 1 - greatest])
 
     def slopes(self) -> tuple[FloatArray, FloatArray]:
         """Return points of the score for a unit of each of p features and of the quality, (p + 1,).
@@ -205,11 +241,11 @@ class EqualQuality:
         points = self.score_sd * np.sqrt(variances)  # of the scores without each input
         return values[1:, 0] * self.score_sd, left_out[:, 1:, 0] * points[:, None]
 
-    def rated(self, reliability: float) -> Rated:
-        """Reduce the ratings of the rows (m, r); of one rating an item, with its ``reliability``."""
-        if self.several:
-            return pool(self.ratings)
-        return with_reliability(np.nansum(self.ratings, axis=1), reliability)
+    def rated(self, reliability: float | None) -> Rated:
+        """Reduce the ratings of the rows (m, r), with the ``reliability`` of one where items have one."""
+        if self.several or self.reliability is not None:
+            return pool(self.ratings, None if self.several else reliability)
+        return pool(np.nanmean(self.ratings, axis=1, keepdims=True), reliability)
 
     def _problem(self, feature: str) -> str:
         """Say why the model cannot be fitted; empty if it can."""
@@ -251,8 +287,7 @@ class EqualQuality:
         small = small_sample(self.groups, len(x), x.shape[1] + 1)
         noise = (sums_by_cluster(agreement - relevance * spread, self.codes) ** 2).sum() * small
         f = float(agreement.sum() ** 2 / noise) if noise > 0 else math.inf
-        robustness = self._robustness(place, rated, lowest=1 - float((rest**2).sum() / (rated.mean**2).sum()))
-        bare = replace(bare, reliability=rated.reliability, robustness=robustness)
+        bare = replace(bare, reliability=rated.reliability)
         if not agreement.sum() > 0:
             return replace(bare, reason=UNRELATED.format(feature=name.replace("_", " ")))
         bare = replace(bare, first_stage_f=f)
@@ -304,19 +339,6 @@ class EqualQuality:
         solved = regressed(self.scores, self.x, rated, codes, scaled=self.scaled)
         values, left_out = (slopes[..., -1] - (slopes[..., 0] if self.change else 0.0) for slopes in solved)
         return values, float((len(left_out) - 1) * left_out[:, place].var())
-
-    def _robustness(self, place: int, rated: Rated, *, lowest: float) -> float:
-        """Return the reliability of the mean rating at which the effect of a column is 0; NaN if at none.
-
-        At ``lowest`` and less, the columns explain all of the quality. Of one feature x it is r_xh r_hy / r_xy.
-        """
-        others = np.delete(self.x, place, axis=1)
-        parts = np.column_stack([self.x[:, place], rated.mean, self.target])
-        x, h, y = (parts - others @ np.linalg.lstsq(others, parts, rcond=None)[0]).T
-        whole = float((rated.mean**2).sum())
-        with np.errstate(divide="ignore", invalid="ignore"):
-            at = (np.divide((x @ h) * (h @ y), x @ y) + whole - h @ h) / whole
-        return float(at) if lowest < at <= 1 else math.nan
 
     def _allowance(self, place: int, rated: Rated, kept: BoolArray | slice = slice(None)) -> tuple[float, float]:
         """Return the smallest and largest effect of a column that the curvature of the scales explains (kept rows)."""
@@ -415,9 +437,7 @@ def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
     least, most = sorted((first.value, second.value))
     p_value = max(first.p_value, second.p_value) if least > ROUNDING or most < -ROUNDING else 1.0
     low, high = min(first.low, second.low), max(first.high, second.high)
-    return replace(
-        bare, low=low, high=high, p_value=p_value, bounds=(least, most), robustness=first.robustness, reason=ONE_RATING
-    )
+    return replace(bare, low=low, high=high, p_value=p_value, bounds=(least, most), reason=ONE_RATING)
 
 
 # Weak ratings.
@@ -469,7 +489,27 @@ def weak_test(
     return low / unit, high / unit, p_value
 
 
+def told_by_several(rated: int, twice: int) -> bool:
+    """Return whether effects are told by the items with two ratings alone, where others of ``rated`` have one."""
+    return twice > 0 and twice >= min(ENOUGH, rated / 2)
+
+
 # One effect in the form of other estimates, and several judges at once.
+
+
+def within_scale(effect: Effect, width: float) -> Effect:
+    """Cut an effect's interval to what a scale allows, whose ends are ``width`` points apart.
+
+    Two equally good outputs get mean scores that are no farther apart than the scale's ends, so a larger effect is none
+    that any judge has, and without it the interval covers as before. Weak ratings may exclude no possible effect, or
+    have an impossible estimate: then the effect cannot be told.
+    """
+    most = width / effect.score_sd if effect.score_sd > 0 else math.inf
+    low, high = max(effect.low, -most), min(effect.high, most)  # NaN stays
+    if abs(effect.value) > most or (low == -most and high == most and math.isfinite(most)):
+        nothing: dict[str, Any] = dict.fromkeys(("value", "low", "high", "p_value"), math.nan)
+        return replace(effect, **nothing, bounds=(math.nan, math.nan), reason=TOO_WEAK)
+    return replace(effect, low=low, high=high)
 
 
 def estimate_effect(
@@ -512,7 +552,7 @@ def effects_on_judges(
     if not (model.several or reliability):
         raise ValueError(ONE_RATING)
     standard = np.column_stack([arrays.standardized(column) for column in scores[model.kept].T])
-    varied, rated = ~np.isnan(standard).any(axis=0), model.rated(reliability or 1.0)
+    varied, rated = ~np.isnan(standard).any(axis=0), model.rated(reliability)
     solved, left_out = regressed(standard[:, varied], model.x, rated, model.codes, scaled=model.scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
     effects[varied], influence[:, varied] = solved[1], influences(left_out[:, 1])

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, BoolArray, Clusters, FloatArray, IntArray, cluster_codes, settled
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SEVERAL, SINGULAR
-from evalbias.measures.ratings import Rated, pool, with_reliability
+from evalbias.measures.ratings import Rated, pool
 from evalbias.measures.resample import GROUPS, Interval, influences
 from evalbias.measures.verdicts import latent_rates
 
@@ -45,7 +45,7 @@ class Panel:
         clusters: (n,) input of each item. By default every item is its own.
         systems: (n,) system that wrote each item. Of five or more, intervals also allow for errors that a system's
             outputs share: two-way clusters (Cameron, Gelbach and Miller 2011).
-        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where no item has two.
+        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where some item has one.
         mirrored: Whether the numbers are differences within pairs, which count both ways.
 
     Attributes:
@@ -81,7 +81,7 @@ class Panel:
         table, people = arrays.checked({"scores": scores, "ratings": ratings}, clusters, axes=(2,))
         counts = (~np.isnan(people)).sum(axis=1)
         scored = ~np.isnan(table).any(axis=1)
-        if reliability is not None and (counts[scored] > 1).any():
+        if reliability is not None and scored.any() and (counts[scored] > 1).all():
             raise ValueError(SEVERAL)
         kept, k = scored & (counts > (reliability is None)), table.shape[1]
         self.n, self.undefined, self.names = int(kept.sum()), int((~kept).sum()), tuple(names or map(str, range(k)))
@@ -99,7 +99,7 @@ class Panel:
         table, people = (np.concatenate([sign * values[kept] for sign in signs]) for values in (table, people))
         table = settled(table.T).T
         # 2 their moments, also without each input, each system, and each input's outputs of one system
-        rated = pool(people) if reliability is None else with_reliability(np.nansum(people, axis=1), reliability)
+        rated = pool(people, reliability)
         codes = np.tile(cluster_codes(clusters, kept), len(signs))
         ways, self.units, self.systems = [codes], int(codes.max()) + 1, 0
         if systems is not None and len(set(written := cluster_codes(systems, kept).tolist())) >= MIN_CLUSTERS:

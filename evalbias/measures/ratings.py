@@ -140,23 +140,24 @@ class Rated:
         return float(self.product.sum() / (self.mean**2).sum())
 
 
-def pool(ratings: FloatArray) -> Rated:
-    """Reduce the ratings (n, r) of two or more raters an item, NaN where a rater gave none.
+def pool(ratings: FloatArray, reliability: float | None = None) -> Rated:
+    """Reduce the ratings (n, r) of one or more raters an item, NaN where a rater gave none.
 
     P is the mean product of two different ratings, in which the noise of one meets only that of another, times
     ``scale_correction``. Each rater's own level is subtracted first: stricter raters make the products negative.
+
+    Of an item with one rating h, P is h^2 times the ``reliability`` of a rating, the share of its variance that is
+    quality. The noise that other items show says too little of it: where 80 of 2,000 are rated twice, intervals by it
+    cover 88 %, and where people rated those twice that are long, or got a low rating, 74 and 39 %.
     """
     values = deviations(ratings)
     counts = (~np.isnan(values)).sum(axis=1)  # (n,)
-    sums, squares = np.nansum(values, axis=1), np.nansum(values**2, axis=1)
-    product = (sums**2 - squares) / (counts * (counts - 1)) * scale_correction(values)
+    sums, squares, several = np.nansum(values, axis=1), np.nansum(values**2, axis=1), counts > 1
+    product = squares * (math.nan if reliability is None else reliability)
+    if several.any():
+        products = (sums**2 - squares)[several] / (counts * (counts - 1))[several]
+        product[several] = products * scale_correction(values[several])
     return Rated(sums / counts, product, squares / counts)
-
-
-def with_reliability(rating: FloatArray, reliability: float) -> Rated:
-    """Reduce one rating (n,) an item whose reliability is known: the share of its variance that is quality."""
-    centered = rating - rating.mean()
-    return Rated(centered, reliability * centered**2, centered**2)
 
 
 ENOUGH = 20  # fewest items on which columns of ratings are compared

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures import resample
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray, checked, cluster_codes, complete, ratio, remembered
-from evalbias.measures.ratings import pool, with_reliability
+from evalbias.measures.ratings import pool
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, Statistic, estimate, share_ends
 
 # A judge's score of item i is its steady opinion and the noise of one answer, x_ik = t_i + e_ik. Of s answers the
@@ -127,17 +127,13 @@ UNSTEADY = "two scores of an input are not shown to agree, so the judge has no o
 def rating_moments(ratings: FloatArray, *, reliability: float | None = None) -> FloatArray:
     """Reduce ratings (n, r), NaN where there is none, to (n, 3): mean, product of two, and mean square (see ``Rated``).
 
-    NaN for an item with fewer than two ratings, or where none has two, without the ``reliability`` of one.
+    NaN for an item with fewer than two ratings; of one with one only without the ``reliability`` of a rating.
     """
     counts, moments = (~np.isnan(ratings)).sum(axis=1), np.full((len(ratings), 3), np.nan)
-    several = bool((counts > 1).any())
-    kept = counts > several
-    if several:
-        rated = pool(ratings[kept])
-    elif reliability is None or not kept.any():
+    kept = counts > (reliability is None)
+    if not kept.any():
         return moments
-    else:
-        rated = with_reliability(np.nansum(ratings[kept], axis=1), reliability)
+    rated = pool(ratings[kept], reliability)
     moments[kept] = np.column_stack([rated.mean, rated.product, rated.square])
     return moments
 

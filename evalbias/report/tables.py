@@ -123,7 +123,9 @@ def biases_table(audit: AuditReport) -> Table:
             rows.append((_titled(finding), finding.status, words.signed(e.value), interval, *counts))
     parts = _units(audit.findings)
     once = audit.judged.rated_once
-    parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating" if once else "")
+    if once:
+        state = "state how reliable one is to use them (--reliability)"
+        parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating: {state}")
     name, headings = f"{audit.judged.judge} on {audit.judged.criterion}", ("bias", "finding", "estimate", INTERVAL)
     return _counted((*headings, "n", "undefined"), rows, name, "; ".join(filter(None, parts)))
 

@@ -11,7 +11,7 @@ from evalbias import audit, jury
 from evalbias.evaluation.audit import Finding, _in_one_model, audit_answers, reasons_of
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import EqualQuality
 from evalbias.measures.missing import selected_columns
 from evalbias.measures.ratings import dependent_columns
@@ -25,54 +25,69 @@ def summeval(recorded):
 
 
 @pytest.mark.parametrize(
-    ("judge", "criterion", "feature", "vanishes", "estimated"),
+    ("judge", "criterion", "feature", "least", "estimated"),
     [
-        ("gpt-4-0314", "coherence", "likelihood", 0.47, 0.86),
-        ("gpt-4-0314", "fluency", "likelihood", 0.62, 0.90),
-        ("gpt-4-0314", "relevance", "likelihood", 0.34, 0.79),
-        ("gpt-4-0314", "coherence", "length", np.nan, 0.86),
-        ("gpt-3.5-turbo-0301", "fluency", "likelihood", 0.61, 0.90),
+        ("gpt-4-0314", "coherence", "likelihood", 0.60, 0.86),
+        ("gpt-4-0314", "fluency", "likelihood", 0.81, 0.90),
+        ("gpt-4-0314", "relevance", "likelihood", 0.49, 0.79),
+        ("gpt-4-0314", "coherence", "length", 0.03, 0.86),
+        ("gpt-3.5-turbo-0301", "fluency", "likelihood", np.nan, 0.90),
     ],
 )
 def test_how_much_of_experts_ratings_must_be_error_to_explain_a_recorded_judge(
-    summeval, judge, criterion, feature, vanishes, estimated
+    summeval, judge, criterion, feature, least, estimated
 ):
     scored = [row for row in summeval if row["judges"][judge][criterion] is not None]
     features = {"likelihood": [row["likelihood"] for row in scored]}
     features["length"] = np.log([len(row["output"]) for row in scored])
-    found = EqualQuality(
+    model = EqualQuality(
         [row["judges"][judge][criterion] for row in scored],
         [row["ratings"][criterion] for row in scored],
         {feature: features[feature]},
         clusters=[row["input_id"] for row in scored],
-    ).effect(feature)
-    assert found.robustness == pytest.approx(vanishes, abs=0.005, nan_ok=True)
-    assert found.reliability == pytest.approx(estimated, abs=0.006)
+    )
+    assert model.holding(feature) == pytest.approx((least, least - least + 1.0), abs=0.006, nan_ok=True)
+    assert model.effect(feature).reliability == pytest.approx(estimated, abs=0.006)
 
 
 def test_a_verdict_says_on_which_reliability_it_rests():
     found = audit_answers(scored(np.random.default_rng(1), 300, length=0.8), only="verbosity")
     e, (finding,) = found["verbosity"]["length_effect"], found.findings
-    assert 0 < e.robustness < e.reliability < 1
+    assert 0 < finding.holds[0] < e.reliability < finding.holds[1] == 1
     assert f"The finding of verbosity {finding.condition}." in found.verdict
     told = found.to_dict()["biases"]["verbosity"]
-    assert (told["robustness"], told["reliability"]) == (e.robustness, e.reliability)
+    assert (told["holds"], told["reliability"]) == ([*finding.holds], e.reliability)
     # a verdict that rests on no rating says nothing of raters
     rows = [{"outputs": ["a", "b"], "w": k % 2, "v": 1 - k % 2} for k in range(50)]
     assert "raters" not in audit(rows, winner_field="w", swapped_field="v").verdict
 
 
 @pytest.mark.parametrize(
-    ("robustness", "condition"),
-    [
-        (np.nan, "holds whatever share of the variance of the mean rating is quality"),
-        (0.9, "would have the estimate 0 if 90 % of the variance of the mean rating were quality, where 80 % is taken"),
-    ],
+    ("holds", "shares"),
+    [((0.411, 1.0), "42 % or more"), ((0.411, 0.958), "42 to 95 %"), ((0.798, 0.802), "80 to 80 %")],
 )
-def test_conditions_name_the_share(robustness, condition):
-    e = Estimate("x", "x", value=1, low=0.5, high=1.5, n=9, undefined=0, reliability=0.8, robustness=robustness)
-    assert Finding("verbosity", "biased", e, "").condition == condition
+def test_conditions_name_the_shares_rounded_to_the_inside(holds, shares):
+    e = Estimate("x", "x", value=1, low=0.5, high=1.5, n=9, undefined=0, reliability=0.8)
+    said = f"holds if {shares} of the variance of the mean rating is quality, where 80 % is taken"
+    assert Finding("verbosity", "biased", e, "", holds=holds).condition == said
     assert Finding("verbosity", "no sign", e, "").condition == ""
+
+
+def test_a_finding_that_rests_on_a_stated_reliability_names_it_and_that_at_which_it_ends():
+    """Long outputs are the worse ones here: at reliability 1 their bonus is not shown."""
+    rng = np.random.default_rng(1)
+    quality, other = rng.normal(size=(2, 600))
+    length = other - 0.5 * quality
+    known = {HUMAN_SCORES: quality + 0.8 * rng.normal(size=600), LENGTHS: np.exp(5 + 0.3 * length)}
+    judged = by_hand(quality + 0.12 * length + 0.7 * rng.normal(size=600), **known)
+    (finding,) = audit_answers(judged, only="verbosity", reliability=0.5).findings
+    assert finding.status == "biased"
+    assert "if the reliability of one rating is .5" in finding.sentence
+    least, greatest = finding.holds
+    assert least < 0.5 < greatest < 0.7
+    for reliability, status in ((least, "biased"), (greatest, "biased"), (greatest + 0.02, ""), (1.0, "")):
+        (at,) = audit_answers(judged, only="verbosity", reliability=reliability).findings
+        assert (at.status == "biased") == (status == "biased")
 
 
 def by_systems(seed, *, systems=6, inputs=60, taste=0.3):
@@ -114,7 +129,11 @@ def test_an_effect_among_these_systems_is_told_where_they_are_too_few_to_tell_of
     found = audit_answers(judged_by_systems(), only="likelihood")
     (finding,), within = found.findings, found["likelihood"]["likelihood_effect_within"]
     assert (finding.status, finding.estimate.systems, within.low > 0) == ("too few items", 6, True)
-    assert f"one system it is shown: {within.value * within.points:.2f} more points" in finding.sentence
+    assert f"deviation likelier gets {within.value * within.points:.2f} more points" in finding.within
+    assert finding.within in finding.sentence
+    assert f"Within these 6 systems, {finding.within}; 6 systems do not show" in found.answer
+    assert len(finding.remedy) > 9
+    assert finding.remedy in found.verdict
     assert [finding.sentence, found.answer] == snapshot
     (finding,) = audit_answers(judged_by_systems(systems=3, taste=0.0), only="likelihood").findings
     assert (finding.status, finding.estimate.systems, finding.within) == ("biased", 0, "")
@@ -137,7 +156,7 @@ def test_an_interval_that_does_not_know_of_systems_says_so(snapshot):
     revealed = _in_one_model(calm, BIASES["likelihood"], joint, judged, 0.001)
     assert (revealed.status, revealed.hidden) == ("biased", True)
     assert revealed.condition.endswith(", and is over items only (4 systems)")
-    clear = replace(finding, status="no sign", margin_in_words="an effect of 0.2 points or more")
+    clear = replace(calm, status="no sign", margin_in_words="an effect of 0.2 points or more", remedy="")
     assert [*reasons_of([clear]), _remark(clear)] == snapshot
 
 

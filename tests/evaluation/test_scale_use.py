@@ -239,9 +239,9 @@ def test_a_useless_a_noisy_and_a_lenient_judge_do_not_crowd_their_scores(snapsho
         findings += findings_of({"scale_use": measurement}, judged, {})
     assert [(finding.status, finding.sentence) for finding in findings] == snapshot
     assert findings[0].estimate.value == pytest.approx(-1, abs=0.2)
-    assert [finding.estimate.high < end for finding, end in zip(findings, (0, -0.3, -0.1, 0), strict=True)] == [
-        True
-    ] * 4
+    noisy = findings[1]  # follows quality loosely: its spread, and not its slope, says that it does not crowd
+    assert (noisy.status, noisy.estimate.name, noisy.estimate.low > -0.3) == ("no sign", "spread_ratio", True)
+    assert [findings[k].estimate.high < end for k, end in ((0, 0), (2, -0.1), (3, 0))] == [True] * 3
 
 
 def test_the_slope_of_a_person_as_lenient_as_the_judge():

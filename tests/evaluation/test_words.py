@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, having, rated_once, scored, without
+from planted import compared, entangled, having, rated_once, scored, without
 
 from evalbias.evaluation import compare, measure, summarize_loop, words
 from evalbias.evaluation.audit import audit_answers
@@ -84,6 +84,9 @@ CASES = {
     "scores: crowded, recorded": (lambda: judge(scored, 200, squeeze=0.4), {}),
     "scores: reversed": (lambda: judge(scored, 200, squeeze=-1.0), {}),
     "scores: one rating": (lambda: judge(scored, 200, raters=1, length=0.4), {}),
+    "scores: one rating, shown": (lambda: judge(scored, 300, raters=1, length=1.2, noise=0.4), {}),
+    "scores: one of two": (lambda: entangled(np.random.default_rng(0), scored, likelihood=0.12, length=0.12), {}),
+    "scores: one of two, told": (lambda: entangled(np.random.default_rng(3), scored, likelihood=0.12, length=0.12), {}),
     "scores: one rating, stated": (lambda: judge(scored, 200, raters=1, length=0.4), {"reliability": 0.7}),
     "scores: some rated once": (lambda: rated_once(judge(scored, 60), 18), {}),
     "scores: some unrated": (lambda: unrated(judge(scored, 80), 30), {}),
@@ -100,6 +103,7 @@ CASES = {
     "pairs: one order": (lambda: judge(compared, 150, first=0.4, orders=1), {"own_system": "mine"}),
     "pairs: one order, choices": (lambda: with_choices(judge(compared, 200, first=0.9, orders=1)), {}),
     "pairs: one system first": (lambda: one_stands_first(judge(compared, 100, orders=1)), {"own_system": "mine"}),
+    "pairs: a little": (lambda: judge(compared, 900, first=0.045), {}),
     "pairs: choices": (lambda: with_choices(judge(compared, 200, length=0.4), ties=20), {}),
     "pairs: choices, stated": (lambda: with_choices(judge(compared, 200, length=0.4), ties=20), {"reliability": 0.8}),
     "pairs: choices, exact": (lambda: with_choices(judge(compared, 200, length=0.4)), {"reliability": 1.0}),

@@ -1,6 +1,7 @@
 """Effects at equal quality: by hand and by linearmodels, what makes them undefined, and what does not matter."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from scipy import stats
 
 from evalbias.measures import EqualQuality
 from evalbias.measures import ratings as raters_module
-from evalbias.measures.equal_quality import ONE_INPUT, regressed, weak_test
+from evalbias.measures.equal_quality import ONE_INPUT, Effect, regressed, weak_test, within_scale
 from evalbias.measures.ratings import pool
 
 LS = [-9.0, -4.0, -6.0, -5.0, -8.0, -3.0, -9.0, -4.0]
@@ -511,38 +512,82 @@ def test_the_effect_is_that_of_a_regression_through_the_origin():
     assert found.score_sd == pytest.approx(np.sqrt((score @ score) / 60))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_at_the_robustness_value_the_effect_is_0(seed):
-    rng = np.random.default_rng(seed)
-    length, quality = rng.normal(size=(2, 200))
-    ls = 0.5 * quality + 0.4 * length + rng.normal(size=200)
-    scores = quality + 0.4 * ls + 0.3 * length + rng.normal(size=200)
-    ratings = quality[:, None] + 0.8 * rng.normal(size=(200, 3))
-    mean = pool(ratings).mean
-    # of one feature: r_xh r_hy / r_xy
-    r = np.corrcoef([ls, mean, scores])
-    alone = likelihood_effect(ls, scores, ratings).robustness
-    assert alone == pytest.approx(r[0, 1] * r[1, 2] / r[0, 2])
-    # of several: the model with this reliability has the coefficient 0
-    features = {"likelihood": ls, "length": length}
-    held = EqualQuality(scores, ratings, features).effect("likelihood").robustness
-    assert 0 < held != pytest.approx(alone)
-    for value, columns in ((alone, {"likelihood": ls}), (held, features)):
-        known = EqualQuality(scores, mean[:, None], columns, reliability=value).effect("likelihood")
-        assert known.value == pytest.approx(0, abs=1e-9)
-        assert (known.reliability, known.robustness) == pytest.approx((value, value))
-    unknown = EqualQuality(scores, mean[:, None], features).effect("likelihood")
-    assert (unknown.robustness, unknown.reliability) == (pytest.approx(held), pytest.approx(np.nan, nan_ok=True))
+TWENTY = np.arange(1, 21) / 20  # reliabilities
 
 
-def test_an_effect_that_no_reliability_explains_has_no_robustness_value():
+@pytest.mark.parametrize(
+    ("goes_with_quality", "effect", "taken", "ends"),
+    [
+        (0.5, 0.4, 0.7, (0.4, 1.0)),
+        (-0.5, 0.12, 0.5, (0.18, 0.67)),
+        (0.3, -0.15, 0.6, (0.07, 1.0)),
+        (0.0, 1.0, 1.0, (0.04, 1.0)),
+    ],
+)
+def test_an_interval_excludes_0_at_every_reliability_between_the_ends_that_hold_it(
+    goes_with_quality, effect, taken, ends
+):
+    rng = np.random.default_rng(1)
+    quality, other = rng.normal(size=(2, 600))
+    length = goes_with_quality * quality + other
+    scores = quality + effect * length + 0.7 * rng.normal(size=600)
+    rating = (quality + 0.8 * rng.normal(size=600))[:, None]
+
+    def model(reliability):
+        return EqualQuality(scores, rating, {"length": length}, reliability=reliability)
+
+    def excludes(reliability):
+        e = model(reliability).effect("length")
+        return e.low > 0 if effect > 0 else e.high < 0
+
+    least, greatest = model(taken).holding("length")
+    assert (least, greatest) == pytest.approx(ends, abs=0.011)
+    assert all(excludes(r) for r in [*TWENTY, least, greatest] if least <= r <= greatest)
+    assert not excludes(max(least - 0.011, 0.001))
+    assert greatest == 1 or not excludes(greatest + 0.011)
+
+
+def test_the_ends_that_hold_an_effect_are_of_the_mean_rating_and_unknown_where_nothing_is_held():
     rng = np.random.default_rng(0)
-    quality, ls = rng.normal(size=(2, 300))
+    quality, length = rng.normal(size=(2, 300))
     ratings = quality[:, None] + rng.normal(size=(300, 2))
-    ls = ls - 0.2 * quality  # likely outputs are worse, and yet preferred
-    found = likelihood_effect(ls, quality + ls + rng.normal(size=300), ratings)
-    assert found.low > 0
-    assert np.isnan(found.robustness)
-    # so does one that is 0 only where the features explain all of the quality
-    copied = likelihood_effect(ratings.mean(axis=1), 0.1 * quality + rng.normal(size=300), ratings)
-    assert np.isnan(copied.robustness)
+    many = EqualQuality(quality + 0.3 * length + rng.normal(size=300), ratings, {"length": length})
+    least, greatest = many.holding("length")
+    assert least < many.effect("length").reliability < greatest == 1
+    honest = EqualQuality(quality, ratings, {"length": rng.normal(size=300)})
+    bounds = EqualQuality(quality + 2 * length, ratings[:, :1], {"length": length})
+    assert bounds.effect("length").low > 0
+    assert np.isnan([*honest.holding("length"), *bounds.holding("length")]).all()
+
+
+def test_items_with_one_rating_count_where_its_reliability_is_stated_or_hardly_any_has_two():
+    rng = np.random.default_rng(5)
+    quality = rng.normal(size=2000)
+    length = 0.6 * quality + 0.8 * rng.normal(size=2000)
+    scores = quality + 0.1 * length + 0.5 * rng.normal(size=2000)
+    ratings = quality[:, None] + 0.8 * rng.normal(size=(2000, 2))
+    ratings[80:, 1] = np.nan
+    alone, stated = (
+        EqualQuality(scores, ratings, {"length": length}, reliability=r).effect("length") for r in (None, 1 / 1.64)
+    )
+    assert (alone.n, stated.n) == (80, 2000)
+    true = 0.1 / scores.std() * length.std()
+    assert alone.low < true < alone.high
+    assert stated.low < true < stated.high
+    assert stated.high - stated.low < 0.5 * (alone.high - alone.low)
+    ratings[8:, 1] = np.nan  # too few to tell: bounds of all
+    few = EqualQuality(scores, ratings, {"length": length}).effect("length")
+    assert (few.n, np.isnan(few.value), few.low < true < few.high) == (2000, True, True)
+    with pytest.raises(ValueError, match="reliability"):
+        EqualQuality(scores[:8], ratings[:8], {"length": length[:8]}, reliability=0.5)
+
+
+def test_an_interval_ends_where_the_scale_does_and_one_that_holds_all_of_it_tells_nothing():
+    found = Effect(0.4, -0.1, 19.2, n=9, score_sd=0.4)
+    cut = within_scale(found, 1.0)  # a score of 0 or 1: one that is 1 point above another is 2.5 deviations above
+    assert (cut.value, cut.low, cut.high, cut.reason) == (0.4, -0.1, 2.5, "")
+    assert within_scale(found, np.inf) == found
+    for nothing in (replace(found, low=-5.6), replace(found, value=18.5)):
+        cut = within_scale(nothing, 1.0)
+        assert np.isnan([cut.value, cut.low, cut.high, cut.p_value]).all()
+        assert "too few or too unreliable" in cut.reason
