@@ -29,10 +29,11 @@ from benchmarks.harness import ROOT, argument_parser, lines, markdown, replace_s
 from benchmarks.juries import TRIVIAQA, WROTE
 from evalbias import PointwiseJudge, data
 from evalbias.evaluation.answers import answers_of, prepared
-from evalbias.evaluation.audit import AGREEMENT, audit_answers
+from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.bias import Intervals, Plot
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS
 from evalbias.lm.cache import as_measuring
 from evalbias.lm.types import Answers, Choices, MeasuringLM

@@ -31,7 +31,7 @@ from benchmarks.audit.judges import likert
 from benchmarks.harness import SLACK, argument_parser, finish, lines, markdown, normal, percents, simulated
 from evalbias import measures
 from evalbias.evaluation import BIASES, Judged, measure
-from evalbias.evaluation.audit import findings_of
+from evalbias.evaluation.findings import findings_of
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import Interval, bias_score, estimate_effect, unfairness_scores
 from evalbias.measures.agreement import counted_spearman

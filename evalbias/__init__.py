@@ -16,7 +16,7 @@ MOVED = {
     "{}Report": "Audit Drift Gain",
     "evaluation.{}": "Comparison Judged Measurement function_scores items_needed label_next measure_ranking "
     "measure_rounds run_loops",
-    "evaluation.audit.{}": "Finding",
+    "evaluation.findings.{}": "Finding",
     "evaluation.audit.AuditReports": "Audits",
     "measures.{}": "corrected_mean corrected_rate",
     "measures.corrections.{}": "ScoreCorrection",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.audit.judges import OWN
-from evalbias.evaluation.audit import Finding, findings_of
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.biases import BIASES, Joint
 from evalbias.evaluation.estimates import Number, measured
+from evalbias.evaluation.findings import Finding, findings_of
 from evalbias.evaluation.judged import Judged
 
 BESIDE = ("spread_ratio",)

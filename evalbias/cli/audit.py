@@ -22,10 +22,11 @@ from evalbias.evaluation.answers import (
     prepared_each,
     with_judge,
 )
-from evalbias.evaluation.audit import AGREEMENT, AuditReport, AuditReports, answers_needed, audit_each
+from evalbias.evaluation.audit import AuditReport, AuditReports, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
 from evalbias.options import AuditOptions, AuditOut, GateOut, MeasuringModels, Models

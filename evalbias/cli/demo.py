@@ -14,8 +14,8 @@ from evalbias.cli.optimize import compile_judges, search
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.data import Dataset, world
 from evalbias.evaluation.answers import instruction_place_for
-from evalbias.evaluation.audit import AGREEMENT
 from evalbias.evaluation.estimates import Change, Comparison, Estimate
+from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import conclude

@@ -18,11 +18,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.audit import AGREEMENT, AuditReport, AuditReports, Finding, opening_of
+from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.bias import Plot, interval_plot
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
 from evalbias.evaluation.changes import DriftReport, GainReport
 from evalbias.evaluation.estimates import Comparison, Measurement
+from evalbias.evaluation.findings import AGREEMENT, Finding, opening_of
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
 from evalbias.evaluation.probes import ProbeReport

@@ -11,9 +11,10 @@ from rich.console import Group
 from rich.text import Text
 
 from evalbias.evaluation import words
-from evalbias.evaluation.audit import AGREEMENT, AuditReport, AuditReports, Finding, is_of_bias
+from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
+from evalbias.evaluation.findings import AGREEMENT, Finding, is_of_bias
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
 from evalbias.evaluation.rankings import Row

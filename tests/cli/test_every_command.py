@@ -20,7 +20,7 @@ from evalbias.cli import app as cli
 from evalbias.cli.app import SIGNALS, app, stopped_by_signals
 from evalbias.cli.terminal import STOPPED
 from evalbias.data import world
-from evalbias.evaluation.audit import Status
+from evalbias.evaluation.words import Status
 from evalbias.programs import SYNTHETIC, PointwiseJudge
 
 CRITERION = f"{world.NAME}: {world.DEFINITION}"

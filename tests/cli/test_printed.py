@@ -24,8 +24,8 @@ from evalbias import audit, judge_examples
 from evalbias.cli.demo import conclusion, introduction
 from evalbias.data import world
 from evalbias.evaluation import Judged, compare, measure
-from evalbias.evaluation.audit import AGREEMENT
 from evalbias.evaluation.biases import Likelihood, Position
+from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.evaluation.rankings import Row
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge

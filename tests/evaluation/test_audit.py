@@ -17,8 +17,9 @@ from planted import compared, rated_once, scored
 
 import evalbias
 from evalbias.evaluation.answers import instruction_place_for, prepared, recorded_scores
-from evalbias.evaluation.audit import Finding, audit_answers, findings_of, opening_of, reasons_of
+from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Verbosity
+from evalbias.evaluation.findings import Finding, findings_of, opening_of, reasons_of
 from evalbias.evaluation.words import LOW_COVERAGE, coverage_warning
 from evalbias.lm.cache import CachedLM
 from evalbias.options import AuditOptions

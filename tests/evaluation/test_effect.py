@@ -12,8 +12,9 @@ from fakes import numbers as numbers_in
 from planted import by_hand, compared, entangled, having, ids, likelihood_effect, numbers, scored, with_effect, without
 
 from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure
-from evalbias.evaluation.audit import audit_answers, findings_of
+from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
+from evalbias.evaluation.findings import findings_of
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, PER_TOKEN, RATINGS
 from evalbias.lm.types import LogLikelihood
 from evalbias.measures import Draws, EqualQuality

@@ -8,9 +8,10 @@ from planted import by_hand, scored
 from scipy import stats
 
 from evalbias import audit, jury
-from evalbias.evaluation.audit import Finding, _in_one_model, audit_answers, reasons_of
+from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.findings import Finding, _in_one_model, reasons_of
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import EqualQuality
 from evalbias.measures.missing import selected_columns

@@ -10,9 +10,9 @@ from planted import by_hand, compared, numbers, scored
 from scipy import stats
 
 from evalbias.evaluation import compare, measure
-from evalbias.evaluation.audit import findings_of
 from evalbias.evaluation.biases import ScaleUse
 from evalbias.evaluation.estimates import worsened
+from evalbias.evaluation.findings import findings_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.measures import Draws, estimate, scale_use
 from evalbias.measures.scale_use import estimate_entropy, estimate_top_two, quality_slope, slope_of_shifted

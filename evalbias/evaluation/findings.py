@@ -1,0 +1,412 @@
+"""Findings: whether a judge has each bias, how sure that is, what would settle or mend it, and all of it in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalbias.evaluation.agreement import PeopleAgreement
+from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, holding
+from evalbias.evaluation.biases import Joint, ScaleUse, title_of
+from evalbias.evaluation.estimates import Estimate, Measurement, items_needed
+from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
+from evalbias.evaluation.words import STATUSES, Status, count, joined
+from evalbias.measures.equal_quality import SCORE_SD
+from evalbias.measures.families import holm
+from evalbias.measures.scale_use import SLOPE
+
+ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
+RATED = (SCORE_SD, SLOPE)  # units of estimates at equal quality, which need ratings
+AGREEMENT = PeopleAgreement.name  # name of the measurement that is not of a bias
+CROWDING = ScaleUse.name  # bias that is told before those at equal quality
+
+# --- one bias: whether the judge has it, how sure that is, and what would settle or mend it ---------------------------
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of an audit for one bias; texts are empty where there is nothing to say.
+
+    Attributes:
+        bias: Name of the bias.
+        status: ``"biased"``: significant by Holm's correction, in the headline or with the other biases held fixed.
+            ``"no sign"``: the interval lies within ``margin`` (on the side of the bias, where it has one), or the
+            judge's making rules it out. The others are ``"bounds only"``, ``"too few items"`` and ``"not measured"``.
+        estimate: Headline estimate less its null, so that 0 is no bias, or ``joint`` if ``hidden``.
+        sentence: The finding in words, in units of the judge's scale.
+        margin: Smallest effect worth finding, in the estimate's unit.
+        margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
+        p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested. That of
+            bounds is the largest within what they take for granted.
+        items_needed: Items that find an effect of ``margin`` with power .8; None where unknown, or no number would do.
+        rated_twice: Whether these items must have two ratings each, because items with one are left out.
+        settled_by: What would tell whether the judge is biased.
+        within: What is shown of these systems' outputs, where systems are too few to tell of others.
+        held_if: What bounds take for granted.
+        remedy: What helps and what it costs; nothing where the bias is not shown with the others held fixed.
+        joint: The same effect in one model with the other biases held fixed.
+        hidden: Whether the bias is shown only with the others held fixed, whose effects cancel it in these outputs.
+        holds: Least and greatest share of the variance of the mean rating that may be quality, its reliability, for the
+            interval of a bias at equal quality to exclude 0; NaN where it rests on no reliability.
+    """
+
+    bias: str
+    status: Status
+    estimate: Estimate | None
+    sentence: str
+    margin: float = math.nan
+    margin_in_words: str = ""
+    p_adjusted: float = math.nan
+    items_needed: int | None = None
+    rated_twice: bool = False
+    settled_by: str = ""
+    within: str = ""
+    held_if: str = ""
+    remedy: str = ""
+    joint: Estimate | None = None
+    hidden: bool = False
+    holds: tuple[float, float] = (math.nan, math.nan)
+
+    @property
+    def alone(self) -> bool:
+        """False where another bias may be what looks like this one: with the others held fixed, it is not shown."""
+        return self.joint is None or self.joint.low > 0 or self.joint.high < 0  # NaN is neither
+
+    @property
+    def is_nearly_shown(self) -> bool:
+        """Whether the interval of a bias that was not found excludes 0 as shown: the test allows for other tests."""
+        e = self.estimate
+        if self.status != "no sign" or e is None or e.only_below or not self.margin_in_words:
+            return False
+        return not e.low <= 0 <= e.high
+
+    @property
+    def is_shown_by_bounds(self) -> bool:
+        """Whether all effects between bounds are on one side of 0, so that the judge is biased if the bounds hold."""
+        return self.status == "bounds only" and self.p_adjusted < ALPHA
+
+    @property
+    def condition(self) -> str:
+        """Reliability of ratings on which a bias at equal quality, or bounds, rest, and the clusters, in words."""
+        e, rests = self.estimate, f"holds {self.held_if}" if self.held_if else ""
+        if e is not None and self.status == "biased" and not math.isnan(least := self.holds[0]):
+            taken, most = round(100 * e.reliability), math.floor(100 * self.holds[1])
+            shares = f"{min(math.ceil(100 * least), taken)} % or more"
+            if most < 100:
+                shares = f"{shares.partition(' ')[0]} to {max(most, taken)} %"
+            rests = f"holds if {shares} of the variance of the mean rating is quality, where {taken} % is taken"
+        few = e.few_systems if e is not None and self.status in ("biased", "no sign") else 0
+        over = "is clustered by input only" if e is not None and e.units < e.n else "is over items only"
+        return ", and ".join(filter(None, (rests, f"{over} ({few} systems)" if few else "")))
+
+    @property
+    def tolerated(self) -> float:
+        """Distance below an unbiased judge that is no bias, where the interval as shown excludes 0; else 0."""
+        if self.status == "biased" or self.estimate is None or not round(self.estimate.high, 2) < 0:
+            return 0.0
+        return ALLOWANCES.get(self.estimate.unit, 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON data, the numbers of the estimate beside its words."""
+        e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
+        numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability")}
+        said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
+        more = ("settled_by", "remedy", "alone", "hidden", "condition", "holds")
+        words = {name: getattr(self, name) for name in (*said, *more)}
+        return {"estimate": numbers.pop("value"), **numbers, **words}
+
+
+def headline(measurement: Measurement) -> Estimate | None:
+    """Return the first headline estimate that has a null and that quality cannot explain, less its null; else None."""
+    for name in measurement.headlines:
+        e = measurement[name]
+        if e.null is not None and not e.confounded:
+            return replace(e, value=e.value - e.null, low=e.low - e.null, high=e.high - e.null, null=0.0)
+    return None
+
+
+def is_of_bias(measurement: Measurement) -> bool:
+    """Return whether any headline has a value that an unbiased judge would have; agreement, for one, has none."""
+    return any(measurement[name].null is not None for name in measurement.headlines)
+
+
+def findings_of(
+    measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str], *, criteria: int = 1
+) -> tuple[Finding, ...]:
+    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
+
+    Of so many ``criteria`` audited together, p counts that often (Bonferroni), so the error holds over all of them.
+    """
+    # 1 one number decides each bias, unless the judge's making settles it
+    biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
+    deciding = {name: headline(m) for name, m in biases.items()}
+    settled = judged.provenance.get(BY_CONSTRUCTION, {})
+    ruled_out = {name: found for name, m in biases.items() if (found := m.bias.ruled_out(m)) is not None}
+    causes = {name: m.bias.other_cause(m) for name, m in biases.items() if name not in settled}
+    # 2 the tests together; those of bounds, which ask whether all that they hold is on one side, beside them
+    decisive = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
+    tested = {name: e.p_value for name, e in decisive.items() if not math.isnan(e.value + e.p_value)}
+    adjusted = dict(zip(tested, holm(list(tested.values()), criteria), strict=True))
+    between = {name: e.p_value for name, e in decisive.items() if math.isnan(e.value) and not math.isnan(e.p_value)}
+    beside_them = holm([*between.values(), *[1.0] * len(tested)], criteria)
+    adjusted |= dict(zip(between, beside_them[: len(between)], strict=True))
+    # 3 what another bias may hide, or what may be another: the effects in one model, which are tested beside all others
+    joint = measurements[Joint.name].estimates if Joint.name in measurements else {}
+    features = {name: m.bias.feature_name for name, m in biases.items() if isinstance(m.bias, EffectBias)}
+    beside = {name: joint[feature] for name, feature in features.items() if feature in joint}
+    hidden = {name: e.p_value for name, e in beside.items() if name in tested and not math.isnan(e.p_value)}
+    beside_tested = holm([*hidden.values(), *[1.0] * len(tested)], criteria)
+    held_fixed = dict(zip(hidden, beside_tested[: len(hidden)], strict=True))
+    # 4 what follows for each
+    findings = []
+    for name, measurement in biases.items():
+        if name in settled:
+            findings.append(Finding(name, "no sign", deciding[name], settled[name]))
+            continue
+        if name in ruled_out:
+            findings.append(Finding(name, "no sign", *ruled_out[name]))
+            continue
+        if causes[name]:
+            findings.append(Finding(name, "not measured", deciding[name], causes[name]))
+            continue
+        tests, p = max(len(tested), 1) * criteria, adjusted.get(name, math.nan)
+        finding = _finding(measurement, deciding[name], judged, p, tests)
+        if name in beside:
+            finding = _in_one_model(finding, measurement.bias, beside[name], judged, held_fixed.get(name, 1.0))
+        if finding.status == "biased" and name in features:
+            of = measurements[Joint.name] if finding.hidden else measurement
+            number = features[name] if finding.hidden else measurement.bias.effect_name
+            finding = replace(finding, holds=holding(of.numbers[number], of.clusters))
+        findings.append(finding)
+    return (*findings, *(Finding(name, "not measured", None, why) for name, why in not_measured.items()))
+
+
+def _finding(
+    measurement: Measurement, estimate: Estimate | None, judged: Judged, p_adjusted: float, tests: int
+) -> Finding:
+    bias = measurement.bias
+    if estimate is None:
+        lacking = bias.lacks(judged)
+        why = "the quality of the outputs may explain all numbers that could be measured"
+        return Finding(bias.name, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
+    if math.isnan(estimate.low):
+        return Finding(bias.name, "not measured", estimate, estimate.why_undefined)
+    margin = bias.margin(estimate)
+    wanted = margin - ALLOWANCES.get(estimate.unit, 0.0)
+    status: Status = "too few items"
+    if p_adjusted < ALPHA and not math.isnan(estimate.value):
+        status = "biased"
+    elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
+        status = "no sign"
+    needed, settled_by, held_if, within = items_needed(estimate, wanted, tests=tests), "", "", ""
+    rated_twice = estimate.unit in RATED and judged.rated_once > 0
+    if math.isnan(estimate.value):
+        status, settled_by, held_if = "bounds only", _told_by(judged), judged.held_if
+    elif status == "too few items" and estimate.allowance >= wanted:
+        status, settled_by = "bounds only", ENDS
+    elif status == "too few items":
+        if needed is not None and needed <= estimate.n:
+            needed = None  # as many are there: the effect lies near the margin, and no count can be promised
+        settled_by = estimate.reason if needed is None else _enough(needed, estimate, rated_twice)
+        within = bias.within(measurement, judged, tests) if isinstance(bias, EffectBias) and estimate.systems else ""
+    measured = measurement[estimate.name]
+    finding = Finding(
+        bias.name,
+        status,
+        estimate,
+        bias.sentence(measured, judged) + (f"; within these {estimate.systems} systems, {within}" if within else ""),
+        margin=margin,
+        margin_in_words=bias.margin_words(measured, judged),
+        p_adjusted=p_adjusted,
+        items_needed=needed,
+        rated_twice=rated_twice,
+        settled_by=settled_by,
+        held_if=held_if,
+        within=within,
+    )
+    if status == "biased" or within or finding.is_shown_by_bounds:
+        finding = replace(finding, remedy=bias.remedy(measured, judged))
+    if finding.tolerated:
+        least = (measured.null or 0.0) - finding.tolerated
+        finding = replace(finding, sentence=f"{finding.sentence}, where {least:g} and more is unbiased")
+    return finding
+
+
+def _in_one_model(finding: Finding, bias: Bias, joint: Estimate, judged: Judged, p_adjusted: float) -> Finding:
+    """Add what is known with the other biases held fixed: it may reveal a bias, or speak against a remedy."""
+    alone, finding = finding.estimate, replace(finding, joint=joint)
+    if finding.status == "biased" and not finding.alone and not math.isnan(joint.low):
+        return replace(finding, remedy="")  # what it would act on is not shown to be what the judge likes
+    if finding.status not in ("too few items", "no sign") or not p_adjusted < ALPHA or alone is None:
+        return finding
+    return replace(
+        finding,
+        status="biased",
+        estimate=replace(joint, name=f"{alone.name}_held_fixed"),
+        hidden=True,
+        sentence=f"with the other biases held fixed, {bias.sentence(joint, judged)}, which they hide otherwise "
+        f"({alone.text()} {alone.unit}, 95 % interval {alone.interval})",
+        p_adjusted=p_adjusted,
+        settled_by="",
+        within="",
+        remedy=bias.remedy(joint, judged),
+    )
+
+
+ENDS = (
+    "more items cannot help: the ends of the scales alone may make an unbiased judge seem to have an effect worth "
+    "finding; let people rate on a scale with more levels"
+)
+
+
+def _told_by(judged: Judged) -> str:
+    one, second = judged.one_rating, "compare the pairs" if judged.pairwise else "rate the items"
+    return (
+        f"more items with one {one} cannot help: state how reliable a {one} is (reliability=R, --reliability R; 1 for "
+        f"an objective label), or let a second person {second}"
+    )
+
+
+def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
+    """Say how many items would be enough; where items share inputs, how many inputs, or systems."""
+    items = count(needed, "item") + (" with two ratings each" if rated_twice else "")
+    if 1 < estimate.units < estimate.n:
+        unit = "system" if estimate.systems else "input"
+        items = f"{count(math.ceil(needed * estimate.units / estimate.n), unit)} ({items})"
+    return f"about {items} would be enough"
+
+
+# --- what follows from all findings -----------------------------------------------------------------------------------
+
+
+def opening_of(
+    findings: Sequence[Finding], *, warnings: Sequence[str] = (), validity: str = "", leniency: str = ""
+) -> tuple[str, ...]:
+    """Say after ``warnings`` whether the judge tells good from bad, how lenient it is, and whether it is biased."""
+    _, bounded, open_, clear, missing = by_status(findings)
+    if not (first := " ".join(_shown(findings))):
+        if open_:
+            first = "No bias was found, but there are too few items to rule one out."
+        elif clear:
+            among = " among those that can be told" if bounded else " among those measured" if missing else ""
+            first = f"No bias was found{among}, and there are enough items to say so."
+        elif bounded:
+            first = "Whether the judge is biased cannot be told with any number of such items."
+        else:
+            first = "No bias could be measured."
+    return tuple(filter(None, (*warnings, validity, leniency, first)))
+
+
+def _shown(findings: Sequence[Finding]) -> Iterator[str]:
+    """Say which biases are shown: those that are no other, those that may be another, and those under a condition."""
+    alone, others, conditional, within = shown_findings(findings)
+    if alone:
+        yield f"The judge is biased ({titles_of(alone)}): {_sentences(alone)}."
+    if others and (known := [f for f in alone if f.joint is not None]):
+        what = "it is not shown" if len(others) == 1 else "they are not shown"
+        if all(f.joint is None or math.isnan(f.joint.low) for f in others):
+            what = "it cannot be told" if len(others) == 1 else "they cannot be told"
+        yield (
+            f"What looks like {titles_of(others)} may be {titles_of(known)}, for {what} with the other biases held "
+            f"fixed (see 'Biases in one model'): {_sentences(others)}."
+        )
+    elif others:
+        one_of = f"One of {titles_of(confused(others, findings))} is shown; these data cannot tell which"
+        yield f"{one_of} (see 'Biases in one model'): {_sentences(others)}."
+    for f in within:
+        systems = count(f.estimate.systems if f.estimate else 0, "system")
+        yield f"Within these {systems}, {f.within}; {systems} do not show whether that holds for others."
+    if conditional:
+        yield f"The judge is biased ({titles_of(conditional)}), under a condition: {_sentences(conditional)}."
+
+
+def shown_findings(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding], list[Finding], list[Finding]]:
+    """Return the biases that are shown, those that may be another, those shown if bounds hold, and within systems."""
+    biased, bounded, open_, *_ = by_status(findings)
+    alone, others = ([f for f in biased if f.alone is which] for which in (True, False))
+    return alone, others, [f for f in bounded if f.is_shown_by_bounds], [f for f in open_ if f.within]
+
+
+def confused(others: Sequence[Finding], findings: Sequence[Finding]) -> Sequence[Finding]:
+    """Return the biases of which one may be what looks like ``others``: those, or one and all that it may be."""
+    if not others:
+        return []
+    return others if len(others) > 1 else [*others, *(f for f in findings if f.joint is not None and f not in others)]
+
+
+def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str, ...]:
+    """Say what conclusions rest on, what helps, and those between bounds, ruled out, undecided and not measured.
+
+    Ratings without error are ``exact``, as an outcome is.
+    """
+    biased, bounded, open_, clear, missing = by_status(findings)
+    small = [f for f in clear if f.is_nearly_shown]
+    said = [
+        _assumption(findings, exact=exact),
+        *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in (*biased, *open_, *bounded) if f.remedy),
+        _between_bounds(bounded),
+        _listed("Too small to matter, if there", small, _why_small),
+        _listed("No sign of bias", [f for f in clear if f not in small], _why_clear),
+        _listed("Too few items to decide", open_, lambda f: f.settled_by),
+        # why a number is undefined where the items seemed to allow it
+        _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
+    ]
+    return tuple(filter(None, said))
+
+
+def by_status(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Return the findings with each of ``STATUSES``; of biases, crowding first and then the surest."""
+    biased, *others = ([f for f in findings if f.status == status] for status in STATUSES)
+    return [sorted(biased, key=lambda finding: (finding.bias != CROWDING, finding.p_adjusted)), *others]
+
+
+def titles_of(findings: Sequence[Finding]) -> str:
+    """Return the names of biases in words."""
+    return joined([title_of(f.bias) for f in findings])
+
+
+def _sentences(findings: Sequence[Finding]) -> str:
+    return "; ".join(f.sentence for f in findings)
+
+
+def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
+    """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
+    decided = [f for f in findings if f.status in ("biased", "no sign")]
+    estimates = [f.estimate for f in findings if f in decided or f.within]
+    if not any(e is not None and e.unit in RATED for e in estimates):
+        return ""
+    holding = [
+        f"the finding of {title_of(f.bias)} {f.condition}" for f in decided if f.status == "biased" and f.condition
+    ]
+    for condition in dict.fromkeys(f.condition for f in decided if f.status == "no sign" and f.condition):
+        alike = [f for f in decided if f.status == "no sign" and f.condition == condition]
+        holding.append(f"the interval of {titles_of(alike)} {condition}")
+    holds = "; ".join(holding)
+    taken = "the errors of raters to be independent: what raters share or copy counts as quality"
+    if exact:
+        taken = "the rating to be quality without error (reliability 1), as an outcome is"
+    return f"Conclusions at equal quality take {taken}. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}".strip()
+
+
+def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str]) -> str:
+    """Name biases, each with a reason in brackets where there is one; empty without any."""
+    names = [f"{title_of(f.bias)} ({why(f)})" if why(f) else title_of(f.bias) for f in findings]
+    return f"{what}: {', '.join(names)}." if names else ""
+
+
+def _why_small(finding: Finding) -> str:
+    return f"{finding.sentence}, not significant beside the other tests; {finding.margin_in_words} is ruled out"
+
+
+def _why_clear(finding: Finding) -> str:
+    return f"{finding.margin_in_words} is ruled out" if finding.margin_in_words else finding.sentence
+
+
+def _between_bounds(findings: Sequence[Finding]) -> str:
+    """Say the bounds, and what would tell more; empty without any."""
+    settling = [f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings)]
+    untold = [f for f in findings if not f.is_shown_by_bounds]
+    effects = [f"Bounds only ({titles_of(untold)}): {_sentences(untold)}."] if untold else []
+    return " ".join([*effects, *settling])
