@@ -48,11 +48,15 @@ def log(caplog):
 def test_saved_judges_hold_no_secret(tmp_path, log):
     secrets = {**dict.fromkeys(ARGUMENTS, MARK), **{name: dict(NESTED) for name in PLACES}}
     secrets |= dict.fromkeys(("api_base", "base_url"), f"https://user:{MARK}@localhost:1/v1?key={MARK}")
+    secrets["extra_body"]["top_k"] = 5
     for number, judge in enumerate([PointwiseJudge(Criterion("q", "is it good?")), PairwiseJudge(Criterion("q", "?"))]):
         judge.set_lm(dspy.LM("openai/canary", temperature=0.5, **secrets))
         judge.save(str(tmp_path / f"{number}.json"))
         assert MARK not in json.dumps(describe(judge))
-    assert load(tmp_path / "0.json").predict.lm.kwargs["temperature"] == 0.5
+    kept = {"temperature": 0.5, "max_tokens": None, "extra_body": {"top_k": 5}}  # what shapes answers
+    assert load(tmp_path / "0.json").predict.lm.kwargs == kept
+    assert judge.predict.lm.kwargs["headers"] == NESTED
+    assert "'aws_secret_access_key'" in log.text
     assert '"https://localhost:1/v1"' in (tmp_path / "1.json").read_text()
     check_clean(tmp_path, log)
 

@@ -184,17 +184,6 @@ def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name
 # The curve of agreement against the decision rate.
 
 
-@pytest.mark.slow
-def test_agreement_is_best_where_the_decisions_are_even():
-    wordings = [f"On quality, lean={lean}" for lean in np.linspace(-8, 8, 9)]
-    points = command.sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120)
-    rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
-    assert rates == sorted(rates)
-    assert command.parabola(rates, agreed)[1] == pytest.approx(0.5, abs=0.15)
-    assert agreed[4] == max(agreed) == pytest.approx(1)
-    assert all(p.objectives["confidence"] < 0 for p in points)
-
-
 def test_the_parabola_by_hand():
     # orthogonal polynomials (-3, -1, 1, 3) and (1, -1, -1, 1): coefficients 4/20 and -2/4 explain .8 + 1 of 2
     for more in ([], [math.nan]):

@@ -1,14 +1,16 @@
 """Options are declared once: a command, its Python function and the callables below it agree on names and defaults."""
 
 import inspect
-import json
-import subprocess
 import sys
+import threading
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+import fakes
 import pytest
+from commands import evalbias
+from test_layers import SOURCES
 
 import evalbias as package
 from evalbias import options, program_options
@@ -131,77 +133,52 @@ def test_files_count_by_content_and_models_by_identity(tmp_path):
     assert kept.keys() == {"data", "seed", "judge", "refused"}  # neither models nor what is not given
 
 
-TRACED = """
-import json, sys, threading
-from pathlib import Path
-root, passed = Path(sys.argv[1]), set()
+def files_passed(work):
+    """Return the files of ours whose functions a piece of work passes, once it has imported what it needs."""
+    root, passed = Path(package.__file__).parents[1], set()
 
-def note(frame, event, _):
-    if event == "call" and frame.f_code.co_name != "<module>":
-        passed.add(frame.f_code.co_filename)
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_name != "<module>":
+            passed.add(frame.f_code.co_filename)
 
-def watch(work):
-    for watched in (None, note):  # the first time imports what the work needs
-        sys.setprofile(watched)
-        threading.setprofile(watched)
-        try:
-            work()
-        except SystemExit as stop:
-            assert not stop.code
-    sys.setprofile(None)
-    ours = {Path(file).resolve() for file in passed}
-    print(json.dumps(sorted(str(file.relative_to(root)) for file in ours if file.parts[: len(root.parts)] == root.parts
-        and file.suffix == ".py" and file.relative_to(root).parts[0] in ("evalbias", "programs", "optimizers"))))
-"""
-WAYS = {
-    "audit a CSV": (
-        35,  # how a terminal reads options, and what a baseline keeps, have modules of their own
-        """
-from evalbias.cli.app import main
-sys.argv = ["evalbias", "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run"]
-watch(main)
-""",
-    ),
-    "compile a judge": (
-        25,
-        """
-from evalbias import BiasedDemos, PointwiseJudge
-from evalbias.programs import SYNTHETIC
-from fakes import FormulaLM, items
-train, test = items(60, seed=1), items(30, seed=2)
-watch(lambda: BiasedDemos(4, select=False, n_resamples=99).compile(
-    PointwiseJudge(SYNTHETIC), trainset=train, valset=test, lm=FormulaLM()))
-""",
-    ),
-    "score a prompt": (
-        17,  # the base of judges, and the judge that scores, are two
-        """
-from evalbias import PointwiseJudge, embedded_judge_lm
-from evalbias.data import world
-from evalbias.programs import SYNTHETIC
-lm, judge, examples = embedded_judge_lm(), PointwiseJudge(SYNTHETIC), world.examples(2, seed=1)
-watch(lambda: judge.batch(examples, lm=lm))
-""",
-    ),
-}
-"""Way through the package -> the most files of ours whose functions it may pass, and what it does."""
+    work()
+    sys.setprofile(note)
+    threading.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    files = {Path(file).resolve() for file in passed}
+    return sorted(
+        f"{file}" for file in files if file.suffix == ".py" and {*file.parents} & {*map(root.joinpath, SOURCES)}
+    )
+
+
+def auditing(folder):
+    rows = [f"q{k},{'a ' * (1 + k % 5)},{k % 5},{1 + k % 4},{k % 4 + 2}" for k in range(30)]
+    (folder / "replies.csv").write_text("\n".join(["source,output,mine,rating_1,rating_2", *rows]))
+    return lambda: evalbias(
+        "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run", cwd=folder
+    )
+
+
+def compiling(_):
+    sets = {"trainset": fakes.items(60, seed=1), "valset": fakes.items(30, seed=2)}
+    optimizer = BiasedDemos(4, select=False, n_resamples=99)
+    return lambda: optimizer.compile(PointwiseJudge(SYNTHETIC), **sets, lm=fakes.FormulaLM())
+
+
+def scoring(_):
+    lm, judge, examples = package.embedded_judge_lm(), PointwiseJudge(SYNTHETIC), world.examples(2, seed=1)
+    return lambda: judge.batch(examples, lm=lm)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_a_way_through_passes_few_files(way, tmp_path):
-    most, work = WAYS[way]
-    rows = [f"q{k},{'a ' * (1 + k % 5)},{k % 5},{1 + k % 4},{k % 4 + 2}" for k in range(30)]
-    (tmp_path / "replies.csv").write_text("\n".join(["source,output,mine,rating_1,rating_2", *rows]))
-    root = Path(package.__file__).parents[1]
-    command = [sys.executable, "-c", TRACED + work, str(root)]
-    environment = {
-        "PYTHONPATH": str(Path(__file__).parents[1]),
-        "PATH": "",
-        "HOME": str(tmp_path),
-        "HF_HUB_OFFLINE": "1",
-    }
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    files = json.loads(done.stdout.splitlines()[-1])
-    assert len(files) <= most, " ".join(files)
+@pytest.mark.parametrize(
+    ("prepared", "most"),  # how a terminal reads options, and what a baseline keeps, have modules of their own
+    [(auditing, 35), (compiling, 25), (scoring, 17)],
+)
+def test_a_way_through_passes_few_files(prepared, most, tmp_path):
+    files = files_passed(prepared(tmp_path))
+    assert 5 < len(files) <= most, " ".join(files)

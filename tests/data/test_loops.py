@@ -7,27 +7,13 @@ import numpy as np
 import pytest
 
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
-from evalbias.measures import estimate_skewness, mqm_score, read_mqm
+from evalbias.measures import estimate_skewness
 from evalbias.measures.resample import ALONE
 
 
 @pytest.fixture(scope="module")
 def folder(data_dir):
     return data_dir / "self_bias_recorded"
-
-
-@pytest.fixture(scope="module")
-def gpt(folder):
-    return recorded_loop(folder / "mt/gpt-3.5-turbo__yor-en.jsonl")
-
-
-def test_the_human_evaluation_to_every_published_digit(gpt):
-    own, human = gpt.scores("self_score"), gpt.scores("human_score")
-    for number, bias, skewness in ((0, 19.6, 0.803), (10, 21.9, 0.885)):
-        found = estimate_skewness(own[number] - human[number], draws=ALONE)
-        assert (found.n, found.undefined) == (50, 50)
-        assert round(np.nanmean(own[number] - human[number]), 1) == bias
-        assert round(found.value, 3) == skewness
 
 
 def test_best_of_k_as_published(folder):
@@ -41,22 +27,6 @@ def test_best_of_k_as_published(folder):
         assert round(np.nanmean(own - expected[row]), 1) == bias
         # printed as .735 and .795, then rounded to .005 or .01
         assert estimate_skewness(own - expected[row], draws=ALONE).value == pytest.approx(skewness, abs=0.005)
-
-
-@pytest.mark.slow
-def test_parsing_rarely_differs_from_counting_substrings(folder):
-    differs = undefined = total = 0
-    for file in sorted((folder / "mt").iterdir()):
-        loops = recorded_loop(file)
-        for record in (r for in_round in loops.records.values() for r in in_round.values()):
-            total += 1
-            reading = read_mqm(record["feedback_text"])
-            score = mqm_score(reading.errors) if reading.status in ("errors", "no errors") else np.nan
-            undefined += np.isnan(score)
-            differs += not np.isnan(score) and score != record["self_score"]
-    assert total == 12100
-    assert differs <= 25  # quoted words such as 'major events', negations, and several spans in one line
-    assert undefined < 0.05 * total  # the published code scores all of these as perfect
 
 
 ROUND, SCORED = '{"iteration": 0, "i": 1}\n', '{"chrf": 1, "mqm": 0}\n'

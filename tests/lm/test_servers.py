@@ -4,17 +4,14 @@ import json
 import threading
 
 import chat_models
-import dspy
 import numpy as np
 import pytest
-from commands import as_jsonl, evalbias, records
 from fake_server import KEY, TOKENIZED, opened, served, serving
 from fakes import outcome
 
-from evalbias import LocalLM, PointwiseJudge, ServerLM
+from evalbias import LocalLM, ServerLM
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import Choices, PromptTooLong, Unanswered, chunk_of
-from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.slow
 
@@ -206,31 +203,6 @@ def test_a_server_generates_text_as_a_dspy_lm(lms, kind):
     assert texts[0]
     if kind == "vllm":
         assert (provenance["server"], provenance["version"], len(provenance["tokenizer"])) == ("vllm", "9.9", 12)
-
-
-def test_a_command_on_a_server_reports_an_error_and_resumes(lms, tmp_path):
-    local, judge = lms["qwen2-chat"], PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
-    judge.save(tmp_path / "judge.json")
-    rows = [{"id": str(n), "source": "the cat", "output": f"a cat {n}"} for n in range(12)]
-    as_jsonl(tmp_path / "items.jsonl", rows)
-    command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "tiny", "--out", "run", "--json"]
-    with serving(local) as (address, fake):
-        command += ["--api-base", address, "--in-flight", "2"]
-        fake.faults = lambda n, path, body: "drop" if path == "/v1/completions" and n == 20 else None
-        failed = evalbias(*command, cwd=tmp_path, check=False)
-        assert failed.returncode == 2
-        assert "vllm 9.9: choices and likelihoods" in failed.stderr
-        assert "11 answered, 1 failed" in failed.stderr
-        assert "Traceback" not in failed.stderr
-        fake.faults = lambda *_: None
-        before = len(fake.requests)
-        result = json.loads(evalbias(*command, cwd=tmp_path).stdout)
-        again = [body for path, body in fake.requests[before:] if "logprob_token_ids" in body]
-    assert result["n"] == 12
-    assert len(again) == 16  # eight and, at the end, seven that identify the model, and the unanswered one
-    items = [dspy.Example(**row).with_inputs("source", "output") for row in rows]
-    scores = [record["score"] for record in records(tmp_path / "run" / "scores.jsonl")]
-    assert scores == pytest.approx([prediction.score for prediction in judge.batch(items, lm=local)], abs=1e-4)
 
 
 # Several servers of one model: each answers a contiguous share of the sorted prompts, and its failure costs that.

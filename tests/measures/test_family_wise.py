@@ -47,24 +47,6 @@ def test_the_magnitude_is_smaller_only_if_difference_and_sum_have_the_sign():
     assert np.isnan(nonzero(np.nan, errors[:, 0]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(  # an unbiased judge; candidates as biased as the given one on either side; others
-    ("bias", "others"), [(0.0, [0.0] * 8), (0.3, [0.3, -0.3] * 4), (0.1, [-0.1, 0.1, 0.5, 0.1, -0.5, -0.1, 0.2, -0.1])]
-)
-@pytest.mark.parametrize("tied", [0.0, 0.8])
-def test_the_family_wise_error_stays_below_the_level(bias, others, tied):
-    rng = np.random.default_rng(1)
-    spread = 0.1 * (np.array([1.0, *np.linspace(0.1, 2, len(others))]))
-    covariance = np.outer(spread, spread) * np.where(np.eye(len(spread)) > 0, 1.0, tied)
-    truth = np.array([bias, *others])
-    errors = rng.multivariate_normal(np.zeros(len(truth)), covariance, size=1000)
-    passed = 0
-    for values in rng.multivariate_normal(truth, covariance, size=400):
-        p = smaller_in_magnitude(values, errors)
-        passed += nonzero(values[0], errors[:, 0]) < 0.05 and bool((p < 0.05).any())
-    assert passed / 400 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 400)
-
-
 def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differences():
     rng = np.random.default_rng(0)
     quality, other = rng.normal(size=(2, 60))

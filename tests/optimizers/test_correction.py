@@ -152,12 +152,6 @@ def test_one_rating_needs_its_reliability_and_undefined_items_stay_so():
     assert any("owe to 'same' is undefined" in one for one in learn_correction(judged, features=["same"]).sentences)
 
 
-@pytest.mark.slow
-def test_an_unbiased_judge_is_left_alone():
-    taken = [bool(learn_correction(without(scored(seed=seed), LIKELIHOODS)).correction.slopes) for seed in range(60)]
-    assert np.mean(taken) <= 0.1
-
-
 def test_gpt_4_loses_its_verbosity_for_nothing_and_keeps_its_likelihood(recorded):
     rows = [row for row in recorded("summeval_scores") if row["judges"]["gpt-4-0314"].get("fluency") is not None]
     ratings = np.array([row["ratings"]["fluency"] for row in rows], dtype=float)

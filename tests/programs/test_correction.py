@@ -12,7 +12,7 @@ from evalbias.lm.types import Likelihood, LogLikelihood
 from evalbias.measures.corrections import ScoreCorrection, Slope, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.files import load, save
+from evalbias.programs.files import load
 
 C = Criterion("quality", "is it good?")
 CALIBRATION = ScoreCorrection({"likelihood": Slope(0.25, -21.0)})
@@ -124,15 +124,6 @@ def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score(monkey
         expected = before.score - 0.25 - 2 * (math.log(len(example.output)) - 3)
         assert after.score == pytest.approx(min(5, max(1, expected)))
         assert "likelihood" not in after
-
-
-def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
-    judge = PointwiseJudge(C, correction=BOUNDED)
-    judge.save(str(tmp_path / "judge.json"))
-    assert load(tmp_path / "judge.json").correction == BOUNDED
-    save(BOUNDED, tmp_path / "correction.json")
-    assert load(tmp_path / "correction.json") == BOUNDED
-    assert judge.reset_copy().correction is None
 
 
 SLOPE = {"slope": 0.1, "center": 5.0, "bounds": None}

@@ -84,9 +84,10 @@ def test_a_jury_is_saved_with_its_judges_and_its_rule(tmp_path):
     made.save(str(tmp_path / "jury.json"))
     loaded = Jury([PointwiseJudge(C) for _ in range(3)])
     loaded.load(str(tmp_path / "jury.json"))
-    assert loaded.rule == rule
+    assert loaded.rule == load(tmp_path / "jury.json").rule == rule
     assert loaded.judges[0].criterion.name == loaded.criterion.name == "wit"
-    assert [len(one.predict.demos) for one in loaded.judges] == [0, 1, 0]
+    for judges in (loaded.judges, load(tmp_path / "jury.json").judges):
+        assert [len(one.predict.demos) for one in judges] == [0, 1, 0]
     copied = loaded.deepcopy()
     copied.judges[1].predict.demos = []
     assert len(loaded.judges[1].predict.demos) == 1

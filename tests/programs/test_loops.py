@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import math
-import random
 import warnings
 from collections import Counter
 
@@ -353,23 +352,6 @@ def test_the_vote_replaces_the_answer_in_every_iteration():
     stopped = voting(*boxed(5), *votes, paths=3, max_iterations=3, stop=True)(source="2 + 2", answer="4")
     assert [step.score for step in stopped.steps] == [0, 0, 1]
     assert (stopped.iterations, stopped.stopped, stopped.score) == (2, "perfect", 1)
-
-
-@pytest.mark.slow
-def test_only_the_early_stop_raises_own_scores_by_construction():
-    lm = Seeded(lambda request: rf"\boxed{{{random.Random(drawn(request)).randrange(4)}}}")  # answers at random
-    items = [dspy.Example(id=str(n), source=f"problem {n}", answer="0") for n in range(60)]
-    bias = {}
-    for stop in (False, True):
-        task = mathematics(paths=1, max_iterations=5, stop=stop)
-        task.loop.set_lm(lm)
-        run = run_loops(task.loop, items)
-        quality = run.quality(items, task.external)
-        assert run.own().shape == (6, 60)
-        bias[stop] = [math.fsum(row) / len(row) for row in (run.own() - quality).tolist()]
-    assert bias[False] == pytest.approx([0] * 6, abs=0.2)  # neither the answers nor the votes know anything
-    assert bias[True][0] == bias[False][0]
-    assert bias[True][-1] > 0.4
 
 
 def test_a_vote_without_answers_is_undefined_and_the_next_one_is_new():

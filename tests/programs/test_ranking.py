@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
-from evalbias.programs.files import load
 from evalbias.programs.ranking import Answer, Compared, merge, rank, together
 
 C = Criterion("quality", "is it good?")
@@ -264,11 +263,3 @@ def test_bad_input(documents, options, message):
         ranked(*documents, **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'limit'"):
         PairwiseRanker(PairwiseJudge(C)).batch([], limit=2)
-
-
-def test_a_ranker_and_a_judge_are_not_loaded_as_each_other(tmp_path):
-    PairwiseJudge(C).save(str(tmp_path / "judge.json"))
-    with pytest.raises(ValueError, match=r"pairwise judge.* ranker"):
-        load(tmp_path / "judge.json", PairwiseRanker)
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "ranker.json")

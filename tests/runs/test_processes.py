@@ -149,6 +149,7 @@ def test_a_paused_command_keeps_its_folder(site):
         _, told = first.communicate()
     assert (second.returncode, first.returncode) == (2, 0), told
     assert f"Process {first.pid} works in paused" in second.stderr
+    assert "vllm 9.9: choices and likelihoods" in told
     site.check("paused", since, stops=0)
 
 
