@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import dspy
 import numpy as np
 
-from evalbias.data.items import input_key, item_name
+from evalbias.data.items import input_key, input_keys, item_name
 from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Comparison, compare
@@ -295,7 +295,7 @@ def hold_back(examples: Sequence[dspy.Example], *, seed: int) -> tuple[list[dspy
 
     The sets share no input; the second has half of the inputs, rounded down.
     """
-    keys = [input_key(e) for e in examples]
+    keys = input_keys(examples)
     inputs = list(dict.fromkeys(keys))
     if len(inputs) < FEWEST_TO_CHOOSE:
         raise ValueError(

@@ -412,6 +412,47 @@ def input_field(example: dspy.Example) -> str | None:
     return next((name for name in ("input_id", "source", "id") if example.get(name) is not None), None)
 
 
+TELLING = 20  # characters of an item's texts from which equal ones are no coincidence
+
+
+def content_of(example: dspy.Example, *, every: bool = False) -> str:
+    """Return the texts that an item is known by, or ``every`` field but its ids; empty where its outputs are short.
+
+    Of an item with an ``input_id``, it is every field, because several inputs may have one answer.
+    """
+    fields = {name: value for name, value in example.items() if name not in ("id", "input_id")}
+    pair = fields.get("candidates") or fields.get("outputs")
+    texts = sorted(map(str, pair)) if pair else [fields.get("output")]
+    if sum(len(text) for text in texts if isinstance(text, str)) < TELLING:
+        return ""
+    every = every or example.get("input_id") is not None
+    return repr(sorted(fields.items()) if every else [fields.get("source"), *texts])
+
+
+def input_keys(examples: Sequence[dspy.Example]) -> list[str]:
+    """Identify each example's input as ``input_key``; equal texts are of one input, whatever their ids.
+
+    See ``content_of`` for when texts are equal. An example without a source and ids has a key of its own.
+
+    Examples:
+        >>> input_keys([dspy.Example(id=k, output="The same long answer twice.") for k in "ab"])
+        ['a', 'a']
+    """
+    keys = [f"item {i}" if input_field(e) is None else input_key(e) for i, e in enumerate(examples)]
+    same: dict[str, str] = {}  # key -> another key of the same input, if any
+
+    def first(key: str) -> str:
+        while key in same:
+            key = same[key]
+        return key
+
+    by_content: dict[str, str] = {}
+    for key, content in zip(keys, map(content_of, examples), strict=True):
+        if content and (one := first(by_content.setdefault(content, key))) != (other := first(key)):
+            same[other] = one
+    return [*map(first, keys)]
+
+
 def pairs(
     examples: Sequence[dspy.Example],
     *,
@@ -561,9 +602,9 @@ def split(
     repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
     if repeated is not None:
         raise ValueError(f"Several examples have the same id {repeated!r:.80}; give each example its own id.")
-    keys = [
-        (str(e.id),) if by == "instance" else (str(input_field(e)), input_key(e)) for e in items
-    ]  # an input_id is no source
+    keys = [(str(e.id),) for e in items]
+    if by == "input":  # an input_id is no source
+        keys = [(str(input_field(e)), key) for e, key in zip(items, input_keys(items), strict=True)]
     groups = sorted(set(keys))
     size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
     if not 0 < size < len(groups):

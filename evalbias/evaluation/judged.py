@@ -12,7 +12,7 @@ import dspy
 import numpy as np
 
 from evalbias.data import items
-from evalbias.data.items import TIE, check_size, human_score, input_field, input_key, is_rated, item_name
+from evalbias.data.items import TIE, check_size, content_of, human_score, is_rated, item_name
 from evalbias.evaluation.words import count, joined, model_title
 from evalbias.lm.cache import keeping_likelihoods, measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
@@ -47,7 +47,6 @@ EXPECTED, QUALITY = "expected", "quality"
 """Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
 LENGTH = "length"
 """Key of ``provenance``: the unit that lengths are counted in, "characters" or "graphemes"."""
-TELLING = 20  # characters of an item's texts from which two equal items are taken for one that is repeated
 COPIES = "copied_ratings"
 """Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
 SELECTED, RATED_AGAIN = "selected_ratings", "rated_again"
@@ -563,7 +562,7 @@ def gather(
     elif any(is_rated(e, criterion.name) for e in examples):
         covariates[HUMAN_SCORES] = human_scores(examples, criterion, required=required)
         check_size(covariates[HUMAN_SCORES], f"People's scores on {criterion.name!r}")
-    ratings, inputs = human_ratings(examples, criterion), tuple(map(_input, examples, range(n)))
+    ratings, inputs = human_ratings(examples, criterion), tuple(items.input_keys(examples))
     names = np.array([f"rating_{column + 1}" for column in range(ratings.shape[1])])
     if copies := dependent_columns(ratings):
         provenance[COPIES] = {str(names[column]): joined(names[copies[column]].tolist()) for column in sorted(copies)}
@@ -594,10 +593,6 @@ def gather(
 def shared_inputs(inputs: Sequence[str]) -> Sequence[str] | None:
     """Return (n,) the input of each item where some share one, else None."""
     return inputs if 1 < len(set(inputs)) < len(inputs) else None
-
-
-def _input(example: dspy.Example, index: int) -> str:
-    return f"item {index}" if input_field(example) is None else input_key(example)
 
 
 def _texts(examples: Sequence[dspy.Example], *, pairwise: bool) -> list[Sequence[Any]]:
@@ -686,19 +681,20 @@ def rated_again(judged: Judged) -> str:
     )
 
 
+def repeats_of(judged: Judged) -> dict[int, int]:
+    """Return place of an item -> that of an earlier one which it repeats in all but its ids, if the texts are long."""
+    contents = [content_of(example, every=True) for example in judged.examples]
+    first = {content: place for place, content in reversed([*enumerate(contents)])}
+    return {place: first[content] for place, content in enumerate(contents) if content and first[content] < place}
+
+
 def repeated_items(judged: Judged) -> str:
-    """Name items that repeat another in all but the id; empty without any. Short answers may well be alike."""
-    first, repeats = dict[str, str](), list[str]()
-    for name, example in zip(judged.ids, judged.examples, strict=False):
-        texts = [*candidates_of(example), example.get("output")]
-        if sum(len(text) for text in texts if isinstance(text, str)) >= TELLING:
-            content = repr(sorted((key, value) for key, value in example.items() if key != "id"))
-            if (earlier := first.setdefault(content, name)) != name:
-                repeats.append(f"{name} repeats {earlier}")
-    if not repeats:
+    """Name items that repeat another in all but their ids; empty without any. Short answers may well be alike."""
+    if not (repeats := repeats_of(judged)):
         return ""
-    named = ", ".join(repeats[:3]) + ", ..." * (len(repeats) > 3)
+    named = ", ".join(f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in [*repeats.items()][:3])
     return (
-        f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({named}), and each counts "
-        "as one more item: leave repeats out."
+        f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field "
+        f"({named}{', ...' * (len(repeats) > 3)}): intervals take them for one input, and other numbers for one more "
+        "item: leave repeats out."
     )

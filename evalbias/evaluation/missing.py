@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalbias.evaluation.estimates import LEVEL
-from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters
+from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, repeats_of
 from evalbias.evaluation.words import Table, joined, p_equals, percent
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.families import holm
@@ -72,9 +72,15 @@ def missing_judgments(judged: Judged, *, seed: int) -> MissingJudgments | None:
     tests = {name: missing_by_size(absent, x, clusters=judged.clusters) for name, x in _properties(judged).items()}
     writers = np.asarray(judged.writers, dtype=str)  # (n,), of pairs (n, 2)
     systems = [" and ".join(sorted(set(np.ravel(names)))) for names in writers]
-    for name, levels, clusters in ((INPUT, judged.inputs, None), (SYSTEM, systems, judged.clusters)):
+    repeats = repeats_of(judged)  # which lack what the item lacks that they repeat
+    once = [place for place in range(len(judged.inputs)) if place not in repeats]
+    inputs = [judged.inputs[place] for place in once]
+    for name, lost, levels, clusters in (
+        (INPUT, absent[once], inputs, None),
+        (SYSTEM, absent, systems, judged.clusters),
+    ):
         if 1 < len(set(levels)) < len(levels):
-            tests[name] = math.nan, missing_by_level(absent, levels, clusters=clusters, seed=seed)
+            tests[name] = math.nan, missing_by_level(lost, levels, clusters=clusters, seed=seed)
     tests = {name: test for name, test in tests.items() if not math.isnan(test[1])}
     adjusted = holm([p_value for _, p_value in tests.values()])
     rows = {name: (np.transpose(writers) == name).reshape(-1, len(absent)).any(axis=0) for name in judged.writer_names}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evalbias import data
 from evalbias.data import human_score, is_rated, split
-from evalbias.data.items import single_ratings
+from evalbias.data.items import input_keys, single_ratings
 
 
 def item(name, source, key=None):
@@ -228,3 +228,35 @@ def test_the_shared_data_by_input(data_dir):
     train, test = split(examples, seed=0, by="input")
     assert len({e.input_id for e in test}) == 36  # of 178
     assert not {e.source for e in train} & {e.source for e in test}
+
+
+# --- equal texts are one input ---
+
+LONG = "An answer that is long enough to tell."
+
+
+@pytest.mark.parametrize(
+    ("fields", "keys"),
+    [
+        ([{"output": LONG}, {"output": "Another one, as long as it."}, {"output": LONG}], "aba"),
+        ([{"output": "4"}, {"output": "4"}], "ab"),  # a coincidence
+        ([{"outputs": [LONG, "x"]}, {"outputs": ["x", LONG]}, {"outputs": [LONG, "y"]}], "aac"),  # in both orders
+        ([{"output": LONG, "source": "p"}, {"output": LONG, "source": "q"}], "pq"),
+        ([{"output": LONG, "source": "p", "input_id": k} for k in "12"], "11"),
+        ([{"output": LONG, "input_id": k, "score": 3} for k in "12"], "11"),
+        ([{"output": LONG, "input_id": k, "score": int(k)} for k in "12"], "12"),  # two inputs with one answer
+        ([{"output": LONG, "source": "Go on.", "input_id": k, "score": int(k)} for k in "12"], "12"),
+        ([{"output": f"{k} {LONG}", "source": "p", "input_id": k} for k in "1212"], "1212"),
+        ([{"output": f"{k}{LONG}", "source": f"s{k}", "input_id": i} for k, i in ("01", "12", "02", "13")], "1111"),
+    ],
+)
+def test_equal_texts_are_one_input_whatever_their_ids(fields, keys):
+    examples = [dspy.Example(id="abcd"[k], **one) for k, one in enumerate(fields)]
+    assert input_keys(examples) == [*keys]
+
+
+def test_both_halves_of_a_split_share_no_text():
+    items = [dspy.Example(id=f"{k}", output=f"{LONG} Of thing {k % 20}.") for k in range(60)]
+    train, test = split(items, seed=0, by="input")
+    assert {e.output for e in train}.isdisjoint(e.output for e in test)
+    assert len(test) == 12

@@ -307,5 +307,14 @@ def test_rows_that_repeat_another_are_named():
     found = audit([*rows, *rows[:4]], scores_field="mine")
     assert "4 of 64 items repeat another in every field (61 repeats 1, 62 repeats 2, 63 " in found.verdict
     assert "repeat" not in audit(rows, scores_field="mine").verdict
+    once = audit(rows, scores_field="mine")["agreement"]["spearman"]
+    ids = [{"source": "What is it?", "input_id": f"{k}", **row} for k, row in enumerate(rows)]
+    copies = [row | {"input_id": f"copy {k}"} for k, row in enumerate(ids[::2])]
+    for copied in (rows * 3, [*ids, *copies]):  # an export joined thrice; half of the items under other ids
+        found = audit(copied, scores_field="mine")
+        assert len({*found.judged.inputs}) == len(rows)
+        assert f"{len(copied) - len(rows)} of {len(copied)} items repeat another in every field" in found.verdict
+        again = found["agreement"]["spearman"]
+        assert again.high - again.low > 0.95 * (once.high - once.low)
     short = [{"output": "yes", "mine": 1.0, "score": 1.0}] * 30
     assert "repeat" not in audit(short, scores_field="mine").verdict
