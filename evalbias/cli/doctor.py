@@ -16,11 +16,12 @@ from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, judges_of, looked_at, recognised_columns
 from evalbias.data.files import ANNOTATED, EXPORTS, Source, folder_files, memory_table
 from evalbias.data.items import DataError
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.data.long_form import JUDGED_BY
+from evalbias.evaluation.answers import answers_of, prepared_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined
-from evalbias.options import AuditOptions
+from evalbias.options import RECORDED, AuditOptions
 from evalbias.values import message, shell_word
 
 ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
@@ -51,19 +52,25 @@ def doctor_command(file: str) -> None:
     for question in recognised.questions:
         _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
     # 2. The commands that audit it, and what they measure.
-    commands, judged = [], list[Judged]()
+    commands, panel, judged = [], list[str](), list[Judged]()
     n_answers = math.prod(len(one.answers) for one in recognised.questions if one.answers)
     for settings in _answered(recognised, name, table):
         command, given = command_line(spec, settings), spec if name in EXPORTS else source
+        has_answers = any(name in settings for name in RECORDED)
+        if not has_answers and (recognised.unread or recognised.is_blocked):
+            continue  # the question says what to write first
         try:
-            if any(name in settings for name in ("scores_field", "samples_field", "winner_field")):
-                judged.append(answers_of(prepared(AuditOptions(given, **settings))))
+            if has_answers:
+                judged.append(answers_of(prepared_each(AuditOptions(given, **settings))[0]))
             else:
-                reading.read(given, mapping=settings.get("mapping"))
+                choices = {"better": settings.get("labels", ())}
+                reading.read(given, mapping=settings.get("mapping"), choices=choices)
         except ValueError as error:
             _print(f"This command cannot read it yet: {command}\n{error}")
         else:
             commands.append(command)
+            if has_answers and JUDGED_BY in settings.get("mapping", {}) and judged[-1].ratings.shape[1] > 1:
+                panel.append(next(settings[name] for name in RECORDED if name in settings))
     for one in judged[:1]:
         _print(_measurable(one))
     if commands:
@@ -73,13 +80,16 @@ def doctor_command(file: str) -> None:
         _print("One command for each answer:" if answers else "The command:")
     for command in commands:
         typer.echo(f"  {command}")
+    if len(panel) > 1 and not any("," in name for name in panel):
+        together = {"mapping": settings["mapping"], "judges": panel}
+        typer.echo(f"\nThe judges together:\n\n  {command_line(spec, together, 'jury')}")
     if n_answers > MOST and name not in EXPORTS:
         _print(f"Not listed: {count(n_answers - MOST, 'more command')} of the same form, with other columns.")
 
 
-def command_line(spec: str, settings: Mapping[str, Any]) -> str:
-    """Return the audit of a source with these options as a shell reads it."""
-    words = ["evalbias", "audit", "--data", spec]
+def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit") -> str:
+    """Return a command about a source with these options as a shell reads it."""
+    words = ["evalbias", command, "--data", spec]
     given = dict(settings)
     if mapping := given.pop("mapping", {}):
         words += [spelled("mapping"), ",".join(f"{ours}={theirs}" for ours, theirs in mapping.items())]
@@ -91,7 +101,7 @@ def command_line(spec: str, settings: Mapping[str, Any]) -> str:
         given["scale"] = "-".join(f"{end:g}" for end in scale)
     for name, value in given.items():
         words += [spelled(name), value if isinstance(value, str) else ",".join(value)]
-    criterion = [] if any(name.endswith("_field") for name in given) else ASKED[: 2 if "criterion" in given else None]
+    criterion = [] if {*RECORDED, "judges"} & {*given} else ASKED[: 2 if "criterion" in given else None]
     return " ".join(map(shell_word, [*words, *criterion]))
 
 
@@ -107,7 +117,8 @@ def _shown(cell: Any) -> str:
 def _answered(recognised: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:
     """Yield the options of an audit for each answer to the questions, or for each judge of a tool's export."""
     if name in EXPORTS:
-        criteria = [one["criterion"] for about in recognised.questions for one in about.answers if "criterion" in one]
+        some = [one for about in recognised.questions for one in about.answers]
+        criteria = [*dict.fromkeys(one["criterion"] for one in some if "criterion" in one)]
         for judge in judges_of(table.rows[0][1] if table.rows else {}):
             own = [one for one in criteria if one == judge.rpartition("/")[2]] or criteria
             yield from [{"scores_field": judge, "criterion": one} for one in own] or [{"scores_field": judge}]

@@ -36,6 +36,13 @@ PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people pre
 FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second", "chosen": "rejected"}  # in a pair's names
 ENDS = {*"abcde", "left", "right", "first", "second"}
 LETTERS = {"a", "b", "model_a", "model_b", *items.TIES}  # choices that mean the same whatever the labels are
+NUMBERED = {  # numbers of choices -> how they may be meant: the first output, the second and a tie
+    frozenset(("0", "1", "2")): ("0,2,1", "2,0,1", "1,2,0", "2,1,0"),
+    frozenset(("1", "2", "1.5")): ("1,2,1.5", "2,1,1.5"),
+    frozenset(("0", "1", "0.5")): ("0,1,0.5", "1,0,0.5"),
+    frozenset(("-1", "0", "1")): ("0,1,-1", "1,-1,0", "-1,1,0"),
+    frozenset(("1", "2", "3")): ("1,2,3", "1,3,2", "3,1,2"),
+}
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
 PAIRS, TEXTS = "pairs of texts", "texts"
 TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
@@ -55,6 +62,7 @@ class Column:
     kind: str = NOTHING
     numbers: Mapping[str, float] = field(default_factory=dict)  # word -> number, of cells such as pass or 4/5
     codes: tuple[str, ...] | None = None  # of two outputs and a tie, () for 0, 1, A, B; None if these are no choices
+    is_inside: bool = False  # a path into another column's objects
 
     @classmethod
     def of(cls, name: str, cells: Sequence[Any]) -> Column:
@@ -91,7 +99,7 @@ class Column:
     @property
     def about(self) -> set[str]:
         """Words of its name besides those that say whose ratings it holds, such as a criterion."""
-        return {*self.words} - PEOPLE - JUDGES - MODELS - VALUES
+        return {word for word in self.words if not word.isdecimal()} - PEOPLE - JUDGES - MODELS - VALUES
 
     @property
     def may_count_persons(self) -> bool:
@@ -152,7 +160,8 @@ def _kind(given: Sequence[Any]) -> str:
         return TALKS if all(answers) else OTHERS if any(answers) else ASKED_FOR
     if all(isinstance(cell, list) for cell in given):
         inner = [one for cell in given for one in cell if not missing(one)]
-        if all(len(cell) == 2 for cell in given) and _kind(inner) in (TEXTS, TALKS):
+        texts = [one for one in inner if isinstance(one, str | list | dict)]  # beside a few that a tool misread
+        if all(len(cell) == 2 for cell in given) and len(texts) > 0.9 * len(inner) and _kind(texts) in (TEXTS, TALKS):
             return PAIRS
         return LISTS if all(isinstance(one, str | int | float) for one in inner) and _kind(inner) == RATED else OTHERS
     if all(isinstance(cell, dict) for cell in given):
@@ -176,7 +185,7 @@ def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
     if len({*given}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in given):
         return None
     codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
-    if codes <= LETTERS | {"0", "1", "-1"}:
+    if codes <= LETTERS | {"0", "1", "-1"} or frozenset(codes - LETTERS) in NUMBERED:
         return ()
     ties = sorted(codes & WORDS["ties"])
     for code, (first, second) in itertools.product(sorted(codes - {*ties}), FIRSTS.items()):

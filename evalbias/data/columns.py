@@ -7,13 +7,15 @@ unclear, the answer is left to the reader.
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from evalbias.data import files, items
+from evalbias.data import files, items, long_form, nested
 from evalbias.data.cells import (
     ASKED_FOR,
     BY_NAME,
@@ -29,7 +31,7 @@ from evalbias.data.cells import (
     LISTS,
     MODELS,
     NOTHING,
-    OTHERS,
+    NUMBERED,
     OUTCOMES,
     OUTPUTS,
     PAIRS,
@@ -49,10 +51,24 @@ from evalbias.data.cells import (
     words_of,
 )
 from evalbias.data.files import Source
-from evalbias.data.items import FIELDS, DataError, listed, word
+from evalbias.data.items import CRITERION, FIELDS, DataError, listed, word
 from evalbias.data.rating_values import LIKE_A_CODE, NO_CODES, Codes, legible
 from evalbias.values import shell_word
 
+THE_JUDGES, PEOPLES, NAMES, EITHER = "the judge's", "people's", "people's by their names", "people's or the judge's"
+RULES = (  # whose ratings columns hold: a word of each of these sets in the name, and no word besides
+    (THE_JUDGES, (JUDGES,), JUDGES | MODELS | VALUES),
+    (THE_JUDGES, (MODELS, VALUES), MODELS | VALUES),
+    (PEOPLES, (PEOPLE,), PEOPLE | VALUES | RESPONSES),
+    (PEOPLES, (VALUES, RESPONSES), VALUES | RESPONSES),
+    (NAMES, (GIVEN_NAMES,), GIVEN_NAMES | {"ratings", "scores"}),  # of two columns or more
+    (EITHER, (VALUES | OUTCOMES,), VALUES | OUTCOMES),  # several columns of labels are people's
+)
+OURS = ("better", "ratings")  # our own names of people's ratings
+FEWEST_ALIKE = 20  # rows in which a column is the mean or the majority of people's, if it is at all
+CONTAINERS = {"fields", "doc", "value", "values", "inputs"}  # objects of a tool's, whose names say nothing
+TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts
+SHAPE = "rows and columns"  # what a question is about where one row is a person's
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 
@@ -73,6 +89,12 @@ class Columns:
     fields: Mapping[str, str]
     why: Mapping[str, str]
     questions: Sequence[OpenQuestion] = ()
+    unread: Sequence[str] = ()  # columns that are named like a judge's answers, and hold what is not read
+
+    @property
+    def is_blocked(self) -> bool:
+        """True if nothing is read before the table has another shape."""
+        return any(one.about == SHAPE for one in self.questions)
 
     @property
     def judge(self) -> str | None:
@@ -87,6 +109,9 @@ class Columns:
             column = options[name]  # under this name, people's are read
             options[name] = f"judge_{column}"
             given[f"judge_{column}"] = column
+        judge = given.pop("judge", CRITERION if long_form.RATED_ON in given else "")
+        for name in (name for name in OPTIONS[:4] if judge and name in options):  # a column of each judge or criterion
+            options[name] = f"{judge}/{options[name]}"
         if "labels" in options:
             options["labels"] = tuple(options["labels"].split(","))
         if "scale" in options:
@@ -187,24 +212,33 @@ class _Table:
     """Columns of a table, and what has been found of them."""
 
     def __init__(self, table: Source, outcome: str | None) -> None:
-        rows = [record for _, record in table.rows]
-        names = looked_at([name for name in table.columns if name != outcome])
-        self.all = {name: Column.of(name, [record.get(name) for record in rows]) for name in names}
-        self.rows, self.has_outcome = len(rows), outcome is not None
+        names, inside = looked_at([name for name in table.columns if name != outcome]), nested.paths(table)
+        opened = replace(table, rows=[(where, {**row}) for where, row in table.rows])
+        nested.add_columns(opened, inside)
+        self.table, self.rows, self.has_outcome = table, len(table.rows), outcome is not None
+        self.all = {name: Column.of(name, [row.get(name) for _, row in table.rows]) for name in names}
+        for name in inside:
+            one = Column.of(name, [row.get(name) for _, row in opened.rows])
+            self.all[name] = replace(one, words=tuple(w for w in one.words if w not in CONTAINERS), is_inside=True)
         self.fields: dict[str, str] = {}
         self.why: dict[str, str] = {}
         self.questions: list[OpenQuestion] = []
+        self.unread: list[str] = []
 
     def columns(self) -> Columns:
         self._read_texts()
+        self.form = self._repeats()
         self._read_writers()
         self._read_inputs()
-        self._read_judgments()
+        if not self._is_transposed():
+            self._read_judgments()
+            self._read_rows()
         left_open = {name for one in self.questions for answer in one.answers for name in answer.values()}
         for name, one in self.all.items():
             left = "left to you" if name in left_open else NO_FIELD
             self.why.setdefault(name, f"{left}; {one.says()}")
-        return Columns(self.fields, {name: self.why[name] for name in self.all}, self.questions)
+        told = [name for name, one in self.all.items() if not (one.is_inside and self.why[name].startswith(NO_FIELD))]
+        return Columns(self.fields, {name: self.why[name] for name in told}, self.questions, self.unread)
 
     def _take(self, column: Column, field: str, why: str) -> None:
         self.fields[field] = column.name
@@ -236,10 +270,9 @@ class _Table:
         preferred = [
             c for name in PREFERRED for c in self.all.values() if c.words == (name,) and c.kind in (TEXTS, TALKS)
         ]
-        if len(preferred) == 2:
+        self.is_preferred = len(preferred) == 2
+        if self.is_preferred:
             two.append(preferred)
-            why = f"people prefer {preferred[0].name!r}: for agreement with them, add a column 'better' that is A"
-            self._ask("better", why, [{}])
         paired = {c.name for one in two for c in one}
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
@@ -277,13 +310,31 @@ class _Table:
             if len(twos) == 1:
                 self._take_pair(twos[0], "system", "named like the writers of two outputs")
         else:
-            self._choose("system", [c for c in writers if c.is_names and not c.end and not self._repeats()])
+            who = self.form.who if self.form else ""
+            self._choose("system", [c for c in writers if c.is_names and not c.end and c.name != who])
 
-    def _repeats(self, most: float = 1) -> bool:
-        """Return whether outputs stand in several rows, so that at most this share differs."""
-        names = [name for name in ("source", "output", "outputs", "output_1", "output_2") if name in self.fields]
-        rows = [*map(str, zip(*(self.all[self.fields[name]].cells for name in names), strict=True))]
-        return names not in ([], ["source"]) and len({*rows}) < most * len(rows)
+    def _repeats(self) -> long_form.LongForm | None:
+        """Return how the rows repeat the outputs, if another column tells them apart."""
+        texts = [self.fields[name] for name in long_form.ITEM if name in self.fields]
+        rated = [c for c in self.all.values() if c.kind in (RATED, LISTS) and not {*c.words} <= PERSONS]
+        said = [c.name for c in rated if c.kind == LISTS or c.numbers or {*c.words} & VALUES]
+        return long_form.found(self.table, texts, said) if {*texts} - {self.fields.get("source")} else None
+
+    def _is_transposed(self) -> bool:
+        """Ask where each row may be a person's, and each column an item's."""
+        rated = [c for c in self.all.values() if c.kind == RATED and not c.is_inside]
+        alike = {tuple(word for word in c.words if not word.isdecimal()) for c in rated}
+        is_so = (
+            len(rated) >= TRANSPOSED
+            and len(alike) == 1
+            and self.fields.keys().isdisjoint(("output", "outputs", "output_1"))
+        )
+        if is_so and all(c.end for c in rated) and _whose(rated) is None:
+            why = f"{rated[0].name!r} to {rated[-1].name!r} differ in a number alone, and no column holds outputs. If "
+            why += "a row is a person's and a column an item's, transpose it: a row for each item, with its text as "
+            self._ask(SHAPE, f"{why}'output', a column for each person, and the judge's score")
+            return True
+        return False
 
     def _read_inputs(self) -> None:
         source, own = self.all.get(self.fields.get("source", "")), self.all.get("id")
@@ -292,7 +343,11 @@ class _Table:
         named = [c for c in self.all.values() if c.called(INPUTS | {"doc"}, frozenset({"id"}))]
         ids = [c for c in named if c.words[-1] == "id"]
         for one in filter(None, (self.all.get("input_id"), *ids, own)):
-            if source is not None and _one_to_one(one, source):
+            if (
+                _one_to_one(one, source)
+                if source is not None
+                else one in ids and 2 * len({*map(str, one.given)}) <= self.rows
+            ):
                 self._take(one, "input_id", "one for each input")
                 return
         if own is not None:
@@ -301,65 +356,70 @@ class _Table:
     # 3. What people said, and what the judge said.
 
     def _read_judgments(self) -> None:
-        criteria = self._criteria()
-        self.free = [c for name, c in self.all.items() if name not in self.fields.values()]
+        criteria, who = self._criteria(), self.form.who if self.form else None
+        taken = {*self.fields.values(), who, *(c.name for c in self._entries() if criteria)}
+        self.free = [c for name, c in self.all.items() if name not in taken]
         self.twins = self._twins()
         swapped = {twin.name for twin in self.twins.values()}
-        people, judges, values = list[list[Column]](), list[list[Column]](), list[list[Column]]()
-        persons, unread, by_name = list[Column](), list[tuple[Column, bool]](), list[list[Column]]()
+        said: dict[str, list[list[Column]]] = {whose: [] for whose in (THE_JUDGES, PEOPLES, NAMES, EITHER)}
+        unread = list[Column]()
         # 1. Columns of the same words, by whose ratings these words say that they hold.
-        for words, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
-            called, these = {w for w in words if not w.isdecimal()}, [c for c in group if c.name not in swapped]
+        for _, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
+            these = [c for c in group if c.name not in swapped]
             fit = [c for c in these if self._fits(c)]
-            rest = [c for c in fit if c.name not in self.twins]
-            judges += [[c] for c in fit if c.name in self.twins]
-            if called & CHOICES and not self.pairwise and any(not c.numbers for c in fit):
+            if these and {*these[0].words} & CHOICES and not self.pairwise and any(not c.numbers for c in fit):
                 self.why |= {c.name: f"not used: choices of outputs, and no texts of two; {c.says()}" for c in fit}
                 continue
-            judged = called & JUDGES or (called & MODELS and called & VALUES)
-            said = called & PEOPLE or (called & VALUES and called & RESPONSES)
-            if judged and called <= JUDGES | MODELS | VALUES:
-                judges += [[c] for c in rest]
-            elif (said and called <= PEOPLE | VALUES | RESPONSES) or (called <= LABELS and len(rest) > 1):
-                people += [rest] if rest else []
-            elif rest and rest[0].name in ("better", "ratings"):  # our own names of people's
-                people = [[*rest, *own] for own in people if own[0].name in ("better", "ratings")] or [*people, rest]
-            elif called and called <= VALUES | OUTCOMES:
-                values += [rest] if rest else []
-            elif called and called <= GIVEN_NAMES:
-                by_name.append(rest)
+            said[THE_JUDGES] += [[c] for c in fit if c.name in self.twins]
+            rest = [c for c in fit if c.name not in self.twins]
+            if not these or (whose := _whose(rest or these)) is None:
                 continue
-            else:
-                persons += [c for c in these if called & (WRITERS | PERSONS) and (c.is_names or "id" in called)]
-                continue
-            unread += [(c, bool(fit)) for c in these if c not in fit]
-        if len(by_name := [c for c in by_name if c]) > 1 == max(map(len, by_name)) and not self.pairwise:
-            people.append([*itertools.chain(*by_name)])  # anna_1 and anna_2 may be one person's
-        self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c, _ in unread}
+            unread += [c for c in these if c not in fit and not c.is_inside and whose != NAMES]
+            said[whose] += [[c] for c in rest] if whose == THE_JUDGES else [rest] * bool(rest)
+        people, judges, values, names = said[PEOPLES], said[THE_JUDGES], said[EITHER], said[NAMES]
+        ours = [group for group in people if group[0].name in OURS]
+        people = [group for group in people if group not in ours] + [[*itertools.chain(*ours)]] * bool(ours)
+        if len(names) > 1 == max(map(len, names)) and not self.pairwise:
+            people.append([*itertools.chain(*names)])  # anna_1 and anna_2 may be one person's
+        self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c in unread}
         # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
-        for one in (c for c, fits in unread if {*c.words} <= PERSONS and not fits and c.kind == TEXTS):
+        for one in [c for c in unread if {*c.words} <= PERSONS and c.kind == TEXTS]:
             voters = [{*words_of(cell)} for cell in {*one.given}]
             if len(values) == 1 and not people and all(words & VOTERS for words in voters):
-                people, values, unread = values, [], [(c, fits) for c, fits in unread if c is not one]
+                people, values, unread = values, [], [c for c in unread if c is not one]
                 self.why[one.name] = f"names of people, who chose; {one.says()}"
-        counts = values or self._repeats()
-        for groups in (judges if people else [], people) if counts else ():
+        for groups in (judges if people else [], people) if values else ():
             if [*map(len, groups)] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
+        for one in [c for group in (*judges, *values) for c in group if len(people) == 1 and c not in people[0]]:
+            if made := _made_of(one, people[0]):
+                judges, values = ([[c for c in g if c is not one] for g in groups] for groups in (judges, values))
+                judges, values = ([g for g in groups if g] for groups in (judges, values))
+                self.why[one.name] = f"not used: the {made} of {_named(people[0])}; {one.says()}"
         rated = bool(criteria) or self.has_outcome
-        self._assign([] if rated else people, judges, values, known=rated)
-        self._ask_unread(unread, persons, known=rated)
+        if self.is_preferred and not (rated or people):
+            why = f"people prefer {(best := self.fields['output_1'])!r}, if its name says what they chose"
+            self._ask("better", why, [{"better": best}, {}])
+            rated = True
+        self._assign([] if rated else people, judges, values, criteria, known=rated)
+        self._ask_unread(unread, known=rated)
 
     def _criteria(self) -> list[str]:
         """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
-        by_name = [c for name, c in self.all.items() if name in ("scores", "ratings") and c.kind == BY_NAME]
-        names = [name.partition(".")[2] for name in self.all if name.startswith(("scores.", "ratings."))]
-        names += [name for c in by_name for cell in c.given for name in cell]
+        by_name = [c for name, c in self.all.items() if name in nested.OWN and c.kind == BY_NAME]
+        entries = self._entries()
+        others = any({*c.words} & PEOPLE and self._fits(c) for c in self.all.values() if not c.is_inside)
+        if others or {_whose([c]) for c in entries} & {THE_JUDGES, PEOPLES, NAMES}:
+            return []  # people's and judges' in one object, or nobody's for certain
+        names = [*dict.fromkeys(c.name.partition(".")[2].partition(".")[0] for c in entries)]
         for one in by_name:
             self._take(one, one.name, "our own name")
-        if len(names := [*dict.fromkeys(names)]) > 1:
+        if len(names) > 1:
             self._ask("criterion", "people rated several criteria", [{"criterion": name} for name in names])
         return names
+
+    def _entries(self) -> list[Column]:
+        return [c for name, c in self.all.items() if name.startswith(("scores.", "ratings."))]
 
     def _twins(self) -> dict[str, Column]:
         """Return the choices in the order of the outputs -> those in the other order."""
@@ -368,28 +428,37 @@ class _Table:
         return {one: self.all[other] for one in full for other in full if one != other and full[one] == rest[other]}
 
     def _fits(self, one: Column) -> bool:
+        if one.kind == LISTS and self.pairwise:  # of pairs, ratings are differences, and no choices
+            return one.name in OURS or np.nanmin(one.values()) < 0
         return one.kind == LISTS or (one.codes is not None if self.pairwise else one.kind == RATED)
 
-    def _ask_unread(self, unread: Sequence[tuple[Column, bool]], persons: Sequence[Column], *, known: bool) -> None:
+    def _ask_unread(self, unread: Sequence[Column], *, known: bool) -> None:
         """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
         known = known or any(name.startswith(("score", "rating", "better")) for name in {*self.fields} - {*OPTIONS})
-        judged, repeats = not {*OPTIONS[:3]}.isdisjoint(self.fields), self._repeats()
-        ambiguous = [c for c in persons if c.name not in self.fields.values()]
-        ambiguous = [c for c in ambiguous if self._repeats(1 if {*c.words} & (JUDGES | PERSONS) else 2 / 3)]
-        for one, beside in unread:
-            words = {*one.words}
-            lost = beside or (words & PEOPLE and not known) or (words & JUDGES and not judged)
-            who = not words & VALUES and (words & JUDGES or repeats)
-            ambiguous += [one] if (one.is_names and (lost or who)) or (one.kind == OTHERS and lost) else []
-        for one in ambiguous:
-            why = f"{one.name!r} holds {one.kind}: if it says who judged, keep the rows of one judge"
-            words = [*dict.fromkeys(map(str, one.given))]
-            order = f", or name the words {', '.join(words)} in their order: `levels` WORST,...,BEST"
-            few = one.kind == TEXTS and 1 < len(words) <= MOST_NAMED and all(word[:1].isalpha() for word in words)
-            self._ask(one.name, f"{why}; if it holds ratings, write them as numbers{order * few}")
+        judged = not {*OPTIONS[:3]}.isdisjoint(self.fields)
+        for one in unread:
+            words, alike = {*one.words}, [c for c in self.free if c.words == one.words and self._fits(c)]
+            says_who = bool(words & JUDGES) and not words & VALUES and one.is_names and judged
+            lost = alike or (words & PEOPLE and not known) or (words & JUDGES and not judged)
+            inside = any(c.is_inside and c.name.startswith(f"{one.name}.") for c in self.free)
+            if not (lost or says_who) or inside or (one.kind == TEXTS and not one.is_names) or one.kind == NOTHING:
+                continue
+            values = [*dict.fromkeys(map(str, one.given))]
+            first = ", ".join(f"{value!r:.20}" for value in values[:3])
+            why = f"{one.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
+            order = f", or name the words {', '.join(values)} in their order: `levels` WORST,...,BEST"
+            few = one.kind == TEXTS and 1 < len(values) <= MOST_NAMED and all(value[:1].isalpha() for value in values)
+            self._ask(one.name, f"{why}the rows of one judge; if it holds ratings, write them as numbers{order * few}")
+            self.unread += [one.name] if words & JUDGES and not judged else []
 
     def _assign(
-        self, people: list[list[Column]], judges: list[list[Column]], values: list[list[Column]], *, known: bool
+        self,
+        people: list[list[Column]],
+        judges: list[list[Column]],
+        values: list[list[Column]],
+        criteria: Sequence[str],
+        *,
+        known: bool,
     ) -> None:
         named = {c.name for group in (*people, *judges) for c in group}
         # 1. What the names say, and what follows for the one that they leave.
@@ -399,6 +468,11 @@ class _Table:
             labels = [group for group in values if group[0].name in ("score", "better")] or labels
         n = len(people) + known, len(judges), len(values)
         two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
+        if n == (0, 0, 2) and self.form is not None:  # what differs between raters is people's
+            labels = [group for group in values if group[0].name in self.form.varying]
+            verdicts = [group for group in values if group not in labels]
+            both = [[c.name for group in groups for c in group] for groups in (labels, verdicts)]
+            two = len(labels) == 1 and long_form.readings(self.form, *both) == [long_form.RATED_BY]
         if two or (n == (0, 1, 1) and labels):
             people = labels
         if two or (n == (1, 0, 1) and verdicts):
@@ -410,31 +484,43 @@ class _Table:
         for groups, fields_of in ((people, self._peoples), (judges, self._judges)):
             for ours, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
                 sure.append(self.all[name])
-                whose = "a judge's" if ours in OPTIONS else "people's"
+                whose = THE_JUDGES if ours in OPTIONS else PEOPLES
                 self._take(sure[-1], ours, f"named like {whose}{'' if name in named else ', beside the other'}")
-        free = [c for c in self.free if c.name not in self.why and not COUNTS & {*c.words}]
-        unknown = [c for c in free if self._is_like(c, sure)]
-        theirs, its = [c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]
-        called = [c for c in free if {*c.words} & PEOPLE and self._fits(c) and not (c.is_judges or c.may_count_persons)]
+        free = [c for c in self.free if c.name not in self.why and not COUNTS & {*c.words} and self._fits(c)]
+        called = [c for c in free if {*c.words} & PEOPLE and not (c.is_judges or c.may_count_persons)]
+        free = [c for c in free if (c.kind == TEXTS or c.is_judges if self.pairwise else len({*map(str, c.given)}) > 1)]
+        theirs, its = [c for c in free if not c.is_judges], [c for c in free if not {*c.words} & PEOPLE]
         left = [
-            [*dict.fromkeys(itertools.chain(*people, called, *values))] or theirs or unknown,
-            [*dict.fromkeys(itertools.chain(*judges, *values))] or its or unknown,
+            [*dict.fromkeys(itertools.chain(*people, called, *values))] or theirs,
+            [*dict.fromkeys(itertools.chain(*judges, *values))] or sorted(its, key=lambda c: not c.is_judges),
         ]
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
-            left[0] = [c for c in theirs if c not in values[0] and self._is_like(c, values[0])] or left[0]
+            left[0] = [c for c in theirs if c not in values[0] and _is_like(c, values[0])] or left[0]
         left[0] = [] if known or len(people) == 1 else left[0]
         left[1] = [] if len(judges) == 1 else [c for c in left[1] if not OUTCOMES & {*c.words}]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
-            label = "an outcome" if all(OUTCOMES & {*c.words} for c in left[0]) else "people's"
-            whose = " or ".join(name for name, some in zip((label, "the judge's"), left, strict=True) if some)
+            label = "an outcome" if all(OUTCOMES & {*c.words} for c in left[0]) else PEOPLES
+            whose = " or ".join(name for name, some in zip((label, THE_JUDGES), left, strict=True) if some)
             names = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
             names = "a rating without an error" if whose == "an outcome" else names
             about = "outcome" if whose == "an outcome" else f"{whose} ratings"
-            self._ask(about, f"{_named(open_)} may be {whose}, {names}", self._answers(*left))
-        if judges and theirs and any(GIVEN_NAMES & {*c.words} for c in sure):
-            more = {f"rating_{k}": c.name for k, c in enumerate(theirs, start=len(people[0]) + 1)}
-            self._ask("people's ratings", f"{_named(theirs)} may be further people's, too", [more, {}])
-        (self._check_codes if self.pairwise else self._check_scales)(sure)
+            answers = self._answers(*left)
+            of = [re.split(r"[./]", self._judge_in(one))[-1] for one in answers]
+            if criteria and all(name in criteria for name in of):  # a judge's column of each criterion
+                self.questions = [one for one in self.questions if one.about != "criterion"]
+                answers = [{**one, "criterion": name} for one, name in zip(answers, of, strict=True)]
+            self._ask(about, f"{_named(open_)} may be {whose}, {names}", answers)
+        further = [c for c in theirs if not self.pairwise and _is_like(c, sure)]
+        if judges and further and any(GIVEN_NAMES & {*c.words} for c in sure):
+            more = {f"rating_{k}": c.name for k, c in enumerate(further, start=len(people[0]) + 1)}
+            self._ask("people's ratings", f"{_named(further)} may be further people's, too", [more, {}])
+        if self.pairwise:
+            self._check_codes([*sure, *(left[1] if len(left[1]) == 1 and not left[0] else [])])
+        else:
+            self._check_scales(sure)
+
+    def _judge_in(self, answer: Mapping[str, str]) -> str:
+        return next((answer[name] for name in OPTIONS[:3] if name in answer), "")
 
     def _peoples(self, group: Sequence[Column]) -> dict[str, str]:
         if len(group) == 1 and OUTCOMES & {*group[0].words}:
@@ -456,30 +542,29 @@ class _Table:
             parted = [(one, [c for c in people if c is not one]) for one in judges]
             alike = [[c for c in others if one.is_judges and c.about == one.about] for one, others in parted]
             parted = [(one, same or others) for same, (one, others) in zip(alike, parted, strict=True)]
+            parted = [(one, [c for c in others if c.kind != LISTS] or others[:1]) for one, others in parted]
             both = [self._peoples(others) | self._judges([one]) for one, others in parted if others]
             return [*both] or [self._peoples(people), self._judges(judges)]
         named, outcomes = ([c for c in people if names & {*c.words}] for names in (PEOPLE, OUTCOMES))
-        together = not outcomes and len(named) in (0, len(people)) and len(people) > 1  # an outcome stands alone
-        several = [people] * together + [[one] for one in people]
+        single = [c for c in people if c.kind != LISTS]
+        together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # an outcome stands alone
+        is_numbered = len({c.words for c in single}) == 1 and len(single) > MOST_NAMED  # raters, many of them
+        several = [single] * together + [[one] for one in people if one.kind == LISTS or not is_numbered]
         return [*map(self._peoples, several), *(self._judges([one]) for one in judges)]
-
-    def _is_like(self, one: Column, sure: Sequence[Column]) -> bool:
-        """Return whether a column of an unknown name may be on the scale of those that are known."""
-        if self.pairwise:
-            return one.codes is not None and one.kind == TEXTS
-        varies = one.kind == RATED and len({*map(word, {*one.given})}) > 1
-        return varies and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
 
     # 4. What the values leave unclear.
 
     def _check_scales(self, sure: Sequence[Column]) -> None:
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
+        if ranks := [c for c in sure if WORDS["ranks"] & {*c.words}]:
+            why = f"{_named(ranks)} may rank the outputs, 1 for the best: scores rise with quality"
+            self._ask("direction", why, [self._negative(ranks), {}])
         tops_of = [c.highest for c in people]
         if people and max(tops_of) > 1.5 * min(tops_of):
             why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
-            if LIKE_A_CODE.fullmatch(top := f"{max(tops_of):g}"):
-                why += f", or, where {top} says that there is no rating, `missing` {top}"
+            if LIKE_A_CODE.fullmatch(code := f"{max(tops_of):g}"):
+                why += f", or, where {code} says that there is no rating, `missing` {code}"
             self._ask("people's scales", why)
         if not (judge and people):
             return
@@ -494,18 +579,25 @@ class _Table:
         both = ~np.isnan(scored) & (counts > 0)
         x, y = scored[both], np.nansum(rated, axis=0)[both] / counts[both]
         if len(x) >= 20 and np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] < -3 / np.sqrt(len(x)):
-            why = "the judge's scores fall where people's rise: if the lowest is the best on one of the scales, "
-            self._ask("direction", f"{why}subtract that column from its highest value first", [{}])
-        if len(people) > 1 and len(x) >= 20 and np.abs(x - y).max() <= ROUNDED:
-            self._ask(
-                judge[0].name, f"{judge[0].name!r} is the mean of {_named(people)}: take out what is no judge's", [{}]
-            )
+            why = "the judge's scores fall where people's rise: the lowest may be the best on one of the scales"
+            self._ask("direction", why, [self._negative(judge), self._negative(people), {}])
+
+    def _negative(self, columns: Sequence[Column]) -> dict[str, str]:
+        """Return the fields of columns with the other sign."""
+        names = [one.name for one in columns]
+        return {ours: f"-{name}" for ours, name in self.fields.items() if name in names}
 
     def _check_codes(self, sure: Sequence[Column]) -> None:
         coded = {c.codes for c in sure if c.codes}
+        codes = {items.code_of(cell) for c in sure for cell in c.given}
         plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - LETTERS
-        pairs = {codes[:2] for codes in coded}
-        if len(pairs) > 1 or (pairs and plain):
+        pairs, readings = {codes[:2] for codes in coded}, NUMBERED.get(frozenset(codes - LETTERS), ())
+        if self.is_preferred and {"0", "1"} <= codes <= LETTERS | {"0", "1", "0.5"}:
+            readings = ("1,0,0.5", "0,1,0.5")  # a judge that agrees may be the first output or 1
+        if readings:
+            why = f"choices are {', '.join(sorted(codes - LETTERS))}: which is the first output, the second, and a tie?"
+            self._ask("labels", why, [{"labels": one} for one in readings])
+        elif len(pairs) > 1 or (pairs and plain):
             self._ask("labels", "the columns code choices in different ways: write them alike")
         elif pairs:
             labels = max(coded, key=len)
@@ -526,6 +618,66 @@ class _Table:
                 del self.fields["swapped_field"]
                 why = f"{other.name!r} mostly differs from {one.name!r}: it must name the outputs as they stand"
                 self._ask("swapped choices", why, [{"swapped_field": other.name}, {}])
+
+    # 5. Rows that repeat the texts.
+
+    def _read_rows(self) -> None:
+        """Take what tells the rows of a text apart where one reading fits, and ask where two do, or judges differ."""
+        if (form := self.form) is None:
+            return
+        known = [
+            *self.fields.items(),
+            *(pair for one in self.questions for some in one.answers for pair in some.items()),
+        ]
+        judged = {name: field for field, name in known if field in OPTIONS[:4]}
+        people = {
+            name for field, name in known if field.startswith(("score", "rating", "better")) and name not in judged
+        }
+        fits = long_form.readings(form, people, judged)
+        if fits == [long_form.RATED_BY]:
+            self._take(self.all[form.who], long_form.RATED_BY, form.sentence(long_form.RATED_BY))
+            return
+        answers = list[dict[str, str]]()
+        for kind in fits:
+            names = form.names if kind == long_form.JUDGED_BY else [""]
+            answers += [{kind: form.who} | ({"judge": name} if name else {}) for name in names]
+        if long_form.RATED_ON in fits:
+            answers = [*({**one, "criterion": "all"} if long_form.RATED_ON in one else one for one in answers), {}]
+        readings = " or ".join(form.sentence(kind).rstrip(".") for kind in fits)
+        rest = f"{form.rows} rows repeat {len(form.counts)} texts: if {form.who!r} says who judged, keep those of one"
+        self._ask(form.who, readings or rest, answers)
+
+
+def _whose(columns: Sequence[Column]) -> str | None:
+    """Return whose ratings columns of the same words hold by ``RULES``; None if their name does not say it."""
+    words = {word for word in columns[0].words if not word.isdecimal()}
+    if columns[0].name in OURS or (len(columns) > 1 and words and words <= LABELS):
+        return PEOPLES
+    return next((whose for whose, needs, only in RULES if all(map(words.__and__, needs)) and words <= only), None)
+
+
+def _is_like(one: Column, sure: Sequence[Column]) -> bool:
+    """Return whether a column of numbers may be on the scale of others."""
+    varies = one.kind == RATED and len({*map(word, {*one.given})}) > 1
+    return varies and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
+
+
+def _made_of(one: Column, people: Sequence[Column]) -> str:
+    """Return what a column is of several people's, their mean or majority; empty if it is neither."""
+    rows = zip(one.cells, *(c.cells for c in people), strict=True)
+    both = [(cell, [*filter(word, items.cells_of(given))]) for cell, *given in rows if cell is not None]
+    disagreeing = [(cell, given) for cell, given in both if len({*map(str, given)}) > 1]
+    if len(both) < FEWEST_ALIKE or len(disagreeing) < 2:
+        return ""
+    votes = [(str(cell), Counter(map(str, given)).most_common(2)) for cell, given in both if given]
+    clear = [(cell, top[0][0]) for cell, top in votes if len(top) == 1 or top[0][1] > top[1][1]]
+    if len(clear) > len(both) / 2 and all(cell == most for cell, most in clear):
+        return "majority"
+    if one.kind != RATED or any(c.kind not in (RATED, LISTS) for c in people):
+        return ""
+    x, y = one.values(), np.array([c.values() for c in people])
+    defined = ~np.isnan(x) & (~np.isnan(y)).any(axis=0)
+    return "mean" if np.abs(x[defined] - np.nanmean(y[:, defined], axis=0)).max() <= ROUNDED else ""
 
 
 def _named(columns: Iterable[Column]) -> str:

@@ -93,9 +93,10 @@ def readings(form: LongForm, people: Iterable[str], judged: Iterable[str]) -> li
     people_differ, judges_differ = not form.varying.isdisjoint(people), not form.varying.isdisjoint(judged)
     models = 2 * sum(not (JUDGES | MODELS).isdisjoint(words_of(name)) for name in form.names) > len(form.names)
     is_said = bool(words & (SPEAKERS | PEOPLE | JUDGES | WRITERS)) or models
+    persons = CRITERIA | PEOPLE | SPEAKERS - JUDGES
     fits = {
         RATED_BY: people_differ and not judges_differ and not words & CRITERIA and not models,
-        JUDGED_BY: judges_differ and not people_differ and not words & (CRITERIA | PEOPLE),
+        JUDGED_BY: judges_differ and not people_differ and (models or not words & persons),
         RATED_ON: people_differ and (judges_differ or not judged) and form.is_crossed and not is_said,
     }
     fits[RATED_ON] |= people_differ and bool(words & CRITERIA)

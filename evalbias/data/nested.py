@@ -35,6 +35,11 @@ def add_columns(table: Source, names: Iterable[str]) -> None:
             aligned = _aligned([[*zip(*row, strict=False)] for row in answers])
             for (_, row), cell in zip(table.rows, aligned, strict=True):
                 row[name] = cell
+
+
+def drop_rest(table: Source, names: Iterable[str]) -> None:
+    """Remove the rest of our objects of ratings where ``names`` name an entry: the others are not people's criteria."""
+    named = {*names}
     for root in {one.partition(".")[0] for one in named if "." in one} & {*OWN}:
         for _, row in table.rows:
             for other in [one for one in row if one == root or (one.startswith(f"{root}.") and one not in named)]:
@@ -45,6 +50,9 @@ def paths(table: Source) -> list[str]:
     """Return the paths to what a table's objects, and lists of objects, hold."""
     found = dict[str, None]()
     for name in table.columns:
+        first = next((row[name] for _, row in table.rows if not missing(row.get(name)) and row[name] != ""), None)
+        if not isinstance(first, dict | list) and not (isinstance(first, str) and first.lstrip()[:1] in ("[", "{")):
+            continue
         cells = [parsed_or_given(row.get(name)) for _, row in table.rows]
         given = [cell for cell in cells if isinstance(cell, dict | list)]
         if given and len(given) == sum(not (missing(cell) or cell == "") for cell in cells):

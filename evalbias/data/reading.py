@@ -90,7 +90,8 @@ def read(
             name of a tool whose export it is (``files.EXPORTS``), or of a format; ``hf:NAME`` or ``hf:NAME:SPLIT`` of
             the Hugging Face hub; a pandas data frame; dicts or ``dspy.Example``; or a ``Source`` with its rows.
         mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``; for
-            ``ratings`` also several, one a rater. A column may be a path into objects or times -1 (``nested``).
+            ``ratings`` also several, one a rater, and for ``better`` the better output's. A column may be a path into
+            objects, or another one times -1 (``nested``).
         choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
             as ``{"better": (1, 2, "tie")}``; no codes for those of ``items.choice``. Items have 0, 1, -1 or None.
         numbers: Fields of recorded numbers, such as a judge's scores. Items have a number or None.
@@ -115,6 +116,7 @@ def read(
     table = table_of(source, mapping)
     answers = {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"}
     nested.add_columns(table, answers)
+    nested.drop_rest(table, [*answers, *table.mapping.values()])
     table = long_form.one_row_a_text(table, answers)
     judged = wanted.judged(table.columns)
     _read_nested(table, wanted)
@@ -176,7 +178,9 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     table = source if isinstance(source, Source) else opened(source)
     table = replace(table, rows=[(where, {**record}) for where, record in table.rows], left_out={**table.left_out})
     _read_chosen(table)
+    better = next((k for k in (1, 2) if mapping and mapping.get("better") == mapping.get(f"output_{k}", 0)), None)
     if mapping and table.rows:
+        mapping = {ours: theirs for ours, theirs in mapping.items() if ours != "better" or better is None}
         named = [
             v.split(",") if isinstance(v, str) and v not in table.columns else cells_of(v) for v in mapping.values()
         ]
@@ -186,6 +190,8 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
         if "outcome" in mapping:
             mapping = _only_outcome(table, mapping)
         _rename(table, mapping)
+    for _, record in table.rows if better else ():  # it names the better output itself
+        record["better"] = "AB"[better == 2]
     if table.name not in ("json", "jsonl"):  # where null is refused as an output; here it is an empty text, as in CSV
         for _, record in table.rows:
             record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}

@@ -67,6 +67,16 @@ def cells(k, quality, rng):
         "asks": talk(k, "")[:-1],
         "voter": f"arena_user_{k % 9}",
         "few": rng.choice(("alpaca-13b", "llama-7b")),
+        "judges": {"gpt-4o": 1 + noisy(), "claude": 1 + noisy()},
+        "raters": {"anna": 1 + noisy(), "ben": 1 + noisy()},
+        "mixed": {"human": 1 + noisy(), "gpt-4": 1 + noisy()},
+        "scorers": {"Facts": noisy() / 4, "Tone": noisy() / 4},
+        "objects": [{"annotator": who, "rating": 1 + noisy()} for who in "xy"],
+        "both": {"question": f"What is thing {k // 2} of the town?", "answer": f"It is {said}"},
+        "012": rng.randrange(3),
+        "half": rng.choice((0, 0.5, 1)),
+        "-101": rng.randrange(-1, 2),
+        "mqm": -45 if k == 3 else -noisy(),
     }
     signs = ("\u274c", "\u2705\ufe0f", "\u2717", "\u2713")
     made |= {"gb": ("bad", "Good")[made["01"]], "tick": signs[made["01"]], "check": signs[2 + made["bool"]]}
@@ -319,28 +329,6 @@ def doctor(path, cwd):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [0, 6, 14, 38, 42, 52, 55, 61, 67, 70, 73, 74, 75, 76])
-def test_each_command_runs_as_it_is_printed(tmp_path, k):
-    path = write(tmp_path, rows_of(CASES[k], n=40, seed=k), "csv" if k % 2 else "jsonl")
-    said, commands = doctor(path.name, tmp_path)
-    assert commands, said
-    for command in commands:
-        if "MODEL" in command:
-            continue
-        evalbias(*command, "--out", "run", "--json", cwd=tmp_path)
-        for file in (tmp_path / "run").iterdir():
-            file.unlink()
-    asked = recognised_columns(table_of(path)).questions
-    assert ("Left to you" in said) == bool(asked)
-    if not asked and k:  # the same audit again: once is enough
-        return
-    done = evalbias("audit", "--data", path.name, "--json", cwd=tmp_path, check=False)
-    assert done.returncode == (2 if asked else 0)  # an audit by itself guesses nothing
-    assert "evalbias doctor" in done.stderr
-    assert all(one.why in done.stderr for one in asked)
-
-
-@pytest.mark.slow
 def test_what_a_file_is_and_what_it_lacks(tmp_path):
     path = write(tmp_path, rows_of(CASES[0], n=40), "csv")
     said, _ = doctor(path.name, tmp_path)
@@ -403,11 +391,12 @@ def test_chosen_and_rejected_texts_are_a_pair(tmp_path):
               for n, t in one.items()} for one in texts]  # fmt: skip
     for rows, source in ((texts, {"source": "prompt"}), (talks, {})):
         path = as_jsonl(tmp_path / "t.jsonl", [{**row, "score_chosen": 9.5, "score_rejected": 2.0} for row in rows])
-        said, (command,) = doctor(path.name, tmp_path)
+        said, commands = doctor(path.name, tmp_path)
         mapping = {"output_1": "chosen", "output_2": "rejected"} | source
-        assert dict(one.split("=") for one in command[command.index("--map") + 1].split(",")) == mapping
-        item = read(path, mapping=mapping)[3]
-        assert (item.source, item.candidates) == ("What is thing 3?", ["It is 3.", "Is 3."])
+        given = [dict(one.split("=") for one in command[command.index("--map") + 1].split(",")) for command in commands]
+        assert given == [mapping | {"better": "chosen"}, mapping]
+        item = read(path, mapping=given[0])[3]
+        assert (item.source, item.candidates, item.better) == ("What is thing 3?", ["It is 3.", "Is 3."], 0)
         assert "people prefer 'chosen'" in said
 
 
@@ -597,6 +586,121 @@ def test_what_names_do_not_tell_is_asked(tmp_path, columns, snapshot):
     assert {"columns": found.fields, **questioned} == snapshot
 
 
+QA, PAIR = "question|q|; answer|a|", "question|q|; answer_a|a|; answer_b|a2|"
+BOTH = "prompt|q|; chosen|a|; rejected|a2|"
+ROLES = {  # columns -> fields that are certain besides the texts, and the answers to what is asked
+    # people and judges in one object, or a list of objects
+    f"{QA}; scores|judges|; human_1|15|; human_2|15|": (
+        {"rating_1": "human_1", "rating_2": "human_2"},
+        [[{"scores_field": "scores.claude"}, {"scores_field": "scores.gpt-4o"}]],
+    ),
+    f"{QA}; ratings|raters|; judge_score|15|": (
+        {"rating_1": "ratings.anna", "rating_2": "ratings.ben", "scores_field": "judge_score"}, []),
+    f"{QA}; scores|mixed|": ({"score": "scores.human", "scores_field": "scores.gpt-4"}, []),
+    f"{QA}; scores|scorers|; human_review|unit|": (
+        {}, [[{"score": "human_review", "scores_field": f"scores.{name}"} for name in ("Facts", "Tone")]]),
+    f"{QA}; annotations|objects|; judge|15|": ({"ratings": "annotations.rating", "scores_field": "judge"}, []),
+    "fields|both|; human|15|; judge|15|": (
+        {"source": "fields.question", "output": "fields.answer", "score": "human", "scores_field": "judge"}, []),
+    # ranks, 1 for the best
+    f"{QA}; human_rank_1|51|; human_rank_2|51|; llm_rank|51|": (
+        {"rating_1": "human_rank_1", "rating_2": "human_rank_2", "scores_field": "llm_rank"},
+        [[{"rating_1": "-human_rank_1", "rating_2": "-human_rank_2", "scores_field": "-llm_rank"}, {}]],
+    ),
+    f"{QA}; human|15|; judge|51|": (
+        {"score": "human", "scores_field": "judge"}, [[{"scores_field": "-judge"}, {"score": "-human"}, {}]]),
+    # a flag that says whether the chosen output won
+    f"{BOTH}; results|half|": (
+        {},
+        [[{"better": "chosen"}, {}], [{"winner_field": "results"}], [{"labels": "1,0,0.5"}, {"labels": "0,1,0.5"}]],
+    ),
+    f"{BOTH}; better|=A,A|; judge|01|": (
+        {"better": "better", "winner_field": "judge"}, [[{"labels": "1,0,0.5"}, {"labels": "0,1,0.5"}]]),
+    # choices in numbers
+    f"{PAIR}; human|012|; judge|012|": (
+        {"better": "human", "winner_field": "judge"},
+        [[{"labels": one} for one in ("0,2,1", "2,0,1", "1,2,0", "2,1,0")]],
+    ),
+    f"{PAIR}; human|-101|; judge|-101|": (
+        {"better": "human", "winner_field": "judge"}, [[{"labels": one} for one in ("0,1,-1", "1,-1,0", "-1,1,0")]]),
+    # another scale, and one number that is far from the others
+    f"{QA}; mqm_human|mqm|; gpt-4|100|": (
+        {}, [[{"score": "mqm_human", "scores_field": "gpt-4"}]]),
+    f"{QA}; human|mqm|; gpt-4|15|": ({"score": "human"}, [[{"scores_field": "gpt-4"}]]),
+    # an input without a text, and a writer
+    "prompt_id|in|; answer|a|; human|15|; judge|15|": (
+        {"input_id": "prompt_id", "score": "human", "scores_field": "judge"}, []),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", range(len(CASES) + len(ROLES)))
+def test_each_command_runs_as_it_is_printed(tmp_path, k):
+    path = write(tmp_path, rows_of([*CASES, *ROLES][k], n=24, seed=k), "csv" if k % 2 else "jsonl")
+    said, commands = doctor(path.name, tmp_path)
+    assert "cannot read it yet" not in said
+    for command in commands:
+        named = ["embedded" if word == "MODEL" else word for word in command]
+        probes = [] if named == command else ["--probe", "none"]
+        evalbias(*named, *probes, "--out", "run", "--json", cwd=tmp_path)
+        for file in (tmp_path / "run").iterdir():
+            file.unlink()
+    found = recognised_columns(table_of(path))
+    assert ("Left to you" in said) == bool(found.questions)
+    done = evalbias("audit", "--data", path.name, "--json", cwd=tmp_path, check=False)
+    assert done.returncode == (2 if found.questions or found.judge is None else 0)  # an audit guesses nothing
+    assert "evalbias doctor" in done.stderr
+    assert all(one.why in done.stderr for one in found.questions)
+
+
+@pytest.mark.parametrize("columns", ROLES)
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_role_is_taken_where_one_reading_fits_and_asked_for_where_two_do(columns, form, tmp_path):
+    certain, answers = ROLES[columns]
+    found = recognised_columns(table_of(write(tmp_path, rows_of(columns, n=60), form)))
+    texts = ("source", "output", "output_1", "output_2")
+    assert {n: c for n, c in found.fields.items() if n not in texts or n in certain} == certain
+    assert [[*map(dict, one.answers)] for one in found.questions] == answers
+
+
+def test_the_majority_of_people_is_no_judge(tmp_path):
+    rows = rows_of(f"{PAIR}; annotator1|ab|; annotator2|ab|; annotator3|ab|; winner|ab|", n=40)
+    votes = [[row[f"annotator{k}"] for k in (1, 2, 3)] for row in rows]
+    rows = [{**row, "winner": max("AB", key=some.count)} for row, some in zip(rows, votes, strict=True)]
+    found, asked = questions(rows, tmp_path)
+    assert found.judge is None
+    assert found.why["winner"].startswith("not used: the majority of 'annotator1', 'annotator2', 'annotator3'")
+    assert not asked
+
+
+def test_a_writer_is_one_where_an_output_repeats(tmp_path):
+    rows = rows_of(f"{QA}; model|system|; human|15|; judge|15|", n=40)
+    rows[1] = {**rows[0], "model": "delta"}
+    found, asked = questions(rows, tmp_path)
+    assert found.fields["system"] == "model"
+    assert not asked
+
+
+def test_one_row_a_person_and_one_column_an_item_is_to_be_transposed(tmp_path):
+    rows = [{"Time": f"2026-01-{k + 1:02d}", "Who": f"P{k}"} | {f"Rate answer {i}": 1 + (k + i) % 5 for i in range(30)}
+            for k in range(12)]  # fmt: skip
+    path = write(tmp_path, rows, "csv")
+    said, commands = doctor(path.name, tmp_path)
+    assert not commands
+    assert "transpose it" in said
+    with pytest.raises(ValueError, match="transpose it"):
+        package.audit(path)
+
+
+@pytest.mark.parametrize("cells", ["=C,B", "far"])
+def test_a_judges_column_that_is_not_read_is_named_in_place_of_a_model(cells, tmp_path):
+    path = write(tmp_path, rows_of(f"{QA}; human|15|; llm_grade|{cells}|"), "csv")
+    said, commands = doctor(path.name, tmp_path)
+    assert not commands
+    assert "MODEL" not in said
+    assert "'llm_grade' holds 2 different values" in said
+
+
 def test_answers_that_are_not_printed_are_counted(tmp_path):
     names = "; ".join(f"{name}_score|15|" for name in ("anna", "ben", "carl", "dora", "emil", "fred", "gina", "hans"))
     path = write(tmp_path, rows_of(f"question|q|; answer|a|; {names}"), "csv")
@@ -624,8 +728,9 @@ def test_the_mean_of_people_is_no_judge_without_being_asked_for(names, tmp_path)
     first, second = names.split("; ")
     rows = rows_of(f"question|q|; answer|a|; {first}|15|; {second}|15|")
     rows = [{**row, "score": (float(row[first]) + float(row[second])) / 2} for row in rows]
-    _, asked = questions(rows, tmp_path)
-    assert f"'{first}', '{second}'" in asked["score"].why
+    found, _ = questions(rows, tmp_path)
+    assert f"not used: the mean of '{first}', '{second}'" in found.why["score"]
+    assert "scores_field" not in found.fields
 
 
 def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
