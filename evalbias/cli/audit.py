@@ -13,7 +13,7 @@ import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
-from evalbias.data.columns import like_ratings
+from evalbias.data.hints import like_ratings
 from evalbias.evaluation.answers import (
     ANSWER_FIELDS,
     PreparedAudit,

@@ -9,7 +9,7 @@ import numpy as np
 
 from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
-from evalbias.data.columns import like_ratings
+from evalbias.data.hints import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.probes import with_features

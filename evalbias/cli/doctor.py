@@ -13,8 +13,9 @@ import typer
 from evalbias.cli.flags import parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
-from evalbias.data.columns import NO_FIELD, WIDEST, Columns, judges_of, looked_at, recognised_columns
+from evalbias.data.columns import NO_FIELD, WIDEST, Columns, looked_at, recognised_columns
 from evalbias.data.files import ANNOTATED, EXPORTS, Source, folder_files, memory_table
+from evalbias.data.hints import judges_of
 from evalbias.data.items import DataError
 from evalbias.data.long_form import JUDGED_BY
 from evalbias.evaluation.answers import answers_of, prepared_each

@@ -11,8 +11,8 @@ from typing import Any
 from evalbias import data
 from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
-from evalbias.data.columns import lacking
 from evalbias.data.files import decoded, memory_table
+from evalbias.data.hints import lacking
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared

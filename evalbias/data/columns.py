@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.data import files, items, long_form, nested
+from evalbias.data import items, long_form, nested
 from evalbias.data.cells import (
     ASKED_FOR,
     BY_NAME,
@@ -51,9 +51,8 @@ from evalbias.data.cells import (
     words_of,
 )
 from evalbias.data.files import Source
-from evalbias.data.items import CRITERION, FIELDS, DataError, listed, word
+from evalbias.data.items import CRITERION, word
 from evalbias.data.rating_values import LIKE_A_CODE, NO_CODES, Codes, legible
-from evalbias.values import shell_word
 
 THE_JUDGES, PEOPLES, NAMES, EITHER = "the judge's", "people's", "people's by their names", "people's or the judge's"
 RULES = (  # whose ratings columns hold: a word of each of these sets in the name, and no word besides
@@ -131,16 +130,6 @@ def recognised_columns(table: Source, outcome: str | None = None, codes: Codes =
     return _Table(legible(table, looked_at(table.columns), codes), outcome).columns()
 
 
-EXPECTED = (
-    "Expected are items such as\n"
-    '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
-    '  {"source": "Name a prime.", "output": "It is 9.", "score": 1}\n'
-    "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
-    '"outputs": ["4", "5"], in tables as output_1 and output_2.'
-)
-ENOUGH = 1000  # rows by which an error tells what columns may be
-
-
 WIDEST, MOST_NAMED = 200, 8  # most columns looked at, and columns in an error
 ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
 
@@ -150,62 +139,6 @@ def looked_at(names: Sequence[str]) -> list[str]:
     telling = VALUES | VOTERS | JUDGES | OUTCOMES | PERSONS | INPUTS | OUTPUTS | CHATS | WRITERS | {*PREFERRED}
     first = sorted(names, key=lambda name: telling.isdisjoint(words_of(name))) if len(names) > WIDEST else names
     return [*dict.fromkeys(first[:WIDEST])]
-
-
-def lacking(place: str, table: Source, wanted: str) -> DataError:
-    """Return the error that a field is missing: the columns there are, what these may be, and an example."""
-    likely = _likely(table)
-    if wanted not in likely and "output_1" in likely:
-        wanted = "output_1"
-    alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
-    mapping = likely if wanted in likely else {**likely, wanted: "COLUMN"}
-    hint = f"{alike or 'Say which column it is'}: --map {_mapped(mapping)} (in Python, mapping={mapping})"
-    return DataError(f"{place} has no column {wanted!r}; it has {listed(table.columns)}. {hint}.\n{EXPECTED}")
-
-
-def like_ratings(examples: Sequence[Any], judge: str) -> str:
-    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
-    rows = [{name: value for name, value in item.items() if repr(name) not in judge} for item in examples[:ENOUGH]]
-    likely = {o: t for o, t in _likely(files.memory_table(rows)).items() if o.startswith(("score", "rating", "better"))}
-    named = ", ".join(map(repr, likely.values()))
-    return f"{named} may be people's ratings: --map {_mapped(likely)}" if likely else ""
-
-
-def _likely(table: Source) -> dict[str, str]:
-    """Return our fields -> the columns of other names that may be them, with the likeliest answers to what is open.
-
-    Names that fill a message by themselves are left out.
-    """
-    columns = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
-    mapping = columns.options(*(one.answers[0] for one in columns.questions if one.answers)).get("mapping", {})
-    short = ((ours, theirs) for ours, theirs in mapping.items() if not ours.startswith("judge_") and len(theirs) <= 80)
-    return dict(itertools.islice(short, MOST_NAMED))
-
-
-def _mapped(mapping: Mapping[str, str]) -> str:
-    return shell_word(",".join(f"{ours}={theirs}" for ours, theirs in mapping.items()))
-
-
-def judges_of(item: Any) -> list[str]:
-    """Return the fields of an item of a tool's export that may hold judges' scores."""
-    ours = {*FIELDS, "id", "scores", "ratings"}
-    return [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
-
-
-def certain_options(
-    table: Source, remedy: str, doctor: str, outcome: str | None, codes: Codes = NO_CODES
-) -> dict[str, Any]:
-    """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
-    columns = recognised_columns(table, outcome, codes)
-    why = [f"{one.about}: {one.why}" for one in columns.questions]
-    if columns.judge is None and not why:
-        why = ["no column is named like a judge's answers"]
-    if why:
-        open_ = f"{remedy} The columns do not tell it"
-        if columns.judge is not None:
-            open_ = f"The column {columns.judge!r} is the judge's, but more is open"
-        raise ValueError(f"{open_} ({'; '.join(why)}). '{doctor}' lists the choices.")
-    return columns.options()
 
 
 class _Table:
@@ -324,17 +257,13 @@ class _Table:
         """Ask where each row may be a person's, and each column an item's."""
         rated = [c for c in self.all.values() if c.kind == RATED and not c.is_inside]
         alike = {tuple(word for word in c.words if not word.isdecimal()) for c in rated}
-        is_so = (
-            len(rated) >= TRANSPOSED
-            and len(alike) == 1
-            and self.fields.keys().isdisjoint(("output", "outputs", "output_1"))
-        )
-        if is_so and all(c.end for c in rated) and _whose(rated) is None:
+        if {"output", "outputs", "output_1"} & {*self.fields} or len(rated) < TRANSPOSED or len(alike) > 1:
+            return False
+        if is_so := all(c.end for c in rated) and _whose(rated) is None:
             why = f"{rated[0].name!r} to {rated[-1].name!r} differ in a number alone, and no column holds outputs. If "
             why += "a row is a person's and a column an item's, transpose it: a row for each item, with its text as "
             self._ask(SHAPE, f"{why}'output', a column for each person, and the judge's score")
-            return True
-        return False
+        return is_so
 
     def _read_inputs(self) -> None:
         source, own = self.all.get(self.fields.get("source", "")), self.all.get("id")
@@ -343,11 +272,8 @@ class _Table:
         named = [c for c in self.all.values() if c.called(INPUTS | {"doc"}, frozenset({"id"}))]
         ids = [c for c in named if c.words[-1] == "id"]
         for one in filter(None, (self.all.get("input_id"), *ids, own)):
-            if (
-                _one_to_one(one, source)
-                if source is not None
-                else one in ids and 2 * len({*map(str, one.given)}) <= self.rows
-            ):
+            n_ids = len({*map(str, one.given)})
+            if _one_to_one(one, source) if source is not None else one in ids and 2 * n_ids <= self.rows:
                 self._take(one, "input_id", "one for each input")
                 return
         if own is not None:
@@ -397,7 +323,7 @@ class _Table:
                 judges, values = ([g for g in groups if g] for groups in (judges, values))
                 self.why[one.name] = f"not used: the {made} of {_named(people[0])}; {one.says()}"
         rated = bool(criteria) or self.has_outcome
-        if self.is_preferred and not (rated or people):
+        if self.is_preferred and "output_1" in self.fields and not (rated or people):
             why = f"people prefer {(best := self.fields['output_1'])!r}, if its name says what they chose"
             self._ask("better", why, [{"better": best}, {}])
             rated = True
@@ -429,7 +355,7 @@ class _Table:
 
     def _fits(self, one: Column) -> bool:
         if one.kind == LISTS and self.pairwise:  # of pairs, ratings are differences, and no choices
-            return one.name in OURS or np.nanmin(one.values()) < 0
+            return one.name in OURS or bool((one.values() < 0).any())
         return one.kind == LISTS or (one.codes is not None if self.pairwise else one.kind == RATED)
 
     def _ask_unread(self, unread: Sequence[Column], *, known: bool) -> None:

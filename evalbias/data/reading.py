@@ -15,8 +15,9 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items, long_form, nested
-from evalbias.data.columns import lacking, recognised_columns
+from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Chunk, Source
+from evalbias.data.hints import lacking
 from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, item_name, listed, number, word
 from evalbias.data.rating_values import (
     NO_CODES,

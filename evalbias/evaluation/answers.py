@@ -17,8 +17,8 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
-from evalbias.data.columns import certain_options, judges_of
 from evalbias.data.files import EXPORTS
+from evalbias.data.hints import certain_options, judges_of
 from evalbias.data.items import (
     TIE,
     check_size,
