@@ -132,6 +132,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
                     test=lambda program: self.tested(problem, program),
                     spent=lambda: self._spent(problem),
                     inputs=len(set(map(input_key, held_back))),
+                    noun=self.noun,
                 )
             # 6. The valset only reports.
             comparisons = self.validate(problem, selection)

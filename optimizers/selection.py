@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 
 from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import Judged
@@ -168,6 +169,7 @@ def choose(
     test: Callable[[Any], Judged],
     spent: Callable[[], Cost],
     inputs: int,
+    noun: str = "program",
 ) -> Selection:
     """Choose between candidates and the given program on the held-back items.
 
@@ -185,14 +187,20 @@ def choose(
     aim = ", or ".join(rule.aim for rule in rules)
     selections = []
     for rule in rules:
-        selections.append(_choose_by(rule, programs, answers, costs, aim, inputs))
+        selections.append(_choose_by(rule, programs, answers, costs, aim, inputs, noun))
         if selections[-1].chosen is not given:
             return selections[-1]
     return selections[0]
 
 
 def _choose_by(
-    rule: Rule, programs: Sequence[Candidate], answers: Sequence[Judged], costs: Sequence[Cost], aim: str, inputs: int
+    rule: Rule,
+    programs: Sequence[Candidate],
+    answers: Sequence[Judged],
+    costs: Sequence[Cost],
+    aim: str,
+    inputs: int,
+    noun: str,
 ) -> Selection:
     """Choose by one rule; the given program comes first, and ``aim`` is that of all rules."""
     given, others = answers[0], range(1, len(programs))
@@ -225,8 +233,13 @@ def _choose_by(
     heights = np.nan_to_num(np.array(ranks), nan=np.inf)  # (programs, costs)
     lower = (heights <= heights[:, None]).all(axis=2) & (heights < heights[:, None]).any(axis=2)  # by another program
     front = tuple(one.name for one, surpassed in zip(tried, lower.any(axis=1), strict=True) if not surpassed)
-    where = programs[best].items or count(inputs, "held-back input")
-    decision = _decision(tried, best, rule.aim if best else aim, where)
+    # 4. The decision in words, about the chosen program or else the one nearest to it.
+    nearest = best or min(others, key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
+    where, units = count(inputs, "held-back input"), 2 * inputs  # half of the inputs are held back
+    if programs[nearest].items:
+        where, units = programs[nearest].items, len(set(answers[nearest].inputs))
+    enough = None if best else inputs_to_decide(p_values[nearest], rule.level, units)
+    decision = _decision(tried, best, nearest, rule.aim if best else aim, where, noun=noun, enough=enough)
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
 
 
@@ -241,24 +254,39 @@ def _fault(rule: Rule, judged: Judged, given: Judged, p_value: float, more: int)
     return rule.loss(judged, given)
 
 
-def _decision(tried: Sequence[Tried], best: int, aim: str, where: str) -> str:
+MOST_INPUTS = 100_000  # most inputs that are promised to decide
+
+
+def inputs_to_decide(p_value: float, level: float, inputs: int, *, power: float = 0.8) -> int | None:
+    """Compute how many inputs show with a probability that a candidate is better, if it is as much as it seems here.
+
+    The one-sided p is ``z`` standard errors away from no difference: n' = n ((z_level + z_power) / z)^2. None where it
+    does not seem better, is shown already, or more inputs than 100,000 would be needed.
+    """
+    z, wanted = scipy.stats.norm.isf([p_value, level])
+    if not level <= p_value < 0.5 or not inputs:  # NaN is not
+        return None
+    enough = math.ceil(inputs * ((wanted + scipy.stats.norm.ppf(power)) / z) ** 2)
+    return enough if enough <= MOST_INPUTS else None
+
+
+def _decision(
+    tried: Sequence[Tried], best: int, nearest: int, aim: str, where: str, *, noun: str, enough: int | None
+) -> str:
+    """Say what was chosen and what it changes, or that the given program is kept, why, and what would decide."""
     given, *rest = tried
-    others = "the only candidate" if len(rest) == 1 else f"{len(rest)} candidates"
+    one = tried[nearest]
     if best:
         changes = "; ".join(
             f"{e.label} {given.estimates[name].text()} -> {e.text()}"
-            for name, e in tried[best].estimates.items()
+            for name, e in one.estimates.items()
             if name in given.estimates
         )
-        among, caution = ("", "") if len(rest) == 1 else (f" out of {others}", f" {FLATTERED}")
-        return f'"{tried[best].name}" was chosen{among} on {where}, for {aim}: {changes}.{caution}'
-    if len(rest) == 1:
-        return f'The given program was kept: "{rest[0].name}", {others} for {aim}, {rest[0].reason}, on {where}.'
-    if all(one.reason == INCOMPARABLE for one in rest):
+        among, caution = ("", "") if len(rest) == 1 else (f" out of {len(rest)} candidates", f" {FLATTERED}")
+        return f'"{one.name}" was chosen{among} on {where}, for {aim}: {changes}.{caution}'
+    if all(other.reason == INCOMPARABLE for other in rest):
         reasons = (e.reason for e in given.estimates.values() if e.reason)
-        return f"The given program was kept: {aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
-    nearest = min(rest, key=lambda one: np.nan_to_num(one.p_value, nan=np.inf))
-    return (
-        f"The given program was kept: none of {others} showed {aim} on {where}. The nearest, "
-        f'"{nearest.name}", {nearest.reason}.'
-    )
+        return f"Kept your {noun}: {aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
+    among = "Best candidate" if len(rest) == 1 else f"Best of {len(rest)} candidates"
+    said = f'Kept your {noun}. {among} for {aim}: "{one.name}". Not chosen because it {one.reason}, on {where}.'
+    return said if enough is None else f"{said} About {count(enough, 'input')} would decide."

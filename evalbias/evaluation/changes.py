@@ -62,7 +62,7 @@ from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change
 from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
-from evalbias.measures.resample import Draws
+from evalbias.measures.resample import FEWEST_UNITS, Draws
 from evalbias.options import DriftOptions, GainOptions
 from evalbias.programs.items import candidates_of, length_feature, text_problem
 from evalbias.programs.metrics import ProgramMetric
@@ -254,13 +254,17 @@ class DriftReport(Parts):
     comparisons: Mapping[str, Comparison]
 
     def map_table(self) -> Table:
-        """Return the new judge's score for scores of the old one, nine at most."""
+        """Return the new judge's score of the same rank for scores of the old one, nine at most, and their anchors."""
         places = np.unique(np.linspace(0, len(self.split.levels) - 1, MOST_LEVELS).round().astype(int))
         rows = [
-            (f"{self.split.levels[k]:.4g}", unsigned(value), ends(unsigned(low), unsigned(high)))
-            for k, (value, low, high) in zip(places, self.split.mapped[places], strict=True)
+            (f"{level:.4g}", unsigned(value), ends(unsigned(low), unsigned(high)), f"{texts:,.0f}", unsigned(mean))
+            for level, (value, low, high), (texts, mean) in zip(
+                self.split.levels[places], self.split.mapped[places], self.split.met[places], strict=True
+            )
         ]
-        return Table(("old judge", "new judge", "95 % interval"), rows, "The same texts by both judges")
+        headings = ("old judge", "new judge, same rank", "95 % interval", "texts", "their new mean")
+        note = "noise alone moves the new mean of texts with one old score to the mean of all"
+        return Table(headings, rows, "Scores of the same rank by both judges", note)
 
     def plot(self) -> Plot:
         """Return the map as a line, beside that of a judge that did not change."""
@@ -269,9 +273,12 @@ class DriftReport(Parts):
             "new judge": np.column_stack([levels, self.split.mapped]),
             "no change": np.column_stack([levels, levels, nan, nan]),
         }
-        caption = "A line below the other is a judge that became stricter with such texts. Bands are 95 % intervals."
+        caption = (
+            "Scores of the same rank among the texts that both judged. A line below the other is a judge that became "
+            "stricter with such texts. Bands are 95 % intervals."
+        )
         marks = [Lines(lines, "score of the old judge", "score of the new judge")]
-        return Plot("What the new judge gives for each score of the old one", caption, marks)
+        return Plot("Scores of the same rank by both judges", caption, marks)
 
 
 @keywords(DriftOptions)
@@ -376,7 +383,11 @@ def _level_words(split: SplitChange) -> list[str]:
     if not shifts[least, 2] < shifts[most, 1]:
         return []
     moved = [f"a {split.levels[k]:.3g} by {signed(shifts[k, 0])}" for k in (least, most)]
-    return [f"This is no shift of all scores: the judge moves {joined(moved)}."]
+    said = f"This is no shift of all scores: by rank, the judge moves {joined(moved)}."
+    if (met := split.met[[least, most]])[:, 0].min() < FEWEST_UNITS:
+        return [said]
+    texts = joined([f"the {n:.0f} that had it have {mean:.2f}" for n, mean in met])
+    return [f"{said} Single texts are moved by noise too: now {texts} on average."]
 
 
 def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judged]:

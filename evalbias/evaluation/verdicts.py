@@ -15,7 +15,7 @@ from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, 
 from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged, mean_of_raters, passed_by_people
 from evalbias.evaluation.words import p_equals
 from evalbias.measures import estimate, forecasts
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.verdicts import Rate, corrected_rate, estimate_dependence, estimate_rate
 
 WITHIN = 0.05  # half of a 95 % interval that tells a rate well enough
@@ -82,11 +82,20 @@ class PassOrFail(Bias):
 def said(measurement: Measurement) -> str:
     """Say both rates for a person."""
     tpr, tnr = measurement["tpr"], measurement["tnr"]
-    several = "annotator_tpr" in measurement
-    if several and math.isnan(tpr.value) and math.isnan(tnr.value):
-        return f"How often the judge is right cannot be told: {tpr.why_undefined}."
-    own = " (their own errors allowed for)" if several else ""
-    passed = f"Of the answers that people passed{own}, the judge passed {_of_100(tpr)}"
+    if "annotator_tpr" in measurement:
+        verdicts, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].given[0])
+        of_passed, of_failed = (mean_of_defined(one) for one in (verdicts[people > 0.5], 1 - verdicts[people < 0.5]))
+        most = (
+            f"Where most people passed an answer, the judge passed {_share(of_passed)}; where most failed it, it "
+            f"failed {_share(of_failed)}."
+        )
+        if math.isnan(tpr.value) and math.isnan(tnr.value):
+            return f"{most} How often the judge is right cannot be told: {tpr.why_undefined}."
+        return (
+            f"{most} If the errors of judge and annotators are independent, it passes {_of_100(tpr)} that deserve it, "
+            f"and fails {_of_100(tnr)} that do not."
+        )
+    passed = f"Of the answers that people passed, the judge passed {_of_100(tpr)}"
     if not tpr.n:
         passed = "The judge answered none of those that people passed" if tpr.undefined else "People passed no answer"
     judge = "it" if tpr.n or tpr.undefined else "the judge"
@@ -94,6 +103,10 @@ def said(measurement: Measurement) -> str:
     if not tnr.n:
         failed = f"{judge} answered none of those that they failed" if tnr.undefined else "they failed none"
     return f"{passed}; {failed}."
+
+
+def _share(share: float) -> str:
+    return "an unknown share" if math.isnan(share) else f"{100 * share:.0f} of 100"
 
 
 def _of_100(e: Estimate) -> str:

@@ -48,7 +48,9 @@ class SplitChange:
         parts: ``"change"`` of the mean; ``"judge"``, what the new judge would have given the old outputs less what the
             old one gave; ``"system"``, the rest: the new outputs less the old ones on the new judge's scale.
         levels: (L,) scores of the old judge on the anchors, from the lowest.
-        mapped: (L, 3) the new judge's score for each, with the ends of its interval.
+        mapped: (L, 3) the new judge's score of the same rank as each, with the ends of its interval.
+        met: (L, 2) number of anchors with each, and their mean score by the new judge. Noise alone moves it to the mean
+            of all anchors, so it is no part of the split.
         spread: Standard deviation over the anchors of the change of a score.
         apart: Mean of the old judge's scores in the old period, less that of the anchors.
         beyond: Share of the old period's scores that lie beyond those of all anchors.
@@ -59,6 +61,7 @@ class SplitChange:
     parts: dict[str, Interval]
     levels: FloatArray
     mapped: FloatArray
+    met: FloatArray
     spread: float
     apart: float
     beyond: float
@@ -160,6 +163,7 @@ def split_change(
         parts=parts,
         levels=levels,
         mapped=np.column_stack([values[4:], *ends[:, 4:]]),
+        met=np.column_stack([sizes := np.bincount(columns[0][1]), np.bincount(columns[0][1], y) / sizes]),
         spread=float((y - x).std(ddof=1)) if len(x) > 1 else math.nan,
         apart=apart,
         beyond=float(((old < x.min()) | (old > x.max())).mean()),

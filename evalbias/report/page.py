@@ -114,7 +114,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             yield Section(f"{result.second} against {result.first}", blocks)
         case DriftReport():
             yield Section("The change and its parts", [*result.paragraphs, result.table()])
-            yield Section("The same texts by both judges", [result.plot(), result.map_table()])
+            yield Section("Scores of the same rank by both judges", [result.plot(), result.map_table()])
             yield from sections(result.comparisons)
         case GainReport():
             yield Section("The gain and its parts", [*result.paragraphs, *_known(result.plot()), result.table()])

@@ -70,7 +70,7 @@ def test_compile_and_judge(scoring, items, tmp_path):
     found = answered(*options, cwd=tmp_path)
     decision, written = (found[name][world.NAME] for name in ("decisions", "written"))
     assert "held-back inputs" in decision
-    kept = "The given program was kept" in decision
+    kept = "Kept your judge" in decision
     assert f"judge-{world.NAME}.json holds the {'judge as it was given' if kept else 'compiled judge'}" in written
     shown = " ".join(evalbias(*options, cwd=tmp_path).stdout.split())
     for row in ("given", "paper's", "compiled", "likelihood alone", "length alone", "answers asked 0"):

@@ -217,7 +217,7 @@ def test_the_command_leaves_a_run_and_fails_a_build(stricter, files, tmp_path):
     kept = read_run(tmp_path / "run")
     assert kept.result["agreement"]["changes"]["spearman"]["difference"]["n"] == 120
     page = (tmp_path / "run/report.html").read_text()
-    assert "What the new judge gives for each score of the old one" in page
+    assert "Scores of the same rank by both judges" in page
     assert "The system improved." in page
     done = evalbias(*call, cwd=tmp_path)
     assert "the judge's part" in done.stdout
@@ -258,3 +258,19 @@ def test_no_number_of_anchors_is_advised_that_is_there_already():
     assert e.p_value > 0.05
     assert found.enough <= 120
     assert "would be enough" not in found.paragraphs[2]
+
+
+def test_a_map_by_rank_is_told_apart_from_what_became_of_the_same_texts():
+    """Both judges give 30 of 150 texts a 5, but not the same 30: rank moves a 5 by 0, and its texts lose 0.66."""
+    rng, scores = np.random.default_rng(0), np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 30)
+    again = np.concatenate([np.repeat([2.0, 3.0], 15), scores[30:120] + 0.2, [5.0] * 19, [3.2] * 11])
+    again[60:71] = 5.0
+    rows = [{"input_id": f"q{k}", "output": f"text {k}", "judged": s} for k, s in enumerate(scores)]
+    order = rng.permutation(150)
+    found = drift(rows, [rows[k] | {"judged": float(again[k])} for k in order], scores_field="judged")
+    last = found.map_table().rows[-1]
+    assert (last[0], last[1], last[3], last[4]) == ("5", "5.00", "30", "4.34")
+    (said,) = [text for text in found.paragraphs if "no shift" in text]
+    assert "by rank, the judge moves" in said
+    assert "a 5 by +0.00" in said
+    assert "the 30 that had it have 4.34" in said

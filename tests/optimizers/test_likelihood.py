@@ -144,7 +144,7 @@ def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_b
 
     kept = search.compile(PointwiseJudge(C), trainset=train, lm=Unmoved())
     assert kept.predict.demos == []
-    assert kept.report.decision.startswith("The given program was kept")
+    assert kept.report.decision.startswith("Kept your judge. Best of 2 candidates")
 
     class Dulled(Impressed):  # no label moves it any more, but it no longer tells good from bad
         def _row(self, prompt, choices):
@@ -559,7 +559,7 @@ def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(
 def test_a_judge_without_bias_is_returned_as_it_was_given():
     compiled = mitigated(of_sources(100, 1), FormulaLM(bias=0.0))
     assert compiled.dump_state() == PointwiseJudge(C).dump_state()
-    assert compiled.report.decision.startswith("The given program was kept: none of 11 candidates showed less likel")
+    assert compiled.report.decision.startswith("Kept your judge. Best of 11 candidates for less likelihood bias")
     assert (compiled.report.chosen, compiled.report.paper) == ("the given judge", None)
 
 

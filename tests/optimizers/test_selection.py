@@ -124,31 +124,38 @@ def test_the_next_rule_is_asked_only_where_the_one_before_finds_nothing():
     rows |= {"first": (0.4, 0.5, 0.091, "", 0), "second": (0.6, 0.7, 0.092, "", 0)}
     found = chosen(rows, second=ByPerformance(rows, 0.0))
     assert found.chosen.name == "given"
-    assert "none of 2 candidates showed less bias, or agreement on 9 held-back inputs" in found.fields["decision"]
+    assert 'Best of 2 candidates for less bias, or agreement: "first".' in found.fields["decision"]
     assert [one.p_value for one in found.fields["candidates"]][1:] == [0.091, 0.092]  # of the first rule
 
 
 @pytest.mark.parametrize(
-    ("row", "reason"),
+    ("row", "reason", "enough"),
     [
-        ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined"),
-        ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (adjusted p = 1.0000"),
+        ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined", ""),
+        ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (adjusted p = 1.0000, level 0.05)", ""),
+        # 18 inputs, half of them held back: z is 1.2816 now, and 1.6449 + .8416 are wanted
+        ((0.1, 0.4, 0.1, "", 0), "is not significantly better (adjusted p = 0.1000, level 0.05)", "68 inputs"),
+        ((0.1, 0.4, 0.4999, "", 0), "is not significantly better (adjusted p = 0.4999, level 0.05)", ""),
+        ((0.1, 0.4, 0.001, "loses performance", 0), "loses performance", ""),
     ],
 )
-def test_the_given_program_is_kept_with_the_reason(row, reason):
-    third = (0.6, 0.4, float("nan"), "", 0)
-    found = chosen({"given": GIVEN, "other": row, "third": third})
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_given_program_is_kept_with_the_reason_and_what_would_decide(row, reason, enough, alone):
+    third = {} if alone else {"third": (0.6, 0.4, float("nan"), "", 0)}
+    found = chosen({"given": GIVEN, "other": row, **third})
     assert found.chosen.name == "given"
-    assert found.fields["candidates"][2].reason.startswith("cannot be compared: what it should improve is undefined")
-    kept = "The given program was kept: none of 2 candidates showed less bias on 9 held-back inputs."
-    assert found.fields["decision"].startswith(f'{kept} The nearest, "other", {reason}')
+    best = "Best candidate" if alone else "Best of 2 candidates"
+    kept = f'Kept your program. {best} for less bias: "other". Not chosen because it {reason}, on 9 held-back inputs.'
+    assert found.fields["decision"] == kept + (f" About {enough} would decide." if enough else "")
     assert found.fields["candidates"][0].reason == "is kept: nothing is better"
+    if not alone:
+        assert found.fields["candidates"][2].reason.startswith("cannot be compared: what it should improve is undef")
 
 
 def test_where_nothing_can_be_tested_the_decision_says_why():
     undefined = (0.1, 0.4, float("nan"), "", 0)
     found = chosen({"given": GIVEN, "other": undefined, "third": undefined})
-    kept = "The given program was kept: less bias cannot be tested on 9 held-back inputs: it is undefined."
+    kept = "Kept your program: less bias cannot be tested on 9 held-back inputs: it is undefined."
     assert found.fields["decision"] == kept
 
 
