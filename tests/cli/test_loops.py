@@ -118,6 +118,21 @@ def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(r
     assert run(*options)["aspects"] == {}
 
 
+def test_a_killed_loop_goes_on_to_the_same_result(run, tmp_path):
+    rows = [{"id": f"i{n}", "concepts": ["dog", f"c{n}"]} for n in range(4)]
+    options = ["refine run", "constrained-generation", "--max-iterations", 2, "--max-tokens", 16, "--out"]
+    run(*options, "whole", rows=rows)
+    log = tmp_path / "killed/steps.jsonl"
+    for lines in (1, 3):
+        done = run(
+            *options, "killed", rows=rows, ask=lambda *words, n=lines, cwd: kill_once(log, *words, cwd=cwd, lines=n)
+        )
+    run(*options, "killed", rows=rows)
+    assert log.read_text().startswith(done)
+    for name in ("result.json", "steps.jsonl", "outputs.jsonl"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     rows = [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(4)]
     options = ["optimize --aim self-bias", "constrained-generation", "--max-iterations", 1, "--max-tokens", 16]
