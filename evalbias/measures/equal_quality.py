@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from evalbias.measures.ratings import (
     curvature_of_differences,
     difference_of_group,
     pool,
+    pool_squares,
     without_levels,
 )
 from evalbias.measures.resample import DRAWS, Draws, Interval, influences
@@ -32,6 +34,7 @@ CHOICES = (1 / np.pi, 1.0)  # the same for ratings of two values: from half of 2
 STRONG = 10.0  # F of the first stage from which the usual interval holds (Staiger and Stock 1997)
 SINGULAR = 1e-9  # eigenvalue of normal equations of columns of length 1, or variance, up to which it is 0
 ROUNDING = 1e-6  # standard error, or width of an interval, up to which it is a rounding error of 0
+LEANS = 0.4  # share of what tells an effect that is one input's, from which its interval is widened
 PARTS = 20  # parts of the inputs that are left out in turn for the error of an allowance
 BENT = 0.012
 """Least curvature allowed for: that of ratings from 1 to 5 around the middle, beside a judge without a scale. It need
@@ -77,7 +80,8 @@ class Effect(Interval):
     score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
     reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
     first_stage_f: float = math.nan  # of one rating as instrument for another; below 10, Anderson and Rubin's interval
-    # least and greatest effect that the ends of the scales give an unbiased judge; 0 for a change, and of one rating
+    # least and greatest effect that the ends of the scales, and scores that bend with quality, give an unbiased judge;
+    # 0 for a change, and of one rating
     allowance: tuple[float, float] = (0.0, 0.0)
     systems: int = 0  # systems, which are the units where errors that their outputs share widen the interval; else 0
     few_systems: int = 0  # systems that wrote the items, where they are several, but too few to be units; else 0
@@ -293,11 +297,13 @@ class EqualQuality:
         bare = replace(bare, first_stage_f=f)
         if math.isnan(value):
             return replace(bare, reason=COLLINEAR.format(feature=name.replace("_", " ")))
-        # 3. the effects that the ends of the scales alone would show
+        # 3. the effects that the ends of the scales, and scores that bend with quality, alone would show
         allowed = (0.0, 0.0) if self.change or not self.several else self._allowance(place, rated)
+        bent = float(self._bent[place])
+        allowed = min(allowed[0], bent), max(allowed[1], bent)
         null = min(max(value, allowed[0]), allowed[1])
         # 4. the interval: t, or for weak ratings that of Anderson and Rubin
-        errors, strong = np.full(2, error), f >= STRONG and error > 0
+        errors, strong = np.full(2, error * self._widening(place, rated)), f >= STRONG and error > 0
         if strong and allowed != (0.0, 0.0) and not self.differences and len(np.unique(x[:, place])) == 2:
             # what a group's place in quality hides is known with an error of its own
             rest = [self._allowance(place, rated, rows) for rows in self._without_parts(place)]
@@ -326,6 +332,28 @@ class EqualQuality:
             allowance=allowed,
             reason=ONE_INPUT if math.isnan(low) else "",
         )
+
+    @functools.cached_property
+    def _bent(self) -> FloatArray:
+        """(p,) what goes of each effect if the square of quality is held fixed too; 0 where it is not shown to act.
+
+        Scores that level off where quality is high give less to what goes with much quality than a straight line says.
+        """
+        few = len(np.unique(self.ratings[~np.isnan(self.ratings)])) < 3  # whose squares lie on a line
+        if self.change or self.differences or not self.several or few:
+            return np.zeros(self.x.shape[1])
+        values, variance = self._jackknife(-1, pool_squares(self.ratings), self.codes)
+        if not abs(values[-1]) > scipy.stats.t.ppf(0.975, self.groups - 1) * math.sqrt(variance):  # NaN is not above
+            return np.zeros(self.x.shape[1])
+        return self._jackknife(-1, self.rated(None), self.codes)[0][:-1] - values[:-2]
+
+    def _widening(self, place: int, rated: Rated) -> float:
+        """Return the factor on a t interval of a column of which one input holds much of what tells the effect."""
+        others = np.column_stack([np.delete(self.x, place, axis=1), rated.mean])
+        own = self.x[:, place] - others @ np.linalg.lstsq(others, self.x[:, place], rcond=None)[0]
+        of_inputs = sums_by_cluster(own**2, self.codes)
+        share = float(of_inputs.max() / of_inputs.sum())
+        return _leaning(round(share, 2)) if share > LEANS and len(np.unique(self.x[:, place])) > 2 else 1.0
 
     def _without_parts(self, place: int) -> list[BoolArray]:
         """Return the rows (m,) without each part of the inputs that the columns can spare; a group is in many parts."""
@@ -366,24 +394,40 @@ class EqualQuality:
         return float(effects.min()), float(effects.max())
 
 
+@functools.cache
+def _leaning(share: float) -> float:
+    """Return the factor on t intervals where one of many inputs holds this share of what tells an effect.
+
+    Its error moves the estimate, and the jackknife takes it for its distance from the line of the others, which has an
+    error of its own. The factor is the quantile of that ratio for normal errors, by that of a normal number.
+    """
+    one, others = np.random.default_rng(0).normal(size=(2, 100_000))
+    estimate = np.sqrt(share) * one + np.sqrt(1 - share) * others
+    distance = one - np.sqrt(share / (1 - share)) * others
+    ratios = np.abs(estimate) / np.sqrt(share * distance**2 + 1 - share)
+    return max(1.0, float(np.quantile(ratios, 0.95) / scipy.stats.norm.ppf(0.975)))
+
+
 def regressed(
     scores: FloatArray, x: FloatArray, rated: Rated, codes: IntArray, *, scaled: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Regress scores (n, s) on columns (n, p) and the quality.
+    """Regress scores (n, s) on columns (n, p) and the quality, or q functions of it.
 
-    Returns coefficients (p + 1, s), and (G, p + 1, s) the same without each of G inputs, for which scores, and the
+    Returns coefficients (p + q, s), and (G, p + q, s) the same without each of G inputs, for which scores, and the
     columns that are ``scaled`` (p,), are standardized anew.
     """
-    lengths = np.sqrt(np.append((x**2).mean(axis=0), rated.square.mean()))
+    lengths = np.sqrt(np.append((x**2).mean(axis=0), rated.square.mean(axis=0)))
     units = np.where(lengths > 0, lengths, 1.0)  # whatever a column's own unit, what is singular stays so
-    design = np.column_stack([x, rated.mean]) / units  # (n, K) of K = p + 1
+    design = np.column_stack([x, rated.mean]) / units  # (n, K) of K = p + q
+    q = design.shape[1] - x.shape[1]
     products = design[:, :, None] * design[:, None, :]
-    products[:, -1, -1] = rated.product / units[-1] ** 2  # noise never meets itself
+    of_quality = np.outer(units[-q:], units[-q:])
+    products[:, -q:, -q:] = rated.product.reshape(-1, q, q) / of_quality  # noise never meets itself
     parts = products, design[:, :, None] * scores[:, None, :], scores**2
     of_inputs = [sums_by_cluster(part, codes) for part in parts]  # (G, K, K), (G, K, s) and (G, s)
     whole = [part.sum(axis=0, keepdims=True) for part in of_inputs]
     rest = [total - part for total, part in zip(whole, of_inputs, strict=True)]
-    scaled = np.append(scaled, 0.0)
+    scaled = np.append(scaled, np.zeros(q))
     per_unit = np.where(scaled > 0, 1.0, units)[:, None]
     return _solved(whole, scaled)[0] / per_unit, _solved(rest, scaled) / per_unit
 

@@ -130,7 +130,7 @@ PRIOR_SPREAD = 1 / 3  # standard deviation of the scales, whose mean is about 1,
 class Rated:
     """Ratings of n items, reduced to what the normal equations need; the mean over the items is 0."""
 
-    mean: FloatArray  # (n,) mean rating h
+    mean: FloatArray  # (n,) mean rating h; (n, q) of several functions of a rating, and the others likewise
     product: FloatArray  # (n,) P: on average over the items, the square of the mean rating without its noise
     square: FloatArray  # (n,) mean squared rating
 
@@ -158,6 +158,21 @@ def pool(ratings: FloatArray, reliability: float | None = None) -> Rated:
         products = (sums**2 - squares)[several] / (counts * (counts - 1))[several]
         product[several] = products * scale_correction(values[several])
     return Rated(sums / counts, product, squares / counts)
+
+
+def pool_squares(ratings: FloatArray) -> Rated:
+    """Reduce ratings (n, r) of two or more raters an item, together with their squares: q = 2 functions of a rating.
+
+    Raters count as using the scale alike. Whatever the noise, the mean square of a rating is a function of quality that
+    is no straight line.
+    """
+    values = deviations(ratings)
+    counts, squares = (~np.isnan(values)).sum(axis=1), values**2
+    both = np.stack([values, squares - np.nanmean(squares, axis=1).mean()], axis=2)  # (n, r, 2)
+    filled = np.nan_to_num(both)
+    sums, own = filled.sum(axis=1), filled.transpose(0, 2, 1) @ filled  # own: (n, 2, 2)
+    products = (sums[:, :, None] * sums[:, None, :] - own) / (counts * (counts - 1))[:, None, None]
+    return Rated(sums / counts[:, None], products, (filled**2).sum(axis=1) / counts[:, None])
 
 
 ENOUGH = 20  # fewest items on which columns of ratings are compared

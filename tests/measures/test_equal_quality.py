@@ -591,3 +591,29 @@ def test_an_interval_ends_where_the_scale_does_and_one_that_holds_all_of_it_tell
         cut = within_scale(nothing, 1.0)
         assert np.isnan([cut.value, cut.low, cut.high, cut.p_value]).all()
         assert "too few or too unreliable" in cut.reason
+
+
+def test_scores_that_level_off_where_quality_is_high_do_not_look_like_a_dislike_of_what_goes_with_it():
+    rng = np.random.default_rng(2)
+    length = rng.normal(size=800)
+    quality = 0.6 * (np.exp(0.8 * length) - 1.4) + 0.4 * rng.normal(size=800)  # the longest are by far the best
+    scores = 3 + 1.5 * np.tanh(0.8 * quality) + 0.3 * rng.normal(size=800)
+    ratings = quality[:, None] + 0.5 * rng.normal(size=(800, 2))
+    effect = EqualQuality(scores, ratings, {"length": length}).effect("length")
+    assert effect.value == pytest.approx(0.188, abs=0.001)  # a straight line in quality leaves this
+    assert effect.allowance[1] == pytest.approx(0.140, abs=0.001)  # and a parabola .048
+    assert effect.low < 0 < effect.high
+    assert effect.p_value > 0.3  # .014 beside a straight line
+    passed = EqualQuality(scores, ratings > 0, {"length": length}).effect("length")  # squares of 0 and 1 say no more
+    assert passed.allowance[1] < 0.1
+
+
+@pytest.mark.parametrize(("first", "factor"), [(3.0, 1.0), (13.0, 1.15)])
+def test_an_interval_is_wider_where_one_input_tells_most_of_an_effect(first, factor):
+    rng = np.random.default_rng(0)
+    quality, length = rng.normal(size=(2, 100))
+    length[0] = first  # 13 holds .64 of the squares of all lengths
+    ratings = quality[:, None] + 0.6 * rng.normal(size=(100, 2))
+    effect = EqualQuality(quality + 0.5 * rng.normal(size=100), ratings, {"length": length}).effect("length")
+    half = (effect.high - effect.low + effect.allowance[0] - effect.allowance[1]) / 2
+    assert half == pytest.approx(factor * stats.t.ppf(0.975, 99) * effect.standard_error, rel=0.005)
