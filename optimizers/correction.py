@@ -35,7 +35,15 @@ from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.optimizers import likelihood_rules
-from evalbias.optimizers.likelihood_rules import EFFECT, STRENGTHS, Errors, allowance, cross_fitted, proxy_worth
+from evalbias.optimizers.likelihood_rules import (
+    EFFECT,
+    LOSS_MARGIN,
+    STRENGTHS,
+    Errors,
+    allowance,
+    cross_fitted,
+    proxy_worth,
+)
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
@@ -148,7 +156,7 @@ def learn_correction(
         judged: Answers to rated items: scores, or comparisons, whose log-odds are corrected.
         features: Further covariates of it, besides length and likelihood where these are known.
         max_loss: Fall in Pearson's correlation that a smaller effect may cost, from 0 to below 1; 0 allows no
-            significant loss.
+            significant loss, and none that may be .1 or more. Of few items, smaller losses go unnoticed.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
         seed: Seed of the folds and of the tests.
 
@@ -258,18 +266,22 @@ class _Learning:
             for place, one, report in places
         ]
         (strength,) = (point.strength for point in points if point.chosen)
-        return strength, self.sentence(points, rule, current, tried[-1]), points
+        return strength, self.sentence(points, rule, current, tried), points
 
-    def sentence(self, points: Sequence[Point], rule: CorrectionRule, current: Judged, last: Judged) -> str:
+    def sentence(self, points: Sequence[Point], rule: CorrectionRule, current: Judged, tried: Sequence[Judged]) -> str:
         """Say what is subtracted of a feature and what that does, or what it would cost."""
-        name, first, all_of_it, effect = points[0].feature, points[0], points[-1], rule.bias(current)
+        last, name, first, all_of_it, effect = tried[-1], points[0].feature, points[0], points[-1], rule.bias(current)
         title, shown = _title(name), f"effect {effect.text()}, {effect.interval}"
         (chosen,) = (point for point in points if point.chosen)
         if chosen.strength:
             part = "all" if chosen.strength == 1 else f"{100 * chosen.strength:g} %"
+            worst = rule.lowest_change(tried[STRENGTHS.index(chosen.strength)], current)
+            agreement = f"{first.agreement:.3f} -> {chosen.agreement:.3f}, at worst {signed(worst)}"
+            accepted = f"a loss below {self.max_loss or LOSS_MARGIN:g} is accepted"
             return (
                 f"{title}: {part} of its effect is subtracted (effect {signed(first.effect)} -> "
-                f"{signed(chosen.effect)}, Pearson with people {first.agreement:.3f} -> {chosen.agreement:.3f})."
+                f"{signed(chosen.effect)}, Pearson with people {agreement}; {accepted}"
+                f"{'' if self.max_loss else ' unless it is significant'})."
             )
         if not (effect.low > 0 or effect.high < 0):
             return f"{title}: nothing is subtracted, because no effect is shown ({effect.reason or shown})."
