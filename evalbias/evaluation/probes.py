@@ -365,8 +365,9 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
 def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any = None) -> Interval:
     """Estimate the mean of (n,) differences of edit and placebo, tested by exchanging the two in whole inputs.
 
-    The exchange is exact for a judge that treats both alike, however few the inputs: a tie counts in full. Where all u
-    inputs differ alike, up to a share 1 - .05^(1/u) of others may not: they may differ by up to ``unseen`` points, and
+    The exchange is exact for a judge that treats both alike, however few the inputs: a tie counts in full. For a judge
+    that an edit moves up as much as down, but less often, p is that of ``skewed_mean_p`` where this is larger. Where all
+    u inputs differ alike, up to a share 1 - .05^(1/u) of others may not: they may differ by up to ``unseen`` points, and
     the other way by as much as these do.
     """
     interval = estimate_mean(x, method="normal", clusters=clusters, draws=draws)
@@ -379,7 +380,8 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
     if not len(kept):
         return interval
     swapped, draws = resample.SWAPPED_MEANS(kept, np.zeros(len(kept))), replace(draws, swaps=SWAPS)
-    return replace(interval, p_value=resample.permutation_p(swapped, interval.value, 0.0, codes, draws=draws, ties=1.0))
+    p_value = resample.permutation_p(swapped, interval.value, 0.0, codes, draws=draws, ties=1.0)
+    return replace(interval, p_value=float(np.fmax(p_value, resample.skewed_mean_p(kept, codes))))
 
 
 def _counted(judged: Judged, name: str) -> FloatArray:

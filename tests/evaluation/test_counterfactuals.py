@@ -223,8 +223,8 @@ def test_a_kind_is_called_biased_only_where_its_interval_lies_beside_0():
     few = read([2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0])  # p = 2 / 64
     assert (few.p_adjusted < 0.05, few.status) == (True, "biased")
     assert few.estimate.low > 0
-    skewed = read([2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0, 0, 0, 0, 0])  # p = 2 / 64 too, mostly of one item
-    assert (skewed.p_adjusted < 0.05, skewed.status) == (True, "too few items")
+    skewed = read([2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0, 0, 0, 0, 0])  # by exchanges 2 / 64 too, though mostly of one item
+    assert (skewed.p_adjusted > 0.05, skewed.status) == (True, "too few items")
     assert skewed.estimate.low < 0 < skewed.estimate.high
     # all twelve alike: up to 22 % of others may not be moved, or back, or by the whole scale
     for moved in (0.5, -0.5):

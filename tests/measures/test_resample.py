@@ -27,6 +27,7 @@ from evalbias.measures.resample import (
     estimate_mean,
     estimate_share,
     mean,
+    skewed_mean_p,
 )
 
 NAN = math.nan
@@ -669,3 +670,12 @@ def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
     assert {given: [*map(len, chunks(*given))] for given in expected} == expected
     assert list(chunks(3, resample.CELLS // 2)) == [range(2), range(2, 3)]
     assert np.zeros(resample.CELLS).nbytes == 16 << 20
+
+
+def test_the_mean_of_skewed_values_by_hand():
+    x = np.array([0.0, 0.0, 0.0, 4.0])  # t = 1 / 1, and the skewness 6 / 2^3 by the root of 4 is 3 / 8
+    expected = 2 * stats.t.sf(1 + 1 / 8 + 1 / 192 + 1 / 16, 3)
+    assert [skewed_mean_p(sign * x, np.arange(4)) for sign in (1, -1)] == pytest.approx([expected] * 2)
+    of_pairs = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 3.0])
+    assert skewed_mean_p(of_pairs, np.repeat(np.arange(4), 2)) == pytest.approx(expected)
+    assert np.isnan([skewed_mean_p(np.ones(3), np.arange(3)), skewed_mean_p(x, np.zeros(4, dtype=int))]).all()
