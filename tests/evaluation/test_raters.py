@@ -28,10 +28,10 @@ def summeval(recorded):
 @pytest.mark.parametrize(
     ("judge", "criterion", "feature", "least", "estimated"),
     [
-        ("gpt-4-0314", "coherence", "likelihood", 0.60, 0.86),
+        ("gpt-4-0314", "coherence", "likelihood", 0.64, 0.86),
         ("gpt-4-0314", "fluency", "likelihood", 0.81, 0.90),
         ("gpt-4-0314", "relevance", "likelihood", 0.49, 0.79),
-        ("gpt-4-0314", "coherence", "length", 0.03, 0.86),
+        ("gpt-4-0314", "coherence", "length", 0.04, 0.86),
         ("gpt-3.5-turbo-0301", "fluency", "likelihood", np.nan, 0.90),
     ],
 )
