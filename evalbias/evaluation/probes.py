@@ -366,9 +366,9 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
     """Estimate the mean of (n,) differences of edit and placebo, tested by exchanging the two in whole inputs.
 
     The exchange is exact for a judge that treats both alike, however few the inputs: a tie counts in full. For a judge
-    that an edit moves up as much as down, but less often, p is that of ``skewed_mean_p`` where this is larger. Where all
-    u inputs differ alike, up to a share 1 - .05^(1/u) of others may not: they may differ by up to ``unseen`` points, and
-    the other way by as much as these do.
+    that an edit moves up as much as down, but less often, p is at least ``skewed_mean_p``. Where all u inputs differ
+    alike, up to a share 1 - .05^(1/u) of others may not: they may differ by up to ``unseen`` points, and the other way
+    by as much as these do.
     """
     interval = estimate_mean(x, method="normal", clusters=clusters, draws=draws)
     if interval.reason == ALIKE:
