@@ -259,12 +259,17 @@ for command, (module, taken) in COMMANDS.items():
 
 
 @app.command()
-def doctor(file: Annotated[str, typer.Argument(help="File or folder of data, or NAME:PATH.", metavar="FILE")]) -> None:
+def doctor(
+    file: Annotated[str, typer.Argument(help="File or folder of data, or NAME:PATH.", metavar="FILE")] = "",
+    data: Annotated[str, typer.Option(help="The same, as other commands take it.", hidden=True)] = "",
+) -> None:
     """Say what a file holds, and which audit it allows.
 
     Where a column may be several things, it lists a command for each answer.
     """
-    import_module("evalbias.cli.doctor").doctor_command(file)
+    if bool(file) == bool(data):
+        raise ValueError("Name one file: evalbias doctor FILE.")
+    import_module("evalbias.cli.doctor").doctor_command(file or data)
 
 
 def _version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from evalbias.cli.flags import parse_mapping, spelled
+from evalbias.cli.flags import as_typed, parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, looked_at, recognised_columns
@@ -107,7 +107,7 @@ def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit")
 
 
 def _print(text: str) -> None:
-    typer.echo(f"{message(text)}\n")
+    typer.echo(f"{message(as_typed(text))}\n")
 
 
 def _shown(cell: Any) -> str:

@@ -624,8 +624,9 @@ def _own_criterion(judge: PointwiseJudge | PairwiseJudge, options: AuditOptions)
     """Return the criterion of a judge of evalbias; refuse another criterion, scale, task or label than its own."""
     own, named = judge.criterion, options.criterion
     if words := _words(options):
+        given_words = " and ".join(f"`{name}` {text!r:.80}" for name, text in words.items())
         raise ValueError(
-            f"{words}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these out."
+            f"{given_words}: this judge has its own task, {own.task!r:.80}, and labels; they define LS. Leave it out."
         )
     scales = ["{:g}-{:g}".format(*scale) if scale else None for scale in (options.scale, own.scale)]
     given = (options.language, named and _name(named), scales[0])

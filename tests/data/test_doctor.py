@@ -9,7 +9,7 @@ import subprocess
 import hostile
 import numpy as np
 import pytest
-from commands import as_jsonl, evalbias
+from commands import as_jsonl, evalbias, refused
 
 import evalbias as package
 from evalbias.data.columns import recognised_columns
@@ -469,6 +469,13 @@ def test_the_json_of_label_studio_is_read_with_a_rater_for_each_annotator(tmp_pa
     mapping = {"source": "prompt", "output": "answer"}
     item = read(f"label-studio:{path}", mapping=mapping)[0]
     assert (item.source, item["data.score"], item["v1/topic"]) == (rows[0]["prompt"], rows[0]["score"], "sums")
+
+
+def test_a_file_may_be_named_as_other_commands_take_it(tmp_path):
+    path = write(tmp_path, rows_of(CASES[0]), "csv")
+    assert evalbias("doctor", "--data", path.name, cwd=tmp_path).stdout == doctor(path.name, tmp_path)[0]
+    for wrong in ([], [path.name, "--data", path.name]):
+        assert "evalbias doctor FILE" in refused("doctor", *wrong, cwd=tmp_path)
 
 
 def test_two_conversations_share_their_beginning_as_the_source(tmp_path):
