@@ -83,14 +83,6 @@ def records(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def places(content):
-    """Yield every container of JSON content with each of its keys."""
-    for key, value in list(content.items() if isinstance(content, dict) else enumerate(content)):
-        yield content, key
-        if isinstance(value, dict | list):
-            yield from places(value)
-
-
 KILLING = """
 import os, signal, sys
 from pathlib import Path

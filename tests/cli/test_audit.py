@@ -195,18 +195,6 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
 
 
 @pytest.mark.slow
-def test_other_codes_of_choices_are_named(tmp_path):
-    rows = pairs(60, first=0.5)
-    same = answered("audit", "--data", as_jsonl(tmp_path / "a.jsonl", rows), *VERDICTS, cwd=tmp_path)
-    for row in rows:
-        row.update({name: row[name] + 1 for name in ("verdict", "verdict_swapped")}, people=row.pop("better") + 1)
-    options = ["audit", "--data", as_jsonl(tmp_path / "b.jsonl", rows), *VERDICTS]
-    found = answered(*options, "--map", "better=people", "--labels", "1,2,tie", cwd=tmp_path)
-    assert found["biases"] == same["biases"]
-    assert "b.jsonl:1: 'verdict_swapped' is 2" in refused(*options, cwd=tmp_path)
-
-
-@pytest.mark.slow
 def test_a_judge_is_compared_with_choices_in_other_codes(tmp_path):
     drawn = data.pairs(world.documents(6, 2, seed=3), ordered=False, seed=0)
     rows = [

@@ -22,25 +22,6 @@ def judged(seed, *, n=300, **planted):
     return judged_relatives(np.random.default_rng(seed), n, **planted)
 
 
-def bonuses(seed, **planted):
-    """Points that the own system, its family and likelihood get in one model, each with its interval."""
-    joint = audit_answers(judged(seed, **planted), **NAMED).measurements["joint"].estimates
-    chosen = {name: joint[name] for name in ("own_system", "own_family", "likelihood")}
-    return {name: (e.points * e.low, e.points * e.high) for name, e in chosen.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("planted", [{"own": 0.8}, {"family": 0.6}, {"own": 0.8, "family": 0.4}, {"likelihood": 0.4}])
-def test_self_family_and_style_are_told_apart(planted):
-    for name, (low, high) in bonuses(5, n=2000, **planted).items():
-        short = name.removeprefix("own_").replace("system", "own")
-        if short == "likelihood":
-            assert (low > 0) == (short in planted), name
-        else:
-            assert low < planted.get(short, 0.0) < high, name
-            assert high - low < 0.5, name
-
-
 def test_a_bonus_for_the_family_is_found_beside_that_for_itself():
     found = {f.bias: f for f in audit_answers(judged(0, n=600, own=0.8, family=0.6), **NAMED).findings}
     assert found["self_preference"].status == found["family_preference"].status == "biased"

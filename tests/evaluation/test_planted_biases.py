@@ -54,15 +54,11 @@ QUICK |= {
     for name in ("likelihood", "length", "own_system")
 }
 SLOW = {
-    "length, unbiased, scored": (*LENGTH, partial(scored, n=120), 150, SELDOM),
-    "length, unbiased, compared": (*LENGTH, partial(compared, n=568), 150, SELDOM),
     "length, unbiased, verdicts": (*LENGTH, partial(compared, n=300, verdicts=True), 150, SELDOM),
     "length, unbiased, one order": (*LENGTH, partial(compared, n=300, verdicts=True, orders=1), 150, SELDOM),
     "longer text is better": (Verbosity(), "longer_rate", partial(compared, n=300, verdicts=True), 20, (1.0, 1.0)),
     "length, unbiased, choices": (*LENGTH, partial(chosen, errors=0.0), 100, (0.0, 0.05)),
     "length, unbiased, wrong choices": (*LENGTH, chosen, 100, (0.0, 0.05)),
-    "own, unbiased, scored": (*MINE, partial(scored, n=568), 100, SELDOM),
-    "own, unbiased, compared": (*MINE, partial(compared, n=120), 100, SELDOM),
 }
 for draw in (scored, compared):  # a taste for length looks like one for likelihood, unless length is held fixed
     long = partial(entangled, draw=draw, length=0.5)

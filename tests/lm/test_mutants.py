@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import places
 from dspy.utils.exceptions import LMError
 from models import load
 from safetensors.torch import save_file
@@ -39,6 +38,14 @@ class Touch:
 
     def __reduce__(self):
         return os.mkdir, (str(self.marker),)
+
+
+def places(content):
+    """Yield every container of JSON content with each of its keys."""
+    for key, value in list(content.items() if isinstance(content, dict) else enumerate(content)):
+        yield content, key
+        if isinstance(value, dict | list):
+            yield from places(value)
 
 
 def mutate_json(path, rng):

@@ -123,10 +123,6 @@ def test_the_report_says_of_the_given_program_and_each_candidate_what_came_of_it
     assert json.loads(json.dumps(to_json(report)))["settings"] == to_json(report.settings)
 
 
-def test_random_demonstrations_compete_against_a_probe_only():
-    assert len(CASES["BiasedDemos"].usual().report.candidates) == 2  # with the given judge
-
-
 @every
 def test_the_bare_method_chooses_nothing(case):
     if case is CASES["LikelihoodMitigation"]:

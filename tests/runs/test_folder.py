@@ -1,6 +1,5 @@
 """Run folders: what they hold, that nothing in them is half written, and that one process works in them."""
 
-import copy
 import errno
 import json
 import math
@@ -13,10 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import evalbias, places, refused
+from commands import evalbias, refused
 from filelock._identity import host_name
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evalbias import runs
 from evalbias.report.page import title_of_run
@@ -28,7 +25,6 @@ from evalbias.runs import (
     check_settings,
     default_path,
     delete_run,
-    flatten,
     holder,
     list_runs,
     read_run,
@@ -273,13 +269,6 @@ ESTIMATE = {"name": "effect", "label": "effect", "value": 0.5, "low": None, "hig
 ESTIMATE |= {"undefined": 0, "units": 4, "p_value": 0.5, "unit": "share", "signed": True}
 SETTINGS = {"command": "judge", "criteria": [{"name": "wit"}], "lm": {"model": "m"}, "data": ["a"], "versions": {}}
 RESULT = {"measurements": [{"bias": "verbosity", "criterion": "wit", "estimates": {"effect": ESTIMATE}}], "n": [1, 2]}
-ODD = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=9),
-    lambda part: (
-        st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(["name", "a", "value"]), part, max_size=3)
-    ),
-    max_leaves=4,
-)
 
 
 @pytest.fixture
@@ -349,14 +338,3 @@ def test_the_title_of_a_run_is_of_its_criterion_or_command():
     assert title_of_run({"command": "refine run", "task": "translation", "lm": lm}).startswith(
         "Translation, written and"
     )
-
-
-@pytest.mark.slow
-@given(st.data())
-def test_results_that_no_run_wrote_are_shown(data):
-    content = copy.deepcopy({"settings": SETTINGS, "result": RESULT})
-    for _ in range(data.draw(st.integers(0, 2))):
-        container, key = data.draw(st.sampled_from([*places(content["settings"]), *places(content["result"])]))
-        container[key] = data.draw(ODD)
-    assert isinstance(flatten(content), dict)
-    assert isinstance(title_of_run(content["settings"]), str)
