@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
@@ -285,6 +286,32 @@ def json_number(value: float | str | None) -> float:
         return math.nan if value is None else float(value)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{value!r:.80} is not a number.") from error
+
+
+def python_literal(content: str) -> Any:
+    """Return what Python's repr of plain values holds, as pandas writes it; ValueError for anything else."""
+    if content.lstrip()[:1] not in ("[", "{"):
+        raise ValueError("It is no list and no object.")
+    try:
+        return ast.literal_eval(_Plain().visit(ast.parse(content.strip(), mode="eval")))
+    except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+class _Plain(ast.NodeTransformer):
+    """Makes plain values of ``np.float64(3.0)`` and ``nan``; refuses a name twice in one object."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        is_number = isinstance(node.func, ast.Attribute) and ast.unparse(node.func).startswith("np.")
+        return node.args[0] if is_number and len(node.args) == 1 and not node.keywords else node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        if len({ast.dump(key) for key in node.keys if key}) < len(node.keys):
+            raise ValueError("A name stands twice in one object.")
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(None) if node.id == "nan" else node
 
 
 def read_json(path: str | os.PathLike[str], remedy: str = "delete its folder to start over") -> dict[str, Any]:

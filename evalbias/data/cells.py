@@ -48,6 +48,7 @@ PAIRS, TEXTS = "pairs of texts", "texts"
 TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
 OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
 """Kinds of cells that a column may have."""
+MOST_CHOICES = 3  # different numbers of choices; more are probabilities
 MOST_CODES, LONGEST_CODE = 99, 200  # most codes of choices, and their characters
 
 
@@ -145,7 +146,7 @@ def _from_text(cell: Any) -> Any:
     """Return what a cell of JSON holds, and other cells as they are."""
     if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
         try:
-            return files.parsed(cell)
+            return files.parsed_cell(cell)
         except ValueError:
             pass
     return cell
@@ -182,6 +183,9 @@ def _kind(given: Sequence[Any]) -> str:
 def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
     if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
         return None
+    numbers = [cell for cell in given if not isinstance(cell, str)]
+    if len(numbers) == len(given) and 1 <= min(numbers) < max(numbers) <= 2 and len({*numbers}) > MOST_CHOICES:
+        return ("1", "2")  # AlpacaEval's 1 + P
     if len({*given}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in given):
         return None
     codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}

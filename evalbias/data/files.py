@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from evalbias.data.items import DataError, as_object, lone_surrogate
+from evalbias.values import python_literal
 
 UNPACKED_GB = "EVALBIAS_UNPACKED_GB"  # environment variable: gigabytes that a file may unpack to (check_unpacked)
 _PIECE = 2**20  # bytes that are decompressed at once
@@ -230,10 +231,26 @@ def check_text(record: Mapping[str, Any], where: str) -> None:
             raise DataError(f"{where}: {name!r:.80} holds {place}; write the character whole, or remove it.")
 
 
+def parsed_cell(content: str) -> Any:
+    """Parse a list or object in a cell: as JSON, or as Python writes its values, which pandas' ``to_csv`` leaves.
+
+    Examples:
+        >>> parsed_cell("{'anna': [4, None], 'ben': np.float64(3.0)}")
+        {'anna': [4, None], 'ben': 3.0}
+    """
+    try:
+        return parsed(content)
+    except json.JSONDecodeError as error:
+        try:
+            return parsed(json.dumps(python_literal(content), allow_nan=False))  # lists for tuples
+        except (ValueError, TypeError):
+            raise error from None
+
+
 def parsed_or_given(value: Any) -> Any:
     """Return what a text of JSON holds; any other value as it is, and JSON with halves of characters too."""
     try:
-        content = parsed(value) if isinstance(value, str) else value
+        content = parsed_cell(value) if isinstance(value, str) else value
     except ValueError:
         return value
     escapes = isinstance(value, str) and "\\ud" in value.lower()
@@ -387,6 +404,8 @@ def csv_rows(source: Source) -> Rows:
     Columns without a name are left out, such as the index that pandas writes, and so are notes above the header.
     """
     path, content, first = source.path, source.text(), 1
+    if "\n" not in content:
+        content = content.replace("\r", "\n")  # of old Macintosh files
     header, _, rest = content.partition("\n")
     delimiter = max(SEPARATORS, key=header.count)
     if delimiter not in header and "|" in header:

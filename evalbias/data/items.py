@@ -27,7 +27,9 @@ SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for
 BINARY: tuple[tuple[str, str], ...] = (("true", "false"), ("yes", "no"), ("pass", "fail"), ("passed", "failed"))
 BINARY += (("correct", "incorrect"), ("c", "i"), ("y", "n"), ("success", "failure"), ("accept", "reject"))
 BINARY += (("valid", "invalid"), ("thumbs_up", "thumbs_down"), ("good", "bad"), ("\u2713", "\u2717"))
+BINARY += (("ja", "nein"), ("oui", "non"), ("si", "no"), ("richtig", "falsch"), ("bestanden", "nicht_bestanden"))
 """Words for 1 and for 0, as ``word`` writes them, each with its opposite."""
+LETTERED = ("c", "i")  # of Inspect; where nothing else is said
 LABELS = {word: number for pair in BINARY for word, number in zip(pair, (1.0, 0.0), strict=True)}
 """Word -> number; a column of them holds one pair."""
 _SIGNS = dict.fromkeys("\u2705\u2714\u2611", "\u2713") | dict.fromkeys("\u274c\u2718\u2716", "\u2717")  # ticks, crosses
@@ -110,7 +112,7 @@ def remedy_for(value: object) -> str:
     """
     said, text = word(value), str(value).strip()
     for one, zero in BINARY:
-        if said in (one, zero):
+        if said in (one, zero) and (one, zero) != LETTERED:
             return f"1 for {one} and 0 for {zero}"
     match = _LEADING.fullmatch(text) if isinstance(value, str) and len(text) <= 80 else None
     if match is None:
@@ -133,7 +135,8 @@ def values_of_words(cells: Iterable[Any]) -> dict[str, float]:
     """
     counts = Counter(filter(None, map(word, cells)))
     for pair in BINARY:
-        if 2 * sum(counts[one] for one in pair) > counts.total():
+        said = sum(counts[one] for one in pair)
+        if 2 * said > counts.total() and (pair != LETTERED or said == counts.total()):  # C is a grade, too
             return {one: LABELS[one] for one in pair}
     parts = {one: match.groups(default="100") for one in counts if (match := _OUT_OF.fullmatch(one))}
     wholes = {whole for _, whole in parts.values()}

@@ -154,6 +154,31 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
     raise DataError(f"{where}: {name!r:.80} is {first!r:.80}{among}: give a number, {remedy}.{more}")
 
 
+def read_words(table: Source, group: Sequence[str]) -> None:
+    """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
+    given = {n: [*given_cells(table, n)] for n in group}
+    known = {n: numbers for n, cells in given.items() if (numbers := items.values_of_words(c for *_, c in cells))}
+    for name, cells in given.items():
+        among, numbers = "", tuple(known.get(name, ()))
+        if known:
+            numbers = numbers or ("0", "1", "0.0", "1.0")
+            one, other, *_ = (said.replace("_", " ") for said in known.get(name, next(iter(known.values()))))
+            among = f" among {one} and {other}"
+        others = [
+            one
+            for one in cells
+            if (word(one[2]) not in numbers if known else not isinstance(number_of_text(one[2]), int | float))
+        ]
+        refuse_words(cells, others, among)
+    for _, row in table.rows:
+        for name in (one for one in group if one in row):
+            row[name] = converted(row[name], _reader(known[name]) if name in known else number_of_text)
+
+
+def _reader(numbers: Mapping[str, float]) -> Callable[[Any], float | None]:
+    return lambda cell: numbers[word(cell)] if word(cell) else None
+
+
 def given_cells(table: Source, name: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the column (with the criterion if it has several), the place and the value of each cell with a value."""
     for where, row in table.rows:

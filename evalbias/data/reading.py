@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,28 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items, long_form, nested
+from evalbias.data.cells import MOST_CHOICES
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.hints import lacking
-from evalbias.data.items import ABSENT, CRITERION, FIELDS, DataError, cells_of, item_name, listed, number, word
+from evalbias.data.items import (
+    ABSENT,
+    CRITERION,
+    FIELDS,
+    DataError,
+    as_number,
+    cells_of,
+    item_name,
+    listed,
+    number,
+    word,
+)
 from evalbias.data.rating_values import (
     NO_CODES,
     Codes,
     ask_about_failures,
-    converted,
-    given_cells,
-    number_of_text,
     read_codes,
-    refuse_words,
+    read_words,
 )
 from evalbias.measures.arrays import mean_of_defined
 
@@ -152,6 +162,7 @@ class Wanted:
     samples: str | None = None
     texts: bool = True  # whether an item needs an output
     codes: Codes = NO_CODES
+    shares: frozenset[str] = frozenset()  # of the choices, those that are probabilities of the second output
 
     def judged(self, columns: Sequence[str]) -> set[str]:
         """Return the columns that hold a judge's numbers, whether or not they are there."""
@@ -418,36 +429,11 @@ def _read_verdicts(table: Source, wanted: Wanted) -> None:
     raters, drawn = [name for name in peoples if name.startswith("rating")], _numbered(columns, wanted.samples)
     alone = [name for name in columns if name not in (*raters, *drawn) and (name in peoples or name in judged)]
     for group in (raters, drawn, *([name] for name in alone)):
-        _read_words(table, group)
+        read_words(table, group)
     if not _hold_pairs(columns):  # whose ratings are differences
         criteria = {name: "" if name in ("score", "ratings") else name.partition(".")[2] for name in peoples}
         kinds = {name: f"{'mean' if name.startswith('score') else ''}{one}" for name, one in criteria.items()}
         ask_about_failures(table, kinds, [name for name in columns if name in judged], wanted.codes)
-
-
-def _read_words(table: Source, group: Sequence[str]) -> None:
-    """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
-    given = {n: [*given_cells(table, n)] for n in group}
-    known = {n: numbers for n, cells in given.items() if (numbers := items.values_of_words(c for *_, c in cells))}
-    for name, cells in given.items():
-        among, numbers = "", tuple(known.get(name, ()))
-        if known:
-            numbers = numbers or ("0", "1", "0.0", "1.0")
-            one, other, *_ = (said.replace("_", " ") for said in known.get(name, next(iter(known.values()))))
-            among = f" among {one} and {other}"
-        others = [
-            one
-            for one in cells
-            if (word(one[2]) not in numbers if known else not isinstance(number_of_text(one[2]), int | float))
-        ]
-        refuse_words(cells, others, among)
-    for _, row in table.rows:
-        for name in (one for one in group if one in row):
-            row[name] = converted(row[name], _reader(known[name]) if name in known else number_of_text)
-
-
-def _reader(numbers: Mapping[str, float]) -> Callable[[Any], float | None]:
-    return lambda cell: numbers[word(cell)] if word(cell) else None
 
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
@@ -470,6 +456,7 @@ def _read_nested(table: Source, wanted: Wanted) -> None:
 def _items(table: Source, wanted: Wanted) -> Dataset:
     # 1. Words for numbers.
     _read_verdicts(table, wanted)
+    wanted = replace(wanted, shares=frozenset(name for name in wanted.choices if _are_shares(table, name, wanted)))
     # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()
     columns = {name: _numbered(table.columns, name) for name in ("rating", "better", wanted.samples or "")}
@@ -494,7 +481,7 @@ def _from_json(value: str, name: str, where: str) -> Any:
     if not value.strip():
         return None
     try:
-        content = files.parsed(value)
+        content = files.parsed_cell(value)
     except ValueError as error:
         raise DataError(f"{where}: {name!r:.80} is {value!r:.80}; it must be JSON ({error}).") from error
     files.check_text({name: content}, where)
@@ -555,7 +542,7 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
         if not isinstance(pair, list) or len(pair) != 2:
             raise DataError(f"{where}: the outputs are {pair!r:.80}; a pair has a list of two texts.")
         fields["candidates"] = [items.text({"output": one}, "output", where, blank=True) for one in pair]
-        fields |= _chosen(record, where, wanted.choices, votes)
+        fields |= _chosen(record, where, wanted, votes)
     return {**record, **fields, **_rated(record, where, pair=pair is not None)}
 
 
@@ -569,17 +556,29 @@ def item_id(record: Mapping[str, Any], where: str) -> str:
     return str(name)
 
 
-def _chosen(
-    record: dict[str, Any], where: str, choices: Mapping[str, Sequence[object]], votes: Sequence[str]
-) -> dict[str, Any]:
+def _are_shares(table: Source, name: str, wanted: Wanted) -> bool:
+    """Return whether choices are numbers between the codes of both outputs, such as AlpacaEval's 1 + P(second)."""
+    ends = sorted(map(as_number, wanted.choices[name][:2]))
+    given = [as_number(cell) for _, row in table.rows if word(cell := row.get(name))]
+    between = ends and all(ends[0] <= value <= ends[1] for value in given) and math.isfinite(ends[1])
+    return bool(between and name != "better" and len({*given}) > MOST_CHOICES)
+
+
+def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
     """Return which output of a pair people prefer, and recorded choices; several people's become ratings."""
     systems = record.get("systems")
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
-    codes = {"better": (), **choices}
+    codes = {"better": (), **wanted.choices}
     chosen: dict[str, Any] = {
-        name: _choice(record[name], f"{where}: {name!r}", codes[name]) for name in codes if name in record
+        name: _choice(record[name], f"{where}: {name!r}", codes[name])
+        for name in codes
+        if name in record and name not in wanted.shares
     }
+    for name in wanted.shares & record.keys():
+        first, second = map(as_number, codes[name][:2])
+        value = as_number(record[name])
+        chosen[name] = None if value != value else (value - first) / (second - first)
     if any(name in record for name in votes):
         if record.get("ratings") is not None:
             raise DataError(f"{where}: both {votes[0]!r} and ratings say what people prefer: leave one of them out.")

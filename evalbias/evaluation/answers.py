@@ -111,7 +111,8 @@ def recorded_verdicts(
 
     ``examples`` are pairs with ``candidates`` or ``outputs``; where known, also ``source``, people's choice ``better``,
     ``ratings``, ``systems`` and ``input_id``. ``winner`` is the field of the judge's choice between the outputs as they
-    stand: 0 or ``"A"`` for the first, 1 or ``"B"`` for the second, -1 or ``"tie"`` for a tie, None for no answer;
+    stand: 0 or ``"A"`` for the first, 1 or ``"B"`` for the second, -1 or ``"tie"`` for a tie, None for no answer, or
+    the probability of the second between 0 and 1;
     ``swapped`` is that of its choice in the other order, also of an output as they stand. ``criterion`` is that of the
     ratings; its task defines LS, which ``likelihood_lm`` measures. Answers are (n, orders, 2) by position, with a third
     class where a tie occurs. What is no pair or no choice is a ValueError that names the item.
@@ -125,7 +126,12 @@ def recorded_verdicts(
     check_fields(winner, swapped)
     names = [winner] if swapped is None else [winner, swapped]
     given = [(name, i, e) for name in names for i, e in enumerate(_having(examples, name))]
-    chosen = [choice(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}") for name, i, e in given]
+    chosen = [
+        share
+        if isinstance(share := e.get(name), float) and 0 < share < 1
+        else choice(share, f"{name!r} of the item {item_name(e, i)!r:.80}")
+        for name, i, e in given
+    ]
     choices = np.array(chosen).reshape(len(names), -1)  # (orders, n)
     known = gather(examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, answered=names)
     answers, ties = by_position(choices), bool((choices == TIE).any())
@@ -150,13 +156,14 @@ def check_fields(winner: str, swapped: str | None) -> None:
 def by_position(choices: FloatArray) -> FloatArray:
     """Return (n, r, c) answers by position from candidates chosen (r, n), the second row in the swapped order.
 
-    A choice is 0, 1, -1 for a tie or NaN. c is 3 if there is a tie, else 2.
+    A choice is 0, 1, the probability of the candidate 1 in between, -1 for a tie or NaN. c is 3 if there is a tie,
+    else 2.
     """
-    positions = ((0, 1, TIE), (1, 0, TIE))  # order -> the candidates by position
-    chosen = [choices[order, :, None] == positions[order] for order in range(len(choices))]
-    answers = np.stack(chosen, axis=1).astype(np.float64)  # (n, r, 3)
-    answers[np.isnan(choices.T)] = math.nan
-    return answers if (choices == TIE).any() else answers[..., :2]
+    tied = np.where(np.isnan(choices), np.nan, choices == TIE)
+    second = np.where(choices == TIE, 0.0, choices)
+    answers = np.stack([1 - tied - second, second, tied], axis=2)  # (r, n, 3), by candidate
+    answers[1:] = answers[1:][..., [1, 0, 2]]
+    return answers.swapaxes(0, 1)[..., : 3 if (choices == TIE).any() else 2]
 
 
 def as_criterion(criterion: str | Criterion) -> Criterion:

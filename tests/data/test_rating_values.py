@@ -210,3 +210,50 @@ def test_numbers_that_are_written_as_texts_are_numbers(tmp_path):
     items = read(as_jsonl(tmp_path / "a.jsonl", rows), numbers=["mine"])
     assert [item.ratings for item in items] == [pytest.approx([3, 4.5]), pytest.approx([1, np.nan], nan_ok=True)]
     assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["rating_1"] == "3"
+
+
+# --- tables as people write them, without a script --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.csv", 'output;rating_1;rating_2;mine\na;"2,5";3;ja\nb;1;4;Nein\n', [(2.5, 3, 1), (1, 4, 0)]),
+        ("a.csv", "output,rating_1,rating_2,mine\ra,2,3,oui\rb,1,4,non\r", [(2, 3, 1), (1, 4, 0)]),
+        ("a.csv", 'output,ratings,mine\na,"[2, None]",1\nb,"[nan, np.float64(4.0)]",0\n', [(2, None, 1), (None, 4, 0)]),
+        ("a.csv", 'output,ratings,mine\na,"(2, 3)",1\n', DataError),
+        ("a.csv", "output,ratings,mine\na,\"{'a': 1, 'a': 2}\",1\n", DataError),
+        ("a.csv", "output,ratings,mine\na,\"[__import__('os').getcwd()]\",1\n", DataError),
+    ],
+)
+def test_tables_of_spreadsheets_and_of_pandas_are_read_as_they_are(tmp_path, name, content, expected):
+    (tmp_path / name).write_text(content, newline="")
+    if expected is DataError:
+        with pytest.raises(DataError, match=r"a\.csv:2: 'ratings'"):
+            read(tmp_path / name, numbers=["mine"])
+        return
+    items = read(tmp_path / name, numbers=["mine"])
+    found = [(*(None if one != one else one for one in item.ratings), item.mine) for item in items]
+    assert found == expected
+
+
+PAIR = {"source": "q", "output_1": "a", "output_2": "b"}
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "choices"),
+    [
+        ([0, 1, 2], ("0", "2", "1"), [0, -1, 1]),
+        ([1, 1.5, 2.0], ("1", "2", "1.5"), [0, -1, 1]),
+        ([1.75, 1.0, 2, 1.5], ("1", "2"), [0.75, 0, 1, 0.5]),  # AlpacaEval's 1 + P(second)
+        ([1.75, 1.0, 2, 1.5, None], ("2", "1"), [0.25, 1, 0, 0.5, None]),
+    ],
+)
+def test_numeric_choices_and_probabilities_of_the_second_output(given, labels, choices):
+    items = read([PAIR | {"verdict": one} for one in given], choices={"verdict": labels})
+    assert [item.verdict for item in items] == choices
+    rows = [PAIR | {"better": int(labels[k % 2]), "verdict": one} for k, one in enumerate(given * 9)]
+    answers = package.audit(rows, winner_field="verdict", labels=labels).judged.answers[: len(given)]
+    wins = [np.nan if one is None else 0 if one == -1 else one for one in choices]
+    np.testing.assert_array_equal(answers[:, 0, 1], wins)
+    assert answers.shape[2] == 2 + (-1 in choices)
