@@ -9,12 +9,11 @@ import pytest
 from commands import printed
 from fakes import FormulaLM, items
 from fakes import numbers as numbers_in
-from planted import by_hand, compared, entangled, having, ids, likelihood_effect, numbers, scored, with_effect, without
+from planted import by_hand, compared, entangled, having, likelihood_effect, numbers, scored, with_effect, without
 
 from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
-from evalbias.evaluation.findings import findings_of
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, PER_TOKEN, RATINGS
 from evalbias.lm.types import LogLikelihood
 from evalbias.measures import Draws, EqualQuality
@@ -276,37 +275,6 @@ def test_biases_that_cancel_are_found_with_each_other_held_fixed():
     assert [finding.bias for finding in unbiased] == ["scale_use"]  # its scores rise by .6 for one of quality
     shown = audit_answers(scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5)).having("biased")
     assert [f.hidden for f in shown] == [False, False]  # what shows by itself stays as it is
-
-
-def findings(judged):
-    biases = (BIASES[name] for name in ("likelihood", "verbosity", "joint"))
-    return findings_of({bias.name: measure(bias, judged, seed=0, n_resamples=2) for bias in biases}, judged, {})
-
-
-@pytest.fixture(scope="module")
-def summeval(recorded):
-    """Criterion -> GPT-4's scores of SummEval's summaries, with their lengths and their LS under SmolLM2."""
-    rows = recorded("summeval_scores")
-    lengths = np.array([len(row["output"]) for row in rows], dtype=float)
-    texts = {LENGTHS: lengths, LIKELIHOODS: np.array([row["likelihood"] for row in rows])}
-    judged = {}
-    for criterion in ("consistency", "fluency"):
-        ratings = np.array([row["ratings"][criterion] for row in rows], dtype=float)
-        people = {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
-        scores = np.array([row["judges"]["gpt-4-0314"][criterion] for row in rows], dtype=float)
-        inputs = [row["input_id"] for row in rows]
-        judged[criterion] = Judged(ids(len(rows)), criterion, scores, texts | people, inputs=inputs, scale=(1, 5))
-    return judged
-
-
-def test_gpt_4_hides_a_taste_for_likely_summaries_behind_one_for_long_ones(summeval):
-    likelihood, verbosity = findings(summeval["consistency"])
-    assert (likelihood.status, likelihood.hidden, verbosity.hidden) == ("biased", True, True)
-    assert likelihood.estimate.value == pytest.approx(0.11, abs=0.005)
-    assert "(+0.05 standard deviations of the score, 95 % interval -0.02 to +0.11)" in likelihood.sentence
-    likelihood, _ = findings(summeval["fluency"])  # shown alone as well, and larger with length held fixed
-    values = likelihood.estimate.value, likelihood.joint.value
-    assert (likelihood.hidden, *values) == (False, *(pytest.approx(one, abs=0.006) for one in (0.17, 0.28)))
 
 
 class Tokens(FormulaLM):

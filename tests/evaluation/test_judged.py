@@ -182,3 +182,5 @@ def test_what_a_bias_needs():
     assert list(numbers(Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}))) == ["longer_rate"]
     with pytest.raises(ValueError, match=r"^length_effect on .* cannot be measured: it needs people's ratings"):
         Verbosity().number("length_effect", unrated)
+    with pytest.raises(ValueError, match="'likelihoods'"):
+        unknown.covariate(LIKELIHOODS)

@@ -12,8 +12,6 @@ from fakes import FormulaLM, items, numbers, of_sources
 from planted import likelihood_effect, with_effect
 
 from evalbias import BiasedDemos, LikelihoodMitigation
-from evalbias.evaluation import judge_examples, measure
-from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import Choices
 from evalbias.measures import bias_score, estimate_spearman, rs_scores, spearman, unfairness_scores
@@ -263,14 +261,6 @@ def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
         found = dspy.Evaluate(devset=trainset, metric=score_closeness(C), num_threads=4)(compiled)
         alone = [score_closeness(C)(e, compiled(**e.inputs())) for e in trainset]
     assert found.score == pytest.approx(100 * np.mean(alone), abs=0.01)
-
-
-def test_what_a_measurement_lacks_is_named():
-    judged = judge_examples(PointwiseJudge(C), items(9, 1), lm=FormulaLM())
-    with pytest.raises(ValueError, match="on quality cannot be measured"):
-        measure(Likelihood(), judged, seed=0)
-    with pytest.raises(ValueError, match="'likelihoods'"):
-        judged.covariate("likelihoods")
 
 
 # The first rule of choice: less likelihood bias at no significant loss of performance.
