@@ -249,8 +249,8 @@ class _Table:
     def _repeats(self) -> long_form.LongForm | None:
         """Return how the rows repeat the outputs, if another column tells them apart."""
         texts = [self.fields[name] for name in long_form.ITEM if name in self.fields]
-        rated = [c for c in self.all.values() if c.kind in (RATED, LISTS) and not {*c.words} <= PERSONS]
-        said = [c.name for c in rated if c.kind == LISTS or c.numbers or {*c.words} & VALUES]
+        rated = [c for c in self.all.values() if c.kind == RATED and not {*c.words} <= PERSONS | {"id"}]
+        said = [c.name for c in rated if c.numbers or {*c.words} & (VALUES | PEOPLE | JUDGES | MODELS)]
         return long_form.found(self.table, texts, said) if {*texts} - {self.fields.get("source")} else None
 
     def _is_transposed(self) -> bool:
@@ -387,18 +387,19 @@ class _Table:
         known: bool,
     ) -> None:
         named = {c.name for group in (*people, *judges) for c in group}
-        # 1. What the names say, and what follows for the one that they leave.
+        # 1. What differs between raters of a text is people's; then what the names say, and the one that they leave.
+        if self.form is not None and not (people or known):
+            varied = [group for group in values if group[0].name in self.form.varying]
+            judged = judges or [group for group in values if group not in varied]
+            both = [[c.name for group in groups for c in group] for groups in (varied, judged)]
+            if len(varied) == len(judged) == 1 and long_form.readings(self.form, *both) == [long_form.RATED_BY]:
+                people, judges, values = varied, judged, []
         labels = [group for group in values if {*group[0].words} <= LABELS]
         verdicts = [[one] for one, *more in values if {*one.words} <= VERDICTS and not more and one.kind != LISTS]
         if {"output", "outputs", "output_1"} & {*self.all} and judges:
             labels = [group for group in values if group[0].name in ("score", "better")] or labels
         n = len(people) + known, len(judges), len(values)
         two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
-        if n == (0, 0, 2) and self.form is not None:  # what differs between raters is people's
-            labels = [group for group in values if group[0].name in self.form.varying]
-            verdicts = [group for group in values if group not in labels]
-            both = [[c.name for group in groups for c in group] for groups in (labels, verdicts)]
-            two = len(labels) == 1 and long_form.readings(self.form, *both) == [long_form.RATED_BY]
         if two or (n == (0, 1, 1) and labels):
             people = labels
         if two or (n == (1, 0, 1) and verdicts):
@@ -567,8 +568,8 @@ class _Table:
         for kind in fits:
             names = form.names if kind == long_form.JUDGED_BY else [""]
             answers += [{kind: form.who} | ({"judge": name} if name else {}) for name in names]
-        if long_form.RATED_ON in fits:
-            answers = [*({**one, "criterion": "all"} if long_form.RATED_ON in one else one for one in answers), {}]
+        answers = [{**one, "criterion": "all"} if long_form.RATED_ON in one else one for one in answers]
+        answers += [{}] * (fits == [long_form.RATED_ON])  # each row as an item of its own
         readings = " or ".join(form.sentence(kind).rstrip(".") for kind in fits)
         rest = f"{form.rows} rows repeat {len(form.counts)} texts: if {form.who!r} says who judged, keep those of one"
         self._ask(form.who, readings or rest, answers)

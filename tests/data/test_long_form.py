@@ -1,6 +1,7 @@
 """Rows that repeat a text with another rater, judge or criterion: one row a text, and judges are never pooled."""
 
 import random
+import shlex
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from commands import as_jsonl, evalbias
 
 import evalbias as package
 from evalbias.data import DataError, read
+from evalbias.data.columns import recognised_columns
+from evalbias.data.reading import table_of
 
 TEXTS, RATERS, NAN = 60, 7, np.nan
 
@@ -75,12 +78,16 @@ def test_an_audit_of_rows_of_raters_is_that_of_the_wide_table():
     assert a["agreement"]["spearman"].n == b["agreement"]["spearman"].n == TEXTS
 
 
-def judges(**more):
+def judges():
     ratings, scores = said()
     return [
-        {"source": text(k)["question"], "output": text(k)["answer"], "rating_1": ratings[k].tolist()[0], "model": name}
-        | {"score": None, "judge_score": int(scores[k, j]), "reason": f"{name} {k}"}
-        | {n: one(k, j) for n, one in more.items()}
+        {
+            "source": text(k)["question"],
+            "output": text(k)["answer"],
+            "rating_1": int(np.nanmax(ratings[k])),
+            "model": name,
+        }
+        | {"rating_2": int(np.nanmin(ratings[k])), "judge_score": int(scores[k, j]), "reason": f"{name} {k}"}
         for k in range(TEXTS)
         for j, name in enumerate(("gpt-4", "claude"))
     ]
@@ -101,7 +108,7 @@ def criteria(name="aspect"):
     ratings, scores = said()
     return [
         {"source": text(k)["question"], "output": text(k)["answer"], name: criterion}
-        | {"score": int(np.nanmax(ratings[k])) - c, "judge": int(scores[k, c])}
+        | {"score": 1 + int(np.nanmax(ratings[k])) - c, "judge": int(scores[k, c])}
         for k in range(TEXTS)
         for c, criterion in enumerate(("fluency", "facts"))
     ]
@@ -112,7 +119,7 @@ def test_rows_about_criteria_become_scores_by_criterion(name):
     ratings, scores = said()
     items = read(criteria(name), mapping={"rated_on": name}, numbers=["fluency/judge", "facts/judge"])
     for k, item in enumerate(items):
-        assert item.scores == {"fluency": np.nanmax(ratings[k]), "facts": np.nanmax(ratings[k]) - 1}
+        assert item.scores == {"fluency": 1 + np.nanmax(ratings[k]), "facts": np.nanmax(ratings[k])}
         assert [item["fluency/judge"], item["facts/judge"]] == scores[k].tolist()
     apart = package.audit(criteria(name), mapping={"rated_on": name}, criterion="all", scores_field="{criterion}/judge")
     alone = package.audit([row for row in criteria(name) if row[name] == "facts"], scores_field="judge")
@@ -129,6 +136,44 @@ def test_raters_of_several_criteria_become_ratings_by_criterion():
     items = read(rows, mapping={"rated_by": "worker", "rated_on": "aspect"})
     assert len(items) == TEXTS
     assert items[5].ratings == {"tone": [1, 2], "facts": [2, 3]}
+
+
+ALWAYS = [  # ratings that always differ between the two rows of a text
+    text(k) | {"col": col, "human": 1 + (k + j) % 5, "judge": 1 + (k + j * (k % 2)) % 4}
+    for k in range(40)
+    for j, col in enumerate("ab")
+]
+READ = {  # rows -> what is certain of them, and what is asked for
+    "raters": (raters("worker_id"), {"rated_by": "worker_id", "score": "score", "scores_field": "judge"}, {}),
+    "raters, and names that tell nobody": (
+        [{**{n: v for n, v in row.items() if n != "judge"}, "grade": row["judge"]} for row in raters("worker")],
+        {"rated_by": "worker", "score": "score", "scores_field": "grade"}, {}),
+    "judges": (
+        judges(), {"rating_1": "rating_1", "rating_2": "rating_2", "scores_field": "judge_score"},
+        {"model": [{"judged_by": "model", "judge": name} for name in ("gpt-4", "claude")]}),
+    "criteria": (
+        criteria(), {"score": "score", "scores_field": "judge"},
+        {"aspect": [{"rated_on": "aspect", "criterion": "all"}, {}]}),
+    "a name that says nothing": (
+        ALWAYS, {"score": "human", "scores_field": "judge"}, {"col": [{"rated_on": "col", "criterion": "all"}, {}]}),
+    "raters or criteria": (
+        [{n: v for n, v in row.items() if n != "judge"} for row in ALWAYS], {"score": "human"},
+        {"col": [{"rated_by": "col"}, {"rated_on": "col", "criterion": "all"}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_doctor_takes_the_one_reading_of_such_rows_and_asks_where_there_are_two(name, tmp_path):
+    rows, certain, asked = READ[name]
+    found = recognised_columns(table_of(as_jsonl(tmp_path / "t.jsonl", rows)))
+    texts = ("source", "output")
+    assert {field: column for field, column in found.fields.items() if field not in texts} == certain
+    assert {one.about: [*map(dict, one.answers)] for one in found.questions} == asked
+    said = evalbias("doctor", "t.jsonl", cwd=tmp_path).stdout
+    commands = [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  evalbias")]
+    assert len(commands) == max([1, *map(len, asked.values())]) + ("judges" in name)
+    for command in commands if "MODEL" not in said else ():
+        evalbias(*command, "--json", cwd=tmp_path)
 
 
 def test_choices_between_two_outputs_keep_their_raters():
