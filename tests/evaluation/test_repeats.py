@@ -1,7 +1,4 @@
-"""An audit of a judge that scored every input several times: recorded, sampled, and on real judgments."""
-
-import gzip
-import json
+"""An audit of a judge that scored every input several times: recorded and sampled."""
 
 import dspy
 import numpy as np
@@ -143,29 +140,3 @@ def test_a_sampled_judge_is_measured_by_the_answers_that_it_drew():
     assert np.isin(samples[~np.isnan(samples)], [1, 3, 4]).all()
     assert SAMPLES not in total([judged, judged]).covariates
     assert judged.take(np.array([2, 0])).covariates[SAMPLES].shape == (2, samples.shape[1])
-
-
-@pytest.mark.parametrize(
-    ("prompt", "criterion", "noise", "needed"),
-    [
-        ("geval_no_auto_cot", "naturalness", 0.725, 24),  # the score alone, at temperature 1
-        ("analyze_rate", "naturalness", 0.283, 4),  # after an analysis
-        ("rate_explain", "groundedness", 0.328, 5),
-    ],
-)
-def test_one_score_of_a_real_judge_is_mostly_noise_where_it_gives_no_reasons(
-    data_dir, prompt, criterion, noise, needed
-):
-    with gzip.open(data_dir / "judges/topicalchat_samples.jsonl.gz", "rt") as file:
-        rows = [json.loads(line) for line in file]
-    samples = [row["judges"].get(f"gpt-3.5-turbo, {prompt}", {}).get(criterion) for row in rows]
-    known = [{"id": row["id"], "input_id": row["input_id"], "output": row["output"]} for row in rows]
-    found = audit([{**row, "mine": s} for row, s in zip(known, samples, strict=True)], samples_field="mine")["repeats"]
-    table = np.array([[np.nan if s is None else s for s in row or [None] * 20] for row in samples])
-    pairs = np.concatenate([table[:, [a, b]] for a in range(20) for b in range(a)])
-    pairs = pairs[~np.isnan(pairs).any(axis=1)]
-    r = np.corrcoef(np.concatenate([pairs, pairs[:, ::-1]]).T)[0, 1]  # plainly, over all pairs of scores of an input
-    assert found["test_retest"].value == pytest.approx(r, abs=0.01)
-    assert 1 - found["test_retest"].value == pytest.approx(noise, abs=0.0006)
-    assert found["flip_rate"].value == pytest.approx((pairs[:, 0] != pairs[:, 1]).mean(), abs=0.01)
-    assert np.ceil(found["samples_needed"].value) == needed
