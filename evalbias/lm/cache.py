@@ -132,6 +132,8 @@ class CachedLM(MeasuringLM):
             self._before(list(todo.values()))
         # 2. The others are asked in chunks; whatever ends the call, what was answered is kept.
         left, start = list(todo), 0
+        if self._lm.is_local:
+            left.sort(key=lambda key: repr(vars(todo[key])))  # prompts that begin alike are in one chunk
         while start < len(left):
             end = len(left) if self._whole else start + self.chunk
             while end < len(left) and isinstance(last := todo[left[end - 1]], Decision):

@@ -111,6 +111,15 @@ def many(count):
     return [[{"role": "user", "content": f"q=1 z=0 of item {i}"}] for i in range(count)]
 
 
+def test_prompts_that_begin_alike_are_in_one_chunk(tmp_path):
+    texts = [f"text {n}: {wording}" for wording in "abc" for n in range(4)]
+    lm = Batched()
+    CachedLM(lm, tmp_path / "j", chunk=6).answer(
+        [Choices([{"role": "user", "content": t}], CHOICES) for t in texts], {}
+    )
+    assert lm.sent == [sorted(texts)[:6], sorted(texts)[6:]]
+
+
 def test_a_stopped_run_asks_the_chunks_of_one_that_was_not_to_the_last_digit(tmp_path):
     questions = [Choices(prompt, CHOICES) for prompt in many(70)]
     lm = Batched()
@@ -275,7 +284,7 @@ def test_a_store_that_another_process_has_begun_anew_is_left_alone(store, monkey
 
 def test_the_store_forgets_what_was_written_first_and_a_run_keeps_all(store, monkeypatch, tmp_path):
     monkeypatch.setattr("evalbias.lm.cache.LIMIT", 64_000)
-    pairs = [([{"role": "user", "content": "c"}], f"q={k} z={k} " + "w " * 50) for k in range(400)]
+    pairs = [([{"role": "user", "content": "c"}], f"q={k:03} z={k} " + "w " * 50) for k in range(400)]
     lm = CachedLM(Local(), tmp_path / "a.jsonl", chunk=10)
     first = lm.loglikelihood(pairs)
     (file,) = store.glob("*.sqlite")
