@@ -250,8 +250,9 @@ def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> Non
         if any(is_rated(e, name) for e in split.test):
             agreement = ranking_agreement(rankings, list(groups.values()), name, seed=options.seed)
             brief["agreement"] = agreement.to_dict(items=False)
-            text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(
-                f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values()
+            text += (
+                f"\nagreement with people on {name}, mean over {count(agreement['spearman'].n, 'document')}: "
+                + ", ".join(f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values())
             )
         brief["conclusion"] = conclude_ranking(agreement, len(rows))
         file = run.folder.path / "rankings.jsonl"
@@ -283,5 +284,5 @@ def _first(rows: Sequence[dict[str, Any]]) -> str:
             lines.append(f"{place:4}. {name}: {row['begins'][name]}")
         lines += [f"   -  {name}: {reason}" for name, reason in row["unranked"].items()]
     if len(rows) > SHOWN:
-        lines.append(f"and {len(rows) - SHOWN} more documents")
+        lines.append(f"and {count(len(rows) - SHOWN, 'more document')}")
     return "\n".join(lines)

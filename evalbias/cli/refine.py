@@ -86,7 +86,7 @@ def refine_measure_command(options: SelfOptions, out: Out) -> None:
             shown.append(tables.headlines_table(between, of="loops", title="Between loops", note=note))
         elif not alone:
             shown.append("The loops are not compared: no two have an item and a round in common.")
-        worst = worst_items(summaries[0].rounds[-1], loops[0].texts)
+        worst = worst_items(summaries[0].rounds[summaries[0].last], loops[0].texts)
         run.leave(RunOutcome(result, result, [*shown, *conclusions], more=[worst]))
 
 

@@ -165,9 +165,12 @@ def scores(given: Any, where: str) -> dict[str, float]:
 
 
 def ratings(given: Any, where: str) -> dict[str, list[float]]:
-    """Return criterion -> single ratings, in the raters' order, from the ``ratings`` of a record; null becomes NaN."""
+    """Return criterion -> single ratings, in the raters' order, from the ``ratings`` of a record; null becomes NaN.
+
+    A criterion with an empty list is one on which nobody rated the item.
+    """
     rated = as_object(given or {}, f"{where}: 'ratings'")
-    return {name: rating_row(row, name, where) for name, row in rated.items()}
+    return {name: rating_row(row, name, where) for name, row in rated.items() if row != []}
 
 
 def rating_row(row: Any, name: str, where: str) -> list[float]:

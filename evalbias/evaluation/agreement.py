@@ -20,8 +20,9 @@ from evalbias.evaluation.judged import (
     LIKELIHOODS,
     RATINGS,
     Judged,
+    mean_of_raters,
 )
-from evalbias.evaluation.words import amount, decimals, interval_words
+from evalbias.evaluation.words import amount, count, decimals, interval_words
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall
 from evalbias.measures.arrays import FloatArray
@@ -32,6 +33,7 @@ FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_flo
 """Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
 PREFERRED = {"likelihood": "likelier", "rarity": "less likely", "length": "longer", "brevity": "shorter"}
 """Name of a floor -> the output that it prefers."""
+BOTH = "accuracy_both"  # name of a group's accuracy over both orders, on which a verdict rests
 SWAPS = 10_000  # swaps of the test that a judge agrees with people better than something without a judge
 
 
@@ -115,7 +117,9 @@ class PeopleAgreement(Bias):
             return f"{passes} ({interval_words(value, low, high, 0)})."
         digits = decimals(e.value, e.low, e.high)
         points = f"{amount(e.value, e.low, e.high, digits)} points than people on average"
-        return f"The judge gives {points} ({interval_words(e.value, e.low, e.high, digits)})."
+        outside = without_outliers(judged)[1]
+        left_out = f", without {count(outside, 'rating')} outside the scale" if outside else ""
+        return f"The judge gives {points} ({interval_words(e.value, e.low, e.high, digits)}{left_out})."
 
 
 ValidityStatus = Literal[
@@ -184,9 +188,10 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
         number("pearson", "Pearson", measures.agreement.estimate_pearson, "Linear correlation with people (Pearson)"),
         number("tied_accuracy", "accuracy of order", measures.agreement.estimate_tied_accuracy, same, signed=False),
     ]
-    if rated_on_its_scale(judged) or judged.pass_or_fail:
-        says = "Points above people's, on average"
-        numbers.append(Number("leniency", "above people", scores - human, estimate_points, says=says))
+    inside = without_outliers(judged)[0]
+    if rated_on_its_scale(inside) or judged.pass_or_fail:
+        above, says = scores - inside.covariate(HUMAN_SCORES), "Points above people's, on average"
+        numbers.append(Number("leniency", "above people", above, estimate_points, says=says))
     if judged.on_peoples_scale:
         numbers += [
             number("alpha_interval", "alpha (interval)", alpha, "Agreement in points (Krippendorff's alpha)"),
@@ -212,6 +217,23 @@ CEILING = "For comparison: one person with the others"
 def estimate_points(x: FloatArray, **options: Any) -> Interval:
     """Estimate the mean of (n,) points."""
     return replace(estimate_mean(x, **options), unit="points")
+
+
+FEW = 0.05  # share of people's ratings that may lie outside the judge's scale without being of another one
+
+
+def without_outliers(judged: Judged) -> tuple[Judged, int]:
+    """Return the judge without people's ratings outside its stated scale, where these are few, and their number."""
+    if judged.scale is None or judged.pairwise or HUMAN_SCORES not in judged.covariates:
+        return judged, 0
+    low, high = judged.scale
+    rated = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
+    outside = (rated < low) | (rated > high)  # NaN is neither
+    if not 0 < (number := int(outside.sum())) <= FEW * (~np.isnan(rated)).sum():
+        return judged, 0
+    kept = np.where(outside, np.nan, rated)
+    people = {HUMAN_SCORES: mean_of_raters(kept)} | ({RATINGS: kept} if RATINGS in judged.covariates else {})
+    return replace(judged, covariates={**judged.covariates, **people}), number
 
 
 def rated_on_its_scale(judged: Judged) -> bool:

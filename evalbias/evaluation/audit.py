@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.data.items import CRITERION
-from evalbias.evaluation.agreement import PeopleAgreement, Validity
+from evalbias.evaluation.agreement import BOTH, PeopleAgreement, Validity, headline_number
 from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers_of, prepared_each
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import BIASES, title_of
@@ -345,7 +345,7 @@ def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], ju
 
 
 def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
-    """Measure the agreement with people on the items of each value of a field, in order of appearance.
+    """Measure the agreement with people on the items of each value of a field, in order of appearance, over all orders.
 
     Items without a value belong to no group (ValueError where all lack it); groups that nobody rated are left out.
     """
@@ -354,5 +354,12 @@ def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
     if not names:
         raise ValueError(f"No item has a field {by!r} to group by: name one that the data have.")
     parts = {name: judged.take(np.flatnonzero([value == name for value in values])) for name in names}
-    agreement = BIASES[PassOrFail.name if judged.pass_or_fail else AGREEMENT]
-    return {name: measure(agreement, part, seed=seed) for name, part in parts.items() if agreement.applies(part)}
+    agreement, groups = BIASES[PassOrFail.name if judged.pass_or_fail else AGREEMENT], dict[str, Measurement]()
+    for name, part in parts.items():
+        if agreement.applies(part):
+            found = groups[name] = measure(agreement, part, seed=seed)
+            if judged.both_orders:  # as the verdict has it
+                number = replace(headline_number(found.numbers), name=BOTH, label="accuracy, both orders")
+                both = {BOTH: number.estimate(found.clusters, seed=seed)}
+                groups[name] = replace(found, estimates={**found.estimates, **both})
+    return groups

@@ -284,7 +284,8 @@ class LoopSummary:
     name: str  # of the model
     numbers: tuple[int, ...]  # (t,) number of each round
     rounds: tuple[Measurement, ...]
-    change: Comparison  # the last round against the first
+    change: Comparison  # the last round that has scores against the first
+    last: int = -1  # place of that round
 
 
 def doublings(k: int) -> tuple[int, ...]:
@@ -306,8 +307,9 @@ def summarize_loop(
     ``own`` and ``expected`` are (t, n) scores on one range; ``numbers`` those of the t rounds, by default 0, 1, ...
     """
     rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
-    change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
-    return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change)
+    last = max((k for k, one in enumerate(rounds) if one["bias"].n), default=len(rounds) - 1)  # a cut loop ends empty
+    change = compare(rounds[0], rounds[last], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+    return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change, last)
 
 
 # --- two models' loops on the same items ------------------------------------------------------------------------------
@@ -428,13 +430,13 @@ def measure_style(
 
 
 def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
-    """Say whether a model overrates its own outputs in the last round of a loop, and what refining changed."""
-    last, first, change = summary.rounds[-1]["bias"], summary.rounds[0]["bias"], summary.change["bias"]
+    """Say whether a model overrates its own outputs in the last round that has scores, and what refining changed."""
+    last, first, change = summary.rounds[summary.last]["bias"], summary.rounds[0]["bias"], summary.change["bias"]
     if math.isnan(last.low):
         why = last.reason or "too few items have both scores"
         return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
     interval = f"95 % interval {last.interval}, {count(last.n, 'item')}"
-    end, points = f"at {rounds} {summary.numbers[-1]}", f"{last.text()} points ({interval})"
+    end, points = f"at {rounds} {summary.numbers[summary.last]}", f"{last.text()} points ({interval})"
     verdict = conclude(
         last.low,
         last.high,

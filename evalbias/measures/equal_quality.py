@@ -476,8 +476,8 @@ def _unless_exact(effect: Effect) -> Effect:
 
 def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
     """Join the effects at both ends of the range of reliabilities; between them it is monotone."""
-    if first.reason:
-        return first
+    if first.reason:  # at the least reliability: stated, another may do
+        return replace(first, reason=second.reason or ONE_RATING)
     least, most = sorted((first.value, second.value))
     p_value = max(first.p_value, second.p_value) if least > ROUNDING or most < -ROUNDING else 1.0
     low, high = min(first.low, second.low), max(first.high, second.high)

@@ -103,7 +103,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             title = f"{_title(result, several)}, before and after"
             yield Section(title, [*plots.changes(result), result.table()])
         case LoopSummary():
-            last = measurement_section(result.rounds[-1], f"Self-bias of {result.name}")
+            last = measurement_section(result.rounds[result.last], f"Self-bias of {result.name}")
             question, *rest = last.blocks
             drawn = plots.rounds({result.name: (result.numbers, result.rounds)})
             yield replace(last, blocks=[question, *_known(drawn), *rest])

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from evalbias.evaluation import words
+from evalbias.evaluation.agreement import BOTH
 from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
@@ -141,12 +142,16 @@ def _counted(headings: Sequence[str], rows: Sequence[Sequence[str]], name: str, 
 def groups_table(groups: Mapping[str, Measurement]) -> Table:
     """Return one row a group: the agreement with people in it."""
     names = list(dict.fromkeys(name for m in groups.values() for name in m.headlines))
+    names = [BOTH if name == "accuracy" and any(BOTH in m for m in groups.values()) else name for name in names]
     labels = [next(m[name].label for m in groups.values() if name in m.estimates) for name in names]
-    rows = []
+    rows, untold = [], dict[str, list[str]]()  # why a number is undefined -> the groups
     for group, m in groups.items():
-        shown = [m[name].shown if name in m.estimates else "" for name in names]
-        rows.append((group, *shown, str(len(m.ids))))
-    return Table(("group", *labels, "n"), rows, "Agreement with people by group", "95 % intervals")
+        shown = {name: m[name].shown if name in m else "" for name in names}
+        rows.append((group, *shown.values(), str(len(m.ids))))
+        for e in (m[name] for name, cell in shown.items() if cell == words.UNDEFINED):
+            untold.setdefault(f"{e.label} is undefined: {e.why_undefined}", []).append(group)
+    note = "; ".join(["95 % intervals", *(f"{why} ({joined(of)})" for why, of in untold.items())])
+    return Table(("group", *labels, "n"), rows, "Agreement with people by group", note)
 
 
 # --- one or more measurements, and two judges compared ----------------------------------------------------------------
@@ -281,9 +286,9 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     agreements = [measurement["spearman"] for measurement in people if "spearman" in measurement]
     if agreements:  # rankings; pairs have an accuracy
         counts = sorted({agreement.n for agreement in agreements})
-        yield f"Spearman with people over {' to '.join(map(str, counts))} documents"
+        yield f"Spearman with people over {' to '.join(map(str, counts))} document{'s' * (counts != [1])}"
         if without := max(agreement.undefined for agreement in agreements):
-            yield f"up to {without} documents without a correlation"
+            yield f"up to {count(without, 'document')} without a correlation"
         if 2 ** (1 - counts[0]) >= 0.05:
             yield "too few documents for a significant difference"
     if people:
@@ -304,7 +309,9 @@ def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
     undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
     last = [loop.change[name] for name in ("bias", "skewness")]
     tests = ", ".join(f"{change.label} {words.p_equals(change.p_value)}" for change in last)
-    caption = f"last against first: {tests} (paired permutation test); {undefined} scores undefined"
+    cut = loop.last not in (-1, len(loop.rounds) - 1)
+    end = f"{loop.numbers[loop.last]}, the last with scores," if cut else "last"
+    caption = f"{end} against first: {tests} (paired permutation test); {undefined} scores undefined"
     headings = ("round", "own", "quality", "Bias", "Dskew", "n")
     return Table(headings, rows, f"Self-bias by {rounds}, with 95 % intervals", caption, left=0)
 
@@ -313,7 +320,7 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
     """Return one row a loop: its first and last round, with the signs of significance of their difference."""
     rows = []
     for loop in loops:
-        first, last = loop.rounds[0], loop.rounds[-1]
+        first, last = loop.rounds[0], loop.rounds[loop.last]
         cells = [f"{first[name].text()} -> {last[name].text()}" for name in ("expected", "bias", "skewness")]
         signs = ["", words.mark(loop.change["bias"].p_value), words.mark(loop.change["skewness"].p_value)]
         rows.append((loop.name, *map(str.__add__, cells, signs), str(last["bias"].n)))

@@ -10,11 +10,20 @@ from models_of_text import Scripted
 
 from evalbias.evaluation import LoopScores, Paraphrased, compare_loops, doublings, measure_rounds, measure_style
 from evalbias.evaluation.changes import gain_of_loops, own_gain
-from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, conclude_quality, run_loops, summarize_loop
+from evalbias.evaluation.loops import (
+    CachedScorer,
+    Loop,
+    LoopRun,
+    conclude_quality,
+    conclude_self,
+    run_loops,
+    summarize_loop,
+)
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Improvement, SelfRefine, Step
 from evalbias.programs.tasks import check_items, mathematics_refiner, translation
 from evalbias.programs.writing import PlainPredict
+from evalbias.report.tables import self_bias_table
 from evalbias.runs import Journal
 
 NAN = math.nan
@@ -282,3 +291,14 @@ def test_what_a_loop_gains_by_its_own_scores_is_told_from_the_length_that_it_add
     assert own_gain(found) == snapshot
     assert gain_of_loops(sides[0], sides[0]) is None  # no refinement
     assert own_gain(gain_of_loops(sides[0], [])) == []
+
+
+def test_a_round_that_nothing_reached_does_not_end_a_loop():
+    """The loop was cut: round 10 holds no score, so round 5, which is 6.53 too high, is the last."""
+    rng = np.random.default_rng(0)
+    expected = rng.normal(size=(3, 20))
+    own = expected + np.array([0.0, 6.53, NAN])[:, None] + 0.1 * rng.normal(size=(3, 20))
+    found = summarize_loop("m", own, expected, numbers=(0, 5, 10), n_resamples=200, seed=0)
+    assert found.change["bias"].after.value == pytest.approx(6.53, abs=0.1)
+    assert "overrates its own outputs at iteration 5 by +6." in conclude_self(found, rounds="iteration")
+    assert self_bias_table(found, rounds="iteration").caption.startswith("5, the last with scores, against first")

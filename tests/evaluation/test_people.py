@@ -18,6 +18,7 @@ from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import corrected_mean, corrected_rate
 from evalbias.report.page import sections
+from evalbias.report.tables import groups_table
 
 NAN = math.nan
 FIRST, SECOND, TIE, NONE = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (NAN, NAN, NAN)
@@ -348,3 +349,64 @@ def test_recorded_verdicts_give_the_published_figures_set_by_set(data_dir, judge
         assert [found.groups[name][figure].value * n for figure in FIGURES] == pytest.approx([*right])
     with pytest.raises(ValueError, match="'kind'"):
         evalbias.audit(pairs, winner_field="winner", by="kind")
+
+
+def test_a_few_ratings_outside_the_scale_do_not_hide_how_lenient_the_judge_is():
+    judged = scored(np.random.default_rng(4), 200)
+    ratings = judged.covariates[RATINGS].copy()
+    ratings[:16, 0] = 7  # 16 of 400
+    found = audit_answers(having(judged, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
+    rest = np.append(ratings[:16, 1], ratings[16:].mean(axis=1))
+    assert found["agreement"]["leniency"].value == pytest.approx((judged.answers - rest).mean())
+    assert "without 16 ratings outside the scale" in found.leniency
+    ratings[:30, 0] = 7  # more than one of twenty: people may rate on another scale
+    assert audit_answers(having(judged, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)})).leniency == ""
+
+
+def test_agreement_by_group_is_that_of_both_orders_and_says_why_it_is_undefined():
+    rng = np.random.default_rng(3)
+    rows = []
+    for k in range(120):
+        better = int(rng.integers(2))
+        first = better if rng.random() < 0.9 else 1 - better
+        rows.append({"outputs": [f"a{k}", f"b{k}"], "better": better, "w": first, "v": 0, "kind": "xyz"[k % 3]})
+    found = evalbias.audit(rows, winner_field="w", swapped_field="v", by="kind")
+    shown = {row[0]: row[1] for row in groups_table(found.groups).rows}
+    for kind in "xyz":
+        of = [row for row in rows if row["kind"] == kind]
+        right = np.mean([[row["w"] == row["better"], row["v"] == row["better"]] for row in of])
+        assert found.groups[kind]["accuracy_both"].value == pytest.approx(right)
+        assert shown[kind].startswith(f"{right:.2f} (")
+    alike = [
+        {
+            "output": f"text {k}",
+            "rating_1": float(rng.integers(1, 6)),
+            "s": 3 if k < 30 else k % 5,
+            "test": f"t{k // 30}",
+        }
+        for k in range(60)
+    ]
+    groups = evalbias.audit(alike, scores_field="s", by="test").groups
+    assert groups["t0"]["spearman"].shown == "undefined"
+    assert f"Spearman is undefined: {groups['t0']['spearman'].why_undefined} (t0)" in groups_table(groups).caption
+
+
+def test_a_criterion_that_nobody_rated_on_an_item_leaves_the_others():
+    rows = [
+        {"output": f"text {k}", "ratings": {"wit": [k % 5, k % 4], "tone": [k % 3, 1]}, "s": k % 5} for k in range(40)
+    ]
+    rows[7]["ratings"]["wit"] = []
+    wit, tone = (evalbias.audit(rows, scores_field="s", criterion=name) for name in ("wit", "tone"))
+    assert (wit["agreement"]["spearman"].n, tone["agreement"]["spearman"].n) == (39, 40)
+
+
+def test_a_rating_whose_reliability_would_tell_is_asked_for_that_and_not_for_more_items():
+    """The length explains more than half of the rating: at the least reliability, all of the quality."""
+    rng = np.random.default_rng(0)
+    length = rng.normal(size=300)
+    quality = 0.95 * length + 0.3 * rng.normal(size=300)
+    known = {HUMAN_SCORES: quality, LENGTHS: np.exp(5 + 0.3 * length)}
+    judged = by_hand(quality + 0.3 * rng.normal(size=300), **known)
+    (untold,), (told,) = (audit_answers(judged, only="verbosity", reliability=r).findings for r in (None, 1.0))
+    assert (untold.status, told.status != "not measured") == ("not measured", True)
+    assert "reliability: state it" in untold.sentence
