@@ -72,6 +72,7 @@ class Column:
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
         if words[:1] in ([one] for one in PREFERRED) and WRITERS & {*words[1:]}:  # chosen_model
             end = words.pop(0)
+        cells = [*map(files.one_text, cells)] if all(isinstance(c, list | None) for c in cells) else cells
         given = (None if missing(cell) or (isinstance(cell, str) and not word(cell)) else cell for cell in cells)
         one = cls(name, [*map(_from_text, given)], tuple(words), end)
         if (kind := _kind(one.given)) in (TALKS, ASKED_FOR):

@@ -271,9 +271,12 @@ class _Table:
             own = None  # of each item
         named = [c for c in self.all.values() if c.called(INPUTS | {"doc"}, frozenset({"id"}))]
         ids = [c for c in named if c.words[-1] == "id"]
+        output = self.all.get(self.fields.get("output", ""))
         for one in filter(None, (self.all.get("input_id"), *ids, own)):
             n_ids = len({*map(str, one.given)})
-            if _one_to_one(one, source) if source is not None else one in ids and 2 * n_ids <= self.rows:
+            answers = {(str(a), str(b)) for a, b in zip(one.cells, output.cells if output else (), strict=False)}
+            shares = 2 * n_ids <= self.rows and (one in ids or len(answers) == self.rows)  # different outputs of an id
+            if _one_to_one(one, source) if source is not None else shares:
                 self._take(one, "input_id", "one for each input")
                 return
         if own is not None:

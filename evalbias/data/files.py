@@ -356,6 +356,8 @@ def flatten_texts(record: dict[str, Any]) -> None:
     outputs are what follows the turns that both begin with, which are the source. A list of questions with a list of
     answers for each output is such a pair, too.
     """
+    for name in ("source", "output", "output_1", "output_2"):
+        record |= {name: one_text(record[name])} if name in record else {}
     if record.get("source") is None and (said := transcript(record.get("output"))) is not None:
         record |= dict(zip(("source", "output"), said, strict=True))
     pair = record.get("outputs") or [record.get("output_1"), record.get("output_2")]
@@ -368,6 +370,14 @@ def flatten_texts(record: dict[str, Any]) -> None:
     for name in ("outputs", "candidates"):
         if isinstance(pair := record.get(name), list):
             record[name] = [one if _turns(one) is None else text_of(one) for one in pair]
+
+
+def one_text(value: Any) -> Any:
+    """Return the text of a list of one text, at any depth, as harnesses log responses; any other value as it is."""
+    inner = value
+    while isinstance(inner, list) and len(inner) == 1:
+        (inner,) = inner
+    return inner if isinstance(inner, str) else value
 
 
 def _parted(source: Any, first: Any, second: Any) -> tuple[str, str, str] | None:

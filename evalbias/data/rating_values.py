@@ -139,19 +139,41 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
     """Refuse the ``others`` of a column's cells, which are no ratings: name them, how many they are, and remedies."""
     if not others:
         return
-    counts = Counter(str(cell).strip() for *_, cell in others)
-    (name, where, first), some = others[0], [one for one, _ in counts.most_common(MOST_LISTED)]
-    codes = ",".join(one for one in some if "," not in one and len(one) <= LONGEST)
+    name, where, first = others[0]
+    codes, more = _counted(cells, others, "ratings")
     remedy = remedy_for(first)
-    if not remedy and 2 * len(others) > len(cells) and len(counts) > 1:
+    if not remedy and 2 * len(others) > len(cells) and len({*map(str, (one[2] for one in others))}) > 1:
         remedy = "or, of words in an order, all of them: `levels` WORST,...,BEST"
     elif not remedy:
-        remedy = (
-            f"or leave it empty (null in JSON) where there is none; `missing` {codes or 'VALUE'} counts it as missing"
-        )
-    listing = ", ".join(f"{one!r:.80} in {counts[one]}" for one in some) + ", ..." * (len(counts) > len(some))
-    more = f" {len(others)} of {len(cells)} cells are no ratings: {listing}." if len(others) > 1 else ""
+        remedy = f"or leave it empty (null in JSON) where there is none; `missing` {codes} counts it as missing"
     raise DataError(f"{where}: {name!r:.80} is {first!r:.80}{among}: give a number, {remedy}.{more}")
+
+
+def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
+    """Return the commonest of other cells with commas between them, and how many there are, if several."""
+    counts = Counter(str(cell).strip() for *_, cell in others)
+    some = [one for one, _ in counts.most_common(MOST_LISTED)]
+    listing = ", ".join(f"{one!r:.80} in {counts[one]}" for one in some) + ", ..." * (len(counts) > len(some))
+    more = f" {len(others)} of {len(cells)} cells are no {what}: {listing}." if len(others) > 1 else ""
+    return ",".join(one for one in some if "," not in one and len(one) <= LONGEST) or "VALUE", more
+
+
+def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
+    """Refuse cells that are no choices between two outputs in these labels; see ``items.choice``."""
+    others, errors = list[tuple[str, str, Any]](), list[str]()
+    for name, where, cell in cells:
+        try:
+            items.choice(cell, f"{where}: {name!r}", labels)
+        except DataError as error:
+            others.append((name, where, cell))
+            errors.append(str(error))
+    if others:
+        hint = "" if labels else " If 1 means the first and 2 the second: --labels 1,2."
+        python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
+        codes, more = _counted(cells, others, "choices")
+        if 2 * len(others) < len(cells):
+            hint += f" Where no choice was made: `missing` {codes}.{more}"
+        raise DataError(f"{errors[0]} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}")
 
 
 def read_words(table: Source, group: Sequence[str]) -> None:

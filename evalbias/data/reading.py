@@ -7,7 +7,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items, long_form, nested
-from evalbias.data.cells import MOST_CHOICES
+from evalbias.data.cells import INPUTS, MOST_CHOICES, words_of
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.hints import lacking
@@ -36,8 +36,10 @@ from evalbias.data.rating_values import (
     NO_CODES,
     Codes,
     ask_about_failures,
+    given_cells,
     read_codes,
     read_words,
+    refuse_choices,
 )
 from evalbias.measures.arrays import mean_of_defined
 
@@ -137,6 +139,8 @@ def read(
     if has_verdicts := bool(judged) and judged <= named:
         _read_labels(table, judged)
     _check_columns(table, wanted, texts=not has_verdicts)
+    if "source" not in table.columns and _hold_outputs(table.columns):
+        table.notes = [*table.notes, *_unread_inputs(table)]
     wanted = replace(wanted, texts=not has_verdicts or _hold_outputs(table.columns))
     try:
         return _items(table, wanted)
@@ -305,6 +309,16 @@ def _existing(path: str) -> Path:
     return Path(path)
 
 
+def _unread_inputs(table: Source) -> Iterator[str]:
+    """Yield how to map each column of different texts whose name says that it holds the input."""
+    for name in table.columns:
+        if (words := {*words_of(name)}) and words <= INPUTS:
+            texts = {text for _, row in table.rows if isinstance(text := row.get(name), str)}
+            if len(texts) > 1:
+                how = f"--map source={name:.80} (in Python, mapping={{'source': {name!r:.80}}})"
+                yield f"{name!r:.80} is not read as the input: {how}"
+
+
 def _hold_outputs(columns: Iterable[str]) -> bool:
     return "output" in columns or _hold_pairs(columns)
 
@@ -457,6 +471,10 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
     # 1. Words for numbers.
     _read_verdicts(table, wanted)
     wanted = replace(wanted, shares=frozenset(name for name in wanted.choices if _are_shares(table, name, wanted)))
+    for name in ("better", *wanted.choices, *_numbered(table.columns, "better")):
+        if _hold_pairs(table.columns) and name not in wanted.shares:
+            codes = wanted.choices.get(name, wanted.choices.get("better", ()) if name.startswith("better_") else ())
+            refuse_choices([*given_cells(table, name)], codes)
     # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()
     columns = {name: _numbered(table.columns, name) for name in ("rating", "better", wanted.samples or "")}
@@ -593,12 +611,7 @@ def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[
 
 
 def _choice(value: Any, written: str, codes: Sequence[object]) -> int | None:
-    try:
-        read = items.choice(value, written, codes)
-    except DataError as error:
-        hint = "" if codes else " If 1 means the first and 2 the second: --labels 1,2."
-        python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
-        raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
+    read = items.choice(value, written, codes)
     return None if read != read else int(read)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from evalbias.data.items import CRITERION
 from evalbias.evaluation.agreement import BOTH, PeopleAgreement, Validity, headline_number
-from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers_of, prepared_each
+from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers_of, prepared_each, tell_left_out
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import ByName, Measurement, label_next
@@ -217,6 +217,7 @@ def audit(options: AuditOptions) -> Any:
             evalbias is given another criterion, scale, task or label than its own.
     """
     each = prepared_each(replace(options, progress=options.progress if callable(options.progress) else None))
+    tell_left_out(each[0].dataset)
     shown = None if options.progress is None else options.progress is True
     with progress_bar(answers_needed(each), shown) as advance:
         audits = audit_each(each, advance)

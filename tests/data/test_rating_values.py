@@ -9,7 +9,9 @@ from commands import as_jsonl, evalbias
 
 import evalbias as package
 from evalbias.data import DataError, read, world
+from evalbias.data.columns import recognised_columns
 from evalbias.data.rating_values import failure_codes
+from evalbias.data.reading import table_of
 
 # --- which values are asked about -------------------------------------------------------------------------------------
 
@@ -257,3 +259,44 @@ def test_numeric_choices_and_probabilities_of_the_second_output(given, labels, c
     wins = [np.nan if one is None else 0 if one == -1 else one for one in choices]
     np.testing.assert_array_equal(answers[:, 0, 1], wins)
     assert answers.shape[2] == 2 + (-1 in choices)
+
+
+def test_a_failed_comparison_is_no_choice():
+    rows = [PAIR | {"verdict": "error" if k % 5 == 0 else "AB"[k % 2]} for k in range(30)]
+    with pytest.raises(DataError, match=r"`missing` error\. 6 of 30 cells are no choices: 'error' in 6\."):
+        read(rows, choices={"verdict": ()})
+    items = read(rows, choices={"verdict": ()}, missing=["Error"])
+    assert [item.verdict for item in items[:5]] == [None, 1, 0, 1, 0]
+    assert items.notes == ("counted as missing: error in 6 of 'verdict'",)
+
+
+def test_responses_as_harnesses_log_them_are_texts():
+    rows = [
+        {"doc": {"question": f"q {k}?"}, "resps": [[f"a {k}"]], "human": k % 5, "judge_score": k % 4} for k in range(20)
+    ]
+    options = recognised_columns(table_of(rows)).options()
+    assert options["mapping"] == {"source": "doc.question", "output": "resps", "score": "human"}
+    items = read(rows, mapping=options["mapping"])
+    assert [(item.source, item.output) for item in items[:2]] == [("q 0?", "a 0"), ("q 1?", "a 1")]
+
+
+def test_ids_that_different_outputs_share_are_those_of_inputs():
+    rows = [{"id": f"doc {k // 4}", "summary": f"s {k}", "human": k % 5, "judge": k % 4} for k in range(40)]
+    fields = recognised_columns(table_of(rows)).fields
+    assert (fields["input_id"], fields["output"]) == ("id", "summary")
+
+
+def test_an_input_under_another_name_is_not_left_in_silence(caplog):
+    rows = [{"input": f"What is {k}?", "output": f"It is {k}.", "score": k % 5, "mine": k % 4} for k in range(40)]
+    hint = "'input' is not read as the input: --map source=input (in Python, mapping={'source': 'input'})"
+    assert read(rows, numbers=["mine"]).notes == (hint,)
+    package.audit(rows, scores_field="mine")
+    assert hint in caplog.text
+    assert read(rows, numbers=["mine"], mapping={"source": "input"}).notes == ()
+
+
+def test_blanks_at_the_ends_of_texts_part_no_anchors():
+    rows = [{name: row[name] for name in ("source", "output", "theirs")} for row in replies(3)]
+    padded = [row | {"source": row["source"] + " ", "output": f"\n{row['output']}\r\n"} for row in rows]
+    found = package.drift(rows, padded, scores_field="theirs")
+    assert (found["drift"].value, found["drift"].n) == (0, N)
