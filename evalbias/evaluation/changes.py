@@ -57,11 +57,13 @@ from evalbias.evaluation.words import (
     signed,
     unsigned,
 )
+from evalbias.measures.agreement import estimate_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change
 from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
+from evalbias.measures.missing import missing_by_size
 from evalbias.measures.resample import FEWEST_UNITS, Draws
 from evalbias.options import DriftOptions, GainOptions
 from evalbias.programs.items import candidates_of, length_feature, text_problem
@@ -331,7 +333,7 @@ def drift(options: DriftOptions) -> DriftReport:
     ]
     said += [] if agreement is None else [_agreement_words(agreement)]
     said += _bias_words([*comparisons.values()])
-    said += _cautions(split, margin)
+    said += [*_cautions(split, margin), *_unlike_anchors(first, second, periods[0], split)]
     lost = [estimates["drift"].undefined, sum(int(np.isnan(one.answers).sum()) for one in periods)]
     if any(lost):
         said.append(f"Without a score, and left out: {count(lost[0], 'anchor')} and {count(lost[1], 'other output')}.")
@@ -465,6 +467,25 @@ def _cautions(split: SplitChange, margin: float) -> list[str]:
     if split.beyond:
         said.append(f"{percent(split.beyond)} of the old outputs' scores lie beyond those of all anchors.")
     return said
+
+
+def _unlike_anchors(first: Judged, second: Judged, old: Judged, split: SplitChange) -> list[str]:
+    """Warn where anchors and old outputs differ in length, and the new judge sees it beyond what the old one gave."""
+    if not len(old.ids) or any(LENGTHS not in one.covariates for one in (first, old)):
+        return []
+    ours, theirs = (length_feature(one.covariates[LENGTHS]) for one in (first, old))
+    anchors = np.arange(len(ours) + len(theirs)) < len(ours)
+    apart, p_value = missing_by_size(anchors, np.append(ours, theirs), clusters=[*first.inputs, *old.inputs])
+    beyond = second.answers - np.interp(first.answers, split.levels, split.mapped[:, 0])
+    follows = estimate_pearson(beyond, ours, clusters=first.clusters)
+    if not (p_value < LEVEL and (follows.low > 0 or follows.high < 0)):  # NaN is neither
+        return []
+    return [
+        f"The anchors are {abs(apart):.1f} standard deviations {'longer' if apart > 0 else 'shorter'} than the old "
+        f"outputs, and of two with the same old score the longer one gets {'more' if follows.low > 0 else 'less'} from "
+        "the new judge. The map between the judges knows scores alone, so it is wrong for the old outputs: draw "
+        "anchors from these at random."
+    ]
 
 
 # What did the system gain? The parts of the gain that the judge gives for features at equal quality.
