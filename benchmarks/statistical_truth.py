@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks import changes, juries, probes
+from benchmarks import alarms, changes, juries, probes
 from benchmarks.audit.judges import likert
 from benchmarks.harness import SLACK, argument_parser, finish, lines, markdown, normal, percents, simulated
 from evalbias import measures
@@ -644,12 +644,15 @@ TABLES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
     "drift": drift_table,
     "power": power_table,
     "audited": audited_table,
+    "alarms": alarms.table,
 }
 """Section of the page -> its table."""
 
 
 def checked(world: str, n: int, outputs: int, **how: int) -> list[dict[str, Any]]:
-    """Check one world at one size; one record a statistic or effect. ``"drift"`` has sizes of its own."""
+    """Check one world at one size; one record a statistic or effect. Drift and alarms have sizes of their own."""
+    if world == "alarms":
+        return alarms.check(**how)
     if world in WORLDS:
         return check(world, WORLDS[world], n=n, outputs=outputs, **how)
     if world == "effect":
@@ -672,8 +675,8 @@ def main() -> None:
         if world == "answers":
             finish(args, "statistical_truth", answers(sets=args.sets // 5, seed=args.seed), section=world)
             continue
-        for n in {"effect": [*args.sizes, LARGE], "drift": [LARGE]}.get(world, args.sizes):
-            for outputs in (1,) if world in ("scales", "power", "drift", "rankers", "audited") else OUTPUTS:
+        for n in {"effect": [*args.sizes, LARGE], "drift": [LARGE], "alarms": [LARGE]}.get(world, args.sizes):
+            for outputs in (1,) if world in ("scales", "power", "drift", "rankers", "audited", "alarms") else OUTPUTS:
                 path = args.out / f"{world.replace(' ', '-')}-{n}-{outputs}.json"
                 if path.exists() or (outputs > 1 and not 60 < n < LARGE):  # too few documents
                     continue

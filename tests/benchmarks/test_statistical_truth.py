@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import certificates
+from benchmarks import alarms, certificates
 from benchmarks import statistical_truth as truth
 from evalbias.measures import Draws
 
@@ -157,3 +157,11 @@ def test_what_is_counted():
     assert max(found["certified"], found["dependent"]) <= 0.5
     copied = certificates.simulated(400, 0.9, 3, sets=3, draws=Draws(resamples=30), copied=0.6)
     assert copied["dependent"] == 1
+
+
+def test_each_alarm_is_a_row_and_shares_above_the_goal_are_bold():
+    rows = alarms.check(sets=1, seed=0)
+    assert [row["alarm"] for row in rows] == [*alarms.ALARMS]
+    assert not any(row["raised"] for row in rows if "warning" in row["alarm"] or "of Pearson lost" in row["alarm"])
+    shown = alarms.table([{**row, "raised": 0.07} for row in rows]).splitlines()[2:]
+    assert ["**7.0 %**" in line for line in shown] == [not row["planted"] for row in rows]

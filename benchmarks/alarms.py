@@ -1,0 +1,224 @@
+"""False alarms on data that were collected, or are shaped, in ways that mislead: each row is one promise.
+
+A row of ``ALARMS`` draws one data set whose truth is known and says whether evalbias errs on it: an unbiased judge is
+called biased, an interval misses the truth, or a test finds what is not there. At most 6 % should; a row that plants
+something should be found. ``benchmarks.statistical_truth`` writes the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from benchmarks.harness import markdown
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.probes import estimate_probe
+from evalbias.measures import Draws, estimate_effect, pearson
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.equal_quality import EqualQuality
+from evalbias.measures.forecasts import counted_calibration_error, estimate_flawless_error
+from evalbias.measures.juries import Panel, error_correlation
+from evalbias.measures.missing import missing_by_level, selected_columns
+from evalbias.measures.repeats import estimate_disagreement, rating_moments, sample_moments
+from evalbias.measures.verdicts import estimate_dependence
+from evalbias.optimizers.correction import learn_correction
+
+GOAL = 0.06
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One promise: whether evalbias errs on a data set that is drawn, or finds what is planted."""
+
+    draw: Callable[[Rng], bool]
+    planted: bool = False  # whether something is there to be found
+    sets: int = 400
+
+
+def read(ratings: FloatArray) -> FloatArray:
+    """Return the ratings (n, r) that count, as of data that are read."""
+    return np.delete(ratings, selected_columns(ratings)[0], axis=1)
+
+
+def disputed(ratings: FloatArray, apart: float = 2.0) -> FloatArray:
+    """Return ratings (n, 3) of which the third was given where the first two differ so far."""
+    third = np.where(np.abs(ratings[:, 0] - ratings[:, 1]) >= apart, ratings[:, 2], np.nan)
+    return np.column_stack([ratings[:, :2], third])
+
+
+def people(rng: Rng, quality: FloatArray, raters: int = 3, noise: float = 1.0) -> FloatArray:
+    """Draw ratings (n, r) from 1 to 5 in whole points."""
+    return np.clip(np.round(3 + quality[:, None] + noise * rng.normal(size=(len(quality), raters))), 1, 5)
+
+
+def texts(rng: Rng, n: int, *, effect: float = 0.0) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Draw quality, log length, which correlates .6 with it, and a judge's scores, with an effect of length."""
+    quality, own, noise = rng.normal(size=(3, n))
+    length = 0.6 * quality + 0.8 * own
+    return quality, length, 3 + 0.6 * quality + effect * length + 0.4 * noise
+
+
+def called_biased(rng: Rng, n: int, collected: Callable[[Rng, FloatArray], FloatArray], effect: float = 0.0) -> bool:
+    """Say whether an effect of length is found with the ratings that are collected."""
+    quality, length, scores = texts(rng, n, effect=effect)
+    return estimate_effect(scores, read(collected(rng, people(rng, quality))), length, names=("length",)).p_value < 0.05
+
+
+def at_random(rng: Rng, ratings: FloatArray) -> FloatArray:
+    """Lose 30 % of the ratings."""
+    return np.where(rng.random(ratings.shape) < 0.3, np.nan, ratings)
+
+
+def unwarned(rng: Rng, n: int, collected: Callable[[Rng, FloatArray], FloatArray]) -> bool:
+    """Say whether no warning is given."""
+    return not selected_columns(collected(rng, people(rng, rng.normal(size=n))))[1]
+
+
+def misses_errors_of_a_jury(rng: Rng) -> bool:
+    """Say whether the correlation of four judges' errors, .3, is outside its interval."""
+    quality, shared = rng.normal(size=(2, 400, 1))
+    scores = quality + 0.9 * (np.sqrt(0.3) * shared + np.sqrt(0.7) * rng.normal(size=(400, 4)))
+    e = Panel(scores, read(disputed(people(rng, quality[:, 0])))).estimate(error_correlation)
+    return not e.low <= 0.3 <= e.high
+
+
+def misses_part_of_raters(rng: Rng) -> bool:
+    """Say whether the raters' part of a disagreement, 1 of 1 + .16 / .36, is outside its interval."""
+    quality = rng.normal(size=(200, 1))
+    scores = 3 + 0.6 * quality + 0.4 * rng.normal(size=(200, 2))
+    ratings = read(disputed(quality + rng.normal(size=(200, 3)), 1.5))
+    how: dict[str, Any] = {"part": "raters", "draws": Draws(resamples=500)}
+    e = estimate_disagreement(sample_moments(scores), rating_moments(ratings), **how)
+    return not e.low <= 1 / (1 + 0.16 / 0.36) <= e.high
+
+
+def called_dependent(rng: Rng) -> bool:
+    """Say whether three annotators, right in 85 %, and a judge are said to err together."""
+    truth = rng.random((400, 1)) < 0.5
+    said = np.where(rng.random((400, 4)) < 0.85, truth, ~truth).astype(np.float64)
+    return estimate_dependence(said[:, 0], read(disputed(said[:, 1:], 1.0)), draws=Draws(resamples=1)).p_value < 0.05
+
+
+def missing_by_system(rng: Rng, uneven: float = 1.0) -> bool:
+    """Say whether judgments of 40 inputs, each lost with all its four outputs, are said to depend on the system."""
+    inputs = np.repeat(np.arange(40), 4)
+    systems = inputs % 4
+    lost = (rng.random(40) < np.where(np.arange(40) % 4 == 0, uneven * 0.15, 0.15))[inputs]
+    levels = [str(one) for one in systems]
+    return bool(0 < lost.sum() < 160) and missing_by_level(lost, levels, clusters=inputs.tolist()) < 0.05
+
+
+def called_uncalibrated(rng: Rng, outputs: int, shrunk: float = 0.0) -> bool:
+    """Say whether forecasts of 200 items are said not to come true; items of an input correlate .6."""
+    inputs = np.repeat(np.arange(200 // outputs), outputs)
+    p, shared = rng.beta(1.5, 1.5, size=200), rng.normal(size=200 // outputs)[inputs]
+    side = np.sqrt(0.6) * shared + np.sqrt(0.4) * rng.normal(size=200)
+    y = (ndtr(side) < 0.5 + (1 - shrunk) * (p - 0.5)).astype(np.float64)
+    error = counted_calibration_error(np.ones((1, 200)), p, y)[0]
+    return bool(error > estimate_flawless_error(p, y[:, None], clusters=inputs.tolist()).high)
+
+
+def levels_off(rng: Rng, n: int) -> bool:
+    """Say whether a judge whose scores level off seems biased where the longest outputs are by far the best."""
+    length = rng.normal(size=n)
+    quality = 0.6 * (np.exp(0.8 * length) - 1.4) + 0.4 * rng.normal(size=n)
+    scores = 3 + 1.5 * np.tanh(0.8 * quality) + 0.3 * rng.normal(size=n)
+    ratings = quality[:, None] + 0.5 * rng.normal(size=(n, 2))
+    return EqualQuality(scores, ratings, {"length": length}).effect("length").p_value < 0.05
+
+
+def one_long_output(rng: Rng, n: int) -> bool:
+    """Say whether an unbiased judge seems biased beside one output that is 200 times as long as others."""
+    quality, length, scores = texts(rng, n)
+    length[0] = np.log(200) / 0.4
+    return estimate_effect(scores, people(rng, quality, 2, 0.7), length, names=("length",)).p_value < 0.05
+
+
+def skewed_probe(rng: Rng, n: int, moved: float = 0.0) -> bool:
+    """Say whether an edit is said to act that moves few scores far up and many a little down."""
+    x = rng.gamma(0.5, size=n) - 0.5 + moved
+    e = estimate_probe(x, unseen=4.0, draws=Draws(seed=int(rng.integers(1 << 30))))
+    return e.p_value < 0.05 and not e.low <= 0 <= e.high
+
+
+def costs_a_tenth(rng: Rng) -> bool:
+    """Say whether a correction learned from 60 items costs .1 or more of Pearson's correlation in new items."""
+
+    def judged(n: int) -> Judged:
+        quality, own, noise = rng.normal(size=(3, n))
+        likely = 0.7 * quality + np.sqrt(0.51) * own
+        ratings = 3 + quality[:, None] + 0.7 * rng.normal(size=(n, 3))
+        columns = {LIKELIHOODS: likely, RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+        return Judged(tuple(map(str, range(n))), "quality", 3 + quality + 0.4 * likely + 0.8 * noise, columns)
+
+    learned, new = learn_correction(judged(60)), judged(20_000)
+    corrected = learned.correction(new.answers, {"likelihood": new.covariate(LIKELIHOODS)})
+    before, after = (pearson(one, new.covariate(HUMAN_SCORES)).value for one in (new.answers, corrected))
+    return after < before - 0.1
+
+
+def low_again(rng: Rng, ratings: FloatArray) -> FloatArray:
+    """Rate twice what the first person gave a 2 or less."""
+    return np.column_stack([ratings[:, 0], np.where(ratings[:, 0] <= 2, ratings[:, 1], np.nan)])
+
+
+def anybody(rng: Rng, ratings: FloatArray) -> FloatArray:
+    """Mix the order of the ratings of each item, of which the third decides."""
+    return rng.permuted(disputed(ratings), axis=1)
+
+
+THIRD = "a third rating where two differ by 2 points"
+ALARMS: Mapping[str, Alarm] = {
+    **{
+        f"{THIRD}, {n} items: verbosity": Alarm(partial(called_biased, n=n, collected=lambda _, r: disputed(r)))
+        for n in (150, 400)
+    },
+    "30 % of three ratings missing at random, 400 items: verbosity": Alarm(
+        partial(called_biased, n=400, collected=at_random)
+    ),
+    "the same, an effect of .08 points": Alarm(partial(called_biased, n=400, collected=at_random, effect=0.08), True),
+    f"{THIRD}, an effect of .08 points": Alarm(
+        partial(called_biased, n=400, collected=lambda _, r: disputed(r), effect=0.08), True
+    ),
+    f"{THIRD}: errors of a jury miss .3": Alarm(misses_errors_of_a_jury),
+    f"{THIRD}: the raters' part of a disagreement is missed": Alarm(misses_part_of_raters, sets=200),
+    "a third annotator where two differ: errors dependent": Alarm(called_dependent, sets=100),
+    "a second rating of low ones, 400 items: no warning": Alarm(partial(unwarned, n=400, collected=low_again)),
+    "anybody decides, 400 items: no warning": Alarm(partial(unwarned, n=400, collected=anybody)),
+    "inputs lost as a whole: by system": Alarm(missing_by_system, sets=200),
+    "inputs of one of four systems lost three times as often": Alarm(partial(missing_by_system, uneven=3), True, 200),
+    **{f"right forecasts, {k} outputs an input": Alarm(partial(called_uncalibrated, outputs=k)) for k in (1, 4, 10)},
+    "forecasts that shrink by .6, 4 outputs an input": Alarm(partial(called_uncalibrated, outputs=4, shrunk=0.6), True),
+    **{f"scores level off, quality skewed, {n} items": Alarm(partial(levels_off, n=n)) for n in (300, 800)},
+    **{f"one output 200 times as long, {n} items": Alarm(partial(one_long_output, n=n)) for n in (40, 100)},
+    **{f"probe with skewed differences, {n} inputs": Alarm(partial(skewed_probe, n=n)) for n in (15, 25, 40)},
+    "probe with skewed differences, .5 points, 25 inputs": Alarm(partial(skewed_probe, n=25, moved=0.5), True),
+    "correct, 60 items, a good proxy: .1 of Pearson lost": Alarm(costs_a_tenth, sets=60),
+}
+"""Data and what is said of them -> the promise."""
+
+
+def check(*, sets: int, seed: int) -> list[dict[str, Any]]:
+    """Return in which share of at most ``sets`` data sets each alarm is raised."""
+    rows = []
+    for name, alarm in ALARMS.items():
+        number = min(sets, alarm.sets)
+        raised = [alarm.draw(np.random.default_rng([seed, index])) for index in range(number)]
+        rows.append({"alarm": name, "sets": number, "planted": alarm.planted, "raised": float(np.mean(raised))})
+    return rows
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the Markdown table; shares above the goal are bold."""
+    body = []
+    for row in rows:
+        share = f"{100 * row['raised']:.1f} %"
+        missed = row["raised"] > GOAL and not row["planted"]
+        body.append([row["alarm"], "yes" if row["planted"] else "no", row["sets"], f"**{share}**" if missed else share])
+    return markdown(["data, and what is said of them", "planted", "sets", "said"], body)
