@@ -149,10 +149,11 @@ class _Table:
         opened = replace(table, rows=[(where, {**row}) for where, row in table.rows])
         nested.add_columns(opened, inside)
         self.table, self.rows, self.has_outcome = table, len(table.rows), outcome is not None
-        self.all = {name: Column.of(name, [row.get(name) for _, row in table.rows]) for name in names}
-        for name in inside:
-            one = Column.of(name, [row.get(name) for _, row in opened.rows])
-            self.all[name] = replace(one, words=tuple(w for w in one.words if w not in CONTAINERS), is_inside=True)
+        self.all = {}
+        for name in [*names, *inside]:
+            one = Column.of(name, [row.get(name) for _, row in (opened if name in inside else table).rows])
+            words = tuple(w for w in one.words if w not in CONTAINERS) if name in inside or "." in name else one.words
+            self.all[name] = replace(one, words=words, is_inside=name in inside)
         self.fields: dict[str, str] = {}
         self.why: dict[str, str] = {}
         self.questions: list[OpenQuestion] = []

@@ -553,6 +553,8 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
     else:
         fields["source"] = items.text(record, "source", where)
     outputs = record.pop("outputs", None)
+    if isinstance(outputs, dict) and "output" in record:
+        outputs = None  # columns such as outputs.coherence, of a tool that names what it returns so
     pair = record.pop("candidates", None) or outputs
     if pair is None and wanted.texts:
         fields["output"] = items.text(record, "output", where, blank=True)

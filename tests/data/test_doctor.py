@@ -634,6 +634,10 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
     f"{QA}; mqm_human|mqm|; gpt-4|100|": (
         {}, [[{"score": "mqm_human", "scores_field": "gpt-4"}]]),
     f"{QA}; human|mqm|; gpt-4|15|": ({"score": "human"}, [[{"scores_field": "gpt-4"}]]),
+    # headers with dots, as a tool flattens its objects
+    "inputs.query|q|; inputs.response|a|; inputs.label_1|15|; inputs.label_2|15|; outputs.judge.score|15|": (
+        {"source": "inputs.query", "output": "inputs.response", "rating_1": "inputs.label_1",
+         "rating_2": "inputs.label_2"}, [[{"scores_field": "outputs.judge.score"}]]),
     # an input without a text, and a writer
     "prompt_id|in|; answer|a|; human|15|; judge|15|": (
         {"input_id": "prompt_id", "score": "human", "scores_field": "judge"}, []),
