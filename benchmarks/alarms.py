@@ -7,6 +7,7 @@ something should be found. ``benchmarks.statistical_truth`` writes the table.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -215,10 +216,11 @@ def check(*, sets: int, seed: int) -> list[dict[str, Any]]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the Markdown table; shares above the goal are bold."""
+    """Return the Markdown table; shares above the goal are bold, or have a ? within two standard errors of it."""
     body = []
     for row in rows:
-        share = f"{100 * row['raised']:.1f} %"
-        missed = row["raised"] > GOAL and not row["planted"]
-        body.append([row["alarm"], "yes" if row["planted"] else "no", row["sets"], f"**{share}**" if missed else share])
+        share, above = f"{100 * row['raised']:.1f} %", row["raised"] - GOAL
+        if above > 0 and not row["planted"]:
+            share = f"**{share}**" if above > 2 * math.sqrt(GOAL * (1 - GOAL) / row["sets"]) else f"{share} ?"
+        body.append([row["alarm"], "yes" if row["planted"] else "no", row["sets"], share])
     return markdown(["data, and what is said of them", "planted", "sets", "said"], body)

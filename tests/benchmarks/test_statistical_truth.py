@@ -159,9 +159,10 @@ def test_what_is_counted():
     assert copied["dependent"] == 1
 
 
-def test_each_alarm_is_a_row_and_shares_above_the_goal_are_bold():
+def test_each_alarm_is_a_row_and_shares_above_the_goal_are_marked():
     rows = alarms.check(sets=1, seed=0)
     assert [row["alarm"] for row in rows] == [*alarms.ALARMS]
     assert not any(row["raised"] for row in rows if "warning" in row["alarm"] or "of Pearson lost" in row["alarm"])
-    shown = alarms.table([{**row, "raised": 0.07} for row in rows]).splitlines()[2:]
-    assert ["**7.0 %**" in line for line in shown] == [not row["planted"] for row in rows]
+    for sets, cell in ((100, "7.0 % ?"), (10_000, "**7.0 %**")):
+        shown = alarms.table([{**row, "raised": 0.07, "sets": sets} for row in rows]).splitlines()[2:]
+        assert [line.endswith(f"| {cell} |") for line in shown] == [not row["planted"] for row in rows]
