@@ -256,8 +256,8 @@ def _in_one_model(finding: Finding, bias: Bias, joint: Estimate, judged: Judged,
 
 
 ENDS = (
-    "more items cannot help: the ends of the scales alone may make an unbiased judge seem to have an effect worth "
-    "finding; let people rate on a scale with more levels"
+    "more items cannot help: the ends of the scales, or scores that bend with quality, alone may make an unbiased "
+    "judge seem to have an effect worth finding; let people rate on a scale with more levels"
 )
 
 
