@@ -608,7 +608,7 @@ def split(
     repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
     if repeated is not None:
         raise ValueError(f"Several examples have the same id {repeated!r:.80}; give each example its own id.")
-    keys = [(str(e.id),) for e in items]
+    keys: list[tuple[str, ...]] = [(str(e.id),) for e in items]
     if by == "input":  # an input_id is no source
         keys = [(str(input_field(e)), key) for e, key in zip(items, input_keys(items), strict=True)]
     groups = sorted(set(keys))

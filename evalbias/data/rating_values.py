@@ -181,15 +181,14 @@ def read_words(table: Source, group: Sequence[str]) -> None:
     given = {n: [*given_cells(table, n)] for n in group}
     known = {n: numbers for n, cells in given.items() if (numbers := items.values_of_words(c for *_, c in cells))}
     for name, cells in given.items():
-        among, numbers = "", tuple(known.get(name, ()))
+        among, words = "", {*known.get(name, ("0", "1", "0.0", "1.0"))}
         if known:
-            numbers = numbers or ("0", "1", "0.0", "1.0")
             one, other, *_ = (said.replace("_", " ") for said in known.get(name, next(iter(known.values()))))
             among = f" among {one} and {other}"
         others = [
             one
             for one in cells
-            if (word(one[2]) not in numbers if known else not isinstance(number_of_text(one[2]), int | float))
+            if (word(one[2]) not in words if known else not isinstance(number_of_text(one[2]), int | float))
         ]
         refuse_words(cells, others, among)
     for _, row in table.rows:
@@ -229,8 +228,8 @@ def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequenc
                 party[column] = f"{'people' if name in people else 'judge'} {whose}"
     columns = {name: np.array([number for _, number in some]) for name, some in cells.items()}
     for name, asked in unexplained(columns, party, codes.keep).items():
-        where = [place for place, number in cells[name] if number in asked]
-        rows = ", ".join(re.findall(r"\d+", place)[-1] for place in where[:3]) + ", ..." * (len(where) > 3)
+        places = [place for place, number in cells[name] if number in asked]
+        rows = ", ".join(re.findall(r"\d+", place)[-1] for place in places[:3]) + ", ..." * (len(places) > 3)
         raise DataError(question(f"{table.path}: {name!r:.80}", columns[name], asked, f" (rows {rows})"))
 
 

@@ -163,7 +163,7 @@ def by_position(choices: FloatArray) -> FloatArray:
     second = np.where(choices == TIE, 0.0, choices)
     answers = np.stack([1 - tied - second, second, tied], axis=2)  # (r, n, 3), by candidate
     answers[1:] = answers[1:][..., [1, 0, 2]]
-    return answers.swapaxes(0, 1)[..., : 3 if (choices == TIE).any() else 2]
+    return np.asarray(answers.swapaxes(0, 1)[..., : 3 if (choices == TIE).any() else 2])
 
 
 def as_criterion(criterion: str | Criterion) -> Criterion:
