@@ -143,6 +143,14 @@ def test_anchors_of_another_level_are_told_and_repeated_scores_need_no_caution(s
     assert not any(text.startswith("The old outputs had") for text in found.paragraphs)
 
 
+@pytest.mark.parametrize("taste", [0.0, 0.6])
+def test_anchors_of_another_length_are_told_where_the_new_judge_sees_length(taste):
+    before, after = sides(length=taste, anchors=120)
+    short = [[r for r in rows if "anchor" not in r["source"] or len(r["output"]) < 130] for rows in (before, after)]
+    said = [" ".join(drift(*rows, scores_field="judged").paragraphs) for rows in (short, (before, after))]
+    assert ["shorter than the old outputs" in one for one in said] == [taste > 0, False]
+
+
 @pytest.fixture
 def files(stricter, tmp_path):
     """The rows of both periods as files."""
