@@ -64,7 +64,7 @@ RULES = (  # whose ratings columns hold: a word of each of these sets in the nam
     (EITHER, (VALUES | OUTCOMES,), VALUES | OUTCOMES),  # several columns of labels are people's
 )
 OURS = ("better", "ratings")  # our own names of people's ratings
-FEWEST_ALIKE = 20  # rows in which a column is the mean or the majority of people's, if it is at all
+FEWEST_ALIKE, COMPARED = 20, 1000  # rows in which a column is people's mean or majority, if it is; and rows compared
 CONTAINERS = {"fields", "doc", "value", "values", "inputs"}  # objects of a tool's, whose names say nothing
 TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts
 SHAPE = "rows and columns"  # what a question is about where one row is a person's
@@ -325,7 +325,9 @@ class _Table:
             if made := _made_of(one, people[0]):
                 judges, values = ([[c for c in g if c is not one] for g in groups] for groups in (judges, values))
                 judges, values = ([g for g in groups if g] for groups in (judges, values))
-                self.why[one.name] = f"not used: the {made} of {_named(people[0])}; {one.says()}"
+                self.why[one.name] = f"left to you; {one.says()}"
+                why = f"{one.name!r} is the {made} of {_named(people[0])}: computed of these, or a judge's?"
+                self._ask(one.name, why, [self._judges([one]), {}])
         rated = bool(criteria) or self.has_outcome
         if self.is_preferred and "output_1" in self.fields and not (rated or people):
             why = f"people prefer {(best := self.fields['output_1'])!r}, if its name says what they chose"
@@ -594,15 +596,17 @@ def _is_like(one: Column, sure: Sequence[Column]) -> bool:
 
 
 def _made_of(one: Column, people: Sequence[Column]) -> str:
-    """Return what a column is of several people's, their mean or majority; empty if it is neither."""
+    """Return what a column may be of several people's by its first rows, their mean or majority; empty if neither."""
+    one, *people = (replace(c, cells=c.cells[:COMPARED]) for c in (one, *people))
     rows = zip(one.cells, *(c.cells for c in people), strict=True)
-    both = [(cell, [*filter(word, items.cells_of(given))]) for cell, *given in rows if cell is not None]
-    disagreeing = [(cell, given) for cell, given in both if len({*map(str, given)}) > 1]
-    if len(both) < FEWEST_ALIKE or len(disagreeing) < 2:
+    both = [
+        (str(cell), Counter(map(str, filter(word, items.cells_of(given))))) for cell, *given in rows if cell is not None
+    ]
+    disagreeing = [(cell, votes.most_common(2)) for cell, votes in both if len(votes) > 1]
+    if len(both) < FEWEST_ALIKE or len(disagreeing) < FEWEST_ALIKE / 4:
         return ""
-    votes = [(str(cell), Counter(map(str, given)).most_common(2)) for cell, given in both if given]
-    clear = [(cell, top[0][0]) for cell, top in votes if len(top) == 1 or top[0][1] > top[1][1]]
-    if len(clear) > len(both) / 2 and all(cell == most for cell, most in clear):
+    clear = [cell == first for cell, ((first, n), (_, m)) in disagreeing if n > m]
+    if len(clear) >= FEWEST_ALIKE / 4 and all(clear) and all(cell in votes for cell, votes in both if len(votes) == 1):
         return "majority"
     if one.kind != RATED or any(c.kind not in (RATED, LISTS) for c in people):
         return ""

@@ -680,8 +680,10 @@ def test_the_majority_of_people_is_no_judge(tmp_path):
     rows = [{**row, "winner": max("AB", key=some.count)} for row, some in zip(rows, votes, strict=True)]
     found, asked = questions(rows, tmp_path)
     assert found.judge is None
-    assert found.why["winner"].startswith("not used: the majority of 'annotator1', 'annotator2', 'annotator3'")
-    assert not asked
+    assert "is the majority of 'annotator1', 'annotator2', 'annotator3'" in asked["winner"].why
+    assert [*map(dict, asked["winner"].answers)] == [{"winner_field": "winner"}, {}]
+    rows[votes.index(["A", "A", "B"])]["winner"] = "B"
+    assert questions(rows, tmp_path)[0].judge == "winner"
 
 
 def test_a_writer_is_one_where_an_output_repeats(tmp_path):
@@ -739,9 +741,10 @@ def test_the_mean_of_people_is_no_judge_without_being_asked_for(names, tmp_path)
     first, second = names.split("; ")
     rows = rows_of(f"question|q|; answer|a|; {first}|15|; {second}|15|")
     rows = [{**row, "score": (float(row[first]) + float(row[second])) / 2} for row in rows]
-    found, _ = questions(rows, tmp_path)
-    assert f"not used: the mean of '{first}', '{second}'" in found.why["score"]
-    assert "scores_field" not in found.fields
+    found, asked = questions(rows, tmp_path)
+    assert f"is the mean of '{first}', '{second}'" in asked["score"].why
+    assert [*map(dict, asked["score"].answers)] == [{"scores_field": "score"}, {}]
+    assert found.judge is None
 
 
 def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
