@@ -65,7 +65,7 @@ def test_rows_of_raters_become_one_with_a_column_each(name, code):
     assert items.summary().startswith(items.notes[0])
 
 
-def test_an_audit_of_rows_of_raters_is_that_of_the_wide_table():
+def test_an_audit_of_rows_of_raters_is_that_of_the_wide_table(caplog):
     ratings, scores = said()
     wide = [
         {"source": text(k)["question"], "output": text(k)["answer"], "judge": int(scores[k, 0])}
@@ -74,6 +74,7 @@ def test_an_audit_of_rows_of_raters_is_that_of_the_wide_table():
     ]
     a, b = (package.audit(rows, scores_field="judge", **more) for rows, more in (
         (raters("worker"), {"mapping": MAPPING}), (wide, {})))  # fmt: skip
+    assert "180 rows: 60 texts, 3 raters each (of 7), by 'worker'." in caplog.text
     assert a["agreement"]["spearman"].value == pytest.approx(b["agreement"]["spearman"].value)
     assert a["agreement"]["spearman"].n == b["agreement"]["spearman"].n == TEXTS
 
