@@ -12,6 +12,7 @@ import pytest
 from commands import as_jsonl, evalbias, refused
 
 import evalbias as package
+from evalbias.cli.flags import as_typed
 from evalbias.data.columns import recognised_columns
 from evalbias.data.reading import read, table_of
 
@@ -661,7 +662,7 @@ def test_each_command_runs_as_it_is_printed(tmp_path, k):
     done = evalbias("audit", "--data", path.name, "--json", cwd=tmp_path, check=False)
     assert done.returncode == (2 if found.questions or found.judge is None else 0)  # an audit guesses nothing
     assert "evalbias doctor" in done.stderr
-    assert all(one.why in done.stderr for one in found.questions)
+    assert all(as_typed(one.why) in done.stderr for one in found.questions)
 
 
 @pytest.mark.parametrize("columns", ROLES)
