@@ -380,10 +380,8 @@ class _Table:
             why = f"{one.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
             order = f", or name the words {', '.join(values)} in their order: `levels` WORST,...,BEST"
             few = one.kind == TEXTS and 1 < len(values) <= MOST_NAMED and all(value[:1].isalpha() for value in values)
-            self._ask(
-                one.name,
-                f"{why}the rows of one judge; if it holds ratings, write them as numbers{order * (few and not says_who)}",
-            )
+            order *= few and not says_who
+            self._ask(one.name, f"{why}the rows of one judge; if it holds ratings, write them as numbers{order}")
             self.unread += [one.name] if words & JUDGES and not judged else []
 
     def _assign(
