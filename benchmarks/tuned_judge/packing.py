@@ -49,7 +49,7 @@ def pack(engine: LocalEngine, questions: Sequence[Question]) -> Packed:
         prompts.append(choices[0].ids[:-1])
     order = sorted(set(prompts))
     rows = Rows([Scored((*row, 0), len(row)) for row in order])  # the hidden state of the last token is needed
-    (trie,) = packs(rows, rows.tokens, known={}, kept={})
+    (trie,) = packs(rows, rows.tokens, {})
     places = np.arange(len(trie.ids))
     sees = (places <= places[:, None]) & (places[:, None] < trie.ends)
     last = {order[row]: place for place, _, row in trie.reads.tolist()}
