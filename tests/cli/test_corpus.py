@@ -70,8 +70,8 @@ def judged(corpus, lm, monkeypatch):
     monkeypatch.setattr("evalbias.cli.run.open_lm", lambda name, models, *, writes=False: lm)
     monkeypatch.chdir(corpus)
 
-    def judge(out, in_flight=0, data="items.jsonl", fault=None, **options):
-        lm.sizes, lm.fault, lm.in_flight = [], fault, in_flight
+    def judge(out, chunk=256, data="items.jsonl", fault=None, **options):
+        lm.sizes, lm.fault, lm.chunk = [], fault, chunk
         asked = JudgeOptions(data, lm="embedded", judge=corpus / "judge.json")
         given = frozenset({"data", "lm", "judge"})
         judge_command(asked, MeasuringModels(workers="ray", **options), Out(out=out, given=given))
@@ -101,11 +101,11 @@ def test_a_file_is_read_in_chunks_as_in_one(corpus, tmp_path):
         read_chunks(bad, file_chunks(bad, 4)[0][1:])
 
 
-@pytest.mark.parametrize(("in_flight", "sizes"), [(0, [256, 255, 188]), (64, [511, 188]), (128, [699])])
+@pytest.mark.parametrize(("chunk", "sizes"), [(256, [256, 255, 188]), (512, [511, 188]), (1024, [699])])
 def test_scores_are_those_of_one_call_and_calls_have_the_size_that_the_model_takes(
-    judged, lm, expected, tmp_path, in_flight, sizes
+    judged, lm, expected, tmp_path, chunk, sizes
 ):
-    brief = judged(tmp_path / "run", in_flight)
+    brief = judged(tmp_path / "run", chunk)
     assert (brief["left_out"], brief["n"]) == ({"empty output": 1}, ITEMS - 1)
     assert lm.sizes == sizes
     same(tmp_path / "run/scores.jsonl", expected)
@@ -120,7 +120,7 @@ def test_a_call_that_fails_keeps_its_answers_and_the_run_goes_on_there_with_othe
     with pytest.raises(Unanswered, match="3 workers died"):
         judged(tmp_path / "run", fault=2)
     assert len(records(tmp_path / "run/scores.jsonl")) == 256
-    judged(tmp_path / "run", 64)
+    judged(tmp_path / "run", 512)
     assert lm.sizes == [255 - 127 + 188]  # half of the second call is journaled, and calls are twice as large now
     same(tmp_path / "run/scores.jsonl", expected)
 

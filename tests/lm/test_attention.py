@@ -27,7 +27,7 @@ QWEN3 = ("Qwen3", {"head_dim": 16})
 def masks_of(texts, size, width=None):
     """Yield the masks of packs under a window of a width; None for no window."""
     kind = "full_attention" if width is None else "sliding_attention"
-    for pack in packs(Rows([Scored((*text, 0), len(text)) for text in texts]), size, known={}, kept={}):
+    for pack in packs(Rows([Scored((*text, 0), len(text)) for text in texts]), size, {}):
         yield layer_masks(SimpleNamespace(sliding_window=width), [kind], pack)[kind]
 
 

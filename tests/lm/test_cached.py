@@ -112,7 +112,7 @@ def many(count):
 
 
 def test_prompts_that_begin_alike_are_in_one_chunk(tmp_path):
-    texts = [f"text {n}: {wording}" for wording in "abc" for n in range(4)]
+    texts = [f"text {n}: {wording} q=1 z=0" for wording in "abc" for n in range(4)]
     lm = Batched()
     CachedLM(lm, tmp_path / "j", chunk=6).answer(
         [Choices([{"role": "user", "content": t}], CHOICES) for t in texts], {}

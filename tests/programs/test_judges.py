@@ -63,11 +63,10 @@ def kind(request):
     return KINDS[request.param]
 
 
-def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(kind, monkeypatch):
-    items, seen, judge = [kind.item(q) for q in (5, 1, 3)], [], kind.make(C)
-    with monkeypatch.context() as few:
-        few.setattr(types, "CHUNK", 2)
-        found = judge.batch(items, lm=kind.lm(), progress=seen.append, num_threads=4, disable_progress_bar=True)
+def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(kind):
+    items, seen, judge, lm = [kind.item(q) for q in (5, 1, 3)], [], kind.make(C), kind.lm()
+    lm.chunk = 2
+    found = judge.batch(items, lm=lm, progress=seen.append, num_threads=4, disable_progress_bar=True)
     assert np.argsort([kind.value(p) for p in found]).tolist() == [1, 2, 0]
     assert seen == [2, 1]
     assert [p.toDict() for p in judge.batch(items, lm=kind.lm())] == [p.toDict() for p in found]
