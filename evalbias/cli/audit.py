@@ -20,6 +20,7 @@ from evalbias.evaluation.answers import (
     answers_of,
     columns_taken,
     prepared_each,
+    tell_left_out,
     with_judge,
 )
 from evalbias.evaluation.audit import AuditReport, AuditReports, answers_needed, audit_each
@@ -86,8 +87,7 @@ def _prepared(options: AuditOptions, given: Set[str]) -> tuple[AuditOptions, lis
     each = prepared_each(options)
     if each[0].is_recorded and not options.is_recorded:  # by the only judge in a tool's export
         refuse_unused(given | {"scores_field"})
-    if each[0].dataset.left_out or each[0].dataset.notes:
-        say(each[0].dataset.summary())
+    tell_left_out(each[0].dataset, say)
     return options, each
 
 

@@ -15,7 +15,15 @@ from evalbias.data.files import decoded, memory_table
 from evalbias.data.hints import lacking
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
-from evalbias.evaluation.answers import PROMPT, PreparedAudit, criteria_of, instruction_place_for, language_of, prepared
+from evalbias.evaluation.answers import (
+    PROMPT,
+    PreparedAudit,
+    criteria_of,
+    instruction_place_for,
+    language_of,
+    prepared,
+    tell_left_out,
+)
 from evalbias.evaluation.words import joined
 from evalbias.options import AuditOptions, Options, reading_of
 from evalbias.program_options import ComparingAim, RankOptions, ScoreOptions, ScoringAim
@@ -90,8 +98,7 @@ def comparing_judge(options: RankOptions | ComparingAim) -> PairwiseJudge:
 def audited_items(options: Any) -> PreparedAudit:
     """Read the items and the judge of a command's options as an audit does; say on stderr which were left out."""
     ready = prepared(AuditOptions.of(options))
-    if ready.dataset.left_out or ready.dataset.notes:
-        say(ready.dataset.summary())
+    tell_left_out(ready.dataset, say)
     return ready
 
 
@@ -106,10 +113,8 @@ def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
 
 def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:
     """Load outputs that a model can be asked about, or also pairs of them; say on stderr which were left out."""
-    choices = {"better": tuple(getattr(options, "labels", ()))}
-    items = data.read(options.data, choices=choices, **reading_of(options))
-    if items.left_out or items.notes:
-        say(items.summary())
+    items = data.read(options.data, choices={"better": tuple(getattr(options, "labels", ()))}, **reading_of(options))
+    tell_left_out(items, say)
     if not pairs and any("candidates" in e for e in items):
         raise data.DataError(
             f"{options.data} holds pairs, and this command takes one output a row. Use evalbias audit or optimize."

@@ -14,7 +14,7 @@ from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
 from evalbias.data.items import DataError
 from evalbias.data.probes import named_kinds, with_edits
-from evalbias.evaluation.answers import answers_of
+from evalbias.evaluation.answers import answers_of, tell_left_out
 from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
 from evalbias.evaluation.words import count
 from evalbias.options import (
@@ -39,8 +39,7 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
     if options.out.exists():
         raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
     items = data.read(options.data, **reading_of(options))
-    if items.left_out or items.notes:
-        say(items.summary())
+    tell_left_out(items, say)
     rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)
     pairs = "candidates" in rows[0]
     write_jsonl(options.out, [{("outputs" if k == "candidates" else k): v for k, v in row.items()} for row in rows])

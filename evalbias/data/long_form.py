@@ -6,7 +6,7 @@ apart. Names help where two readings fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,10 +43,6 @@ class LongForm:
         of = f" (of {n})" if n > high else ""
         return f"{self.rows} rows: {len(self.counts)} texts, {each} {more} each{of}, by {self.who!r}."
 
-    def column(self, name: str, column: str) -> str:
-        """Return the column of a judge's or criterion's values, once its rows are one."""
-        return f"{name}/{column}"
-
 
 def found(table: Source, texts: Iterable[str], said: Iterable[str]) -> LongForm | None:
     """Return the long form of a table; None where its texts are not repeated, or no column tells their rows apart.
@@ -65,9 +61,7 @@ def found(table: Source, texts: Iterable[str], said: Iterable[str]) -> LongForm 
     repeated = [group for group in groups.values() if len(group) > 1]
     is_usual = 2 * len(repeated) >= len(groups) and len(repeated) >= FEWEST
     columns = [name for name in table.columns if name not in texts]
-    differing = frozenset(
-        name for name in columns if any(len({str(row.get(name)) for _, row in group}) > 1 for group in repeated)
-    )
+    differing = frozenset(_differing(repeated, columns))
     named = {name for name in columns if {*words_of(name)} & (SPEAKERS | CRITERIA)}
     for who in sorted(differing - said, key=lambda name: (name not in named, columns.index(name))):
         values = [row.get(who) for _, row in table.rows]
@@ -121,7 +115,7 @@ def one_row_a_text(table: Source, judged: Iterable[str]) -> Source:
     fits, place = readings(form, people, judged), f"{table.path}: {form.rows} rows repeat {len(form.counts)} texts"
     if JUDGED_BY in fits:
         (column, *_) = form.varying & {*judged}
-        each = ", ".join(f"{form.column(name, column)!r:.80}" for name in form.names[:3])
+        each = ", ".join(repr(f"{name}/{column}")[:80] for name in form.names[:3])
         raise DataError(
             f"{place}, {column!r} differs between them, and {form.who!r} says who judged: judges are not pooled. "
             f"Read them as columns of one judge each, such as {each}, by --map {JUDGED_BY}={form.who}, and name one, "
@@ -148,8 +142,7 @@ def pivoted(table: Source, kind: str, who: str = "") -> Source:
     own = [name for name in (*ITEM, RATED_BY, JUDGED_BY, RATED_ON) if name != who and name in table.columns]
     groups = _groups(table.rows, own)
     names = [*dict.fromkeys(_name(row.get(who)) for _, row in table.rows)]
-    columns = [name for name in table.columns if name not in (who, *own)]
-    differing = [c for c in columns if any(len({str(r.get(c)) for _, r in group}) > 1 for group in groups.values())]
+    differing = _differing(groups.values(), [name for name in table.columns if name not in (who, *own)])
     rows = list[Row]()
     for group in groups.values():
         by = dict[str, Mapping[str, Any]]()
@@ -192,6 +185,11 @@ def _apart(kind: str, column: str, names: Sequence[str], cells: Sequence[Any], w
 
 def _is_peoples(column: str) -> bool:
     return column in ("score", "better", "label", "ratings", "scores") or column.startswith(("scores.", "rating"))
+
+
+def _differing(groups: Collection[Sequence[Row]], columns: Iterable[str]) -> list[str]:
+    """Return the columns that differ between the rows of a text."""
+    return [c for c in columns if any(len({str(row.get(c)) for _, row in group}) > 1 for group in groups)]
 
 
 def _groups(rows: Sequence[Row], texts: Sequence[str]) -> dict[tuple[str, ...], list[Row]]:

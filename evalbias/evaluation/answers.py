@@ -588,10 +588,10 @@ def told_answers(options: Any, **changed: Any) -> Judged:
     return answers_of(ready)
 
 
-def tell_left_out(items: data_sets.Dataset) -> None:
-    """Say in a warning which rows of a file are left out, and what was made of others, if any."""
+def tell_left_out(items: data_sets.Dataset, tell: Callable[[str], None] = logger.warning) -> None:
+    """Tell which rows of a file are left out, and what was made of others, if any; by default in a warning."""
     if items.left_out or items.notes:
-        logger.warning("%s", items.summary())
+        tell(items.summary())
 
 
 def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
