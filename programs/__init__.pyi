@@ -13,6 +13,7 @@ from .loops import BestOfK as BestOfK
 from .loops import Improvement as Improvement
 from .loops import SelfConsistencyRefine as SelfConsistencyRefine
 from .loops import SelfRefine as SelfRefine
+from .metrics import agreement_feedback as agreement_feedback
 from .metrics import judge_metric as judge_metric
 from .metrics import labeled as labeled
 from .metrics import preference_accuracy as preference_accuracy

@@ -222,11 +222,11 @@ def preference_accuracy(
     comparison counts as ``undefined`` and is logged; ``math.nan`` keeps it undefined. If ``pred_name`` is given, as
     ``dspy.GEPA`` does, a ``dspy.Prediction`` with ``score`` and ``feedback``.
     """
-    metric = ProgramMetric(_agreement, name="preference_accuracy", undefined=undefined)
+    metric = ProgramMetric(_preferred, name="preference_accuracy", undefined=undefined)
     return metric(example, prediction, trace, pred_name, pred_trace)
 
 
-def _agreement(example: Any, prediction: Any) -> tuple[float, str]:
+def _preferred(example: Any, prediction: Any) -> tuple[float, str]:
     people = preference_label(example)
     if people is None:
         raise ValueError(
@@ -259,11 +259,63 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
         if math.isnan(ours):
             return math.nan, f"The judge gave no score on {criterion.title}; people gave {human:g}."
         gap = abs(human - ours)
-        way = "as people did" if gap < 0.005 else f"{gap:.2f} too {'high' if ours > human else 'low'}"
-        said = f"The judge scored {ours:.2f} on {criterion.title} where people scored {human:g}: {way}."
+        way = "as people did" if gap < 0.005 else f"{round(gap, 2):g} too {'high' if ours > human else 'low'}"
+        said = f"The judge scored {round(ours, 2):g} on {criterion.title} where people scored {human:g}: {way}."
         return 1.0 - gap / (high - low), said
 
     return ProgramMetric(judged, name="score_closeness", undefined=undefined)
+
+
+def agreement_feedback(
+    judge: PointwiseJudge | PairwiseJudge, *, reason: str = "reason", undefined: float = 0.0
+) -> ProgramMetric:
+    """Make the metric with which ``dspy.GEPA`` rewrites a judge's instruction to agree with people, in [0, 1].
+
+    Called as ``metric(gold, pred, trace, pred_name, pred_trace)``, it returns a prediction with ``score``, that of
+    ``score_closeness`` or of ``preference_accuracy``, and ``feedback``: which way the judge erred, what people say, and
+    which words about the answers the instruction has to keep, such as "The judge scored 5 on quality where people
+    scored 2: 3 too high. They say: it invents a source." Without ``pred_name`` it returns the score.
+
+    Args:
+        judge: Judge to compile, which the metric does not ask; ``TypeError`` for any other program.
+        reason: Field of the examples with people's reason, a text. An example may have none; ``ValueError`` names one
+            whose reason is something else.
+        undefined: Score of an undefined judgment; ``math.nan`` keeps it undefined.
+
+    Examples:
+        >>> judge = PointwiseJudge(Criterion("quality", "is it good?"))
+        >>> gold = dspy.Example(source="s", output="o", score=2, reason="It invents a source.")
+        >>> told = agreement_feedback(judge)(gold, dspy.Prediction(score=5.0), None, "predict")
+        >>> told.score, told.feedback.splitlines()[0]
+        (0.25, 'The judge scored 5 on quality where people scored 2: 3 too high. They say: It invents a source.')
+    """
+    kept = ""  # of a judge that compares, the prompt itself names the answers
+    if isinstance(judge, PairwiseJudge):
+        agreement: Callable[[Any, Any], tuple[float, str]] = _preferred
+    else:
+        _check_kind(judge, PointwiseJudge)
+        agreement = score_closeness(judge.criterion)._judged
+        if judge.predict.signature.instructions.endswith(judge.answer_format):
+            kept = f"\nEnd the instruction with these words: {judge.answer_format}"
+
+    def judged(example: Any, prediction: Any) -> tuple[float, str]:
+        value, said = agreement(example, prediction)
+        return value, f"{said}{_reason(example, reason)}{kept}"
+
+    return ProgramMetric(judged, name="agreement", undefined=undefined)
+
+
+def _reason(example: Any, field: str) -> str:
+    """Return people's reason as a sentence; empty where they gave none."""
+    reason = example.get(field)
+    if reason is None or reason != reason:  # NaN is an empty cell of a data frame
+        return ""
+    if not isinstance(reason, str):
+        raise ValueError(
+            f"{field!r} of the item {item_name(example)!r:.80} is {reason!r:.80}: give people's reason as a text, or "
+            "None."
+        )
+    return f" They say: {reason.strip()}" if reason.strip() else ""
 
 
 def labeled(

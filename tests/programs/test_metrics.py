@@ -1,6 +1,7 @@
 """Judges as metrics of DSPy's evaluation and of GEPA, and metrics that compare a judge with people."""
 
 import asyncio
+import json
 import math
 
 import dspy
@@ -14,6 +15,7 @@ from evalbias.programs import (
     Criterion,
     PairwiseJudge,
     PointwiseJudge,
+    agreement_feedback,
     labeled,
     preference_accuracy,
     preference_metric,
@@ -26,6 +28,7 @@ C = Criterion("quality", "is it good?")
 ITEM = dspy.Example(id="7", source="s", reference="gold").with_inputs("source")
 PAIR = dspy.Example(id="7", source="s", candidates=["a", "b"], preference="B").with_inputs("source", "candidates")
 RATED = dspy.Example(id="7", source="s", output="x", score=4).with_inputs("source", "output")
+REASONED = RATED.copy(reason="It says all the data.\n")
 UNDEFINED = dspy.Prediction(score=math.nan, preference=None, gap=math.nan)
 
 
@@ -72,6 +75,8 @@ FEEDBACK = {
     "too high": (score_closeness(C), RATED, {"score": 5.0}, 0.75),
     "as people": (score_closeness(C), RATED, {"score": 4.0}, 1),
     "no score": (score_closeness(C), RATED, {"score": math.nan}, 0),
+    "too low, and why": (agreement_feedback(PointwiseJudge(C)), REASONED, {"score": 1.0}, 0.25),
+    "wrong, and why": (agreement_feedback(PairwiseJudge(C)), PAIR.copy(reason="It is true."), {"preference": 0}, 0),
 }
 
 
@@ -220,10 +225,49 @@ GEPA = {
 def test_gepa_reflects_on_the_feedback(lms, case):
     make, told = GEPA[case]
     program, metric, example = make(lms)
-    reflection = Scripted("```\nWrite better.\n```")
+    reflection = Scripted('{"new_instruction": "Write better."}')
     optimizer = dspy.GEPA(metric=metric, max_metric_calls=8, reflection_lm=reflection, num_threads=1)
     optimizer.compile(program, trainset=[example] * 3, valset=[example] * 2)
     assert told in reflection.asked[0]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["a judge", "a program of a judge alone"])
+def test_gepa_rewrites_the_question_that_a_judge_asks(inside):
+    judge = PointwiseJudge(C)
+    metric = agreement_feedback(judge)
+    reflection = Scripted(json.dumps({"new_instruction": f"Be strict.\n{judge.answer_format}"}))
+    optimizer = dspy.GEPA(metric=metric, max_metric_calls=12, reflection_lm=reflection, num_threads=1)
+    program = judge
+    if inside:
+        program = dspy.Module()
+        program.judge, program.forward = judge, judge.forward
+        with pytest.raises(ValueError, match="seed_candidate must contain at least one component text"):
+            optimizer.compile(program, trainset=[REASONED] * 3)  # a judge is closed to optimizers of others
+        judge.tunable = True
+    lm, engine = writer(lambda _, system: {"4" if "Be strict" in system else "5": 0.9, "1": 0.1}, top=2)
+    judge.set_lm(lm)
+    better = optimizer.compile(program, trainset=[REASONED] * 3)
+    better = better.judge if inside else better
+    assert "They say: It says all the data." in reflection.asked[0]
+    assert f"End the instruction with these words: {judge.answer_format}" in reflection.asked[0]
+    assert better(source="s", output="x").mode == 4
+    assert engine.requests[-1].system == f"Be strict.\n{judge.answer_format}"
+
+
+@pytest.mark.parametrize(("reason", "told"), [(None, ""), (math.nan, ""), (" ", ""), (" so\n", " They say: so")])
+def test_an_example_may_have_no_reason(reason, told):
+    judge = PointwiseJudge(C)
+    judge.predict.signature = judge.predict.signature.with_instructions("Is it good, from 1 to 5?")
+    metric = agreement_feedback(judge, reason="why")
+    found = metric(RATED.copy(why=reason, reason="no"), dspy.Prediction(score=4.0), None, "predict")
+    assert found.feedback == f"The judge scored 4 on quality where people scored 4: as people did.{told}"
+
+
+def test_a_reason_is_a_text_and_the_program_a_judge():
+    with pytest.raises(ValueError, match=r"'reason' of the item '7' is \['a'\]: give people's reason as a text"):
+        agreement_feedback(PairwiseJudge(C))(PAIR.copy(reason=["a"]), dspy.Prediction(preference=0))
+    with pytest.raises(TypeError, match="PointwiseJudge, not a Predict"):
+        agreement_feedback(dspy.Predict("source -> output"))
 
 
 # A pairwise judge where DSPy wants a metric.

@@ -47,6 +47,7 @@ def reward(example, prediction, trace=None, pred_name=None, pred_trace=None):
     return prediction.score / 5
 
 
+REWORDS = Scripted('{"new_instruction": "Reworded."}')
 ONE = {"metric": reward, "num_threads": 1}
 FEW = {"metric": reward, "max_bootstrapped_demos": 1, "max_labeled_demos": 1}
 OPTIMIZERS = {  # with the options of ``compile``
@@ -56,7 +57,7 @@ OPTIMIZERS = {  # with the options of ``compile``
     "COPRO": (partial(dspy.COPRO, metric=reward, breadth=2, depth=1), {"eval_kwargs": {"num_threads": 1}}),
     "MIPROv2": (partial(dspy.MIPROv2, auto=None, num_candidates=2, **ONE), {"num_trials": 2, "minibatch": False}),
     "SIMBA": (partial(dspy.SIMBA, bsize=2, num_candidates=2, max_steps=1, max_demos=1, **ONE), {}),
-    "GEPA": (partial(dspy.GEPA, max_metric_calls=8, reflection_lm=Scripted("```\nReworded.\n```"), **ONE), {}),
+    "GEPA": (partial(dspy.GEPA, max_metric_calls=8, reflection_lm=REWORDS, **ONE), {}),
     "InferRules": (partial(dspy.InferRules, num_candidates=1, num_rules=1, **ONE), {}),
 }
 SLOW = ("random search", "MIPROv2", "SIMBA")
