@@ -34,6 +34,7 @@ class ProgramMetric:
     prompt that the model cannot take, counts as ``undefined`` and is logged: DSPy adds up all values, so that one NaN
     would make its score NaN. ``undefined_items`` holds the id, or position among the undefined, of those items. Of a
     ``judge`` that scores, ``source`` is the field of the example and ``output`` that of the prediction it judges.
+    Where DSPy bootstraps demonstrations, those whose value is below ``threshold`` are rejected.
     """
 
     def __init__(
@@ -41,11 +42,15 @@ class ProgramMetric:
         judged: Callable[[Any, Any], tuple[float, str]],
         *,
         name: str,
+        threshold: float,
         undefined: float,
         judge: PointwiseJudge | Jury | None = None,
         source: str = "source",
         output: str = "output",
     ) -> None:
+        if not 0 < threshold <= 1:
+            raise ValueError(f"threshold={threshold!r:.80}: give a number above 0 and at most 1, the best value.")
+        self.threshold = threshold
         self._judged, self.judge, self.source, self.output = judged, judge, source, output
         self.__name__ = name
         self.undefined = undefined
@@ -54,7 +59,11 @@ class ProgramMetric:
     def __call__(
         self, example: Any, prediction: Any, trace: Any = None, pred_name: str | None = None, pred_trace: Any = None
     ) -> Any:
-        """Return the value; if ``pred_name`` is given, as GEPA does, a prediction with ``score`` and ``feedback``."""
+        """Return the value; if ``pred_name`` is given, as GEPA does, a prediction with ``score`` and ``feedback``.
+
+        With a ``trace``, which DSPy gives where it bootstraps demonstrations, it is False below the threshold, and else
+        the value, which DSPy's ``metric_threshold`` may then compare.
+        """
         try:
             value, feedback = self._judged(example, prediction)
         except PromptRefused as refusal:
@@ -71,11 +80,18 @@ class ProgramMetric:
                     len(self.undefined_items),
                     feedback,
                 )
-        return value if pred_name is None else dspy.Prediction(score=value, feedback=feedback)
+        if pred_name is not None:
+            return dspy.Prediction(score=value, feedback=feedback)
+        return value if trace is None or value >= self.threshold else False
 
 
 def judge_metric(
-    judge: PointwiseJudge | Jury, *, source: str = "source", output: str = "output", undefined: float = 0.0
+    judge: PointwiseJudge | Jury,
+    *,
+    threshold: float = 0.5,
+    source: str = "source",
+    output: str = "output",
+    undefined: float = 0.0,
 ) -> ProgramMetric:
     """Make a metric, which is a reward too: the judge's score of an output, rescaled to [0, 1].
 
@@ -85,6 +101,8 @@ def judge_metric(
 
     Args:
         judge: Judge of the outputs, or a jury; ``TypeError`` for one that compares, which ``preference_metric`` is for.
+        threshold: Least value, above 0, of an output that ``dspy.BootstrapFewShot`` and the like take as a
+            demonstration. Defaults to the middle of the judge's scale.
         source: Field of the example that the program worked from.
         output: Field of the prediction to judge.
         undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
@@ -103,13 +121,21 @@ def judge_metric(
         feedback_of = jury_feedback if isinstance(judge, Jury) else score_feedback
         return (float(answer.score) - low) / (high - low), feedback_of(judge, answer)
 
-    name = judge.criterion.name
-    return ProgramMetric(judged, name=name, undefined=undefined, judge=judge, source=source, output=output)
+    return ProgramMetric(
+        judged,
+        name=judge.criterion.name,
+        threshold=threshold,
+        undefined=undefined,
+        judge=judge,
+        source=source,
+        output=output,
+    )
 
 
 def preference_metric(
     judge: PairwiseJudge,
     *,
+    threshold: float = 0.5,
     source: str = "source",
     output: str = "output",
     reference: str = "reference",
@@ -133,7 +159,7 @@ def preference_metric(
         comparison = judge(source=given, candidates=[str(ours), theirs])
         return float(comparison.win_share), _preference_feedback(judge, comparison)
 
-    return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined)
+    return ProgramMetric(judged, name=judge.criterion.name, threshold=threshold, undefined=undefined)
 
 
 def _check_kind(judge: Any, kind: type) -> None:
@@ -222,7 +248,7 @@ def preference_accuracy(
     comparison counts as ``undefined`` and is logged; ``math.nan`` keeps it undefined. If ``pred_name`` is given, as
     ``dspy.GEPA`` does, a ``dspy.Prediction`` with ``score`` and ``feedback``.
     """
-    metric = ProgramMetric(_preferred, name="preference_accuracy", undefined=undefined)
+    metric = ProgramMetric(_preferred, name="preference_accuracy", threshold=1.0, undefined=undefined)
     return metric(example, prediction, trace, pred_name, pred_trace)
 
 
@@ -250,7 +276,7 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
 
     The example's score is the label that ``labeled`` adds, ``score``, or else its human score on the criterion in
     ``scores``; ``ValueError`` names an example that has none on the scale. ``undefined`` is the value of an undefined
-    judgment; ``math.nan`` keeps it undefined.
+    judgment; ``math.nan`` keeps it undefined. Demonstrations that DSPy bootstraps are within half a step of it.
     """
     low, high = criterion.scale
 
@@ -263,7 +289,7 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
         said = f"The judge scored {round(ours, 2):g} on {criterion.title} where people scored {human:g}: {way}."
         return 1.0 - gap / (high - low), said
 
-    return ProgramMetric(judged, name="score_closeness", undefined=undefined)
+    return ProgramMetric(judged, name="score_closeness", threshold=1.0 - 0.5 / (high - low), undefined=undefined)
 
 
 def agreement_feedback(
@@ -289,12 +315,11 @@ def agreement_feedback(
         >>> told.score, told.feedback.splitlines()[0]
         (0.25, 'The judge scored 5 on quality where people scored 2: 3 too high. They say: It invents a source.')
     """
-    kept = ""  # of a judge that compares, the prompt itself names the answers
-    if isinstance(judge, PairwiseJudge):
-        agreement: Callable[[Any, Any], tuple[float, str]] = _preferred
-    else:
+    kept, agreement, threshold = "", _preferred, 1.0  # a judge that compares names the answers in its prompt itself
+    if not isinstance(judge, PairwiseJudge):
         _check_kind(judge, PointwiseJudge)
-        agreement = score_closeness(judge.criterion)._judged
+        closeness = score_closeness(judge.criterion)
+        agreement, threshold = closeness._judged, closeness.threshold
         if judge.predict.signature.instructions.endswith(judge.answer_format):
             kept = f"\nEnd the instruction with these words: {judge.answer_format}"
 
@@ -302,7 +327,7 @@ def agreement_feedback(
         value, said = agreement(example, prediction)
         return value, f"{said}{_reason(example, reason)}{kept}"
 
-    return ProgramMetric(judged, name="agreement", undefined=undefined)
+    return ProgramMetric(judged, name="agreement", threshold=threshold, undefined=undefined)
 
 
 def _reason(example: Any, field: str) -> str:

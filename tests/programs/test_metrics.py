@@ -95,6 +95,40 @@ def writes(*outputs):
     return program
 
 
+@pytest.mark.parametrize(
+    ("metric", "options", "outputs", "taken"),
+    [
+        (judge_metric(Told(C)), {}, ["1", "1.08", "2.9", "?"], []),
+        (judge_metric(Told(C)), {}, ["1.08", "3", "5", "?"], ["3", "5"]),
+        (judge_metric(Told(C)), {"metric_threshold": 0.7}, ["3", "3.8", "5"], ["3.8", "5"]),
+        (judge_metric(Told(C), threshold=0.8), {}, ["4.1", "4.2"], ["4.2"]),
+        (judge_metric(Told(C), threshold=0.01, undefined=math.nan), {}, ["?", "1", "1.1"], ["1.1"]),
+        (preference_metric(Compared(C)), {}, [".49", "nan", ".5", ".7"], [".5", ".7"]),
+        (preference_metric(Compared(C), threshold=0.7), {}, [".69", ".7"], [".7"]),
+    ],
+)
+def test_only_what_the_judge_lets_pass_becomes_a_demonstration(metric, options, outputs, taken):
+    boot = dspy.BootstrapFewShot(metric, max_bootstrapped_demos=4, max_labeled_demos=0, **options)
+    items = [ITEM.copy(source=f"s{number}") for number in range(len(outputs))]
+    assert [demo.output for demo in boot.compile(writes(*outputs), trainset=items).predict.demos] == taken
+
+
+CLOSE = {3.4: False, 3.5: 0.875, 4.4: 0.9, math.nan: False}  # of 4, on a scale from 1 to 5
+
+
+@pytest.mark.parametrize("metric", [score_closeness(C), agreement_feedback(PointwiseJudge(C))])
+def test_a_judge_is_shown_what_it_answered_as_people_did(metric):
+    assert [metric(RATED, dspy.Prediction(score=score), []) for score in CLOSE] == pytest.approx([*CLOSE.values()])
+    for chosen in (preference_accuracy, agreement_feedback(PairwiseJudge(C))):
+        assert [chosen(PAIR, dspy.Prediction(preference=one, gap=0.0), []) for one in ("A", "B", None)] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 3, math.nan])
+def test_a_threshold_is_on_the_scale_of_the_value(threshold):
+    with pytest.raises(ValueError, match="threshold=.*: give a number above 0 and at most 1"):
+        judge_metric(Told(C), threshold=threshold)
+
+
 def test_best_of_n_takes_an_output_that_the_judge_can_score():
     reward = judge_metric(Told(C))
     assert [reward({"source": "s"}, dspy.Prediction(output=text)) for text in ("?", "3", "?")] == [0, 0.5, 0]
