@@ -21,6 +21,7 @@ from evalbias.measures import MQMError, MQMReading, QuantileMap, mqm_score, read
 from evalbias.measures.arrays import FloatArray, numbers
 from evalbias.measures.mqm import LONGEST, read_instructscore
 from evalbias.programs.items import text_problem
+from evalbias.programs.judges import warn_of_own_text
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import Program, Setting, number_within
 from evalbias.programs.writing import PlainPredict, draws, sample
@@ -176,6 +177,7 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
             return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
         source = required_field(self.name, example, self.source)
         source = source if isinstance(source, str) else ", ".join(map(str, source))
+        warn_of_own_text([self.judge], output)
         score = self.judge(source=source, output=output).score
         text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
         return Feedback(score, text, status="no answer" if math.isnan(score) else "")

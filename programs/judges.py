@@ -21,7 +21,7 @@ from evalbias.data.items import item_name
 from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
 from evalbias.lm.contract import Sampling, ask
-from evalbias.lm.dspy_seam import ClientLM, UsageTracker, add_usage, decides, with_callbacks
+from evalbias.lm.dspy_seam import ClientLM, UsageTracker, active_trace, add_usage, decides, with_callbacks
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
@@ -54,6 +54,29 @@ class SamplingSetting(Setting[Sampling | None]):
 
 class UnlabeledDemos(UserWarning):
     """Demonstrations are not shown to a judge, because they have no answer."""
+
+
+class OwnTexts(UserWarning):
+    """A judge judges what its own model wrote, which it may score higher than it deserves (self-preference)."""
+
+
+def warn_of_own_text(judges: Sequence[Judge], text: Any) -> None:
+    """Warn, once for a model, if the model of one of the judges wrote this text, as DSPy's trace tells of predictors.
+
+    A text that no predictor wrote as it is, and one that the trace does not reach back to, has no known writer.
+    """
+    for writer, _, outputs in reversed(active_trace() or ()):
+        if isinstance(outputs, dspy.Prediction) and any(one is text for one in outputs.values()):
+            own = {str(getattr(resolve_lm(None, judge.predict), "model", "")) for judge in judges}
+            model = str(getattr(resolve_lm(None, writer), "model", None))
+            if model in own:
+                warnings.warn(
+                    f"{model} judges what it wrote itself, and models tend to prefer their own texts: give the judge "
+                    "another model (judge.set_lm), or let evalbias.audit measure its self-preference.",
+                    OwnTexts,
+                    stacklevel=1,  # Python shows the warnings of one place that say the same once
+                )
+            return
 
 
 class Judge(Instrument):

@@ -17,7 +17,7 @@ from evalbias.data.items import choice, human_score, item_name
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
-from evalbias.programs.judges import Judge
+from evalbias.programs.judges import Judge, warn_of_own_text
 from evalbias.programs.jury import Jury
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
@@ -116,6 +116,7 @@ def judge_metric(
         given = _example_text(example, source, "source")
         if problem := text_problem(text):
             return math.nan, _problem_feedback(judge, problem)
+        warn_of_own_text(judge.judges if isinstance(judge, Jury) else [judge], text)
         answer = judge(source=given, output=str(text))
         low, high = judge.criterion.scale
         feedback_of = jury_feedback if isinstance(judge, Jury) else score_feedback
@@ -156,6 +157,7 @@ def preference_metric(
             return math.nan, _problem_feedback(judge, problem)
         if str(ours) == theirs:
             return 0.5, "The output is the reference itself."
+        warn_of_own_text([judge], ours)
         comparison = judge(source=given, candidates=[str(ours), theirs])
         return float(comparison.win_share), _preference_feedback(judge, comparison)
 
@@ -315,7 +317,8 @@ def agreement_feedback(
         >>> told.score, told.feedback.splitlines()[0]
         (0.25, 'The judge scored 5 on quality where people scored 2: 3 too high. They say: It invents a source.')
     """
-    kept, agreement, threshold = "", _preferred, 1.0  # a judge that compares names the answers in its prompt itself
+    agreement: Callable[[Any, Any], tuple[float, str]] = _preferred
+    kept, threshold = "", 1.0  # a judge that compares names the answers in its prompt itself
     if not isinstance(judge, PairwiseJudge):
         _check_kind(judge, PointwiseJudge)
         closeness = score_closeness(judge.criterion)

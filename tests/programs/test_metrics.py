@@ -3,18 +3,22 @@
 import asyncio
 import json
 import math
+import warnings
 
 import dspy
 import pytest
-from models_of_text import Scripted, refusing
+from models_of_text import Scripted, Seeded, refusing
 from texts import writer
 
 from evalbias import data, judge_metric
 from evalbias.lm.types import PromptRefused
 from evalbias.programs import (
     Criterion,
+    JudgeFeedback,
+    Jury,
     PairwiseJudge,
     PointwiseJudge,
+    SelfRefine,
     agreement_feedback,
     labeled,
     preference_accuracy,
@@ -22,6 +26,7 @@ from evalbias.programs import (
     score_closeness,
 )
 from evalbias.programs.items import preference_label
+from evalbias.programs.judges import OwnTexts
 from evalbias.programs.writing import PlainPredict
 
 C = Criterion("quality", "is it good?")
@@ -125,7 +130,7 @@ def test_a_judge_is_shown_what_it_answered_as_people_did(metric):
 
 @pytest.mark.parametrize("threshold", [0, -1, 3, math.nan])
 def test_a_threshold_is_on_the_scale_of_the_value(threshold):
-    with pytest.raises(ValueError, match="threshold=.*: give a number above 0 and at most 1"):
+    with pytest.raises(ValueError, match=r"threshold=.*: give a number above 0 and at most 1"):
         judge_metric(Told(C), threshold=threshold)
 
 
@@ -302,6 +307,36 @@ def test_a_reason_is_a_text_and_the_program_a_judge():
         agreement_feedback(PairwiseJudge(C))(PAIR.copy(reason=["a"]), dspy.Prediction(preference=0))
     with pytest.raises(TypeError, match="PointwiseJudge, not a Predict"):
         agreement_feedback(dspy.Predict("source -> output"))
+
+
+def judged_twice(kind, judge, program):
+    """Have two outputs of the program judged."""
+    if kind == "a loop":
+        return SelfRefine(program, JudgeFeedback(judge), program, max_iterations=1)(source="s")
+    items = [ITEM.copy(source=f"s{number}") for number in range(2)]
+    metric = preference_metric(judge) if kind == "a comparison" else judge_metric(judge)
+    if kind == "a reward":
+        return dspy.BestOfN(module=program, N=2, reward_fn=metric, threshold=2.0)(source="s")
+    if kind == "demonstrations":
+        return dspy.BootstrapFewShot(metric, max_labeled_demos=0).compile(program, trainset=items)
+    return dspy.Evaluate(devset=items, metric=metric, num_threads=2)(program)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its model", "another model"])
+@pytest.mark.parametrize("kind", ["a score", "a comparison", "a jury", "a reward", "demonstrations", "a loop"])
+def test_a_judge_of_its_own_texts_is_warned_of_once(kind, own):
+    lm, _ = writer(lambda *_: {"4": 0.5, "B": 0.3, "A": 0.2}, top=3)
+    program, judge = PlainPredict("source -> output"), (PairwiseJudge if kind == "a comparison" else PointwiseJudge)(C)
+    program.set_lm(lm if own else Seeded())
+    judge.set_lm(lm)
+    judge = Jury([judge, judge]) if kind == "a jury" else judge
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        judged_twice(kind, judge, program)
+    said = [str(one.message) for one in caught if one.category is OwnTexts]
+    assert [one.partition(":")[0] for one in said] == [
+        f"{lm.model} judges what it wrote itself, and models tend to prefer their own texts"
+    ] * own
 
 
 # A pairwise judge where DSPy wants a metric.
