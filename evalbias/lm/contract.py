@@ -119,13 +119,17 @@ class AnyLM(types.MeasuringLM):
 
     def _choices(self, question: Choices) -> ChoiceLogprobs:
         messages, choices = types.as_messages(question.prompt), question.choices
-        try:  # 1. as a measured judgment, which our engines and DSPy's vLLM route answer
-            response = self._send(seam.judgment_request(self.model, messages, choices))
-            if seam.measured_shares(response) or isinstance(self.lm, types.MeasuringLM):
-                return seam.read_judgment(response, choices)
-        except seam.UNSUPPORTED:
-            if isinstance(self.lm, types.MeasuringLM):  # its own refusal is about these choices
-                raise
+        # 1. As a measured judgment, which our engines and DSPy's vLLM route answer.
+        request, ours = seam.judgment_request(self.model, messages, choices), isinstance(self.lm, types.MeasuringLM)
+        if ours or not seam.refuses_judgments(self.lm, request):
+            try:
+                response = self._send(request)
+                if ours or seam.measured_shares(response):
+                    return seam.read_judgment(response, choices)
+            except seam.UNSUPPORTED:
+                if ours:  # its own refusal is about these choices
+                    raise
+                seam.refuses[self.lm] = True
         for top in seam.TOPS:  # 2. by its most probable first tokens
             try:
                 response = self._send(seam.first_token_request(self.model, messages, top))

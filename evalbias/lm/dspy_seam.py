@@ -9,9 +9,10 @@ import itertools
 import logging
 import os
 import re
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,9 @@ from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgmen
 from dspy.adapters.decision_state import DecisionState
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
 from dspy.clients import base_lm
+from dspy.clients.backend_selection import select_backend
 from dspy.clients.engines.base import validate_request
+from dspy.clients.engines.lm15_engine import LM15Engine
 from dspy.predict.parameter import Parameter as Parameter
 from dspy.teleprompt import Teleprompter as Teleprompter
 from dspy.utils.callback import BaseCallback as BaseCallback
@@ -37,7 +40,8 @@ from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities,
 
 # Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in one
 # file. ``dspy._vendor.lm15`` reads judgments; ``validate_request`` is the check that every engine of DSPy runs first;
-# ``decision_type`` tells which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules``
+# ``select_backend`` and ``LM15Engine.plan`` tell without a request what a model's route takes. ``decision_type`` tells
+# which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules``
 # are public to read; the list of the trace, which is edited in place, has no documented interface; nor has the logger
 # ``dspy.clients.lm``.
 
@@ -307,6 +311,26 @@ def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[
     """Return the request that asks which of the choices follows the messages, with its probability."""
     fmt = lm15.judgments(**{FIELD: lm15.choice("Which answer follows?", list(choices))})
     return chat_request(model, messages, lm15.Config(response_format=fmt, probabilities="required"))
+
+
+refuses: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+"""Model -> whether it refuses judgments, so that none is asked in vain for each of them, which tracers show."""
+
+
+def refuses_judgments(lm: Any, request: lm15.Request) -> bool:
+    """Return whether a model is known to refuse judgments; of DSPy's own engines, their route tells."""
+    if lm not in refuses and isinstance(lm, dspy.LM) and isinstance(lm.engine, str):
+        selection = select_backend(lm)
+        refuses[lm] = not selection.native  # the compatibility engine measures nothing
+        if selection.native:
+            address = selection.clients.get("api_base") or selection.clients.get("base_url")
+            config = lm15.RouterConfig(env={}, base_urls={selection.resolution.provider: address} if address else None)
+            with closing(LM15Engine(config, model_type=lm.model_type)) as engine:
+                try:
+                    engine.plan(request)
+                except lm15.UnsupportedFeatureError:
+                    refuses[lm] = True
+    return refuses.get(lm, False)
 
 
 def first_token_request(model: str, messages: Sequence[Message], top: int) -> lm15.Request:

@@ -17,6 +17,7 @@ from texts import writer
 from evalbias import Sampling, ServerLM
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.contract import IN_FLIGHT
+from evalbias.lm.dspy_seam import BaseCallback
 from evalbias.lm.reading import first_token_row, first_tokens, named_choice
 from evalbias.lm.types import NoProbabilities, Text
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
@@ -27,8 +28,8 @@ OTHER = [{"role": "user", "content": "the mat"}]
 WAYS_OUT = r"LocalLM.*ServerLM.*logprobs.*scoring='sampled'.*--samples"
 
 
-def openai(address):
-    return dspy.LM("openai/tiny", api_base=address, api_key="none", cache=False, num_retries=0)
+def openai(address, **options):
+    return dspy.LM("openai/tiny", api_base=address, api_key="none", cache=False, num_retries=0, **options)
 
 
 @pytest.mark.parametrize("most_top", [20, 5])
@@ -52,6 +53,33 @@ def test_an_openai_model_is_measured_from_its_first_tokens(lms, caplog, most_top
     assert "truncated" not in caplog.text
     bodies = [body for path, body in fake.requests if "max_completion_tokens" in body]
     assert {(body["max_completion_tokens"], body["temperature"]) for body in bodies} == {(1, 1.0)}
+
+
+class Calls(BaseCallback):
+    """Keeps the errors in which calls of models ended, None for answers."""
+
+    def __init__(self):
+        self.ended = []
+
+    def on_lm_end(self, call_id, outputs, exception=None):
+        self.ended.append(exception and type(exception).__name__)
+
+
+@pytest.mark.parametrize("engine", ["auto", "lm15", "litellm"])
+def test_no_judgment_begins_with_a_call_that_fails(lms, engine):
+    with serving(lms["qwen2-chat"], "chat") as (address, fake), dspy.context(callbacks=[calls := Calls()]):
+        fake.unknown = set()
+        judge = pointwise(openai(address, engine=engine))
+        judge(source="s", output="o")
+        judge.batch([dspy.Example(source="s", output=f"o{number}") for number in range(2)])
+    assert calls.ended == [None] * 3
+
+
+def test_an_engine_of_a_user_is_asked_for_judgments_until_it_refuses_one():
+    judge = pointwise(writer(lambda *_: {"1": 0.5, "2": 0.3, "3": 0.2}, top=3)[0])
+    with dspy.context(callbacks=[calls := Calls()]):
+        assert [judge(source="s", output=f"o{number}").score for number in range(3)] == pytest.approx([1.7] * 3)
+    assert calls.ended == ["LMUnsupportedFeatureError", None, None, None]
 
 
 def pointwise(lm, **options):
