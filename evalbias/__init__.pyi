@@ -23,6 +23,7 @@ from .lm.contract import Sampling as Sampling
 from .lm.local import LocalLM as LocalLM
 from .lm.local import embedded_judge_lm as embedded_judge_lm
 from .lm.server import ServerLM as ServerLM
+from .optimizers.align import Align as Align
 from .optimizers.correction import learn_correction as learn_correction
 from .optimizers.juries import learn_jury as learn_jury
 from .optimizers.likelihood import BiasedDemos as BiasedDemos

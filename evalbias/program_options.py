@@ -216,6 +216,37 @@ class Choosing(Options):
     keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
 
 
+class AlignOptions(Seeded, Coded, Judging, Items):
+    """Make a judge agree better with the people who labeled the items.
+
+    Tries readings of the scores, demonstrations, edits of the question and combinations of these; with
+    --reflection-lm, also guidelines made of people's reasons and an instruction by DSPy's GEPA. The judge is kept
+    unless another is shown to agree better, at no larger bias, on inputs that it was not made from. Writes the judge
+    to the run's folder. It is 'evalbias optimize --aim agreement'.
+    """
+
+    beside = (MeasuringModels, Out)
+    criterion: Any = option(NEW_CRITERION)
+    scale: tuple[float, float] | None = again("scale", ScoreOptions)
+    judge: Path | None = option("JSON file of the judge to begin with, instead of a new one for `criterion`.")
+    ties: bool = again("ties", Comparing)
+    reflection_lm: Any = option(
+        "Model that writes guidelines and instructions from what people say, any that `lm` takes. Without it only "
+        "readings of the scores, demonstrations and general edits of the question are tried."
+    )
+    reflection_api_base: str | None = option("Address of the server that runs `reflection_lm`.")
+    reason: str = option("Field or column in which people say why they rated an item so.", "reason")
+    budget: int = option("Judgments, approximately, that comparing the candidates on the labels may take.", 600)
+    limit: int | None = option("Use only this many items, drawn with the seed.")
+
+
+class AgreementAim(AlignOptions):
+    """A judge that scores or compares is made to agree with people, on items that they labeled."""
+
+    heading: ClassVar[str] = "Judges of labeled items (--aim agreement)"
+    aim: str = option("agreement.", "agreement")
+
+
 class ScoringAim(Choosing, Seeded, Likely, Judging, Items):
     """A judge that scores is compiled on rated outputs, and compared before and after on a fifth of them."""
 
@@ -280,22 +311,24 @@ class LoopAim(Choosing, FeedbackOptions):
     budget: int | None = option("Approximate number of requests to the model for training items.")
 
 
-class OptimizeOptions(ScoringAim, ComparingAim, LoopAim):
-    """Make a judge less biased, or a refine loop.
+class OptimizeOptions(AgreementAim, ScoringAim, ComparingAim, LoopAim):
+    """Make a judge that agrees with people, or is less biased, or a refine loop.
 
-    Compiles demonstrations and calibrations into a judge that scores (rated outputs), searches a wording for a judge
-    that compares (pairs, or several outputs of each input; no labels), or compiles a refine loop under external
-    feedback. Half of the inputs are kept back, and the given program is kept unless another is shown there to be
-    better. Items that took no part compare both. Writes the judge or program.json to the run's folder.
+    With labels, makes a judge agree with people, as 'evalbias align' does. Or compiles demonstrations and calibrations
+    into a judge that scores (rated outputs), searches a wording for a judge that compares (pairs, or several outputs of
+    each input; no labels), or compiles a refine loop under external feedback. Half of the inputs are kept back, and
+    the given program is kept unless another is shown there to be better. Items that took no part compare both. Writes
+    the judge or program.json to the run's folder.
     """
 
     beside = (MeasuringModels, Out)
     aim: str | None = option(  # type: ignore[assignment]
-        "What becomes better. Of judges that score: likelihood. Of judges that compare: fairness of the two positions "
+        "What becomes better. Of judges of labeled items: agreement. Of judges that score: likelihood. Of judges that "
+        "compare: fairness of the two positions "
         "(the paper's), debiased (fairness of decisions averaged over both orders), confidence, context-free, "
         "calibration, position or verbosity. Of both: probe:KIND, such as probe:authority, with a KIND of evalbias "
-        "probe. Of refine loops: self-bias. By default what `judge` or the data allow: likelihood if people rated the "
-        "outputs, fairness if there are pairs or several outputs of an input."
+        "probe. Of refine loops: self-bias. By default what `judge` or the data allow: agreement if people rated or "
+        "compared the outputs, else fairness if there are pairs or several outputs of an input."
     )
     task: str | None = option(  # type: ignore[assignment]
         f"For self-bias, the loop's task: {', '.join(get_args(TASK))}. Else the task that the outputs were written "

@@ -1,3 +1,4 @@
+from .align import Align as Align
 from .correction import learn_correction as learn_correction
 from .juries import learn_jury as learn_jury
 from .likelihood import BiasedDemos as BiasedDemos

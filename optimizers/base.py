@@ -70,6 +70,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     noun = "judge"  # what it compiles, in words
     measures = True  # whether the student's model must measure probabilities
     counts_distinct = False  # whether equal prompts cost once, because the method asks them for many candidates
+    keeps_answers = False  # whether the folder of the log holds the model's answers
     biases: ClassVar[tuple[str, ...] | None] = None  # those that are compared on the valset; None: all that apply
 
     select: bool = True
@@ -113,10 +114,11 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         path, inner, fit, held_back, test = self.divide(student, trainset, valset, part)
         # 3. The model counts and remembers, so that the choice asks nothing that the search asked.
         started = time.monotonic()
-        model = CachedLM(resolve_lm(lm, inner.predict)) if self.measures else lm
         if self.log_dir is not None:
             self.log_dir.mkdir(parents=True, exist_ok=True)
         with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
+            answers = self.log_dir / "answers.jsonl" if self.log_dir is not None and self.keeps_answers else None
+            model = CachedLM(resolve_lm(lm, inner.predict), answers) if self.measures else lm
             given = Candidate(f"the given {self.noun}", inner)
             problem = Problem(inner, fit, held_back, test, model, given, inner)
             # 4. The method's candidates, of which the bare method takes the first.

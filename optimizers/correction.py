@@ -34,12 +34,11 @@ from evalbias.measures import estimate_effect, estimate_mean, pearson
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
-from evalbias.optimizers import likelihood_rules
+from evalbias.optimizers import agreement, likelihood_rules
 from evalbias.optimizers.likelihood_rules import (
     EFFECT,
     LOSS_MARGIN,
     STRENGTHS,
-    Errors,
     allowance,
     cross_fitted,
     proxy_worth,
@@ -122,8 +121,9 @@ class CorrectionRule(likelihood_rules.LikelihoodRule):
         self.feature, self.of, self.level = feature, of, CHOICE_LEVEL / len(of.features)
         self.aim = self.aim.replace("likelihood bias", f"effect of {feature}")
 
-    def errors(self, judges: Sequence[Judged]) -> Errors:
-        return likelihood_rules.effect_errors(self.feature, judges, reliability=self.of.reliability, seed=self.seed)
+    def errors(self, judges: Sequence[Judged]) -> agreement.Errors:
+        values = judges[0].covariate(self.feature)
+        return agreement.effect_errors(values, judges, reliability=self.of.reliability, seed=self.seed)
 
     def bias(self, judged: Judged) -> Estimate:
         return self.of.effect(self.feature, judged).estimate(judged.inputs or None, seed=self.seed)

@@ -16,7 +16,8 @@ from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.families import higher_than_first
 from evalbias.measures.juries import JuryRule, fit_rules
 from evalbias.measures.resample import Draws
-from evalbias.optimizers.likelihood_rules import LOSS, agreement_errors, folds_of
+from evalbias.optimizers.agreement import LOSS, PEARSON
+from evalbias.optimizers.likelihood_rules import folds_of
 from evalbias.optimizers.selection import CHOICE_LEVEL
 
 ALLOWED = 0.02  # fall in agreement (Pearson's r) that the items must rule out where fewer members are asked
@@ -90,7 +91,7 @@ def learn_jury(
         for name, rule in fitted(~inside).items():
             crossed.setdefault(name, np.full(len(table), np.nan))[inside] = rule(table[inside])
     rules, columns = fitted(np.ones(len(table), dtype=bool)), [*table.T, *crossed.values()]
-    values, errors = agreement_errors([replace(bare, answers=one) for one in columns], seed=seed)
+    values, errors = PEARSON.errors([replace(bare, answers=one) for one in columns], seed)
     # 2 one that agrees significantly better than the judge that agrees best, or that judge
     k = len(names)
     best = int(np.argmax(values[:k]))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy
 
 from evalbias.evaluation.bias import MARGINS
 from evalbias.evaluation.biases import Likelihood
@@ -16,13 +15,14 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import ends, p_equals, signed
 from evalbias.measures import EqualQuality, Interval, pearson
-from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy, pearson_influence
-from evalbias.measures.arrays import FloatArray, IntArray, cluster_codes, complete, defined
+from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy
+from evalbias.measures.arrays import FloatArray, IntArray, cluster_codes, defined
 from evalbias.measures.corrections import ScoreCorrection, Slope
-from evalbias.measures.equal_quality import SCORE_SD, effects_on_judges
-from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
+from evalbias.measures.equal_quality import SCORE_SD
+from evalbias.measures.families import nonzero, smaller_in_magnitude
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.resample import Draws, bootstrapped
+from evalbias.optimizers import agreement
 from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, last_items
 from evalbias.programs.pointwise import LIKELIHOOD
 
@@ -35,10 +35,8 @@ REASONS = {
 """Number -> why it says the likelihood bias of these items."""
 
 # Agreement with people is Pearson's correlation here: a correction breaks the ties of coarse scores, which moves ranks.
-LOSS = 0.05  # level of the one-sided tests that the agreement falls, and that it falls by no more than the margin
 LOSS_MARGIN = 0.1  # fall in agreement (Pearson's r) that held-back items must rule out where no loss is allowed
 RISE = MARGINS[SCORE_SD]  # rise in the bias that the items must rule out: what an audit calls worth finding
-ERROR_DRAWS = 5_000  # draws of the errors of all judges' biases, from which the adjusted p-values are read
 FOLDS = 10  # parts of the inputs; each is corrected by a calibration that was fitted on the others
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # parts of a bias that corrections subtract
 
@@ -64,66 +62,22 @@ def slope(name: str, judged: Judged) -> float:
     return pearson(model, ls).value - pearson(human, ls).value
 
 
-Errors = tuple[FloatArray, FloatArray]
-"""(s,) numbers of judges, NaN where undefined, and (draws, s) joint draws of how far they may err together."""
-
-
-def _undefined(judges: Sequence[Judged]) -> Errors:
-    return np.full(len(judges), np.nan), np.full((ERROR_DRAWS, len(judges)), np.nan)
-
-
-def effect_errors(feature: str, judges: Sequence[Judged], *, reliability: float | None = None, seed: int) -> Errors:
-    """Measure the effects of a feature (a covariate) on judges' scores, on the items that all of them scored.
-
-    The errors are of the t distribution of the jackknife over inputs. All is NaN if the ratings are too few, or too
-    weak, for it.
-    """
-    first, clusters = judges[0], judges[0].inputs or None
-    x, ratings = first.covariate(feature), first.covariate(RATINGS)
-    known = EqualQuality(first.answers, ratings, {feature: x}, clusters=clusters, reliability=reliability)
-    effect = known.effect(feature)
-    if effect.weak or effect.reason:
-        return _undefined(judges)
-    scores = np.column_stack([one.answers for one in judges])  # (n, s)
-    effects, influence = effects_on_judges(x, scores, ratings, clusters=clusters, reliability=reliability)
-    return effects, _drawn_errors(influence, seed)
-
-
-def _drawn_errors(influence: FloatArray, seed: int) -> FloatArray:
-    """Draw (draws, s) errors of s numbers from the multivariate t of the jackknife's influences (inputs, s)."""
-    rng, inputs = np.random.default_rng(seed), len(influence)
-    normal = rng.standard_normal((ERROR_DRAWS, inputs)) @ influence
-    return np.asarray(normal / np.sqrt(rng.chisquare(inputs - 1, size=(ERROR_DRAWS, 1)) / (inputs - 1)))
-
-
-def agreement_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
-    """Measure Pearson's correlations with people in the same way; NaN for one input, and for constant scores."""
-    first = judges[0]
-    columns = [*(one.answers for one in judges), first.covariate(HUMAN_SCORES)]
-    (*scores, human), codes = complete(*columns, clusters=first.clusters)
-    if len(np.unique(codes)) < 2:
-        return _undefined(judges)
-    values = np.array([pearson(one, human).value for one in scores])
-    influence = pearson_influence(np.column_stack(scores), human, codes)
-    return values, _drawn_errors(influence, seed)
-
-
-def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
-    """Measure BiasScores of z-scores in the same way, with errors of the bootstrap, widened to t quantiles."""
+def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> agreement.Errors:
+    """Measure judges' BiasScores of z-scores, with errors of the bootstrap, widened to t quantiles."""
     first = judges[0]
     given, scores = [first.covariate(name) for name in (LIKELIHOODS, HUMAN_SCORES)], [one.answers for one in judges]
     kept = defined(*scores, *given)
     codes = cluster_codes(first.clusters, kept)
     inputs = len(set(codes.tolist()))
     if inputs < 2:
-        return _undefined(judges)
+        return agreement.undefined(judges)
     (ls, human), scores = ([column[kept] for column in columns] for columns in (given, scores))
 
     def measured(counts: FloatArray) -> FloatArray:  # (k, s)
         return np.column_stack([counted_bias_score(counts, x, ls, human, normalization="z-score") for x in scores])
 
     rng, (values,) = np.random.default_rng(seed), measured(np.ones((1, len(codes))))
-    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, ERROR_DRAWS, rng)])
+    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, agreement.ERROR_DRAWS, rng)])
     errors = (resampled - values)[~np.isnan(resampled).any(axis=1)]
     return values, errors * np.sqrt(inputs / rng.chisquare(inputs - 1, size=(len(errors), 1)))
 
@@ -157,6 +111,11 @@ def _shown(r: Interval) -> str:
     return f"Pearson {signed(r.value)}, {ends(signed(r.low), signed(r.high))}"
 
 
+def estimates(name: str, judged: Judged, seed: int) -> dict[str, Estimate]:
+    """Return the likelihood bias, the published BiasScore, the agreement (Pearson) and the performance."""
+    return {one: _estimate(one, judged, seed) for one in (name, "bias_score", AGREEMENT, PERFORMANCE)}
+
+
 class LikelihoodRule(Rule):
     """A judge is better if its likelihood bias is significantly smaller, and its agreement with people is not lower.
 
@@ -177,12 +136,13 @@ class LikelihoodRule(Rule):
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return the likelihood bias, the published BiasScore, the agreement (Pearson) and the performance."""
-        return {name: _estimate(name, judged, self.seed) for name in (self.name, "bias_score", AGREEMENT, PERFORMANCE)}
+        return estimates(self.name, judged, self.seed)
 
-    def errors(self, judges: Sequence[Judged]) -> Errors:
+    def errors(self, judges: Sequence[Judged]) -> agreement.Errors:
         """Return the biases of judges, with draws of their errors."""
         if self.name == EFFECT:
-            return effect_errors(LIKELIHOODS, judges, seed=self.seed)
+            likelihoods = judges[0].covariate(LIKELIHOODS)
+            return agreement.effect_errors(likelihoods, judges, reliability=None, seed=self.seed)
         return bias_score_errors(judges, seed=self.seed)
 
     def bias(self, judged: Judged) -> Estimate:
@@ -201,7 +161,8 @@ class LikelihoodRule(Rule):
         def smaller(judges: list[Judged]) -> FloatArray:
             return smaller_in_magnitude(*self.errors(judges))
 
-        return [float(p) for p in np.minimum(1.0, np.maximum(_in_families(judged, given, smaller), biased))]  # keep NaN
+        adjusted = agreement.in_families(judged, given, smaller)
+        return [float(p) for p in np.minimum(1.0, np.maximum(adjusted, biased))]  # keep NaN
 
     def loss(self, judged: Judged, given: Judged) -> str:
         """Say whether the agreement falls, or may fall by more than the margin."""
@@ -229,13 +190,13 @@ class LikelihoodRule(Rule):
         """Return the lower end of the one-sided 95 % interval of the change in agreement."""
         return self._change(estimate_pearson, judged, given).low
 
-    def _change(self, agreement: Callable[..., Interval], judged: Judged, given: Judged) -> Interval:
+    def _change(self, measure: Callable[..., Interval], judged: Judged, given: Judged) -> Interval:
         how: dict[str, Any] = {"before": given.answers, "clusters": given.clusters}
-        draws = Draws(seed=self.seed, confidence=1 - 2 * LOSS)
-        return agreement(judged.answers, given.covariate(HUMAN_SCORES), draws=draws, **how)
+        draws = Draws(seed=self.seed, confidence=1 - 2 * agreement.LOSS)
+        return measure(judged.answers, given.covariate(HUMAN_SCORES), draws=draws, **how)
 
     def error(self, judged: Judged) -> float:
-        return _standard_error(self.bias(judged))
+        return agreement.standard_error(self.bias(judged))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
         return abs(_value(self.name, judged)), -_value(AGREEMENT, judged)
@@ -247,69 +208,28 @@ def allowance(lowest: float) -> float:
 
 
 def _falls(test: Interval) -> bool:
-    return bool(test.value < 0 and test.p_value / 2 < LOSS)
+    return bool(test.value < 0 and test.p_value / 2 < agreement.LOSS)
 
 
-class AgreementRule(LikelihoodRule):
+class AgreementRule(agreement.AgreementRule):
     """A judge is better if it agrees with people significantly better, and its likelihood bias is not larger.
 
-    A judge may have little bias because its scores say little, and demonstrations may make it useful. Better is a
-    one-sided test of Pearson's correlation, adjusted for all judges. Not larger: the magnitude of the bias is not
-    significantly larger, and the items rule out that it is larger by more than ``RISE``. And the interval of the
-    agreement must lie above 0: a calibration can raise -.05 to -.01 significantly, which makes no useless judge useful.
+    A judge may have little bias because its scores say little, and demonstrations may make it useful. Not larger also
+    means that the items rule out a rise by more than ``RISE``, where the effect is defined.
     """
+
+    level = CHOICE_LEVEL / 2
 
     def __init__(self, name: str, *, seed: int) -> None:
-        super().__init__(name, seed=seed)
-        self.aim = "better agreement with people at no larger likelihood bias"
+        super().__init__(agreement.PEARSON, biases=("likelihood",), level=self.level, rise=RISE, seed=seed)
+        self.name = name
 
-    def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the p that the agreement of each is no higher, adjusted for all of them by ``step_down``."""
-
-        def higher(judges: list[Judged]) -> FloatArray:
-            return higher_than_first(*agreement_errors(judges, seed=self.seed))
-
-        return [float(p) for p in np.minimum(1.0, _in_families(judged, given, higher))]
-
-    def loss(self, judged: Judged, given: Judged) -> str:
-        """Say whether the bias is larger, or may be larger by more than ``RISE``, or no agreement is shown."""
-        judges = [last_items(given, len(judged.ids)), judged]
-        values, errors = self.errors(judges)
-        if np.isnan(values).any():
-            return f"may be more biased: the {BIAS_LABELS[self.name]} is undefined"
-        before, after = np.abs(values)
-        least, most = np.quantile(np.diff(np.abs(values + errors), axis=1), [LOSS, 1 - LOSS])
-        rise = f"{BIAS_LABELS[self.name]} {before:.2f} -> {after:.2f} in magnitude"
-        if least > 0:
-            return f"is more biased ({rise})"
-        if most > RISE:
-            return f"may be more biased ({rise}, change at worst {most:+.2f})"
-        agreement = _estimate(AGREEMENT, judged, self.seed)
-        shown = f"Pearson {agreement.text()}, {agreement.interval}"
-        return "" if agreement.low > 0 else f"is not shown to agree with people ({shown})"
-
-    def error(self, judged: Judged) -> float:
-        return _standard_error(_estimate(AGREEMENT, judged, self.seed))
+    def estimates(self, judged: Judged) -> dict[str, Estimate]:
+        """Return the same numbers as ``LikelihoodRule``."""
+        return estimates(self.name, judged, self.seed)
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        return super().costs(judged)[::-1]
-
-
-def _in_families(judged: Sequence[Judged], given: Judged, test: Callable[[list[Judged]], FloatArray]) -> FloatArray:
-    """Return (m,) p-values of m judges; ``test`` gets the given judge's answers and a family's to the same items.
-
-    Judges measured on different items (cross-fitted ones on all rated items, others on the held-back ones) are families
-    that share the level equally, so their p-values may be above 1.
-    """
-    sizes, adjusted = [len(one.ids) for one in judged], np.empty(len(judged))
-    for size in set(sizes):
-        family = [index for index, own in enumerate(sizes) if own == size]
-        adjusted[family] = test([last_items(given, size), *(judged[index] for index in family)])
-    return adjusted * len(set(sizes))
-
-
-def _standard_error(estimate: Estimate) -> float:
-    return float((estimate.high - estimate.low) / (2 * scipy.stats.norm.ppf(0.975)))
+        return (*super().costs(judged), abs(_value(self.name, judged)))
 
 
 # Likelihood calibrations that all rated items can test: each item is corrected by what other inputs tell.

@@ -30,6 +30,7 @@ class Candidate:
     details: Mapping[str, Any] = field(default_factory=dict)  # fields of the report if it is compiled
     answers: Judged | None = None  # where the search has them; None runs the program on the held-back items
     items: str = ""  # what these answers are to, in words; empty for the held-back inputs
+    price: float = 0.0  # what a judgment costs, in any unit; less of it decides between equals
 
 
 class Rule:
@@ -175,8 +176,9 @@ def choose(
 
     Considered are the candidates that are significantly better than the given program, make nothing worse, and leave no
     more items undefined. Of those whose first cost (``Rule.costs``) is within one standard error of the lowest, the one
-    is chosen whose next cost is lowest. Without any, the next rule says what is better; after the last rule, the given
-    program is kept. All rules measure the same answers, and their levels add up to the chance of a false choice.
+    is chosen whose next cost, and then price, is lowest. Without any, the next rule says what is better; after the last
+    rule, the given program is kept. All rules measure the same answers, and their levels add up to the chance of a
+    false choice.
     """
     programs = [given, *candidates]
     answers, costs = [], []
@@ -221,7 +223,9 @@ def _choose_by(
     if good:
         lowest = min(good, key=lambda i: ranks[i])
         limit = ranks[lowest][0] + np.nan_to_num(rule.error(common[lowest]), nan=0.0)
-        best = min((i for i in good if ranks[i][0] <= limit), key=lambda i: (*ranks[i][1:], ranks[i][0]))
+        best = min(
+            (i for i in good if ranks[i][0] <= limit), key=lambda i: (*ranks[i][1:], programs[i].price, ranks[i][0])
+        )
     # 3. The report says of each why it was chosen or not, and which no other one surpasses.
     reasons = [fault or "is better, but not the best" for fault in faults]
     reasons[0] = "is what the others are compared with"

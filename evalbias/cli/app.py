@@ -204,6 +204,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "jury": ("jury", options.JuryOptions),
     "drift": ("changes", options.DriftOptions),
     "gain": ("changes", options.GainOptions),
+    "align": ("optimize", program_options.AlignOptions),
     "optimize": ("optimize", program_options.OptimizeOptions),
     "judge": ("judge", program_options.JudgeOptions),
     "refine run": ("refine", program_options.RefineOptions),
@@ -211,7 +212,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "refine style": ("refine", program_options.StyleOptions),
 }
 GROUPED = {  # heading of the help -> its commands, as a newcomer meets them
-    "Make a judge": ["optimize", "demo"],
+    "Make a judge": ["align", "optimize", "demo"],
     "Audit a judge": ["doctor", "audit", "probe", "jury", "drift", "gain"],
     "Run a judge": ["judge", "refine", "correct", "runs"],
 }

@@ -26,7 +26,7 @@ from evalbias.evaluation.answers import (
 )
 from evalbias.evaluation.words import joined
 from evalbias.options import AuditOptions, Options, reading_of
-from evalbias.program_options import ComparingAim, RankOptions, ScoreOptions, ScoringAim
+from evalbias.program_options import AlignOptions, ComparingAim, RankOptions, ScoreOptions, ScoringAim
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
@@ -53,7 +53,7 @@ def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], gi
 # The judges that options name.
 
 
-def scoring_judges(options: ScoreOptions | ScoringAim) -> list[PointwiseJudge]:
+def scoring_judges(options: ScoreOptions | ScoringAim | AlignOptions) -> list[PointwiseJudge]:
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if options.judge is not None:
         _refuse_own(options, "criterion", "scale", "language", *PROMPT)
@@ -72,7 +72,7 @@ def _refuse_own(options: Any, *names: str) -> None:
         )
 
 
-def comparing_judge(options: RankOptions | ComparingAim) -> PairwiseJudge:
+def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> PairwiseJudge:
     """Open a saved judge, whose debiasing and calibration may be replaced, or make a new one for the criterion."""
     if isinstance(options.criterion, list):
         raise ValueError("`criterion`: a judge that compares has one. Name one.")
@@ -134,8 +134,7 @@ def scored(options: ScoringAim, criteria: tuple[Criterion, ...]) -> Split:
     train, test = data.split(items, seed=options.seed, by=options.split_by)
     if options.candidates is not None:
         train = _only(train, options.candidates)
-    _check_rated(items, criteria, spec)
-    _check_scale(items, criteria)
+    check_labels(items, criteria, spec)
     return Split(dataset, criteria, test, train)
 
 
@@ -173,15 +172,14 @@ def has_ratings(items: Sequence[Any]) -> bool:
     return any(e.get("scores") or "score" in e for e in items)
 
 
-def _check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
-    """Refuse items that nobody rated, and one score for several criteria."""
+def check_labels(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
+    """Refuse items that nobody rated, one score for several criteria, and human scores off the scale.
+
+    One slip would decide the normalization of all scores.
+    """
     if not has_ratings(items):
         raise lacking(spec, memory_table([{n: v for n, v in e.items() if n != "scores"} for e in items]), "score")
     check_rated_apart(items, [criterion.name for criterion in criteria])
-
-
-def _check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
-    """Refuse human scores off the scale: one slip would decide the normalization of all of them."""
     for criterion in criteria:
         low, high = criterion.scale
         for item in items:

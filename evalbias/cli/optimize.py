@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +12,16 @@ import dspy
 import numpy as np
 from rich.console import Group
 
-from evalbias.cli.items import compared, comparing_judge, has_ratings, narrowed, scored, scoring_judges
+from evalbias.cli.items import (
+    check_labels,
+    compared,
+    comparing_judge,
+    has_ratings,
+    load_items,
+    narrowed,
+    scored,
+    scoring_judges,
+)
 from evalbias.cli.refine import external_of, leave_loops, task_of, with_refiner
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
@@ -23,19 +34,70 @@ from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.rankings import PROMPTS, Row
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers import likelihood as optimizers
+from evalbias.optimizers.align import ENOUGH, Align, AlignReport
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE, hold_back
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.refine import ExternalFeedbackRefine
 from evalbias.options import MeasuringModels, Options, Out, reading_of
-from evalbias.program_options import ComparingAim, LoopAim, OptimizeOptions, ScoringAim
+from evalbias.program_options import AgreementAim, AlignOptions, ComparingAim, LoopAim, OptimizeOptions, ScoringAim
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.files import load
+from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.page import Section
 from evalbias.report.plots import scatter
-from evalbias.report.tables import headlines_table, mitigation_table, refine_table, rows_table, words_note
+from evalbias.report.tables import (
+    candidates_table,
+    headlines_table,
+    mitigation_table,
+    refine_table,
+    rows_table,
+    words_note,
+)
+
+# Judges that people labeled: whatever makes one agree with them.
+
+
+def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
+    align(options, models, out)
+
+
+def align(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
+    """Make a saved judge, or a new one, agree with people; many items leave a fifth of the inputs for the report."""
+    dataset = load_items(options, pairs=True)
+    items = list(dataset)
+    if options.limit is not None and options.limit < len(items):
+        items = random.Random(options.seed).sample(items, options.limit)
+    given = None if options.judge is None else load(options.judge, PointwiseJudge, PairwiseJudge)
+    compares = hold_pairs(items) if given is None else isinstance(given, PairwiseJudge)
+    judge: Any = comparing_judge(options) if compares else scoring_judges(options)[0]
+    if not compares:
+        check_labels(items, (judge.criterion,), str(options.data))
+    elif not hold_pairs(items):  # the better one of two rated outputs
+        items = pairs(items, criterion=judge.criterion.name, ordered=False, seed=options.seed)
+    train, test = items, list[Any]()
+    if len(by_input(items)) >= 2 * ENOUGH:
+        train, test = split_items(items, seed=options.seed, by="input")
+    _aligner(options).divide(judge, train, test)  # which refuses too few labels before a model is opened
+    split = Split(dataset, (judge.criterion,), test, train)
+    with Run("align", options, models, out, more=split.settings()) as run:
+        optimizer = _aligner(run.options)
+        optimizer.reflection_lm = run.options.reflection_lm
+        with run.progress(10 * (options.budget + len(train)) + 2 * len(test)) as optimizer.progress:
+            compiled = optimizer.compile(judge, trainset=train, valset=test, lm=run.options.lm)
+        report: AlignReport = compiled.report
+        written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison, keep_worse=False)
+        result = {**vars(report), "written": written}
+        brief = {name: value for name, value in result.items() if name not in ("before", "after")}
+        shown = [candidates_table(report), report.decision, *report.remarks, written]
+        run.leave(RunOutcome(result, brief, shown, page=[report, report.biases]))
+
+
+def _aligner(options: AlignOptions) -> Align:
+    return Align(budget=options.budget, reason=options.reason, seed=options.seed)
+
 
 # Judges that score: demonstrations and calibrations are compiled into one for each criterion.
 
@@ -251,8 +313,10 @@ class Aim:
 
 
 PROBE = "probe:"
+AGREEING = Aim(AgreementAim, align)
 SCORING, COMPARING = Aim(ScoringAim, compile_scoring), Aim(ComparingAim, search_wording)
 AIMS: dict[str, Aim] = {
+    "agreement": AGREEING,
     "likelihood": SCORING,
     **dict.fromkeys([*OBJECTIVES, *(bias.name for bias in BIASES.values() if bias.objective)], COMPARING),
     "self-bias": Aim(LoopAim, compile_loop),
@@ -278,14 +342,14 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
 
 def _suited(options: OptimizeOptions) -> tuple[Aim, str]:
     """Decide by a saved judge, or by the data, whether a judge scores or compares; say why."""
+    items = read(options.data, choices={"better": tuple(options.labels)}, **reading_of(options))
+    if has_ratings(items) or any(not math.isnan(people_choice(e)) for e in items):
+        return AGREEING, "people rated or compared the outputs"
     if options.judge is not None:
         judge = load(options.judge, PointwiseJudge, PairwiseJudge)
         return COMPARING if isinstance(judge, PairwiseJudge) else SCORING, f"{options.judge} holds a {judge.kind}"
-    items = read(options.data, choices={"better": tuple(options.labels)}, **reading_of(options))
     if hold_pairs(items):
         return COMPARING, f"{options.data} holds pairs"
-    if has_ratings(items):
-        return SCORING, "people rated the outputs"
     if comparable(items):
         return COMPARING, "nobody rated the outputs, and inputs have several"
     raise ValueError(

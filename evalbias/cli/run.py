@@ -246,12 +246,12 @@ def _open_models(options: Any, given: MeasuringModels, *, writes: bool) -> dict[
             opened[name] = opened["lm"]
             continue
         opening = given
-        if name == "proposer_lm" and named == options.lm:
+        if name in ("proposer_lm", "reflection_lm") and named == options.lm:
             opening = replace(given, workers=None)  # it writes here where workers judge
         elif name != "lm":
             opening = given.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
         if (named, opening) not in shared:
-            writing = writes or name in ("proposer_lm", "instructscore")
+            writing = writes or name in ("proposer_lm", "reflection_lm", "instructscore")
             shared[named, opening] = open_lm(named, opening, writes=writing)
         opened[name] = shared[named, opening]
     return opened

@@ -243,7 +243,7 @@ def rated_on_its_scale(judged: Judged) -> bool:
 
 def _of_choices(judged: Judged) -> list[Number]:
     preferred, orders = judged.preferred, judged.answers.shape[1]
-    chosen = [_choices(judged, order) for order in range(orders)]
+    chosen = [choices_of(judged, order) for order in range(orders)]
     says = "Same choice as people"
     numbers = [share_number("accuracy", "accuracy", agreeing(chosen[0], preferred), says=says)]
     if judged.both_orders:
@@ -302,7 +302,7 @@ def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
     return share_number(name, label, agreeing(chosen, judged.preferred), says=says, tested=False)
 
 
-def _choices(judged: Judged, order: int) -> FloatArray:
+def choices_of(judged: Judged, order: int) -> FloatArray:
     """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
     shares = win_shares(measures.decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
     return np.asarray(shares if order == 0 else 1 - shares)

@@ -156,6 +156,9 @@ class ScoreCorrection:
     pairs: bool = False  # whether it is of comparisons, in log-odds, and no scores
     criterion: str | None = None  # that people rated; None where it is not told
     likelihood_lm: str | None = None  # model that measured the likelihood; None where it is not told
+    # Points (score, what it reads as), ascending in both, between which a score is read along straight lines before
+    # anything is subtracted; none where it reads as itself.
+    reading: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not all(isinstance(name, str | None) for name in (self.criterion, self.likelihood_lm)):
@@ -167,6 +170,11 @@ class ScoreCorrection:
                 f"reduction={self.reduction!r:.80}, length={self.length!r:.80}: give 'sum' or 'mean', and 'characters' "
                 "or 'graphemes'."
             )
+        points = np.array(self.reading, dtype=np.float64)
+        steps = np.diff(points, axis=0) if points.ndim == 2 and points.shape[1] == 2 else np.empty((0, 2))
+        if len(points) and not (len(steps) and (steps[:, 0] > 0).all() and (steps[:, 1] >= 0).all()):  # NaN is not
+            raise ValueError(f"reading={self.reading!r:.80}: give two or more (score, reading), ascending in both.")
+        object.__setattr__(self, "reading", tuple((float(x), float(y)) for x, y in points))  # JSON returns lists
 
     def at(self, strength: float) -> ScoreCorrection:
         """Return the correction that subtracts this part of everything, in [0, 1]."""
@@ -195,12 +203,13 @@ class ScoreCorrection:
     ) -> FloatArray:
         """Correct scores (n,): ``score - shift - sum of slope * (feature - center)``, features kept within the bounds.
 
-        Clipped to the scale. Features (n,) by name, in the units of the fit; NaN where a score or a feature is.
+        The score is first read along ``reading``, if there is one. Clipped to the scale. Features (n,) by name, in the
+        units of the fit; NaN where a score or a feature is.
         """
         if missing := [name for name in self.slopes if name not in features]:
             raise ValueError(f"The correction needs the feature {missing[0]!r:.80}, and {sorted(features)} are given.")
         model, *values = vectors(scores=scores, **{name: features[name] for name in self.slopes})
-        corrected = model - self.shift
+        corrected = (np.interp(model, *np.transpose(self.reading)) if self.reading else model) - self.shift
         for one, x in zip(self.slopes.values(), values, strict=True):
             corrected = corrected - one.slope * ((x if one.bounds is None else np.clip(x, *one.bounds)) - one.center)
         return np.asarray(np.clip(corrected, *scale))

@@ -197,7 +197,8 @@ def candidates_table(report: CompileReport) -> Table:
     for tried in report.candidates:
         cells = [tried.estimates[name].text() if name in tried.estimates else "" for name in labels]
         rows.append((tried.name + " (chosen)" * tried.chosen, *cells, words.p_text(tried.p_value), tried.reason))
-    caption = "On held-back items; p: one-sided, that it is better than the given judge."
+    where = getattr(report, "tested_on", "") or "held-back items"
+    caption = f"On {where}; p: one-sided, that it is better than the given judge."
     return Table(("candidate", *labels.values(), "p", "result"), rows, caption=caption)
 
 

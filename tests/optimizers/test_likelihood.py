@@ -454,7 +454,7 @@ def test_only_a_higher_agreement_passes():
     assert math.isnan(agreement().p_values([undefined], dull)[0])
 
 
-def test_the_bias_may_not_be_larger_and_the_items_must_rule_out_that_it_is(snapshot):
+def test_a_bias_that_is_defined_may_not_be_larger_and_the_items_must_rule_out_that_it_is(snapshot):
     dull, sharp = with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)
     few = with_effect(0.1, noise=3.0, n=20, seed=5), with_effect(0.0, noise=0.3, n=20, seed=5)
     disagreeing = {**dull.covariates, RATINGS: np.random.default_rng(5).normal(size=(200, 2))}

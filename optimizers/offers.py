@@ -1,0 +1,227 @@
+"""What may make a judge agree better with people: demonstrations, wordings, guidelines, and what DSPy finds."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.measures import rs_scores, unfairness_scores
+from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.optimizers.likelihood import with_demos
+from evalbias.programs.edits import edits, guidelines, with_lines
+from evalbias.programs.items import preference_label
+from evalbias.programs.metrics import agreement_feedback, labeled
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+
+READING, DEMOS, LIBRARY, GUIDELINES, INSTRUCTION = "reading", "demonstrations", "library", "guidelines", "instruction"
+COMBINATION, ORDERS = "combination", "both orders"
+
+CASES = 8  # items in one request for guidelines: the model that reflects reads them side by side
+REQUESTS = 3  # requests for guidelines
+MOST_GUIDELINES = 12  # lines that a judge is shown
+LONGEST = 1_500  # characters of a text that the model that reflects is shown
+ALIKE = 0.8  # share of equal characters from which two guidelines are one
+QUOTED = 5  # words in a row that a wording may not share with an item
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A judge that may agree better than the given one."""
+
+    kind: str
+    name: str  # in words
+    program: Any
+    shown: frozenset[int] = frozenset()  # places of the items that it shows, which cannot tell how well it judges
+    lines: tuple[str, ...] = ()  # that the instruction gained
+    demos: tuple[Any, ...] = ()  # demonstrations of the prompt
+    parts: tuple[str, ...] = ()  # names of the offers that it combines
+
+
+# 1. General edits of the question.
+
+
+def worded(judge: Any) -> list[Offer]:
+    """Offer every edit of the library alone."""
+    return [
+        Offer(LIBRARY, f"edit ({name})", with_lines(judge, [line]), lines=(line,))
+        for name, line in edits(judge).items()
+    ]
+
+
+# 2. Demonstrations.
+
+
+def demonstrated(
+    judge: Any, items: Sequence[dspy.Example], judged: Judged, sizes: Sequence[int], *, seed: int
+) -> tuple[list[Offer], dict[str, str]]:
+    """Offer demonstrations of every size that leaves half of the items: random, spread over people's scores, of RS.
+
+    ``judged`` are the given judge's answers to the items. Returns what could not be made, and why, beside the offers.
+    """
+    order = np.random.default_rng(seed).permutation(len(items))
+    choices: dict[str, IntArray] = {"random": order}
+    if isinstance(judge, PointwiseJudge):
+        human = judged.covariate(HUMAN_SCORES)
+        choices["spread"] = order
+        if LIKELIHOODS in judged.covariates:
+            rs = rs_scores(judged.covariate(LIKELIHOODS), unfairness_scores(judged.answers, human))
+            choices["highest RS"] = np.argsort(-np.nan_to_num(rs, nan=-1.0), kind="stable")
+    offers, left_out = list[Offer](), dict[str, str]()
+    for way, places in choices.items():
+        for k in sizes:
+            name = f"{k} demonstrations ({way})"
+            if 2 * k > len(items):
+                left_out[name] = f"{len(items)} items cannot show {k} and tell how well the others are judged"
+                continue
+            picked = spread(human, order, k) if way == "spread" else [int(i) for i in places[:k]]
+            try:
+                shown = _shown(judge, [items[i] for i in picked])
+            except ValueError as error:  # a score has no label
+                left_out[name] = str(error)
+                continue
+            offers.append(Offer(DEMOS, name, shown, frozenset(picked), demos=tuple(shown.predict.demos)))
+    return offers, left_out
+
+
+def spread(human: FloatArray, order: IntArray, k: int) -> list[int]:
+    """Return k places whose human scores (n,) are spread evenly over the ranks; equal ones in the given order."""
+    ranked = order[np.argsort(human[order], kind="stable")]
+    picked = ranked[np.linspace(0, len(ranked) - 1, k).round().astype(int)]
+    return [int(i) for i in order if i in set(picked.tolist())]  # as they come, not the worst first
+
+
+def _shown(judge: Any, examples: Sequence[dspy.Example]) -> Any:
+    """Return the judge with demonstrations; of pairs the first and the second candidate win in turn."""
+    if isinstance(judge, PointwiseJudge):
+        return with_demos(judge, examples)
+    shown = judge.deepcopy()
+    shown.corrections = {}
+    demos = []
+    for place, example in enumerate(examples):
+        label, candidates = preference_label(example), list(example.candidates)
+        if label in ("A", "B") and label != "AB"[place % 2]:
+            label, candidates = "AB"[place % 2], candidates[::-1]
+        demos.append(dspy.Example(source=example.source, candidates=candidates, preference=label))
+    shown.predict.demos = demos
+    return shown
+
+
+# 3. Guidelines, distilled by a model from how the judge and people differ.
+
+
+class Distill(dspy.Signature):  # type: ignore[misc]
+    """Say by which principles people judge, where a judge's answers differ from theirs.
+
+    Write short general guidelines for the judge, which would have led it to people's answers. Each must hold for texts
+    that nobody has seen yet: name no word, name or number of a single case.
+    """
+
+    question: str = dspy.InputField(desc="what the judge is asked")
+    cases: list[str] = dspy.InputField(desc="texts, what the judge answered, and what people say")
+    guidelines: list[str] = dspy.OutputField(desc="at most six, one sentence each")
+
+
+def distilled(
+    judge: Any, items: Sequence[dspy.Example], judged: Judged, reflection_lm: Any, reason: str
+) -> tuple[Offer | None, str, int]:
+    """Offer guidelines; also why there are none, and the number of requests. The most misjudged items come first."""
+    said = [case(judge, item, answer, reason) for item, answer in zip(items, judged.answers, strict=True)]
+    order = np.argsort([-(gap if math.isfinite(gap) else -1.0) for gap, _ in said], kind="stable")
+    found, calls, wrong = list[str](), 0, "the model that reflects wrote none"
+    for start in range(0, min(len(order), CASES * REQUESTS), CASES):
+        cases = [said[i][1] for i in order[start : start + CASES]]
+        predict = dspy.Predict(Distill)
+        calls += 1
+        try:
+            with dspy.context(lm=reflection_lm):
+                lines = predict(question=judge.predict.signature.instructions, cases=cases).guidelines or []
+        except dspy.AdapterParseError:
+            wrong = "the model that reflects answered in another form"
+            continue
+        for line in lines:
+            text = " ".join(str(line).split()).lstrip("-*0123456789. ")
+            if quoted := quotes(text, items, judge):
+                wrong = f"a guideline quotes an item ({quoted!r:.60})"
+            elif text and not any(difflib.SequenceMatcher(None, text, one).ratio() > ALIKE for one in found):
+                found.append(text)
+    if not found:
+        return None, wrong, calls
+    lines = tuple(guidelines(judge, found[:MOST_GUIDELINES]))
+    return Offer(GUIDELINES, "guidelines of people's reasons", with_lines(judge, lines), lines=lines), "", calls
+
+
+def case(judge: Any, item: dspy.Example, answer: Any, reason: str) -> tuple[float, str]:
+    """Return by how much a judge differs from people on an item, as a share of the scale, and both in words."""
+    if isinstance(judge, PairwiseJudge):
+        texts = dict(zip(("Candidate A", "Candidate B"), item.candidates, strict=True))
+        prediction = dspy.Prediction(preference=_choice(answer), gap=1.0)
+    else:
+        texts, prediction = {"Output": item.output}, dspy.Prediction(score=float(answer))
+    told = agreement_feedback(judge, reason=reason)(item, prediction, None, "predict")
+    shown = [f"{label}: {text!s:.{LONGEST}}" for label, text in {"Source": item.source, **texts}.items()]
+    return 1.0 - told.score, "\n".join([*shown, told.feedback.splitlines()[0]])
+
+
+def _choice(answer: FloatArray) -> str | None:
+    """Return the candidate that the judge prefers over both orders, (r, c) probabilities by position; None for none."""
+    first = np.mean([row[0] - row[1] if order == 0 else row[1] - row[0] for order, row in enumerate(answer)])
+    return "A" if first > 0 else "B" if first < 0 else None
+
+
+def quotes(text: str, items: Sequence[dspy.Example], judge: Any) -> str:
+    """Return words that a text shares with an item and that the question does not hold; empty if it quotes none.
+
+    These are five words in a row, and whatever stands in quotation marks or backticks.
+    """
+    known = judge.predict.signature.instructions.casefold()
+    texts = [" ".join(map(str, _texts(e))).casefold() for e in items]
+    words = text.casefold().split()
+    runs = [" ".join(words[i : i + QUOTED]) for i in range(len(words) - QUOTED + 1)]
+    marked = [part.casefold() for part in re.findall(r"[`\"“「]([^`\"”」]{3,})[`\"”」]", text)]
+    return next((run for run in (*runs, *marked) if run not in known and any(run in one for one in texts)), "")
+
+
+def _texts(item: Any) -> tuple[Any, ...]:
+    return (item.get("source"), item.get("output"), *(item.get("candidates") or ()))
+
+
+# 4. What DSPy's own optimizers make of the judge.
+
+
+def taught(
+    judge: Any, items: Sequence[dspy.Example], optimizers: Mapping[str, Any], lm: Any
+) -> tuple[list[Offer], dict[str, str]]:
+    """Offer what other teleprompters compile on the items; an error of theirs is told beside the offers."""
+    offers, left_out = list[Offer](), dict[str, str]()
+    if isinstance(judge, PairwiseJudge):
+        examples = [e.copy(preference=preference_label(e)).with_inputs("source", "candidates") for e in items]
+    else:
+        examples = labeled(items, judge.criterion)
+    for name, optimizer in optimizers.items():
+        try:
+            with dspy.context(lm=lm):
+                program = optimizer.compile(judge.deepcopy(), trainset=examples)
+        except Exception as error:  # of any kind: it is another's code, and ends one candidate and not the search
+            left_out[name] = f"{type(error).__name__}: {error!s:.300}"
+            continue
+        if quoted := quotes(program.predict.signature.instructions, items, judge):
+            left_out[name] = f"its instruction quotes an item ({quoted!r:.60})"
+            continue
+        demos = set(map(_texts, program.predict.demos))
+        shown = {i for i, e in enumerate(items) if _texts(e) in demos}
+        offers.append(Offer(taught_by(name), f"what {name} compiled", program, frozenset(shown)))
+    return offers, left_out
+
+
+def taught_by(name: str) -> str:
+    """Return the kind of what another optimizer makes."""
+    return f"{INSTRUCTION} by {name}"

@@ -1,0 +1,183 @@
+"""The race of what may make a judge agree better, on items that people labeled, and the line through its scores."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.judged import Judged
+from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures.corrections import ScoreCorrection
+from evalbias.optimizers.agreement import KAPPA, PEARSON, agreement_of
+from evalbias.optimizers.likelihood_rules import folds_of
+from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer
+from evalbias.optimizers.selection import count_unanswered
+from evalbias.optimizers.study import search_settings
+from evalbias.programs.edits import with_lines
+
+FEWEST = 12  # fewest items in the first round
+STEP = 4  # how many times as many items the next round has
+TRIALS = 16  # combinations that are tried
+MADE_OF = {LIBRARY: 3, DEMOS: 2, GUIDELINES: 1}  # kind -> its best that combinations are made of
+
+
+Points = tuple[tuple[float, float], ...]
+"""A reading of scores; see ``ScoreCorrection.reading``."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """An offer on the items that it does not show."""
+
+    offer: Offer
+    gain: float  # agreement less that of the given judge on the same items; minus infinity where undefined
+    judged: Judged
+
+
+class Race:
+    """Offers judge more and more of the items, and the worse ones of each kind leave after a round.
+
+    These are the rounds of successive halving (Jamieson and Talwalkar 2016), each of four times as many items as the
+    one before. A budget of judgments decides how many rounds there are; without one, every offer judges every item.
+    """
+
+    def __init__(self, align: Any, problem: Any, items: Sequence[dspy.Example], given: Judged) -> None:
+        self.align, self.problem, self.items, self.given = align, problem, items, given
+        self.measure = agreement_of(given)
+        self.order = np.random.default_rng([align.seed, 1]).permutation(len(items))  # not that of the demonstrations
+
+    def run(self, offers: Sequence[Offer]) -> list[Ran]:
+        """Return the offers that judged all items, and how well."""
+        left = [Ran(one, 0.0, self.given) for one in offers]
+        for size in self.sizes(len(offers)):
+            left = [self.judged(one.offer, size) for one in left]
+            if size < len(self.items):
+                left = [one for kind in {one.offer.kind: None for one in left} for one in _best_quarter(left, kind)]
+        return left
+
+    def sizes(self, offers: int) -> list[int]:
+        """Return the number of items in each round, the last of which has all."""
+        sizes, budget = [len(self.items)], self.align.budget
+        while budget is not None and len(sizes) * offers * sizes[0] > budget and sizes[0] >= STEP * FEWEST:
+            sizes.insert(0, -(-sizes[0] // STEP))
+        return sizes
+
+    def judged(self, offer: Offer, size: int) -> Ran:
+        """Have an offer judge the first of the items in a random order, but for those that it shows."""
+        places = np.array([i for i in self.order if int(i) not in offer.shown][:size], dtype=np.int64)
+        judged = self.align.answers(self.problem, offer.program, [self.items[i] for i in places])
+        given = self.given.take(places)
+        gain = self.measure.value(judged) - self.measure.value(given)
+        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(given):
+            gain = -math.inf
+        return Ran(offer, gain, judged)
+
+    def combined(self, ran: Sequence[Ran]) -> list[Ran]:
+        """Search combinations of the best of each kind with Optuna's TPE; each judges all items."""
+        best = sorted(ran, key=lambda one: -one.gain)
+        parts = {
+            kind: [one.offer for one in best if one.offer.kind == kind and one.gain > -math.inf][:most]
+            for kind, most in MADE_OF.items()
+        }
+        space: dict[str, Sequence[Any]] = {one.name: (False, True) for one in (*parts[LIBRARY], *parts[GUIDELINES])}
+        if parts[DEMOS]:
+            space[DEMOS] = ("", *(one.name for one in parts[DEMOS]))
+        budget = self.align.budget
+        trials = min(
+            TRIALS, math.prod(map(len, space.values())), TRIALS if budget is None else budget // len(self.items)
+        )
+        if len(space) < 2 or trials < 2:
+            return []
+        alone, tried = [*itertools.chain(*parts.values())], dict[str, Ran]()
+
+        def measure(settings: dict[str, Any]) -> list[float]:
+            used = [one for one in alone if settings.get(one.name) is True or settings.get(DEMOS) == one.name]
+            name = " and ".join(one.name for one in used)
+            if name not in tried:
+                tried[name] = self.judged(combination(self.problem.student, used), len(self.items))
+            return [max(tried[name].gain, -2.0)]  # of what is undefined: worse than any
+
+        search_settings(space, measure, trials=trials, seed=self.align.seed)
+        return [one for name, one in tried.items() if name not in ("", *(one.name for one in alone))]
+
+
+def combination(judge: Any, used: Sequence[Offer]) -> Offer:
+    """Offer a judge with the lines and the demonstrations of several offers."""
+    lines = [line for one in used for line in one.lines]
+    program, shown = with_lines(judge, lines) if lines else judge.deepcopy(), frozenset[int]()
+    for one in used:
+        if one.demos:
+            program.predict.demos, shown = list(one.demos), one.shown
+    names = tuple(one.name for one in used)
+    return Offer(COMBINATION, " and ".join(names), program, shown, parts=names)
+
+
+def _best_quarter(ran: Sequence[Ran], kind: str) -> list[Ran]:
+    some = sorted((one for one in ran if one.offer.kind == kind), key=lambda one: -one.gain)
+    return some[: math.ceil(len(some) / STEP)]
+
+
+# How a judge's scores are read. A judge that is lenient, or whose scores crowd, is nearer to people along a line
+# a + b score, fitted by least squares; of 0 and 1, where the score from which people would pass an item is not .5.
+
+
+def reading(judged: Judged, *, seed: int) -> Points:
+    """Fit the points of ``ScoreCorrection.reading`` to a judge's scores; none where no reading is shown to be nearer.
+
+    Shown on the items themselves, by parts: each part is read by what the others fit, and the mean absolute difference
+    from people must be lower by more than its standard error; of pass or fail, the share of wrong verdicts.
+    """
+    measure = agreement_of(judged)
+    if measure is not KAPPA and not (measure is PEARSON and judged.on_peoples_scale and judged.scale):
+        return ()
+    fit = _cut if measure is KAPPA else _line
+    scores, people = judged.answers, measure.columns(judged)[1]
+    kept = defined(scores, people)
+    folds = folds_of(judged, seed)[kept]
+    scores, people = scores[kept], people[kept]
+    if len(np.unique(folds)) < 3:
+        return ()
+    read = np.array(scores)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        points = fit(scores[~inside], people[~inside], judged.scale)
+        read[inside] = ScoreCorrection({}, reading=points)(scores[inside], {}) if points else scores[inside]
+    own, new = ((x >= 0.5).astype(float) if measure is KAPPA else x for x in (scores, read))
+    nearer = np.abs(own - people) - np.abs(new - people)
+    if not nearer.mean() > nearer.std() / math.sqrt(len(nearer)):
+        return ()
+    return fit(scores, people, judged.scale)
+
+
+def along(points: Points, judged: Judged) -> Judged:
+    """Return a judge's scores as they are read."""
+    scale = judged.scale or (-math.inf, math.inf)
+    scores = ScoreCorrection({}, reading=points)(judged.answers, {}, scale=scale) if points else judged.answers
+    return replace(judged, answers=scores)
+
+
+def _line(scores: FloatArray, people: FloatArray, scale: Any) -> Points:
+    """Return the two ends of a + b score on the scale, b > 0; none where no line rises."""
+    spread = float(((scores - scores.mean()) ** 2).sum())
+    slope = float(((scores - scores.mean()) * people).sum()) / spread if spread > 1e-12 else 0.0
+    if not slope > 0:
+        return ()
+    low, high = map(float, scale)
+    return tuple((end, float(people.mean() + slope * (end - scores.mean()))) for end in (low, high))
+
+
+def _cut(scores: FloatArray, people: FloatArray, scale: Any) -> Points:
+    """Return points that bring the score from which most verdicts are right to .5; none where no score is."""
+    levels = np.unique(scores)
+    cuts = (levels[1:] + levels[:-1]) / 2
+    if not len(cuts):
+        return ()
+    right = [(1 - np.abs((scores >= cut) - people)).sum() for cut in cuts]
+    cut = float(cuts[int(np.argmax(right))])
+    return ((0.0, 0.0), (cut, 0.5), (1.0, 1.0)) if 0 < cut < 1 else ()

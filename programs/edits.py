@@ -1,0 +1,56 @@
+"""Lines that a judge's instruction may gain: a library of general edits, which needs no model, and guidelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evalbias.programs import prompts
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.values import read_json
+
+_EDITS = read_json(Path(__file__).with_name("edits.json"), "install evalbias again")
+
+
+def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
+    """Return the edits that fit a judge, name -> line, in its language and its criterion's words; none in others.
+
+    They are chosen from a list and never generated, so that whoever answers for a judge can read them all beforehand.
+    """
+    known = _EDITS.get(judge.language, {"scores": {}, "pairs": {}})
+    criterion, low, high = judge.criterion, judge.criterion.labels[0], judge.criterion.labels[-1]
+    words = {
+        "name": criterion.title,
+        "definition": criterion.definition,
+        "output": criterion.output_label.lower(),
+        "source": criterion.source_label.lower(),
+    }
+    lines = known["pairs"] if isinstance(judge, PairwiseJudge) else known["scores"]
+    return {name: line.format(**words, low=low, high=high) for name, line in lines.items()}
+
+
+def with_lines(judge: Any, lines: Sequence[str]) -> Any:
+    """Return a copy of a judge whose instruction has these lines before the one that names the answers.
+
+    What was fitted to the old prompt, a correction or a calibration's numbers, is discarded.
+    """
+    edited = judge.deepcopy()
+    instructions = judge.predict.signature.instructions
+    if isinstance(judge, PointwiseJudge):
+        edited.correction = None
+        ending = f"\n{judge.answer_format}"
+    else:
+        edited.corrections = {}
+        ending = f"\n{prompts.LANGUAGES[judge.language].answers}"
+    question = instructions.removesuffix(ending)
+    kept = ending if question != instructions else ""
+    edited.predict.signature = edited.predict.signature.with_instructions("\n".join([question, *lines]) + kept)
+    return edited
+
+
+def guidelines(judge: PointwiseJudge | PairwiseJudge, principles: Sequence[str]) -> list[str]:
+    """Return the lines that show principles in the judge's language, English where it has none."""
+    heading = _EDITS.get(judge.language, _EDITS[prompts.ENGLISH])["guidelines"]
+    return [heading, *(f"- {principle}" for principle in principles)]

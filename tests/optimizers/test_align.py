@@ -1,0 +1,309 @@
+"""Align on a scripted judge whose errors depend on the words of its prompt."""
+
+import re
+import zlib
+
+import dspy
+import numpy as np
+import pytest
+from litellm import Choices, Message, ModelResponse
+
+import evalbias
+from evalbias.evaluation.judged import HUMAN_SCORES
+from evalbias.lm.types import ChoiceLogprobs
+from evalbias.optimizers import Align
+from evalbias.optimizers.agreement import ACCURACY, KAPPA, PEARSON, AgreementRule, agreement_of
+from evalbias.optimizers.align import ENOUGH
+from evalbias.optimizers.offers import LIBRARY, READING, quotes, spread
+from evalbias.optimizers.race import Race, reading
+from evalbias.programs.edits import edits, with_lines
+from tests.fakes import Fake
+from tests.planted import by_hand, compared, with_effect
+
+CRITERION = evalbias.Criterion("merit", "is it any good?")
+EDIT = "point by point"  # words of one edit of the library
+
+
+class Prompted(Fake):
+    """Scores follow the quality in the text; ``noise`` of the prompt is the error's standard deviation.
+
+    Most of the error is the item's own, under any prompt, as it is of real judges.
+    """
+
+    model = "prompted"
+
+    def __init__(self, noise, *, lenient=0.0, **options):
+        super().__init__(likelihoods=False, **options)
+        self.noise, self.lenient, self.prompts = noise, lenient, []
+
+    def choice_logprobs(self, prompts, choices):
+        rows = []
+        for prompt in prompts:
+            text = "\n".join(message["content"] for message in prompt)
+            self.prompts.append(text)
+            quality = [float(one) for one in re.findall(r"worth (-?\d+\.\d+)", text)]
+            errors = [np.random.default_rng(zlib.crc32(one.encode())).normal() for one in (str(quality[-2:]), text)]
+            error = self.noise(text) * np.dot([0.84, 0.55], errors)
+            if choices[0] == "A":
+                lead = quality[-2] - quality[-1] + error + 1.5 * self.lenient  # toward the first place
+                values = np.array([lead, -lead])
+            else:
+                center = 3 + 0.8 * (quality[-1] + error) + self.lenient
+                values = -((np.arange(1, len(choices) + 1) - center) ** 2)
+            rows.append(values - np.logaddexp.reduce(values))
+        return ChoiceLogprobs(tuple(choices), np.array(rows))
+
+
+def labeled(n, *, seed=0, raters=1):
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=n)
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.5 * rng.normal(size=(n, raters))), 1, 5)
+    return [
+        dspy.Example(
+            id=str(i), source=f"s{i}", output=f"text {i} worth {q:.4f}", scores={"merit": r.mean()}, reason="it is thin"
+        )
+        for i, (q, r) in enumerate(zip(quality, ratings, strict=True))
+    ]
+
+
+def couples(n, *, seed=0):
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=(n, 2))
+    return [
+        dspy.Example(
+            id=str(i),
+            source=f"s{i}",
+            candidates=[f"one worth {a:.4f}", f"other worth {b:.4f}"],
+            preference="A" if a + 0.3 * rng.normal() > b else "B",
+        )
+        for i, (a, b) in enumerate(quality)
+    ]
+
+
+def aligned(lm, items, judge=None, **options):
+    settings = {"k": (2, 4), "learning_curve": False, **options}
+    return Align(**settings).compile(judge or evalbias.PointwiseJudge(CRITERION), trainset=items, lm=lm)
+
+
+def better_by_an_edit(text):
+    return 0.7 if EDIT in text else 1.4
+
+
+def test_an_edit_that_helps_is_found_on_ninety_labels_and_a_judge_without_a_better_one_is_kept():
+    judge = evalbias.PointwiseJudge(CRITERION)
+    found = aligned(Prompted(better_by_an_edit), labeled(90), judge)
+    report = found.report
+    assert report.kind == LIBRARY
+    assert EDIT in found.predict.signature.instructions.casefold()
+    assert EDIT not in judge.predict.signature.instructions  # the student is left as it is
+    before, after = report.agreement["before"], report.agreement["after"]
+    assert after.value > before.value + 0.08
+    assert before.low < before.value < before.high
+    assert (report.measure, before.n) == ("pearson", 90)
+    assert report.prompt_difference.startswith("+Compare the output with the source")
+    assert "cross-fitted" in report.tested_on
+    assert {"agreement", "verbosity"} <= report.biases.keys()
+    kept = aligned(Prompted(lambda text: 1.0), labeled(90, seed=4), judge)
+    assert kept.report.chosen == "the given judge"
+    assert kept.predict.signature.instructions == judge.predict.signature.instructions
+    assert kept.report.agreement["before"] == kept.report.agreement["after"]
+
+
+def test_the_numbers_of_few_labels_are_of_judges_that_did_not_see_the_item():
+    lm = Prompted(lambda text: 1.0)
+    shown = Align(k=(4,), budget=None, learning_curve=False)
+    found = shown.compile(evalbias.PointwiseJudge(CRITERION), trainset=labeled(60), lm=lm)
+    texts = [p.rpartition("worth")[0].rpartition("text ")[2].strip() for p in lm.prompts]
+    for prompt, item in zip(lm.prompts, texts, strict=True):
+        assert prompt.count(f"text {item} ") == 1  # no demonstration is the item that is judged
+    assert found.report.cost.judgments == len(set(lm.prompts))
+
+
+def test_many_labels_hold_half_of_the_inputs_back():
+    report = aligned(Prompted(better_by_an_edit), labeled(ENOUGH), learning_curve=True).report
+    assert report.tested_on == f"{ENOUGH // 2} held-back inputs"
+    assert report.agreement["after"].n == ENOUGH // 2
+    assert [labels for labels, _ in report.learning_curve] == [ENOUGH // 8, ENOUGH // 4, ENOUGH // 2]
+    assert report.learning_curve[-1][1] == report.agreement["after"]
+
+
+def test_scores_that_are_all_too_high_are_read_along_a_line():
+    lm = Prompted(lambda text: 0.4, lenient=1.2)
+    found = aligned(lm, labeled(100, seed=2))
+    low, high = found.correction.reading
+    assert (low[0], high[0]) == (1.0, 5.0)
+    assert found.report.kind == READING
+    assert "scores nearer to people's" in found.report.decision
+    assert found.report.candidates[0].estimates["error"].value > 0.8
+    chosen = next(one for one in found.report.candidates if one.chosen)
+    assert chosen.estimates["error"].value < 0.6
+    (plain,) = found.batch(labeled(1, seed=9), lm=lm)
+    assert plain.score == pytest.approx(np.interp(plain.raw_score, *np.transpose(found.correction.reading)))
+
+
+def test_pairs_are_judged_in_both_orders_where_the_first_place_wins_too_often():
+    judge, lm = evalbias.PairwiseJudge(CRITERION), Prompted(lambda text: 0.3, lenient=1.0)
+    report = aligned(lm, couples(120), judge).report
+    assert report.measure == "accuracy"
+    assert report.agreement["after"].value > report.agreement["before"].value + 0.05
+    assert 0.5 < report.agreement["before"].value < report.agreement["after"].value <= 1
+
+
+def test_a_stopped_search_asks_nothing_twice(tmp_path):
+    class Stopping(Prompted):
+        left = 300
+
+        def choice_logprobs(self, prompts, choices):
+            self.left -= len(prompts)
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return super().choice_logprobs(prompts, choices)
+
+    items, asked = labeled(80), list[str]()
+    whole = Prompted(better_by_an_edit)
+    expected = aligned(whole, items, log_dir=tmp_path / "whole")
+    for _ in range(50):
+        lm = Stopping(better_by_an_edit)
+        try:
+            found = aligned(lm, items, log_dir=tmp_path / "stopped")
+            break
+        except KeyboardInterrupt:
+            asked += lm.prompts
+    asked += lm.prompts
+    assert len(asked) == len(set(asked)) == len(set(whole.prompts))
+    assert found.report.agreement == expected.report.agreement
+    assert found.dump_state() == expected.dump_state()
+
+
+class Reflecting(dspy.LM):
+    """Writes the same guidelines whatever it is asked; the first quotes an item."""
+
+    def __init__(self):
+        super().__init__("reflecting")
+        self.asked = []
+
+    def forward(self, prompt=None, messages=None, **kwargs):
+        self.asked.append(str(messages))
+        lines = ['"It says `text 3 worth` twice."', f'"Go {EDIT} through what is asked."']
+        text = f"[[ ## guidelines ## ]]\n[{', '.join(lines)}]\n[[ ## completed ## ]]"
+        return ModelResponse(choices=[Choices(message=Message(content=text), finish_reason="stop")], usage={})
+
+
+def test_guidelines_come_from_peoples_reasons_and_quote_no_item():
+    reflecting = Reflecting()
+    found = aligned(Prompted(better_by_an_edit), labeled(90), reflection_lm=reflecting, optimizers=[Unchanged("GEPA")])
+    asked = next(one for one in reflecting.asked if "guidelines" in one)
+    assert "They say: it is thin" in asked
+    assert "where people scored" in asked
+    names = [one.name for one in found.report.candidates]
+    assert any("guidelines" in name for name in names)
+    assert "text 3 worth" not in found.predict.signature.instructions
+
+
+class Unchanged:
+    """A teleprompter, under any name, that returns the judge as it is or fails."""
+
+    def __new__(cls, name, error=None):
+        return type(name, (), {"compile": lambda self, student, trainset: cls.compiled(student, error)})()
+
+    @staticmethod
+    def compiled(student, error):
+        if error is not None:
+            raise error
+        return student
+
+
+def test_an_optimizer_that_fails_ends_one_candidate_and_not_the_search():
+    report = aligned(
+        Prompted(lambda text: 1.0), labeled(60), optimizers=[Unchanged("Broken", RuntimeError("no"))]
+    ).report
+    assert report.left_out["Broken"] == "RuntimeError: no"
+
+
+def test_what_cannot_be_aligned_is_refused_before_anything_is_asked():
+    lm, judge = Prompted(lambda text: 1.0), evalbias.PointwiseJudge(CRITERION)
+    unlabeled = [e.without("scores") for e in labeled(40)]
+    for items, words in ((unlabeled, "'merit'"), (labeled(10), "10 inputs")):
+        with pytest.raises(ValueError, match=words):
+            Align().compile(judge, trainset=items, lm=lm)
+    for wrong in ({"k": (0,)}, {"budget": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Align(**wrong)
+    assert not lm.prompts
+
+
+# Parts.
+
+
+def test_agreement_is_measured_as_the_answers_are():
+    rng = np.random.default_rng(0)
+    pairs = compared(rng, 60)
+    assert agreement_of(pairs) is ACCURACY
+    same = np.mean([(pairs.first_wins[:, 0] > 0.5) == (pairs.preferred == 1)])
+    assert 0.5 < ACCURACY.value(pairs) <= 1
+    assert abs(ACCURACY.value(pairs) - same) < 0.2  # over both orders
+    verdicts = by_hand([0.9, 0.4, 0.8, 0.1], scale=(0, 1), **{HUMAN_SCORES: [1, 0, 0, 0]})
+    assert agreement_of(verdicts) is KAPPA
+    assert KAPPA.value(verdicts) == pytest.approx(0.5)  # p_o = .75, p_e = .5
+    scores = with_effect(0.0)
+    assert agreement_of(scores) is PEARSON
+    assert PEARSON.value(scores) == pytest.approx(np.corrcoef(scores.answers, scores.covariate(HUMAN_SCORES))[0, 1])
+
+
+def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
+    dull, sharp, biased = with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1), with_effect(0.8, noise=0.1)
+    rule = AgreementRule(PEARSON, biases=("likelihood",))
+    assert rule.loss(sharp, dull) == ""
+    assert rule.loss(biased, dull).startswith("is more biased")
+    once = [with_effect(x, noise=n, ratings=1) for x, n in ((0.0, 3.0), (0.8, 0.1), (0.0, 0.1))]
+    assert rule.loss(once[2], once[0]) == ""
+
+
+def test_a_race_begins_with_few_items_if_the_budget_is_small():
+    given = with_effect(0.0, n=200)
+    race = Race(Align(budget=600), None, [None] * 200, given)
+    assert race.sizes(20) == [13, 50, 200]
+    assert race.sizes(2) == [200]
+    assert Race(Align(budget=None), None, [None] * 200, given).sizes(50) == [200]
+
+
+def test_edits_are_of_the_judges_language_and_come_before_the_answers():
+    for language, ending in (("en", "(best)."), ("ja", "整数で答えてください。")):
+        judge = evalbias.PointwiseJudge(CRITERION, language=language)
+        lines = edits(judge)
+        assert len(lines) == 8
+        edited = with_lines(judge, [lines["ends"]])
+        assert edited.predict.signature.instructions.endswith(ending)
+        assert lines["ends"] in edited.predict.signature.instructions.splitlines()
+    assert all("{" not in line for line in edits(evalbias.PairwiseJudge(CRITERION)).values())
+
+
+def test_demonstrations_are_spread_over_the_scores():
+    human = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
+    picked = spread(human, np.random.default_rng(0).permutation(50), 5)
+    assert sorted(human[picked]) == [1, 2, 3, 4, 5]
+
+
+def test_words_of_an_item_are_a_quotation_and_those_of_the_question_are_not():
+    judge = evalbias.PointwiseJudge(CRITERION)
+    items = [dspy.Example(source="call it", output="my_list.insert(12, 'item') puts it at the right place")]
+    assert quotes("Is `my_list.insert` right?", items, judge)
+    assert quotes("Does it puts it at the right place?", items, judge)
+    assert not quotes("Does it put things where they belong?", items, judge)
+
+
+def test_a_line_is_fitted_only_where_it_brings_scores_nearer():
+    rng = np.random.default_rng(0)
+    people = np.clip(rng.normal(3, 1, size=120), 1, 5)
+    lenient = by_hand(np.clip(people + 1 + 0.3 * rng.normal(size=120), 1, 5), scale=(1, 5), **{HUMAN_SCORES: people})
+    (low, a), (high, b) = reading(lenient, seed=0)
+    slope, intercept = np.polyfit(lenient.answers, people, 1)
+    assert (low, high) == (1.0, 5.0)
+    assert (a, b) == pytest.approx((intercept + slope, intercept + 5 * slope))
+    fair = by_hand(people + 0.3 * rng.normal(size=120), scale=(-9, 15), **{HUMAN_SCORES: people})
+    assert reading(fair, seed=0) == ()
+    passed = (people > 3.6).astype(float)
+    forecast = by_hand(1 / (1 + np.exp(-2 * (people - 2.5))), scale=(0, 1), **{HUMAN_SCORES: passed})
+    (_, (cut, middle), _) = reading(forecast, seed=0)
+    assert middle == 0.5
+    assert 0.8 < cut < 0.95  # .9 is the forecast at 3.6
