@@ -10,8 +10,9 @@ false or right by its bias in the population, which is known. Three procedures t
 * step-down max-T: the same tests, adjusted together;
 * with cross-fitting: calibrations of the given judge on all inputs, the others on the held-back half.
 
-All three are tests of a smaller bias; ``LikelihoodRule`` is the third. The fourth is ``AgreementRule``: by it, a judge
-is chosen that agrees better with people at no larger bias. ``LikelihoodMitigation`` takes the third, then the fourth.
+All three are tests of a smaller bias; ``LikelihoodRule`` is the third. The fourth is ``FairAgreementRule``: by it, a
+judge is chosen that agrees better with people at no larger bias. ``LikelihoodMitigation`` takes the third, then the
+fourth.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import effects_on_judges
-from evalbias.optimizers.likelihood_rules import EFFECT, RISE, AgreementRule, LikelihoodRule, cross_fitted, fitted
+from evalbias.optimizers.likelihood_rules import (
+    EFFECT,
+    RISE,
+    FairAgreementRule,
+    LikelihoodRule,
+    cross_fitted,
+    fitted,
+)
 from evalbias.optimizers.selection import last_items
 from evalbias.programs.pointwise import LIKELIHOOD
 
@@ -128,7 +136,7 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     first = np.arange(inputs - inputs // 2)
     held, shown_held = last_items(given, inputs // 2), [last_items(one, inputs // 2) for one in shown]
     seed = int(rng.integers(1 << 30))
-    rule, agreement = (one(EFFECT, seed=seed) for one in (LikelihoodRule, AgreementRule))
+    rule, agreement = (one(EFFECT, seed=seed) for one in (LikelihoodRule, FairAgreementRule))
     half, half_tastes = calibrations(held, given.take(first), world.given)
     other, other_tastes = calibrations(shown_held[0], shown[0].take(first), world.shown)
     rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes
@@ -181,7 +189,7 @@ def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
             "## Choosing between mitigations: false choices and power",
             f"{repeats} data sets a row (standard error at most {50 / math.sqrt(repeats):.1f}), 13 candidates, half of "
             f"the inputs held back, one output an input. Level {LikelihoodRule.level:g} for a smaller bias, and "
-            f"{AgreementRule.level:g} for better agreement, which together is 5 %. False for a smaller bias is a "
+            f"{FairAgreementRule.level:g} for better agreement, which together is 5 %. False for a smaller bias is a "
             "candidate whose likelihood effect in the population is no smaller than the given one, and for better "
             f"agreement, one whose performance is no higher or whose effect is larger by {RISE:g} or more. *Strength "
             ".5* is the calibration of the given judge that halves its effect.",

@@ -162,7 +162,7 @@ def compiled(
     given = tried[GIVEN]
     number = rules.bias_number(given.covariates.get(RATINGS))
     how: Any = {"n_resamples": n_resamples, "seed": seed}
-    rule, agreement = rules.LikelihoodRule(number, seed=seed), rules.AgreementRule(number, seed=seed)
+    rule, agreement = rules.LikelihoodRule(number, seed=seed), rules.FairAgreementRule(number, seed=seed)
     problem = optimizer.problem
     facts = baseline_facts(problem.fit, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
     alone = against_baselines(tried[chosen], facts, **how)
@@ -184,7 +184,9 @@ def compiled(
     }
 
 
-def _row(rule: rules.LikelihoodRule, agreement: rules.AgreementRule, judged: Judged, given: Judged) -> dict[str, Any]:
+def _row(
+    rule: rules.LikelihoodRule, agreement: rules.FairAgreementRule, judged: Judged, given: Judged
+) -> dict[str, Any]:
     return {
         "estimates": {name: _estimate(e) for name, e in rule.estimates(judged).items()},
         "p_smaller": rule.p_values([judged], given)[0],

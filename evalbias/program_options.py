@@ -311,7 +311,7 @@ class LoopAim(Choosing, FeedbackOptions):
     budget: int | None = option("Approximate number of requests to the model for training items.")
 
 
-class OptimizeOptions(AgreementAim, ScoringAim, ComparingAim, LoopAim):
+class OptimizeOptions(ScoringAim, ComparingAim, LoopAim, AgreementAim):
     """Make a judge that agrees with people, or is less biased, or a refine loop.
 
     With labels, makes a judge agree with people, as 'evalbias align' does. Or compiles demonstrations and calibrations

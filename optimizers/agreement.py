@@ -48,7 +48,7 @@ def drawn_errors(influence: FloatArray, seed: int) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class AgreementMeasure:
     """A measure of agreement: a statistic of a judge's answers x and people's y, (n,) each; higher is better."""
 
     name: str
@@ -100,12 +100,12 @@ def _same(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     return mean(counts, x * y + (1 - x) * (1 - y))
 
 
-PEARSON = Agreement("pearson", "Pearson", counted_pearson, _scores)
-KAPPA = Agreement("kappa", "kappa", counted_kappa, _verdicts)
-ACCURACY = Agreement("accuracy", "accuracy", _same, _comparisons)
+PEARSON = AgreementMeasure("pearson", "Pearson", counted_pearson, _scores)
+KAPPA = AgreementMeasure("kappa", "kappa", counted_kappa, _verdicts)
+ACCURACY = AgreementMeasure("accuracy", "accuracy", _same, _comparisons)
 
 
-def agreement_of(judged: Judged) -> Agreement:
+def agreement_of(judged: Judged) -> AgreementMeasure:
     """Return the measure for a judge: accuracy of pairs, Cohen's kappa of pass or fail, else Pearson's correlation."""
     if judged.pairwise:
         return ACCURACY
@@ -191,7 +191,7 @@ class AgreementRule(Rule):
 
     def __init__(
         self,
-        measure: Agreement,
+        measure: AgreementMeasure,
         *,
         biases: Sequence[str] = (),
         level: float = CHOICE_LEVEL,
@@ -265,7 +265,7 @@ class ErrorRule(AgreementRule):
     significantly lower by more than ``SLIGHT``, and no bias significantly larger.
     """
 
-    def __init__(self, measure: Agreement, **options: Any) -> None:
+    def __init__(self, measure: AgreementMeasure, **options: Any) -> None:
         super().__init__(measure, **options)
         self.aim = "scores nearer to people's at no loss of agreement"
 

@@ -26,7 +26,7 @@ from evalbias.optimizers.agreement import (
     agreement_of,
     comparable_biases,
 )
-from evalbias.optimizers.base import JudgeOptimizer, Problem
+from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, Offer
 from evalbias.optimizers.race import Points, Race, Ran, along, combination, reading
 from evalbias.optimizers.selection import CHOICE_LEVEL, Candidate, CompileReport, Rule, Selection
@@ -143,6 +143,13 @@ class Align(JudgeOptimizer):
             )
         return super().read(student, labeled)
 
+    def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+        """Also refuse fewer labeled inputs than a choice needs; half of them are enough to search on."""
+        super().check(student, trainset, valset)
+        inputs = len(set(map(input_key, trainset)))
+        if inputs < FEWEST_TO_CHOOSE // 2:
+            raise ValueError(f"People labeled {count(inputs, 'input')}: align needs {FEWEST_TO_CHOOSE} or more.")
+
     def candidates(self, problem: Problem) -> list[Candidate]:
         problem.likelihood_lm = self._scorer(problem)
         search = _Search(self, problem)
@@ -255,8 +262,8 @@ class _Search:
             # 2. The judge itself is made from all items, by what came first on both halves together.
             offer = made_from_all(self.judge, [one for one in (*first, *second) if one.offer.kind == kind], known)
             if offer is not None:
-                candidate = self.candidate(offer, reading(joined(given, raw), seed=seed))
-                found[kind] = replace(candidate, answers=joined(given, read), items=problem.given.items)
+                candidate = self.candidate(offer, reading(both_halves(given, raw), seed=seed))
+                found[kind] = replace(candidate, answers=both_halves(given, read), items=problem.given.items)
         return self.asked_for(found)
 
     def asked_for(self, found: Mapping[str, Candidate]) -> dict[str, Candidate]:
@@ -354,7 +361,7 @@ def made_from_all(judge: Any, ran: Sequence[Ran], known: Mapping[str, Offer]) ->
     return known.get(name)
 
 
-def joined(given: Judged, halves: Sequence[Judged]) -> Judged:
+def both_halves(given: Judged, halves: Sequence[Judged]) -> Judged:
     """Return the answers to both halves as answers to all the items that the given judge answered."""
     left_out = (LEVEL_SHARES, SAMPLES)  # of the given judge's own answers
     return replace(

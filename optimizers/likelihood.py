@@ -178,7 +178,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         name = self.number(problem)
         return [
             likelihood_rules.LikelihoodRule(name, max_loss=self.max_loss, seed=self.seed),
-            likelihood_rules.AgreementRule(name, seed=self.seed),
+            likelihood_rules.FairAgreementRule(name, seed=self.seed),
         ]
 
     def number(self, problem: Problem) -> str:
@@ -393,8 +393,8 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
     ``LikelihoodRule`` looks for a smaller likelihood effect at no loss of agreement; without any,
-    ``AgreementRule`` for better agreement with people at no larger effect. Demonstrations are drawn from one half of
-    the inputs and tested on the other; calibrations of the given judge are fitted and tested on all rated items
+    ``FairAgreementRule`` for better agreement with people at no larger effect. Demonstrations are drawn from one half
+    of the inputs and tested on the other; calibrations of the given judge are fitted and tested on all rated items
     (``cross_fitted``). The trainset is as for ``BiasedDemos``; where no item has several ratings (``ratings``), the
     z-scored BiasScore takes the place of the effect, which the report says.
 

@@ -121,7 +121,7 @@ class LikelihoodRule(Rule):
 
     Smaller: the given judge's bias differs from 0, two-sided, and the judge's magnitude is smaller, one-sided, adjusted
     for all judges. The chance that any judge passes whose bias is no smaller is at most ``level``; the other half of
-    5 % is left to ``AgreementRule``. Not lower: neither Pearson's correlation with people nor the pairwise accuracy
+    5 % is left to ``FairAgreementRule``. Not lower: neither Pearson's correlation with people nor the pairwise accuracy
     with calibrated ties is significantly lower, and the items rule out that the correlation is lower by more than
     ``LOSS_MARGIN``, because few items show no significant loss of anything. With ``max_loss``, a user says what a
     smaller bias may cost, and only the last demand counts, with this margin.
@@ -211,7 +211,7 @@ def _falls(test: Interval) -> bool:
     return bool(test.value < 0 and test.p_value / 2 < agreement.LOSS)
 
 
-class AgreementRule(agreement.AgreementRule):
+class FairAgreementRule(agreement.AgreementRule):
     """A judge is better if it agrees with people significantly better, and its likelihood bias is not larger.
 
     A judge may have little bias because its scores say little, and demonstrations may make it useful. Not larger also

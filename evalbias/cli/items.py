@@ -134,7 +134,7 @@ def scored(options: ScoringAim, criteria: tuple[Criterion, ...]) -> Split:
     train, test = data.split(items, seed=options.seed, by=options.split_by)
     if options.candidates is not None:
         train = _only(train, options.candidates)
-    check_labels(items, criteria, spec)
+    check_ratings(items, criteria, spec)
     return Split(dataset, criteria, test, train)
 
 
@@ -172,7 +172,7 @@ def has_ratings(items: Sequence[Any]) -> bool:
     return any(e.get("scores") or "score" in e for e in items)
 
 
-def check_labels(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
+def check_ratings(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
     """Refuse items that nobody rated, one score for several criteria, and human scores off the scale.
 
     One slip would decide the normalization of all scores.

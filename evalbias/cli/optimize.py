@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Group
 
 from evalbias.cli.items import (
-    check_labels,
+    check_ratings,
     compared,
     comparing_judge,
     has_ratings,
@@ -74,7 +74,7 @@ def align(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
     compares = hold_pairs(items) if given is None else isinstance(given, PairwiseJudge)
     judge: Any = comparing_judge(options) if compares else scoring_judges(options)[0]
     if not compares:
-        check_labels(items, (judge.criterion,), str(options.data))
+        check_ratings(items, (judge.criterion,), str(options.data))
     elif not hold_pairs(items):  # the better one of two rated outputs
         items = pairs(items, criterion=judge.criterion.name, ordered=False, seed=options.seed)
     train, test = items, list[Any]()
@@ -326,13 +326,14 @@ PROBES = {f"{PROBE}KIND of a judge that scores": SCORING, f"{PROBE}KIND of a jud
 
 def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out) -> None:
     form = name = str(options.aim)
-    if options.aim is None or name.startswith(PROBE):
-        suited, why = _suited(options)
-        if options.aim is None:
-            form = name = next(name for name, aim in AIMS.items() if aim is suited)
-            say(f"Aim: {name}, because {why}. Another is named by --aim.")
-        else:
-            form = next(words for words, aim in PROBES.items() if aim is suited)
+    if options.aim is None:
+        labeled, suited, why = _suited(options)
+        suited, why = (AGREEING, "people rated or compared the outputs") if labeled else (suited, why)
+        form = name = next(name for name, aim in AIMS.items() if aim is suited)
+        say(f"Aim: {name}, because {why}. Another is named by --aim.")
+    elif name.startswith(PROBE):
+        suited = _suited(options)[1]
+        form = next(words for words, aim in PROBES.items() if aim is suited)
     elif name not in AIMS:
         raise ValueError(f"`aim` {name:.80} is unknown: choose one of {', '.join(AIMS)} or {PROBE}KIND.")
     forms = AIMS | PROBES
@@ -340,18 +341,20 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
     forms[form].work(replace(chosen, aim=name), models, out)
 
 
-def _suited(options: OptimizeOptions) -> tuple[Aim, str]:
-    """Decide by a saved judge, or by the data, whether a judge scores or compares; say why."""
+def _suited(options: OptimizeOptions) -> tuple[bool, Aim, str]:
+    """Decide by the data whether people labeled them, and, with a saved judge, whether a judge scores or compares."""
     items = read(options.data, choices={"better": tuple(options.labels)}, **reading_of(options))
-    if has_ratings(items) or any(not math.isnan(people_choice(e)) for e in items):
-        return AGREEING, "people rated or compared the outputs"
+    labeled = has_ratings(items) or any(not math.isnan(people_choice(e)) for e in items)
     if options.judge is not None:
         judge = load(options.judge, PointwiseJudge, PairwiseJudge)
-        return COMPARING if isinstance(judge, PairwiseJudge) else SCORING, f"{options.judge} holds a {judge.kind}"
+        kind = COMPARING if isinstance(judge, PairwiseJudge) else SCORING
+        return labeled, kind, f"{options.judge} holds a {judge.kind}"
     if hold_pairs(items):
-        return COMPARING, f"{options.data} holds pairs"
+        return labeled, COMPARING, f"{options.data} holds pairs"
+    if labeled:
+        return labeled, SCORING, "people rated the outputs"
     if comparable(items):
-        return COMPARING, "nobody rated the outputs, and inputs have several"
+        return labeled, COMPARING, "nobody rated the outputs, and inputs have several"
     raise ValueError(
         f"{options.data} has no ratings, no pairs, and one output of each input, and a judge is made better by one of "
         f"these; 'evalbias doctor {options.data}' says what it holds."

@@ -26,7 +26,7 @@ from evalbias.programs import SYNTHETIC, PointwiseJudge
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
 
 
-@pytest.mark.parametrize("command", ["", "audit", "judge", "optimize", "refine", "refine measure"])
+@pytest.mark.parametrize("command", ["", "audit", "judge", "align", "optimize", "refine", "refine measure"])
 def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path, command):
     monkeypatch.setenv("COLUMNS", "80")
     text = evalbias(*command.split(), "--help", cwd=tmp_path).stdout
@@ -86,7 +86,8 @@ LEAVES = {
     "refine run": (LOOP, OPENED),
     "refine measure": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),
     "refine style": (LOOP, OPENED),
-    "optimize": ([*EMBEDDED, "--bare", "-k", 1], OPENED),
+    "align": (EMBEDDED, OPENED),
+    "optimize": ([*EMBEDDED, "--aim", "likelihood", "--bare", "-k", 1], OPENED),
     "demo": ([], OPENED),
     "doctor": (["items.jsonl"], "cli.doctor.recognised_columns"),
     "--skill": ([], "cli.app.resources.files"),
@@ -103,7 +104,7 @@ def few(tmp_path):
     rows = [
         {"id": f"{k}", "input_id": f"{k // 2}", "source": f"s{k // 2}", "output": e.output, "concepts": ["a", "b"]}
         | {"mine": k % 3 + 0.5, "theirs": k % 4 + 0.5, "score": k % 5 + 1, "iteration": 0}
-        for k, e in enumerate(world.examples(16, seed=1))
+        for k, e in enumerate(world.examples(32, seed=1))
     ]
     as_jsonl(tmp_path / "items.jsonl", rows)
     PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")

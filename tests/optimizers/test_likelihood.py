@@ -23,7 +23,7 @@ from evalbias.optimizers.likelihood import (
     compile_each,
     with_demos,
 )
-from evalbias.optimizers.likelihood_rules import BIAS_SCORE_Z, EFFECT, AgreementRule, LikelihoodRule
+from evalbias.optimizers.likelihood_rules import BIAS_SCORE_Z, EFFECT, FairAgreementRule, LikelihoodRule
 from evalbias.optimizers.objectives import ProbeObjective
 from evalbias.optimizers.selection import CHOICE_LEVEL
 from evalbias.programs import Criterion, PointwiseJudge, labeled, score_closeness
@@ -271,7 +271,7 @@ def rule(name=EFFECT, **options):
 
 
 def agreement(**options):
-    return AgreementRule(EFFECT, seed=0, **options)
+    return FairAgreementRule(EFFECT, seed=0, **options)
 
 
 def p_value(one, given, name=EFFECT):
@@ -298,7 +298,7 @@ HALF = np.arange(100, 200)
     ("chooser", "given", "better"),
     [
         (LikelihoodRule, with_effect(0.6), with_effect(0.0)),
-        (AgreementRule, with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)),
+        (FairAgreementRule, with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)),
     ],
 )
 def test_families_of_different_items_share_the_level(chooser, given, better):
@@ -442,7 +442,7 @@ def test_the_number_of_the_bias_is_decided_once_on_all_rated_items(kind):
 
 
 def test_the_two_rules_share_the_level():
-    assert LikelihoodRule.level + AgreementRule.level == pytest.approx(CHOICE_LEVEL)
+    assert LikelihoodRule.level + FairAgreementRule.level == pytest.approx(CHOICE_LEVEL)
 
 
 def test_only_a_higher_agreement_passes():
