@@ -16,6 +16,7 @@ from evalbias.data.items import human_score, input_key
 from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import LEVEL_SHARES, SAMPLES, Judged, judge_examples
 from evalbias.evaluation.words import count
+from evalbias.lm.cache import model_identity
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
 from evalbias.optimizers.agreement import (
@@ -149,6 +150,11 @@ class Align(JudgeOptimizer):
         inputs = len(set(map(input_key, trainset)))
         if inputs < FEWEST_TO_CHOOSE // 2:
             raise ValueError(f"People labeled {count(inputs, 'input')}: align needs {FEWEST_TO_CHOOSE} or more.")
+
+    def settings(self) -> dict[str, Any]:
+        own = JudgeOptimizer.settings(replace(self, optimizers=(), reflection_lm=None))  # others' may hold anything
+        model = None if self.reflection_lm is None else model_identity(self.reflection_lm)
+        return own | {"optimizers": [type(one).__name__ for one in self.optimizers], "reflection_lm": model}
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         problem.likelihood_lm = self._scorer(problem)
@@ -323,7 +329,9 @@ class _Search:
             )
         if self.only:
             optimizers = {name: one for name, one in optimizers.items() if offers.taught_by(name) == self.only}
+        before = len(getattr(align.reflection_lm, "history", ()))
         made, left_out = offers.taught(judge, items, optimizers, self.problem.lm)
+        self.problem.calls += len(getattr(align.reflection_lm, "history", ())) - before
         self.left_out |= left_out
         return made
 

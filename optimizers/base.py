@@ -147,7 +147,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             **fields,
             cost=replace(self._spent(problem), seconds=time.monotonic() - started),
             seed=self.seed,
-            settings={name: value for name, value in describe(self).items() if name not in NOT_SETTINGS},
+            settings=self.settings(),
         )
         return program
 
@@ -183,6 +183,10 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         lm = problem.lm
         counted = lm.asked if self.counts_distinct else lm.questions
         return Cost(counted[Choices] + counted[Decision], lm.asked[Likelihood], problem.calls + counted[Text])
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides the numbers besides the data, the models and the seed, as JSON data."""
+        return {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
 
     # What a method writes.
 

@@ -13,6 +13,7 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.lm.dspy_seam import ClientLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.optimizers.likelihood import with_demos
@@ -208,7 +209,7 @@ def taught(
         examples = labeled(items, judge.criterion)
     for name, optimizer in optimizers.items():
         try:
-            with dspy.context(lm=lm):
+            with dspy.context(lm=ClientLM(lm)):
                 program = optimizer.compile(judge.deepcopy(), trainset=examples)
         except Exception as error:  # of any kind: it is another's code, and ends one candidate and not the search
             left_out[name] = f"{type(error).__name__}: {error!s:.300}"

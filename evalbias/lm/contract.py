@@ -253,7 +253,8 @@ def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **o
     """
     questions = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
     answers = dict[int, Any]()
-    AnyLM(lm, **options).run(questions, answers)
+    run = AnyLM(lm, **options).run if callable(lm) else lm.answer  # a model behind a cache is no dspy.LM
+    run(questions, answers)
     types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):
         return answers[0]

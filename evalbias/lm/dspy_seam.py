@@ -119,6 +119,10 @@ class ClientLM(dspy.BaseLM):  # type: ignore[misc]
         super().__init__(model=client.model)
         self.client = client
 
+    def __deepcopy__(self, memo: Any) -> ClientLM:
+        """Return a model that asks the same client: DSPy's optimizers copy a model for each attempt."""
+        return ClientLM(self.client)
+
 
 def decision_output(kind: str, labels: Sequence[str], meanings: Sequence[str]) -> Any:
     """Return DSPy's type of an output that is decided: ``noul`` (no, then yes), ``score`` (levels) or ``choice``."""

@@ -1,5 +1,6 @@
 """Align on a scripted judge whose errors depend on the words of its prompt."""
 
+import json
 import re
 import zlib
 
@@ -176,7 +177,7 @@ def test_a_stopped_search_asks_nothing_twice(tmp_path):
 
 
 class Reflecting(dspy.LM):
-    """Writes the same guidelines whatever it is asked; the first quotes an item."""
+    """Writes the same guidelines, of which the first quotes an item, or the same instruction for GEPA."""
 
     def __init__(self):
         super().__init__("reflecting")
@@ -184,20 +185,29 @@ class Reflecting(dspy.LM):
 
     def forward(self, prompt=None, messages=None, **kwargs):
         self.asked.append(str(messages))
-        lines = ['"It says `text 3 worth` twice."', f'"Go {EDIT} through what is asked."']
-        text = f"[[ ## guidelines ## ]]\n[{', '.join(lines)}]\n[[ ## completed ## ]]"
+        lines = ["It says `text 3 worth` twice.", "Give much for depth."]
+        text = f"[[ ## guidelines ## ]]\n{json.dumps(lines)}\n[[ ## completed ## ]]"
+        if "new_instruction" in self.asked[-1]:
+            own = evalbias.PointwiseJudge(CRITERION).predict.signature.instructions
+            text = json.dumps({"new_instruction": own.replace("Judge", f"{EDIT.capitalize()}, judge")})
         return ModelResponse(choices=[Choices(message=Message(content=text), finish_reason="stop")], usage={})
 
 
-def test_guidelines_come_from_peoples_reasons_and_quote_no_item():
+def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item():
     reflecting = Reflecting()
-    found = aligned(Prompted(better_by_an_edit), labeled(90), reflection_lm=reflecting, optimizers=[Unchanged("GEPA")])
+    helped = Prompted(lambda text: 0.5 if f"{EDIT.capitalize()}, judge" in text else 1.4)
+    found = aligned(helped, labeled(90), reflection_lm=reflecting, budget=200)
     asked = next(one for one in reflecting.asked if "guidelines" in one)
     assert "They say: it is thin" in asked
     assert "where people scored" in asked
+    assert any("too high. They say: it is thin" in one for one in reflecting.asked if "new_instruction" in one)
     names = [one.name for one in found.report.candidates]
     assert any("guidelines" in name for name in names)
-    assert "text 3 worth" not in found.predict.signature.instructions
+    assert found.report.kind == "instruction by GEPA"
+    assert found.predict.signature.instructions.startswith(f"{EDIT.capitalize()}, judge")
+    assert all("text 3 worth" not in prompt.splitlines() for prompt in helped.prompts)
+    assert found.report.cost.calls == len(reflecting.asked)
+    assert found.report.settings["reflection_lm"]["model"] == "reflecting"
 
 
 class Unchanged:
