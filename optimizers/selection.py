@@ -12,7 +12,7 @@ import scipy
 
 from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.words import count, p_equals
+from evalbias.evaluation.words import count, coverage_warning, p_equals
 
 CHOICE_LEVEL = 0.05  # chance that any candidate passes the test that it is better, where none is (family-wise error)
 GIVEN = "given"  # name of the given program among the candidates of a report
@@ -244,6 +244,7 @@ def _choose_by(
         where, units = programs[nearest].items, len(set(answers[nearest].inputs))
     enough = None if best else inputs_to_decide(p_values[nearest], rule.level, units)
     decision = _decision(tried, best, nearest, rule.aim if best else aim, where, noun=noun, enough=enough)
+    decision = f"{coverage_warning({'': answers[best].coverage})} {decision}".lstrip()
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
 
 

@@ -7,6 +7,7 @@ One judgment runs through four steps: ``read`` checks the texts, ``_questions`` 
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 import dspy
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evalbias.data.items import item_name
 from evalbias.lm import types
@@ -54,6 +56,20 @@ class SamplingSetting(Setting[Sampling | None]):
 
 class UnlabeledDemos(UserWarning):
     """Demonstrations are not shown to a judge, because they have no answer."""
+
+
+LOW_COVERAGE = 0.1  # median coverage below which answers mean little: the model hardly ever answers with a label
+
+
+class LowCoverage(UserWarning):
+    """A judge's model hardly ever answers with a label, so that its answers mean little."""
+
+
+def median_coverage(coverage: ArrayLike) -> float:
+    """Return the median of (n,) coverages; NaN where the model reports only shares, or there is no model."""
+    values = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 class OwnTexts(UserWarning):
@@ -196,7 +212,19 @@ class Judge(Instrument):
         closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
         with dspy.context(adapter=JudgeAdapter(self), **({"trace": None} if closed else {})):
             rows = [self.predict(**question, **own) for question in self._questions(item)]
-        return self._predictions([item], [rows], lm, "raise")[0]
+        return self._warned(self._predictions([item], [rows], lm, "raise"), lm)[0]
+
+    def _warned(self, predictions: list[dspy.Prediction], lm: Any) -> list[dspy.Prediction]:
+        """Return the predictions; warn, once for a criterion and a model, if these are hardly the model's answers."""
+        if median_coverage([one.coverage for one in predictions]) < LOW_COVERAGE:  # NaN is not below
+            warnings.warn(
+                f"Do not rely on the judge of {self.criterion.name} on {getattr(lm, 'model', 'its model')}: less than "
+                f"{100 * LOW_COVERAGE:g} % of the model's probability is on the labels (the coverage), so its answers "
+                "mean little. Take another model, or reword the instruction.",
+                LowCoverage,
+                stacklevel=1,  # Python shows the warnings of one place that say the same once
+            )
+        return predictions
 
     def batch(
         self,
@@ -234,7 +262,7 @@ class Judge(Instrument):
         with usage_by_item(items) as trackers:
             answered = iter(self._ask(flat, lm, refused=refused, progress=progress))
             rows = [[next(answered) for _ in questions] for questions in questions_of]
-            done = self._predictions(items, rows, lm, refused)
+            done = self._warned(self._predictions(items, rows, lm, refused), lm)
         for tracker, prediction in zip(trackers, done, strict=False):  # none unless DSPy tracks the usage
             prediction.set_lm_usage(tracker.get_total_tokens())
         tell_callbacks(self, items, done)

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -30,6 +31,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.judges import LowCoverage
 from evalbias.report.page import FILE, Section, write_report
 from evalbias.runs import RunFolder, check_free, write_whole
 from evalbias.values import digest, read_json, to_json
@@ -93,6 +95,7 @@ class Run(AbstractContextManager["Run"]):
         more: Mapping[str, Any] | None = None,
         writes: bool = False,
     ) -> None:
+        warnings.simplefilter("ignore", LowCoverage)  # what is left of the run begins with it
         known = {"command": command, **recorded(options), **(more or {})}  # what is known better replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
         if out.out is not None:

@@ -20,11 +20,12 @@ from evalbias.data.hints import like_ratings
 from evalbias.data.items import rated_criteria
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
-from evalbias.evaluation.words import amount, decimals, ends, interval_words, joined, median_coverage, signed
+from evalbias.evaluation.words import amount, decimals, ends, interval_words, joined, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, EqualQuality, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean
 from evalbias.measures.scale_use import LEAST, SLOPE
+from evalbias.programs.judges import median_coverage
 
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
 """Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""

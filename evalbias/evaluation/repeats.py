@@ -20,7 +20,7 @@ from evalbias.evaluation.answers import PreparedAudit, function_scores
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
-from evalbias.evaluation.words import LOW_COVERAGE, amount, decimals, interval_words, median_coverage, percent
+from evalbias.evaluation.words import amount, decimals, interval_words, percent
 from evalbias.lm.cache import as_measuring, measuring, resolve_lm
 from evalbias.lm.dspy_seam import is_decision, is_yes_or_no
 from evalbias.lm.orders import ReversedOptions
@@ -30,7 +30,7 @@ from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.repeats import PARTS
 from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of_interval
 from evalbias.options import INSTRUCTION, ORDER, PROBES, UNREAD
-from evalbias.programs.judges import asked_together
+from evalbias.programs.judges import LOW_COVERAGE, asked_together, median_coverage
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import rich.table
 from numpy.typing import ArrayLike
 
+from evalbias.programs.judges import LOW_COVERAGE, median_coverage
+
 UNDEFINED = "undefined"
 SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
-LOW_COVERAGE = 0.1  # median coverage below which answers mean little: the model hardly ever answers with a label
 Status = Literal["biased", "bounds only", "too few items", "no sign", "not measured"]
 STATUSES: Mapping[Status, str] = {
     "biased": "the bias is significant, after a correction for testing several biases",
@@ -136,13 +136,6 @@ def conclude(low: float, high: float, *, above: str, below: str, neither: str, u
     if math.isnan(low):
         return undefined
     return above if low > 0 else below if high < 0 else neither
-
-
-def median_coverage(coverage: ArrayLike) -> float:
-    """Return the median of (n,) coverages; NaN where the model reports only shares, or there is no model."""
-    values = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else math.nan
 
 
 def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:

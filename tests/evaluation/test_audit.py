@@ -20,10 +20,11 @@ from evalbias.evaluation.answers import instruction_place_for, prepared, recorde
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.findings import Finding, findings_of, opening_of, reasons_of
-from evalbias.evaluation.words import LOW_COVERAGE, coverage_warning
+from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
+from evalbias.programs.judges import LOW_COVERAGE
 from evalbias.report.page import sections
 from evalbias.report.tables import audit_view
 

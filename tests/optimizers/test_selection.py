@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import PARTS, FormulaLM, Wording, items, pair
+from fakes import PARTS, FormulaLM, Wording, items, of_sources, pair
 
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import Judged
@@ -205,3 +205,12 @@ def test_an_instruction_is_taken_only_if_it_is_fairer_on_other_pairs(lean):
     if found.chosen:
         assert found.estimates["fairness"].value > given.estimates["fairness"].value + 0.15
         assert found.p_value < 0.05
+
+
+@pytest.mark.parametrize("mass", [0.015, 0.1])
+def test_a_report_says_first_that_the_answers_are_hardly_labels(mass):
+    compiled = BiasedDemos(k=2, seed=0).compile(
+        PointwiseJudge(C), trainset=of_sources(40, 1), lm=FormulaLM(coverage=mass)
+    )
+    said = "Do not rely on this judge: its model hardly ever answers with a label (median probability 1.5 %)"
+    assert compiled.report.decision.startswith(said) == (mass < 0.1)

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import itertools
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from evalbias.lm import types
 from evalbias.lm.types import PromptTooLong
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
-from evalbias.programs.judges import UnlabeledDemos
+from evalbias.programs.judges import LowCoverage, UnlabeledDemos
 
 C = Criterion("quality", "is it good?")
 
@@ -333,3 +334,25 @@ def test_a_judge_in_a_streamed_program_answers_once(name, options, call):
 
     (found,) = asyncio.run(streamed())
     assert found.order if call == "ranking" else kind.value(found) > 0.4
+
+
+@pytest.mark.parametrize(
+    ("form", "mass", "warned"),
+    [(PointwiseJudge, 0.015, 2), (PairwiseJudge, 0.015, 2), (PointwiseJudge, 0.21, 0), (PairwiseJudge, 0.21, 0)],
+)
+def test_a_model_that_hardly_answers_with_a_label_is_warned_of_once_in_calls_and_batches(form, mass, warned):
+    model = FormulaLM(coverage=mass) if form is PointwiseJudge else Comparer(mass=mass)
+    judge = form(Criterion("quality", "is it good?"))
+    texts = {"output": "q=3 z=0"} if form is PointwiseJudge else {"candidates": ["q=3 z=0", "q=4 z=0"]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for number in range(2):
+            judge.batch([dspy.Example(source=f"s{number}", **texts)] * 3, lm=model)
+        judge.set_lm(writer(lambda *_: {"1": mass / 2, "A": mass / 2, "It": 1 - mass}, top=3)[0])
+        judge(source="s", **texts)
+    said = [str(one.message) for one in caught if one.category is LowCoverage]
+    assert said == [
+        f"Do not rely on the judge of quality on {name}: less than 10 % of the model's probability is on the labels "
+        "(the coverage), so its answers mean little. Take another model, or reword the instruction."
+        for name in [model.model, judge.get_lm().model][:warned]
+    ]
