@@ -13,7 +13,6 @@ from evalbias.optimizers import ZEPO
 from evalbias.optimizers.proposers import LMParaphraser
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.feedback import ConceptsFeedback
-from evalbias.programs.files import load
 from evalbias.programs.loops import SelfRefine
 from evalbias.programs.writing import PlainPredict
 from evalbias.values import describe
@@ -54,7 +53,10 @@ def test_saved_judges_hold_no_secret(tmp_path, log):
         judge.save(str(tmp_path / f"{number}.json"))
         assert MARK not in json.dumps(describe(judge))
     kept = {"temperature": 0.5, "max_tokens": None, "extra_body": {"top_k": 5}}  # what shapes answers
-    assert load(tmp_path / "0.json").predict.lm.kwargs == kept
+    kept |= dict.fromkeys(("api_base", "base_url"), "https://localhost:1/v1")
+    trusting = PointwiseJudge(Criterion("q", "is it good?"))
+    trusting.load(str(tmp_path / "0.json"), allow_unsafe_lm_state=True)
+    assert trusting.predict.lm.kwargs == kept
     assert judge.predict.lm.kwargs["headers"] == NESTED
     assert "'aws_secret_access_key'" in log.text
     assert '"https://localhost:1/v1"' in (tmp_path / "1.json").read_text()

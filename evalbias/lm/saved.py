@@ -71,7 +71,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
 
     def _load(self, state: Mapping[str, Any]) -> SavedLM:
         """Return a model of its own with this state."""
-        if "base_url" in _arguments(state) and state.get("base_url") is None:
+        if isinstance(self, _Elsewhere) or ("base_url" in _arguments(state) and state.get("base_url") is None):
             raise ValueError(
                 f"The saved model {state.get('model')!r} has no address: a server's address is read from trusted files "
                 "only. Load the program with allow_unsafe_lm_state=True, or give it a model with set_lm(...)."
@@ -89,6 +89,10 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).load_state, (self.dump_state(),)
+
+
+class _Elsewhere(SavedLM):
+    """A model of DSPy's at an address that is not trusted; without it, texts and key would go to the provider."""
 
 
 _IN_MEMORY: weakref.WeakSet[SavedLM] = weakref.WeakSet()
@@ -143,9 +147,12 @@ def _class(state: Mapping[str, Any]) -> type[SavedLM]:
 
 
 def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | None:
-    """Return the model that a file names, not loaded yet, ``UNTRUSTED`` only if trusted; None if it is none of ours."""
-    if state is None or state.get(LM_CLASS) not in CLASSES:
+    """Return the model that a file names, not loaded yet, ``UNTRUSTED`` only if trusted; None if DSPy is to load it."""
+    if state is None:
         return None
+    if state.get(LM_CLASS) not in CLASSES:
+        dropped = not trusted and any(state.get(name) for name in ADDRESSES)
+        return _Elsewhere.load_state(state) if dropped else None
     cls = _class(state)
     kept = {} if trusted else {key: value for key, value in UNTRUSTED.items() if key in state}
     return cls.load_state({**state, **kept})

@@ -429,6 +429,23 @@ def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_writte
         assert trusting(**example).score == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", ["api_base", "base_url"])
+def test_a_model_of_dspy_is_not_asked_without_the_address_it_was_saved_with(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)  # with which the provider itself would be asked
+    judge, file = with_model(dspy.LM("openai/tiny", api_key=KEY, **{name: STRANGE})), tmp_path / "judge.json"
+    judge.save(str(file))
+    loaded = load(file)
+    for asked in (loaded, loaded.deepcopy()):
+        with pytest.raises(ValueError, match=r"'openai/tiny' has no address: .* allow_unsafe_lm_state=True.* set_lm"):
+            asked(source="the cat", output="sat")
+    loaded.save(str(tmp_path / "again.json"))
+    assert (tmp_path / "again.json").read_text() == file.read_text()
+    judge.load(str(file), allow_unsafe_lm_state=True)
+    assert judge.get_lm().kwargs[name] == STRANGE
+    loaded.set_lm(dspy.LM("openai/tiny"))
+    assert loaded.get_lm().model == "openai/tiny"
+
+
 STRANGE = "http://127.0.0.1:9/v1"
 """An address that a stranger writes into a saved program."""
 
@@ -485,7 +502,9 @@ def test_no_address_in_a_saved_program_reaches_a_model(data):
     for _, one in made.named_predictors():
         assert one.config == {}
         assert one.callbacks == []
-        assert STRANGE not in json.dumps(one.lm.kwargs if isinstance(one.lm, dspy.LM) else {})
+        assert STRANGE not in json.dumps(
+            one.lm.kwargs if type(one.lm) is dspy.LM else {}
+        )  # another refuses to be asked
 
 
 NO_JUDGES = [b"", b"{", b"{}", b'{"settings": {}}', '{"settings": {}}'.encode("utf-16"), b"\x80\x04.", b"[" * 100_000]
