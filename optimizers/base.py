@@ -23,6 +23,7 @@ from evalbias.lm.dspy_seam import Parameter, Teleprompter
 from evalbias.lm.types import Choices, Decision, Likelihood, Text
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, Selection, choose
 from evalbias.programs.items import check_two_candidates
+from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.runs import lock_folder
@@ -332,4 +333,4 @@ def check_disjoint(
 
 def example_key(example: dspy.Example) -> tuple[Any, ...]:
     """Return what makes examples the same: id, if any, and texts (two systems may write the same), in any order."""
-    return (example.get("id"), example.get("source"), example.get("output"), *sorted(example.get("candidates") or []))
+    return (example.get("id"), context_of(example), example.get("output"), *sorted(example.get("candidates") or []))

@@ -32,7 +32,7 @@ from evalbias.optimizers.likelihood_rules import BIAS_LABELS, REASONS, STRENGTHS
 from evalbias.optimizers.objectives import ObjectiveRule, ProbeObjective
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import item_label, read_item, text_length
+from evalbias.programs.items import item_label, text_length
 from evalbias.programs.judges import REDUCTIONS, answer_items, likelihood_scores
 from evalbias.programs.pointwise import LIKELIHOOD, PointwiseJudge
 
@@ -67,8 +67,7 @@ def with_demos(
     judge: PointwiseJudge = student.deepcopy()
     judge.correction = None
     judge.predict.demos = [
-        dspy.Example(source=e.source, output=e.output, score=item_label(e, student.criterion, bins=bins))
-        for e in examples
+        dspy.Example(**judge.own(e), score=item_label(e, student.criterion, bins=bins)) for e in examples
     ]
     return judge
 
@@ -82,7 +81,7 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
 
     An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
     """
-    longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
+    longest = sorted(examples, key=lambda e: sum(map(len, judge.own(e).values())))[-TRIED:]
     model = measuring(lm, judge.sampling)
     demos, trial = judge.predict.demos, judge.deepcopy()
 
@@ -147,7 +146,9 @@ class LikelihoodOptimizer(JudgeOptimizer):
         """Return the examples; the texts of one without a human score are not read, and may be empty."""
         name = student.criterion.name
         return [
-            e if isinstance(e, dspy.Example) and math.isnan(human_score(e, name, required=False)) else read_item(e, i)
+            e
+            if isinstance(e, dspy.Example) and math.isnan(human_score(e, name, required=False))
+            else student.read(e, i)
             for i, e in enumerate(examples)
         ]
 

@@ -17,7 +17,7 @@ import dspy
 
 from evalbias.data.world import GENERAL
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.prompts import ANSWERS, LANGUAGES, LETTERS
+from evalbias.programs.prompts import ANSWERS, LANGUAGES, LETTERS, in_sentence
 from evalbias.programs.writing import LARGEST_SEED
 from evalbias.values import WORD_CHARACTER
 
@@ -190,8 +190,8 @@ class GrammarParaphraser:
 
     def _filled(self, criterion: Criterion) -> list[tuple[str, ...]]:
         fields = {
-            "output": criterion.output_label.lower(),
-            "source": criterion.source_label.lower(),
+            "output": in_sentence(criterion.output_label, criterion),
+            "source": in_sentence(criterion.source_label, criterion),
             "name": criterion.title,
             "definition": criterion.definition,
         }

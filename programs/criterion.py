@@ -1,10 +1,14 @@
-"""Criteria of judges, and ready-made ones of published data sets."""
+"""Criteria of judges: new ones, those of a user's DSPy signature, and ready-made ones of published data sets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import dspy
 
 from evalbias.data import world
 from evalbias.measures.likelihood import TOTAL
@@ -30,6 +34,8 @@ class Criterion:
         output_label: Word that introduces the output in a prompt.
         levels: Description of every score, from the lowest; () for none. Of a scale from 0 to 1 they say what no and
             yes mean.
+        answers: Word that a judge answers for every score, from the lowest; () for the numbers. Of a scale from 0 to 1,
+            a judge's own criterion has the words for no and yes.
 
     Examples:
         >>> Criterion("politeness", "is the reply polite?").labels
@@ -43,12 +49,13 @@ class Criterion:
     source_label: str = "Source"
     output_label: str = "Output"
     levels: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field in ("name", "definition", "task", "source_label", "output_label"):
-            value = getattr(self, field)
+        for one in ("name", "definition", "task", "source_label", "output_label"):
+            value = getattr(self, one)
             if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"Criterion.{field} is {value!r:.80}: give a text that is not empty.")
+                raise ValueError(f"Criterion.{one} is {value!r:.80}: give a text that is not empty.")
         if "\n" in self.name or ":" in self.name:
             raise ValueError(f"Criterion.name is {self.name!r:.80}: give one line without a colon.")
         if self.name == TOTAL:
@@ -64,16 +71,18 @@ class Criterion:
                 f"at most {LONGEST_SCALE} steps."
             )
         object.__setattr__(self, "scale", (self.scale[0], self.scale[1]))  # JSON returns a list
-        if not isinstance(self.levels, tuple | list) or not all(
-            isinstance(one, str) and one.strip() for one in self.levels
-        ):
-            raise ValueError(f"Criterion.levels is {self.levels!r:.80}: give a list of texts that are not empty.")
-        if self.levels and len(self.levels) != len(self.values):
-            raise ValueError(
-                f"Criterion.levels has {len(self.levels)} descriptions for the {len(self.values)} scores from "
-                f"{self.scale[0]} to {self.scale[1]}: give one for each, or none."
-            )
-        object.__setattr__(self, "levels", tuple(self.levels))
+        for name, noun in (("levels", "descriptions"), ("answers", "words")):
+            texts = getattr(self, name)
+            if not isinstance(texts, tuple | list) or not all(isinstance(one, str) and one.strip() for one in texts):
+                raise ValueError(f"Criterion.{name} is {texts!r:.80}: give a list of texts that are not empty.")
+            if texts and len(texts) != len(self.values):
+                raise ValueError(
+                    f"Criterion.{name} has {len(texts)} {noun} for the {len(self.values)} scores from {self.scale[0]} "
+                    f"to {self.scale[1]}: give one for each, or none."
+                )
+            object.__setattr__(self, name, tuple(texts))
+        if len({one.casefold() for one in self.answers}) < len(self.answers):
+            raise ValueError(f"Criterion.answers is {self.answers!r:.80}: give each score a word of its own.")
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -82,8 +91,8 @@ class Criterion:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The scores as text, as the judge answers them."""
-        return tuple(str(value) for value in self.values)
+        """The scores as the judge answers them: in words, or the numbers."""
+        return self.answers or tuple(str(value) for value in self.values)
 
     @property
     def title(self) -> str:
@@ -102,6 +111,121 @@ class Criterion:
         if not colon or not name.strip() or not definition.strip():
             raise ValueError(f"{text!r:.80} is not a criterion: write it as 'name: definition'.")
         return cls(name.strip(), definition.strip(), scale=scale)
+
+
+# What a judge is asked about: a criterion, its input fields, and its wording where a signature has one.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a judge is asked about.
+
+    Attributes:
+        criterion: Quality that is judged.
+        inputs: Input field -> its label; empty for ``source`` and ``output`` under the criterion's labels.
+        judged: The field that is judged.
+        wording: First lines of the instruction; empty for those of the language.
+        described: Input field -> its description in a signature, where it has one.
+    """
+
+    criterion: Criterion
+    inputs: Mapping[str, str]
+    judged: str
+    wording: str = ""
+    described: Mapping[str, str] = field(default_factory=dict)
+
+    def field(self, name: str) -> Any:
+        """Return an input field of DSPy, with its description."""
+        return dspy.InputField(**({"desc": self.described[name]} if name in self.described else {}))
+
+
+def asked_about(given: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool) -> Asked:
+    """Return what a judge is asked about, from a criterion with input fields, or from a user's signature.
+
+    Args:
+        given: A ``Criterion``, or a ``dspy.Signature`` with one output field. Of a judge that scores, its type says the
+            scale: a number with the bounds ge and le, ``bool``, or a ``Literal`` of whole numbers without a gap or of
+            words from the worst.
+        inputs: Input field -> label, in the order of the prompt; a signature has its own.
+        judged: The field of ``inputs`` that is judged. Defaults to the last one.
+        scores: Whether the judge scores; one that compares does not read the type.
+
+    Raises:
+        ValueError: The signature has no output that can be judged, or ``judged`` is no input.
+    """
+    described, wording = dict[str, str](), ""
+    if isinstance(given, type) and issubclass(given, dspy.Signature):
+        if inputs is not None:
+            raise ValueError(f"inputs={inputs!r:.80}: {given.__name__} has input fields of its own. Leave inputs out.")
+        signature: Any = given
+        outputs, known = dict(signature.output_fields), signature.input_fields
+        if len(outputs) != 1:
+            raise ValueError(
+                f"{given.__name__} has the outputs {[*outputs]}: a judge gives one. Keep the one that is scored; with "
+                "reasoning=True the model writes its reasons by itself."
+            )
+        ((name, output),) = outputs.items()
+        told = {one: about.json_schema_extra for one, about in {**known, name: output}.items()}
+        texts = {one: extra["desc"] for one, extra in told.items() if extra["desc"] != f"${{{one}}}"}
+        definition, described = texts.pop(name, signature.instructions), texts
+        scale = _scale_of(f"{given.__name__}.{name}", output) if scores else {}
+        inputs = {one: told[one]["prefix"].removesuffix(":") for one in known}
+        wording = "\n".join([signature.instructions, *(f"{inputs[one]}: {text}" for one, text in described.items())])
+        given = Criterion(name, definition, **scale)
+    if not inputs:
+        if judged not in (None, "output"):
+            raise ValueError(f"judged={judged!r:.80}: name the judge's input fields too, inputs={{FIELD: LABEL, ...}}.")
+        return Asked(given, {}, "output")
+    check_inputs("inputs", inputs)
+    judged = [*inputs][-1] if judged is None else judged
+    if judged not in inputs:
+        raise ValueError(f"judged={judged!r:.80} is none of the inputs {[*inputs]}: name one of them.")
+    if isinstance(given, Criterion):  # else the judge refuses it
+        source, *_ = [label for name, label in inputs.items() if name != judged] or [given.source_label]
+        given = replace(given, source_label=source, output_label=inputs[judged])
+    return Asked(given, dict(inputs), judged, wording, described)
+
+
+TAKEN = ("score", "scores", "preference", "candidates", "id", "ids", "input_id", "all_inputs")
+"""Fields of items that no input of a judge may be named by."""
+
+
+def check_inputs(name: str, inputs: Any) -> None:
+    """Refuse input fields that a judge cannot have; ``name`` names them in errors."""
+    named = isinstance(inputs, Mapping) and all(isinstance(one, str) for pair in inputs.items() for one in pair)
+    if not named or not all(n.isidentifier() and label.strip() for n, label in inputs.items()):
+        raise ValueError(
+            f"{name}={inputs!r:.80}: give FIELD -> label in the prompt, such as {{'question': 'Asked', 'answer': "
+            "'Answer'}."
+        )
+    if taken := [name for name in inputs if name in TAKEN]:
+        raise ValueError(
+            f"{name}: {taken[0]!r} is a field of people's answers or of an item's names: rename the input."
+        )
+    if len({*inputs.values()}) < len(inputs):
+        raise ValueError(f"{name}={inputs!r:.200}: give each field a label of its own.")
+
+
+def _scale_of(name: str, output: Any) -> dict[str, Any]:
+    """Return the scale and the answers of a criterion that an output field's type and bounds say."""
+    kind, words = output.annotation, get_args(output.annotation)
+    if kind is bool:
+        return {"scale": (0, 1)}
+    if get_origin(kind) is Literal and len(words) > 1:
+        if all(isinstance(one, str) for one in words):
+            return {"scale": (0, 1) if len(words) == 2 else (1, len(words)), "answers": words}
+        if all(type(one) is int for one in words) and [*words] == [*range(words[0], words[-1] + 1)]:
+            return {"scale": (words[0], words[-1])}
+    bounds = {
+        end: value for one in output.metadata for end in ("ge", "le") if (value := getattr(one, end, None)) is not None
+    }
+    if kind in (int, float) and len(bounds) == 2 and all(float(end).is_integer() for end in bounds.values()):
+        return {"scale": (int(bounds["ge"]), int(bounds["le"]))}
+    raise ValueError(
+        f"{name} is {getattr(kind, '__name__', kind)!s:.80} with the bounds {bounds or 'none'}, which says no scale: "
+        "give int or float with whole bounds, dspy.OutputField(ge=1, le=5), bool, or Literal['bad', 'fair', 'good'], "
+        "the worst first."
+    )
 
 
 # Ready-made criteria: those of published data sets, of refine loops and of the synthetic world.

@@ -175,10 +175,12 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
         """Judge an output; undefined if it is no text for a judge, ``PromptRefused`` if the model refuses it."""
         if problem := text_problem(output):
             return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
-        source = required_field(self.name, example, self.source)
-        source = source if isinstance(source, str) else ", ".join(map(str, source))
+        texts = {self.judge.judged: output}
+        for field in (name for name in self.judge.inputs if name != self.judge.judged):
+            given = required_field(self.name, example, self.source if field == "source" else field)
+            texts[field] = given if isinstance(given, str) else ", ".join(map(str, given))
         warn_of_own_text([self.judge], output)
-        score = self.judge(source=source, output=output).score
+        score = self.judge(**texts).score
         text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
         return Feedback(score, text, status="no answer" if math.isnan(score) else "")
 

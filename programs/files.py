@@ -83,7 +83,7 @@ def _program(state: Mapping[str, Any]) -> Program:
     settings = state["settings"]
     program: Program
     if settings["kind"] == PairwiseRanker.kind:
-        program = PairwiseRanker(PairwiseJudge(_criterion(state["judge.settings"])))
+        program = PairwiseRanker(_judge(state["judge.settings"]))
     elif settings["kind"] == Jury.kind:
         members = takewhile(state.__contains__, (f"judges[{place}].settings" for place in count()))
         program = Jury([_judge(state[name]) for name in members])
@@ -97,8 +97,6 @@ def _program(state: Mapping[str, Any]) -> Program:
 
 def _judge(settings: Mapping[str, Any]) -> Any:
     """Make a judge of either kind from its saved settings."""
-    return {one.kind: one for one in (PointwiseJudge, PairwiseJudge)}[settings["kind"]](_criterion(settings))
-
-
-def _criterion(settings: Mapping[str, Any]) -> Criterion:
-    return Criterion(**settings["criterion"])
+    make = {one.kind: one for one in (PointwiseJudge, PairwiseJudge)}[settings["kind"]]
+    named: dict[str, Any] = {name: settings.get(name) or None for name in ("inputs", "judged")}
+    return make(Criterion(**settings["criterion"]), **named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Number
 from typing import Any
 
@@ -21,48 +21,91 @@ from evalbias.programs.criterion import Criterion
 # Items and pairs. Judges, batches and optimizers read examples through these two functions.
 
 
-def read_item(example: Any, index: int | None = None) -> dspy.Example:
-    """Return an example with ``source`` and ``output`` as texts; ``ValueError`` names the item and what is wrong.
+OWN_INPUTS = {"source": "Source", "output": "Output"}
+"""Input field -> label, of a judge without names of its own."""
+ALL_INPUTS = "all_inputs"
+"""Field of an item that has more inputs than its ``source``: all but the judged one as one text, the context of LS."""
 
-    A number is written as text. ``example`` may be the texts of one call as a mapping, without an ``index``, which
-    names an item that has no id. ``TypeError`` if the judge was called with an example in place of a text.
+
+def read_item(
+    example: Any, index: int | None = None, inputs: Mapping[str, str] = OWN_INPUTS, judged: str = "output"
+) -> dspy.Example:
+    """Return an example with its inputs as texts; ``ValueError`` names the item, the field and what is wrong.
+
+    The ``judged`` input becomes ``output``, whatever its name; the others stay, and together they are the ``source``,
+    or ``ALL_INPUTS`` if one of them is named so. A number is written as text. ``example`` may be the texts of one call
+    as a mapping, without an ``index``, which names an item that has no id. ``TypeError`` if the judge was called with
+    an example in place of a text.
     """
     item = _as_example(example, index, "output=...", "judge_metric")
-    check_item(item, f"the item {item_name(item, index)!r:.80}")
-    return item.copy(source=str(item.source), output=str(item.output))
+    check_item(item, f"the item {item_name(item, index)!r:.80}", inputs, judged)
+    texts = own_inputs(item, inputs, judged)
+    return _under_our_names(item, inputs, texts, judged).copy(output=texts[judged])
 
 
-def read_pair(example: Any, index: int | None = None, *, most: int | None = len(prompts.LETTERS)) -> dspy.Example:
-    """Return an example with a ``source`` and different ``candidates``, which may be given as ``outputs``.
+def read_pair(
+    example: Any,
+    index: int | None = None,
+    inputs: Mapping[str, str] = OWN_INPUTS,
+    judged: str = "output",
+    *,
+    most: int | None = len(prompts.LETTERS),
+) -> dspy.Example:
+    """Return an example with inputs as ``read_item``, and different ``candidates``, which may be given as ``outputs``.
 
-    At most ``most`` candidates; with None any number, of which some may be equal. Otherwise as ``read_item``.
+    At most ``most`` candidates; with None any number, of which some may be equal.
     """
     item = _as_example(example, index, "candidates=[..., ...]", "preference_metric")
     if item.get("candidates") is None:
         if item.get("outputs") is None:
             raise _no_pair(item, index)
         item = item.copy(candidates=item["outputs"])
-    name = f"the item {item_name(item, index)!r:.80}"
-    texts = check_candidates(item, name, most=most)
-    if most is not None and len(set(texts)) < len(texts):
+    name, others = f"the item {item_name(item, index)!r:.80}", [one for one in inputs if one != judged]
+    candidates = check_candidates(item, name, others, most=most)
+    if most is not None and len(set(candidates)) < len(candidates):
         raise ValueError(f"Two candidates of {name} are equal: give each candidate once.")
-    return item.copy(source=str(item.source), candidates=texts)
+    return _under_our_names(item, inputs, own_inputs(item, others, judged), judged).copy(candidates=candidates)
 
 
-def check_item(item: Mapping[str, Any], name: str) -> None:
-    """Refuse an item or a demonstration whose ``source`` or ``output`` cannot be shown; ``name`` names it."""
-    for field in ("source", "output"):
-        _check_text(item, field, name)
+def own_inputs(item: Mapping[str, Any], names: Iterable[str], judged: str) -> dict[str, str]:
+    """Return the texts of an item by a judge's own names; the judged one may stand as ``output``."""
+    return {name: str(item["output" if name == judged and name not in item else name]) for name in names}
 
 
-def check_candidates(item: Mapping[str, Any], name: str, *, most: int | None = len(prompts.LETTERS)) -> list[str]:
-    """Return a list of the 2 to ``most`` candidates of a pair or a demonstration, some maybe equal."""
+def _under_our_names(
+    item: dspy.Example, inputs: Mapping[str, str], texts: Mapping[str, str], judged: str
+) -> dspy.Example:
+    others = {name: text for name, text in texts.items() if name != judged}
+    item = item.copy(**others)
+    if judged in item and judged != "output":  # the judged text has one place, where probes change it
+        item = item.without(judged)
+    if not others:
+        return item.copy(**{ALL_INPUTS: ""})
+    (_, first), *rest = others.items()  # the context of LS names the first by the criterion's ``source_label``
+    context = "\n".join([first, *(f"{inputs[name]}: {text}" for name, text in rest)])
+    return item.copy(**{ALL_INPUTS if rest and "source" in others else "source": context})
+
+
+def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str] = OWN_INPUTS, judged: str = "output") -> None:
+    """Refuse an item or a demonstration with an input that cannot be shown; ``name`` names it in errors."""
+    for one in inputs:
+        _check_text(item, "output" if one == judged and one not in item and "output" in item else one, name)
+
+
+def check_candidates(
+    item: Mapping[str, Any], name: str, others: Iterable[str] = ("source",), *, most: int | None = len(prompts.LETTERS)
+) -> list[str]:
+    """Return a list of the 2 to ``most`` candidates of a pair or a demonstration, some maybe equal.
+
+    ``others`` are the fields of its other texts, which are checked too.
+    """
     candidates = item["candidates"]
     listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
     if not listed or len(candidates) < 2 or (most is not None and len(candidates) > most):
         count = "2 or more" if most is None else f"2 to {most}"
         raise ValueError(f"T{name[1:]} has the candidates {candidates!r:.80}: give a list of {count} texts.")
-    _check_text(item, "source", name)
+    for one in others:
+        _check_text(item, one, name)
     for number, text in enumerate(candidates, start=1):
         if problem := text_problem(text):
             raise ValueError(f"Candidate {number} of {name} {problem}: give a text.")
@@ -95,15 +138,16 @@ def text_problem(value: Any) -> str | None:
 
 
 def _check_text(item: Mapping[str, Any], field: str, name: str) -> None:
-    problem = text_problem(item.get(field)) if field in item else "is missing"
-    if problem:
+    if field not in item:
+        raise ValueError(f"{field!r} of {name} is missing; it has {', '.join(map(repr, item.keys()))}: add the text.")
+    if problem := text_problem(item.get(field)):
         raise ValueError(f"{field!r} of {name} {problem}: give a text.")
 
 
 def _as_example(example: Any, index: int | None, texts: str, metric: str) -> dspy.Example:
     if index is None and not isinstance(example, dspy.Example):
         example = dspy.Example(example)
-        if isinstance(example.source, dspy.Example):
+        if any(isinstance(text, dspy.Example) for text in example.values()):
             raise TypeError(
                 "The judge was called with an example in place of a text. To use it as a metric, pass "
                 f"metric=evalbias.{metric}(judge); to judge an example, call judge(**example.inputs())."
@@ -149,14 +193,14 @@ def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None
             f"The score {score:g} is outside the scale {low} to {high} of {criterion.name}: correct it, or give bins=, "
             "edges that cut people's scores into labels."
         )
-    return str(math.floor(score + 0.5))
+    return criterion.labels[math.floor(score + 0.5) - low]
 
 
 def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | None = None) -> float:
     """Return the label of an item's human score, as a number; ``ValueError`` if it has none that fits a label."""
     score = human_score(example, criterion.name)
     try:
-        return float(label_of(score, criterion, bins=bins))
+        return float(criterion.values[criterion.labels.index(label_of(score, criterion, bins=bins))])
     except ValueError as error:
         raise ValueError(f"The item {item_name(example)!r:.80} has no label. {error}") from error
 

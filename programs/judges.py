@@ -9,17 +9,20 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, Literal
 
 import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias import data
 from evalbias.data.items import item_name
+from evalbias.data.reading import opened, table_of
 from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
 from evalbias.lm.contract import Sampling, ask
@@ -27,7 +30,8 @@ from evalbias.lm.dspy_seam import ClientLM, UsageTracker, active_trace, add_usag
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion
+from evalbias.programs.criterion import Criterion, check_inputs
+from evalbias.programs.items import ALL_INPUTS, read_item, read_pair
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Instrument, Predictor, Setting, instance_of
 from evalbias.values import get_logger
@@ -52,6 +56,15 @@ class SamplingSetting(Setting[Sampling | None]):
                 f"scoring={program.scoring!r} does not sample: leave sampling out, or give scoring='sampled'."
             )
         super().__set__(program, Sampling() if value is None else value)
+
+
+class InputsSetting(Setting[Mapping[str, str]]):
+    """Input field -> label in the prompt; empty, as it is saved, for source and output under the criterion's labels."""
+
+    def __get__(self, program: Any, owner: type | None = None) -> Mapping[str, str]:
+        criterion: Criterion = program.criterion
+        own = {"source": criterion.source_label, "output": criterion.output_label}
+        return super().__get__(program) or own
 
 
 class UnlabeledDemos(UserWarning):
@@ -104,6 +117,7 @@ class Judge(Instrument):
 
     label_fields: tuple[str, ...]
     predict: Predictor
+    later = MappingProxyType({"inputs": {}, "judged": "output"})
     _decided = False  # whether the output of ``predict`` is one of DSPy's decisions
     scoring: Setting[str]
     criterion = Setting[Criterion](
@@ -111,6 +125,8 @@ class Judge(Instrument):
         dump=asdict,
         load=lambda fields: Criterion(**fields),
     )
+    inputs = InputsSetting(check_inputs, dump=dict, load=dict)
+    judged = Setting[str](instance_of(str, "the name of one of the inputs"))
     language = Setting[str](prompts.known_language, resets=("corrections", "correction"))
     sampling = SamplingSetting(
         instance_of(Sampling, "evalbias.Sampling(samples=...)"),
@@ -119,7 +135,15 @@ class Judge(Instrument):
     )
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        """Return an example whose texts are checked; calls, batches and optimizers read through this."""
+        """Return an example whose texts are checked; calls, batches and optimizers read through this.
+
+        What is judged is its ``output`` or ``candidates``, and the other inputs are its ``source``, whatever the
+        judge's own names are; see ``read_item``.
+        """
+        raise NotImplementedError
+
+    def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of ``predict`` by name, of an item that was read or has the judge's own names."""
         raise NotImplementedError
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -132,7 +156,7 @@ class Judge(Instrument):
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         """Return the inputs of ``predict`` to ask about an item."""
-        raise NotImplementedError
+        return [self.own(item)]
 
     def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
         """Return the inputs and the label of a demonstration; ``name`` names it in errors."""
@@ -193,7 +217,7 @@ class Judge(Instrument):
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
-        return self.prompt(self.predict.signature.instructions, self.shown(self.predict.demos), example)
+        return self.prompt(self.predict.signature.instructions, self.shown(self.predict.demos), self.own(example))
 
     def measuring(self, lm: Any) -> Any:
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
@@ -202,9 +226,17 @@ class Judge(Instrument):
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse items that cannot be judged together, before the model is asked."""
 
-    def _judged(self, **fields: Any) -> dspy.Prediction:
+    def named(self, texts: Sequence[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of a call by name; ``TypeError`` for one that the judge does not take."""
+        names = [*self.predict.signature.input_fields]
+        if len(texts) > len(names) or (unknown := [name for name in fields if name not in names]):
+            what = f"{len(texts)} texts" if len(texts) > len(names) else f"{unknown[0]!r:.80}"
+            raise TypeError(f"The {self.kind} takes the fields {', '.join(map(repr, names))}, not {what}: name these.")
+        return {**dict(zip(names, texts, strict=False)), **fields}
+
+    def _judged(self, texts: Sequence[Any], fields: Mapping[str, Any]) -> dspy.Prediction:
         """Judge the item of a call."""
-        item, lm = self.read(fields), resolve_lm(None, self.predict)
+        item, lm = self.read(self.named(texts, fields)), resolve_lm(None, self.predict)
         self._check([item], lm)
         # ``JudgeAdapter`` answers decision requests instead of DSPy.
         own = {"lm": ClientLM(lm)} if lm is not None and (self._decided or decides(lm)) else {}
@@ -245,8 +277,8 @@ class Judge(Instrument):
         lacks a text.
 
         Args:
-            examples: With ``source`` and ``output``; for a judge that compares, with ``source`` and ``candidates`` (or
-                ``outputs``), whose numbers may differ.
+            examples: With the judge's ``inputs``, by default ``source`` and ``output``; for a judge that compares, with
+                ``candidates`` (or ``outputs``) in place of the judged one, whose numbers may differ.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called after every chunk with the number of prompts just answered.
             refused: ``"undefined"`` leaves items undefined that the model cannot take (too long, for example), logs
@@ -342,6 +374,42 @@ def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm
     return model
 
 
+# Items of a file, for a judge of any inputs.
+
+
+def read_for(judge: Any, source: Any, mapping: Mapping[str, str] | None = None, **options: Any) -> data.Dataset:
+    """Read items as ``evalbias.data.read`` does; of a judge of ours with ``inputs`` of its own, by their names.
+
+    The column of its judged input, or those of a pair's two (``answer_1``, ``answer_2``), are the outputs.
+    """
+    if not isinstance(judge, Judge) or [*judge.inputs] == ["source", "output"]:
+        return data.read(source, mapping=mapping, **options)
+    table = opened(source)
+    table = table_of(table, own_mapping(judge, mapping, table.columns))
+    if "source" not in judge.inputs:  # the other inputs are
+        for _, row in table.rows:
+            row["source"] = next((row.get(name) for name in judge.inputs if name != judge.judged), None)
+    items = data.read(table, **options)
+    items[:] = as_judged(judge, items)
+    return items
+
+
+def own_mapping(judge: Judge, mapping: Mapping[str, str] | None, columns: Collection[str]) -> dict[str, str]:
+    """Return a mapping of columns to fields in which the judged input is the output."""
+    ours = dict(mapping or {})
+    for end in ("", "_1", "_2") if judge.judged != "output" else ():
+        name = f"{judge.judged}{end}"
+        if name in ours or (name in columns and f"output{end}" not in ours):
+            ours[f"output{end}"] = ours.pop(name, name)
+    return ours
+
+
+def as_judged(judge: Judge, items: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Return outputs or pairs as a judge reads them, whichever it takes; ``ValueError`` names one that lacks a text."""
+    reads = [read_pair if "candidates" in item else read_item for item in items]
+    return [read(item, i, judge.inputs, judge.judged) for i, (read, item) in enumerate(zip(reads, items, strict=True))]
+
+
 class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
     """Adapter that asks the questions of a judge in its own prompt."""
 
@@ -395,7 +463,6 @@ def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predicti
     """Report each judgment of a batch to DSPy's callbacks as if it had been a call, but for its time."""
     if not (dspy.settings.callbacks or program.callbacks):
         return
-    fields = list(program.predict.signature.input_fields)
     for item, prediction in zip(items, predictions, strict=True):
 
         @with_callbacks  # type: ignore[untyped-decorator]
@@ -403,7 +470,7 @@ def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predicti
             """Return the prediction; the arguments are named as those of ``dspy.Module.__call__``."""
             return prediction  # noqa: B023
 
-        call(program, **{name: item[name] for name in fields})
+        call(program, **program.own(item))
 
 
 # Items that a model cannot be asked about, such as too long ones: left undefined and reported, or an error.
@@ -446,10 +513,17 @@ def _prompt_of(example: dspy.Example) -> str:
         return f"The prompt of the pair {tuple(example.ids)!r:.80}"
     if example.get("id") is not None:
         return f"The prompt of the item {example.id!r:.80}"
-    return f"The prompt of the item with the source {str(example.get('source'))[:60]!r}..."
+    if example.get("source") is None:
+        return f"The prompt of the item with the output {str(example.get('output'))[:60]!r}..."
+    return f"The prompt of the item with the source {str(example['source'])[:60]!r}..."
 
 
 REDUCTIONS = ("sum", "mean")
+
+
+def context_of(example: dspy.Example) -> Any:
+    """Return all inputs that an output was written for as one text, empty where it needs none; None if unknown."""
+    return example.get(ALL_INPUTS, example.get("source"))
 
 
 def likelihood_scores(
@@ -470,7 +544,7 @@ def likelihoods_and_refusals(
     for reduction in reductions:
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
-    texts = [(e.source, e.output) for e in examples]
+    texts = [(context_of(e), e.output) for e in examples]
     unique = dict(zip(texts, examples, strict=True))
     questions = [Likelihood(prompts.likelihood_messages(criterion, source), output) for source, output in unique]
     answers, reasons = answer_items(measuring(lm), questions, list(unique.values()), refused=refused)

@@ -68,9 +68,9 @@ class Jury(Instrument):
         """True if the judges compare."""
         return isinstance(self.judges[0], PairwiseJudge)
 
-    def forward(self, source: str, **texts: Any) -> dspy.Prediction:
-        """Judge one ``output``, or two ``candidates``; returns a prediction as ``batch`` does."""
-        return self.batch([dspy.Example(source=source, **texts)])[0]
+    def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:
+        """Judge one item, given as the judges take it; returns a prediction as ``batch`` does."""
+        return self.batch([dspy.Example(self.judges[0].named(texts, fields))])[0]
 
     def batch(
         self,
@@ -83,7 +83,7 @@ class Jury(Instrument):
         """Judge many items; each judge answers all items that it is needed for in one batch.
 
         Args:
-            examples: With ``source`` and ``output``, or two ``candidates``.
+            examples: With the inputs of the judges, by default ``source`` and ``output``, or two ``candidates``.
             lm: Model to ask. Defaults to each judge's own, then to the one that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
             **options: Those of ``batch`` of the judges.

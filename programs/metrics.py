@@ -90,7 +90,7 @@ def judge_metric(
     *,
     threshold: float = 0.5,
     source: str = "source",
-    output: str = "output",
+    output: str | None = None,
     undefined: float = 0.0,
 ) -> ProgramMetric:
     """Make a metric, which is a reward too: the judge's score of an output, rescaled to [0, 1].
@@ -103,21 +103,23 @@ def judge_metric(
         judge: Judge of the outputs, or a jury; ``TypeError`` for one that compares, which ``preference_metric`` is for.
         threshold: Least value, above 0, of an output that ``dspy.BootstrapFewShot`` and the like take as a
             demonstration. Defaults to the middle of the judge's scale.
-        source: Field of the example that the program worked from.
-        output: Field of the prediction to judge.
+        source: Field of the example that the program worked from. A judge's own ``inputs`` are read by their names.
+        output: Field of the prediction to judge. Defaults to what the judge's judged input is called.
         undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
             that the judge cannot score; ``math.nan`` keeps it undefined. As a reward, DSPy then never takes such an
             output, and returns None if all are undefined.
     """
-    _check_kind(judge.judges[0] if isinstance(judge, Jury) else judge, PointwiseJudge)
+    asked = judge.judges[0] if isinstance(judge, Jury) else judge
+    _check_kind(asked, PointwiseJudge)
+    output = output or asked.judged
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         text = _field(prediction, output, "output")
-        given = _example_text(example, source, "source")
+        given = _given(asked, example, source)
         if problem := text_problem(text):
             return math.nan, _problem_feedback(judge, problem)
         warn_of_own_text(judge.judges if isinstance(judge, Jury) else [judge], text)
-        answer = judge(source=given, output=str(text))
+        answer = judge(**given, **{asked.judged: str(text)})
         low, high = judge.criterion.scale
         feedback_of = jury_feedback if isinstance(judge, Jury) else score_feedback
         return (float(answer.score) - low) / (high - low), feedback_of(judge, answer)
@@ -138,7 +140,7 @@ def preference_metric(
     *,
     threshold: float = 0.5,
     source: str = "source",
-    output: str = "output",
+    output: str | None = None,
     reference: str = "reference",
     undefined: float = 0.0,
 ) -> ProgramMetric:
@@ -149,16 +151,17 @@ def preference_metric(
     ``judge_metric``.
     """
     _check_kind(judge, PairwiseJudge)
+    output = output or judge.judged
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         ours = _field(prediction, output, "output")
-        theirs, given = _example_text(example, reference, "reference"), _example_text(example, source, "source")
+        theirs, given = _example_text(example, reference, "reference"), _given(judge, example, source)
         if problem := text_problem(ours):
             return math.nan, _problem_feedback(judge, problem)
         if str(ours) == theirs:
             return 0.5, "The output is the reference itself."
         warn_of_own_text([judge], ours)
-        comparison = judge(source=given, candidates=[str(ours), theirs])
+        comparison = judge(**given, candidates=[str(ours), theirs])
         return float(comparison.win_share), _preference_feedback(judge, comparison)
 
     return ProgramMetric(judged, name=judge.criterion.name, threshold=threshold, undefined=undefined)
@@ -177,6 +180,12 @@ def _field(values: Any, name: str, argument: str) -> Any:
     if name not in values:
         raise ValueError(f"There is no {name!r} among {sorted(values.keys())!s:.500}: name the field with {argument}=.")
     return values[name]
+
+
+def _given(judge: Any, example: Any, source: str) -> dict[str, str]:
+    """Return the judge's inputs besides the judged one, from the example."""
+    others = (name for name in judge.inputs if name != judge.judged)
+    return {name: _example_text(example, source if name == "source" else name, "source") for name in others}
 
 
 def _example_text(example: Any, name: str, argument: str) -> str:
@@ -201,7 +210,7 @@ def score_feedback(judge: PointwiseJudge, answer: Any) -> str:
     low, high = criterion.scale
     lean = answer.score - answer.mode
     way = "higher" if lean > 0.05 else "lower" if lean < -0.05 else "neither higher nor lower"
-    share = answer.distribution[str(int(answer.mode))]
+    share = answer.distribution[criterion.labels[criterion.values.index(int(answer.mode))]]
     return (
         f"The judge scored the output {answer.score:.2f} on {criterion.title}, from {low} (worst) to {high} (best). "
         f"Its most probable score is {answer.mode:g} (probability {share:.2f}), and it leans {way}. {question}"

@@ -18,7 +18,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import Correction, Order, PositionOffsets, decisions, gaps
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion
+from evalbias.programs.criterion import Criterion, asked_about
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
 from evalbias.programs.judges import Judge, RefusedItems
 from evalbias.programs.prompts import Language, Message
@@ -29,6 +29,7 @@ CALIBRATIONS = (None, "contextual", *FITTED)
 DEBIASING = (None, "permutation")
 FEWEST_COMPARISONS = 10  # smallest number of comparisons for a fit to the comparisons that it corrects
 CONTENT_FREE = "[N/A]"
+CANDIDATES = "candidates"  # the field that takes the place of the judged one
 MIN_COVERAGE = 1e-3  # default for the total probability of the answers below which a comparison is undefined
 
 Corrections = dict[int, PositionOffsets]  # fitted correction by number of candidates
@@ -62,7 +63,11 @@ class PairwiseJudge(Judge):
     instruction, ``{answers}`` stands for the answers; where it is missing, a line that names them follows.
 
     Args:
-        criterion: Quality on which the candidates are compared.
+        criterion: Quality on which the candidates are compared; or a ``dspy.Signature`` of yours, whose output field
+            names it (see ``asked_about``), and whose instructions, inputs and descriptions are kept.
+        inputs: Input field -> its label in the prompt, in order, of which the ``judged`` one, by default the last, is
+            shown once for each candidate. Defaults to ``source`` and ``output`` under the labels of the criterion.
+        judged: The field of ``inputs`` whose place the candidates take.
         ties: Offer "Tie" as an answer.
         debias: ``"permutation"`` asks in every rotation of the candidates (both orders of a pair) and averages. None
             asks in the given order only.
@@ -102,8 +107,10 @@ class PairwiseJudge(Judge):
 
     def __init__(
         self,
-        criterion: Criterion,
+        criterion: Criterion | type[dspy.Signature],
         *,
+        inputs: Mapping[str, str] | None = None,
+        judged: str | None = None,
         ties: bool = False,
         debias: str | None = None,
         calibration: str | None = None,
@@ -116,15 +123,20 @@ class PairwiseJudge(Judge):
     ) -> None:
         position = {"debias": debias, "calibration": calibration, "min_coverage": min_coverage}
         asking = {"ties": ties, "instruction_place": instruction_place, "scoring": scoring, "sampling": sampling}
-        super().__init__(language=language, criterion=criterion, **position, **asking, corrections={})
-        self.criterion = prompts.in_language(criterion, language)
+        about = asked_about(criterion, inputs, judged, scores=False)
+        own = {"criterion": about.criterion, "inputs": about.inputs, "judged": about.judged}
+        super().__init__(language=language, **own, **position, **asking, corrections={})
+        self.criterion = prompts.in_language(about.criterion, language)
         said = prompts.LANGUAGES[language]
-        own = f"{prompts.filled(said.comparison, self.criterion)}\n{said.answers}"
-        wording = own if instruction is None else instruction
-        self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", wording))
+        wording = f"{about.wording or prompts.filled(said.comparison, self.criterion)}\n{said.answers}"
+        fields: dict[str, Any] = {name: (str, about.field(name)) for name in self.inputs}
+        fields = {CANDIDATES if n == self.judged else n: one for n, one in fields.items()}
+        fields[CANDIDATES] = (list[str], dspy.InputField())
+        signature = {**fields, "preference": (str, dspy.OutputField())}
+        self.predict = Predictor(dspy.Signature(signature, wording if instruction is None else instruction))
 
-    def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """Compare the candidates of one source; undefined numbers of the prediction are NaN.
+    def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:
+        """Compare ``candidates``, a list of texts, beside the judge's other ``inputs``; undefined numbers are NaN.
 
         * ``preference``: index of the best candidate; None for a tie and where undefined.
         * ``probability``: probability of the first candidate.
@@ -138,11 +150,11 @@ class PairwiseJudge(Judge):
         * ``samples``: number of answers to each prompt from which the probabilities are estimated; None where measured.
 
         Raises:
-            ValueError: The source or a candidate is empty, two candidates are equal, or there are fewer than two.
+            ValueError: An input or a candidate is empty, two candidates are equal, or there are fewer than two.
             PromptRefused: The model cannot take a prompt, for example because it is too long.
             NoProbabilities: The model reports no probabilities.
         """
-        return self._judged(source=source, candidates=candidates)
+        return self._judged(texts, fields)
 
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse comparisons to which a calibration cannot be fitted, where none was before."""
@@ -164,7 +176,10 @@ class PairwiseJudge(Judge):
                 )
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        return read_pair(example, index)
+        return read_pair(example, index, self.inputs, self.judged)
+
+    def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        return {CANDIDATES if n == self.judged else n: item[CANDIDATES if n == self.judged else n] for n in self.inputs}
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         count = len(inputs["candidates"])
@@ -181,16 +196,20 @@ class PairwiseJudge(Judge):
         return [self._in_order(item, order) for order in self._orders(len(item["candidates"]))]
 
     def _in_order(self, item: dspy.Example, order: Order) -> dict[str, Any]:
-        candidates = list(item["candidates"])
-        return {"source": item["source"], "candidates": [candidates[i] for i in order]}
+        return {**self.own(item), CANDIDATES: [item[CANDIDATES][i] for i in order]}
 
     def _orders(self, count: int) -> list[Order]:
         return position_calibration.rotations(count, every=self.debias == "permutation")
 
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-        said, label, candidates = prompts.LANGUAGES[self.language], self.criterion.output_label, inputs["candidates"]
-        names = [said.candidate.format(label=label, letter=letter) for letter in prompts.LETTERS[: len(candidates)]]
-        return [(self.criterion.source_label, inputs["source"]), *zip(names, candidates, strict=True)]
+        said, texts = prompts.LANGUAGES[self.language], list[tuple[str, str]]()
+        for name, label in self.inputs.items():
+            if name == self.judged:
+                letters = zip(prompts.LETTERS, inputs[CANDIDATES], strict=False)
+                texts += [(said.candidate.format(label=label, letter=letter), text) for letter, text in letters]
+            else:
+                texts.append((label, inputs[name]))
+        return texts
 
     def _ending(self, said: Language) -> str:
         return prompts.filled(said.better, self.criterion)
@@ -208,9 +227,10 @@ class PairwiseJudge(Judge):
             raise ValueError(
                 f"T{name[1:]} {fault}, but the judge answers {', '.join(answers)}: label it, or leave it out."
             )
-        texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
+        others = [one for one in self.inputs if one != self.judged]
+        texts = check_candidates({**demo, CANDIDATES: candidates}, name, others)
         shown = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
-        return {"source": demo["source"], "candidates": texts}, shown[label]
+        return self.own({**demo, CANDIDATES: texts}), shown[label]
 
     def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
@@ -284,7 +304,7 @@ class PairwiseJudge(Judge):
 
     def content_free(self, count: int) -> dspy.Example:
         """Return an example with ``count`` candidates without content."""
-        return dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * count)
+        return dspy.Example({**dict.fromkeys(self.inputs, CONTENT_FREE), CANDIDATES: [CONTENT_FREE] * count})
 
     def _correction(self, logprobs: FloatArray, orders: Sequence[Order], lm: Any) -> Correction | None:
         """Return the correction that is fixed, was fitted before, or is fitted to these comparisons, if any."""

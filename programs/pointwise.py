@@ -19,8 +19,8 @@ from evalbias.lm.forms import LEVELS
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import check_item, label_of, length_feature, read_item, text_length
+from evalbias.programs.criterion import Criterion, asked_about
+from evalbias.programs.items import check_item, label_of, length_feature, own_inputs, read_item, text_length
 from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Predictor, Setting, instance_of, one_of
@@ -67,12 +67,16 @@ def _check_repair(name: str, value: Any) -> None:
 
 
 class PointwiseJudge(Judge):
-    """Scores an output against one criterion.
+    r"""Scores an output against one criterion.
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
 
     Args:
-        criterion: Quality to score, with its scale.
+        criterion: Quality to score, with its scale; or a ``dspy.Signature`` of yours, whose output field is scored (see
+            ``asked_about``), and whose instructions, inputs and descriptions are kept.
+        inputs: Input field -> its label in the prompt, in order. Defaults to ``source`` and ``output`` under the labels
+            of the criterion.
+        judged: The field of ``inputs`` that is judged. Defaults to the last one.
         scoring: ``"expected"`` takes the expectation over the measured probabilities of all labels (Ohi et al. 2024, eq
             7); ``"sampled"`` estimates them from repeated answers, for models that report none.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
@@ -86,6 +90,13 @@ class PointwiseJudge(Judge):
         >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
         >>> judge(source="Where is it?", output="Over there, sir.").score  # doctest: +SKIP
         4.2
+        >>> class Support(dspy.Signature):
+        ...     "Check an answer against its context."
+        ...     context: str = dspy.InputField()
+        ...     answer: str = dspy.InputField()
+        ...     supported: bool = dspy.OutputField(desc="does the context say it?")
+        >>> PointwiseJudge(Support).text({"context": "It is noon.", "answer": "It is night."})
+        'Context: It is noon.\nAnswer: It is night.\nSupported:'
     """
 
     kind = "pointwise judge"
@@ -102,20 +113,25 @@ class PointwiseJudge(Judge):
 
     def __init__(
         self,
-        criterion: Criterion,
+        criterion: Criterion | type[dspy.Signature],
         *,
+        inputs: Mapping[str, str] | None = None,
+        judged: str | None = None,
         scoring: str = "expected",
         sampling: Sampling | None = None,
         correction: ScoreCorrection | None = None,
         language: str = "en",
     ) -> None:
-        settings = {"scoring": scoring, "sampling": sampling, "correction": correction}
-        super().__init__(language=language, criterion=criterion, **settings)
-        self.criterion = prompts.in_language(criterion, language)
-        question = prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
+        asked = asked_about(criterion, inputs, judged, scores=True)
+        own = {"criterion": asked.criterion, "inputs": asked.inputs, "judged": asked.judged}
+        super().__init__(language=language, **own, scoring=scoring, sampling=sampling, correction=correction)
+        self.criterion = prompts.in_language(asked.criterion, language)
+        wording = asked.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
+        fields = {name: (str, asked.field(name)) for name in self.inputs}
         output = dspy.OutputField(desc=self.criterion.definition)
-        fields = {name: (str, dspy.InputField()) for name in ("source", "output")} | {"score": (float, output)}
-        self.predict = Predictor(dspy.Signature(fields, f"{question}\n{self.answer_format}"))
+        self.predict = Predictor(
+            dspy.Signature({**fields, "score": (float, output)}, f"{wording}\n{self.answer_format}")
+        )
         self._declare()
 
     def _declare(self) -> None:
@@ -139,20 +155,28 @@ class PointwiseJudge(Judge):
     @property
     def _kind(self) -> str:
         """The kind of the closed question: for yes or no on a scale from 0 to 1, else for a level, or one of many."""
-        if self.criterion.scale == (0, 1):
+        if self._is_yes_or_no or self.criterion.labels == ("0", "1"):
             return "noul"
         return "score" if len(self.criterion.labels) <= LEVELS else "choice"
+
+    @property
+    def _is_yes_or_no(self) -> bool:
+        said = prompts.LANGUAGES[self.language]
+        return self.criterion.labels == (said.no, said.yes)
 
     @property
     def answer_format(self) -> str:
         """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""
         labels, said = self.labels({}), prompts.LANGUAGES[self.language]
         levels = [f"{label}: {meaning}" for label, meaning in zip(labels, self.criterion.levels, strict=False)]
-        line = said.falling if self.falling else said.scale
-        return "\n".join([*levels[:: -1 if self.falling else 1], line.format(low=labels[0], high=labels[-1])])
+        line = (said.falling if self.falling else said.scale).format(low=labels[0], high=labels[-1])
+        if self.criterion.answers:  # yes comes first in English, as the best answer does where they are reversed
+            ordered = labels[::-1] if self.falling != self._is_yes_or_no else labels
+            line = prompts.asked(said.answers, ordered, self.language)
+        return "\n".join([*levels[:: -1 if self.falling else 1], line])
 
-    def forward(self, source: str, output: str) -> dspy.Prediction:
-        """Judge one output; undefined values of the prediction are NaN.
+    def forward(self, *texts: str, **fields: str) -> dspy.Prediction:
+        """Judge one output, given by the judge's ``inputs``; undefined values of the prediction are NaN.
 
         It has ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability, normalized
         over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of the labels)
@@ -163,15 +187,19 @@ class PointwiseJudge(Judge):
         in ``predict.fields`` decide for.
 
         Raises:
-            ValueError: The source or the output is empty.
+            ValueError: An input is missing or empty.
+            TypeError: The judge has no input of a name.
             NoProbabilities: The model reports no probabilities.
             PromptRefused: The model refuses the prompt, for example because it is too long.
             NotImplementedError: The judge corrects for likelihood, and the model reports none.
         """
-        return self._judged(source=source, output=output)
+        return self._judged(texts, fields)
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        return read_item(example, index)
+        return read_item(example, index, self.inputs, self.judged)
+
+    def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        return own_inputs(item, self.inputs, self.judged)
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         return self.criterion.labels
@@ -180,14 +208,11 @@ class PointwiseJudge(Judge):
         head = {"role": "system", "content": instructions}
         return [head, *shown, {"role": "user", "content": self.text(inputs)}]
 
-    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
-        return [{"source": item["source"], "output": item["output"]}]
-
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-        return [(self.criterion.source_label, inputs["source"]), (self.criterion.output_label, inputs["output"])]
+        return [(label, inputs[name]) for name, label in self.inputs.items()]
 
     def _ending(self, said: Language) -> str:
-        return said.score.format(name=self.criterion.title.capitalize())
+        return said.score.format(name=prompts.heading(self.criterion))
 
     def _wire(self, label: str) -> Any:
         """Return the number of a level from 0, or whether the answer is yes, as DSPy's demonstrations have them."""
@@ -201,8 +226,10 @@ class PointwiseJudge(Judge):
         return kind, instructions, levels
 
     def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
-        check_item(demo, name)
+        check_item(demo, name, self.inputs, self.judged)
         value: Any = demo.get("score")
+        if value in self.criterion.answers:
+            return self.own(demo), value
         if self._decided and (is_decided(value) or isinstance(value, Mapping)):  # DSPy drew or saved it
             decided = value["value"] if isinstance(value, Mapping) else value.value
             value = self.criterion.scale[0] + decided if self._kind == "score" else float(decided)
@@ -215,14 +242,15 @@ class PointwiseJudge(Judge):
             label = label_of(score, self.criterion)
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
-        return {"source": demo["source"], "output": demo["output"]}, label
+        return self.own(demo), label
 
     def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability)."""
         distribution = dict(zip(self.criterion.labels, answer.probabilities[0].tolist(), strict=True))
         # score = sum over labels of value * P(label)
         score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
-        mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
+        best = self.criterion.values[int(np.argmax(answer.probabilities[0]))]
+        mode = math.nan if math.isnan(score) else float(best)
         coverage, level = float(answer.coverage[0]), dict[str, Any]()
         if self._decided:  # by threshold, cuts or weights
             p, settings = list(distribution.values()), self.predict.fields.get("score", {})

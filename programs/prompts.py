@@ -6,10 +6,12 @@ tokens, with its chat template or as plain text for a base model.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evalbias.programs.criterion import Criterion
 from evalbias.values import read_json
@@ -32,6 +34,8 @@ class Language:
     candidate: str  # label of a candidate, of the output's {label} and {letter}
     score: str  # what precedes a score, of {name} with a capital
     better: str  # what precedes the name of the better candidate
+    no: str  # answers to a question of yes or no
+    yes: str
     scoring: str  # first line of the instruction of a judge that scores
     scale: str  # line that names its answers, from {low} (worst) to {high} (best)
     falling: str  # the same from the highest to the lowest
@@ -58,15 +62,52 @@ def known_language(name: str, value: object) -> None:
 
 
 def in_language(criterion: Criterion, language: str) -> Criterion:
-    """Return a criterion with a language's labels and task where it has the default ones."""
+    """Return a criterion with a language's labels and task where it has the default ones, and its yes and no."""
     said, names = LANGUAGES[language], ("source_label", "output_label", "task")
-    own = {name: getattr(said, name) for name in names if getattr(criterion, name) == getattr(Criterion, name)}
+    own: dict[str, Any] = {n: getattr(said, n) for n in names if getattr(criterion, n) == getattr(Criterion, n)}
+    if criterion.scale == (0, 1) and not criterion.answers:
+        own["answers"] = (said.no, said.yes)
     return replace(criterion, **own)
+
+
+def in_sentence(text: str, criterion: Criterion) -> str:
+    """Return a name within a sentence: in lower case beside English words, as it stands beside those of others.
+
+    Examples:
+        >>> in_sentence("Reply", Criterion("politeness", "is the reply polite?"))
+        'reply'
+        >>> in_sentence("Antwort", Criterion("Höflichkeit", "Ist die Antwort höflich?"))
+        'Antwort'
+    """
+    return text.lower() if _is_english(criterion) else text
+
+
+def heading(criterion: Criterion) -> str:
+    """Return the criterion's name at the beginning of a line."""
+    title = criterion.title
+    return title.capitalize() if _is_english(criterion) else title[:1].upper() + title[1:]
+
+
+_ENGLISH = re.compile(r"\b(?:the|is|are|does|do|how|of|it|to|can|what|without|every)\b", re.IGNORECASE)
+_GERMAN = re.compile(
+    r"\b(?:d(?:er|ie|as|en|em|es)|eine?n?|ist|sind|w[ei]rd|wie|und|oder|nicht|kann|hat)\b", re.IGNORECASE
+)
+
+
+def _is_english(criterion: Criterion) -> bool:
+    """Return whether a definition is not of another language; of those in ASCII, only German has nouns in capitals."""
+    definition = criterion.definition
+    is_plain = f"{criterion.name}{definition}{criterion.output_label}".isascii()
+    return bool(_ENGLISH.search(definition)) or (is_plain and not _GERMAN.search(definition))
 
 
 def filled(sentence: str, criterion: Criterion) -> str:
     """Return a sentence with the words of a criterion in the place of its braces."""
-    words = {"name": criterion.title, "definition": criterion.definition, "output": criterion.output_label.lower()}
+    words = {
+        "name": criterion.title,
+        "definition": criterion.definition,
+        "output": in_sentence(criterion.output_label, criterion),
+    }
     return sentence.format(**words)
 
 
@@ -107,6 +148,8 @@ def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> s
 
 
 def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
-    """Render the context of the likelihood score, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1)."""
-    content = f"{criterion.source_label}: {source}\n{criterion.output_label}:"
+    """Render the context of LS, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1); the source may be empty."""
+    content = f"{criterion.output_label}:"
+    if source:
+        content = f"{criterion.source_label}: {source}\n{content}"
     return [{"role": "system", "content": criterion.task}, {"role": "user", "content": content}]

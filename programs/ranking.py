@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -66,9 +66,9 @@ class PairwiseRanker(Instrument):
         super().__init__(seed=seed, orders=orders)
         self.judge = judge
 
-    def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """Rank the candidates of one source; returns a prediction as ``batch`` does."""
-        return self.batch([dspy.Example(source=source, candidates=candidates)])[0]
+    def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:
+        """Rank the ``candidates`` of one item, given as the judge takes it; returns a prediction as ``batch`` does."""
+        return self.batch([dspy.Example(self.judge.named(texts, fields))])[0]
 
     def batch(
         self,
@@ -83,7 +83,7 @@ class PairwiseRanker(Instrument):
         DSPy's traces do not hold the comparisons, so that BootstrapFewShot finds no demonstrations in a ranking.
 
         Args:
-            examples: With ``source`` and two or more ``candidates`` (or ``outputs``); equal ones score the same.
+            examples: With the judge's inputs and two or more ``candidates`` (``outputs``); equal ones score the same.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
             **options: Those of ``dspy.Module.batch``; accepted and not needed.
@@ -103,19 +103,18 @@ class PairwiseRanker(Instrument):
             * ``judgments``: number of prompts asked; a debiased comparison takes several.
         """
         check_batch_options(options)
-        examples = [read_pair(example, index, most=None) for index, example in enumerate(examples)]
+        fields = self.judge.inputs, self.judge.judged
+        examples = [read_pair(example, index, *fields, most=None) for index, example in enumerate(examples)]
         # 1. The distinct candidates of each source are sorted from random orders. Its sorts share the answers.
         rng = np.random.default_rng(self.seed)
-        sources = [Compared(e["source"], list(dict.fromkeys(e["candidates"]))) for e in examples]
-        sorted_from = [[Compared(s.source, s.candidates, s.answers) for s in sources] for _ in range(self.orders)]
+        sources = [Compared(self.judge.own(e), list(dict.fromkeys(e["candidates"]))) for e in examples]
+        sorted_from = [[Compared(s.inputs, s.candidates, s.answers) for s in sources] for _ in range(self.orders)]
         sorts = [rank(s, rng.permutation(len(s.candidates)).tolist()) for order in sorted_from for s in order]
         judge, usages = self._calibrated(sources, lm), {id(s.answers): UsageTracker() for s in sources}
         # 2. In each round the judge compares all pairs that the sorts need next, each once.
         for needed in together(sorts):
             unique = list({(id(s.answers), pair): (s, pair) for s, pair in needed}.values())
-            items = [
-                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in unique
-            ]
+            items = [s.pair(s.candidates[a], s.candidates[b]) for s, (a, b) in unique]
             for (source, pair), comparison in zip(unique, judge.batch(items, lm=lm, progress=progress), strict=True):
                 source.answers[pair] = Answer(comparison.win_share, comparison.coverage, len(comparison.positions))
                 for model, tokens in (comparison.get_lm_usage() or {}).items():
@@ -133,11 +132,7 @@ class PairwiseRanker(Instrument):
         if self.judge.calibration not in FITTED or 2 in self.judge.corrections:
             return self.judge
         judge: PairwiseJudge = self.judge.deepcopy()
-        pairs = [
-            dspy.Example(source=s.source, candidates=list(pair))
-            for s in sources
-            for pair in itertools.permutations(s.candidates, 2)
-        ]
+        pairs = [s.pair(*pair) for s in sources for pair in itertools.permutations(s.candidates, 2)]
         rng = random.Random(self.seed)
         judge.calibrate(rng.sample(pairs, min(CALIBRATION_PAIRS, len(pairs))), lm=lm)
         return judge
@@ -162,11 +157,15 @@ class Answer(NamedTuple):
 class Compared:
     """A source being sorted from one order."""
 
-    source: str
+    inputs: Mapping[str, Any]  # of the judge, by its own names
     candidates: list[str]  # the distinct ones
     answers: dict[Pair, Answer] = field(default_factory=dict)  # every pair that was asked
     known: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first in the sort under way, or NaN
     order: list[int] = field(default_factory=list)  # best first, without those that have no defined comparison with one
+
+    def pair(self, first: str, second: str) -> dspy.Example:
+        """Return two candidates as an item of the judge."""
+        return dspy.Example({**self.inputs, "candidates": [first, second]})
 
     def probability(self, a: int, b: int) -> float | None:
         """Probability that a is better than b; None if they were not compared."""

@@ -114,7 +114,7 @@ class Settings(Parameter):  # type: ignore[misc]
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Replace every value; ``ValueError`` for another kind or other settings, or a value that is not allowed."""
-        saved, own = dict(state), self.owner.kind
+        saved, own = {**self.owner.later, **state}, self.owner.kind
         kind = saved.pop("kind", None)
         if kind != own:
             raise ValueError(f"The state is of a {kind}, not of a {own}: load it into the program it was saved from.")
@@ -212,6 +212,7 @@ class Program(dspy.Module):  # type: ignore[misc]
 
     kind: ClassVar[str]  # of program, in words; saved files and errors name it
     former: ClassVar[Mapping[str, Check]] = {}  # settings in files of earlier versions, whose values must pass
+    later: ClassVar[Mapping[str, Any]] = {}  # settings that those files lack, with their value as it is saved
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()

@@ -70,8 +70,10 @@ def pointwise(example: dspy.Example, criterion: Criterion, bins: Sequence[float]
     score = float(example.scores[criterion.name])
     if math.isnan(score):
         return None
+    judge = PointwiseJudge(criterion)
+    criterion = judge.criterion  # with the judge's words for yes and no
     target = around(score, criterion) if bins is None else {label_of(score, criterion, bins=bins): 1.0}
-    return Question(PointwiseJudge(criterion).messages(example), criterion.labels, target)
+    return Question(judge.messages(example), criterion.labels, target)
 
 
 def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) -> Question | None:

@@ -30,6 +30,7 @@ from evalbias.program_options import AlignOptions, ComparingAim, RankOptions, Sc
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
+from evalbias.programs.judges import Judge, read_for
 
 # The options of one form of a command, out of those of all its forms.
 
@@ -111,22 +112,24 @@ def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
 # The items that options name, on two sides of a split.
 
 
-def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:
-    """Load outputs that a model can be asked about, or also pairs of them; say on stderr which were left out."""
-    items = data.read(options.data, choices={"better": tuple(getattr(options, "labels", ()))}, **reading_of(options))
+def load_items(options: Any, judge: Judge, *, pairs: bool = False) -> data.Dataset:
+    """Load outputs that a judge can be asked about, or also pairs of them; say on stderr which were left out."""
+    choices = {"better": tuple(getattr(options, "labels", ()))}
+    items = read_for(judge, options.data, choices=choices, **reading_of(options))
     tell_left_out(items, say)
     if not pairs and any("candidates" in e for e in items):
         raise data.DataError(
             f"{options.data} holds pairs, and this command takes one output a row. Use evalbias audit or optimize."
         )
-    check_field(items, "source", options.data)
+    if "source" in judge.inputs:
+        check_field(items, "source", options.data)
     return items
 
 
-def scored(options: ScoringAim, criteria: tuple[Criterion, ...]) -> Split:
+def scored(options: ScoringAim, judges: Sequence[PointwiseJudge]) -> Split:
     """Split rated items into those that demonstrations are taken from and those that are measured."""
-    spec, dataset = str(options.data), load_items(options)
-    items = list(dataset)
+    spec, dataset = str(options.data), load_items(options, judges[0])
+    items, criteria = list(dataset), tuple(judge.criterion for judge in judges)
     if not items:
         raise ValueError(f"{spec} holds no items: give a file with rated outputs.")
     if options.limit is not None and options.limit < len(items):
@@ -138,9 +141,9 @@ def scored(options: ScoringAim, criteria: tuple[Criterion, ...]) -> Split:
     return Split(dataset, criteria, test, train)
 
 
-def compared(options: RankOptions | ComparingAim, criterion: Criterion, *, searches: bool = False) -> Split:
+def compared(options: RankOptions | ComparingAim, judge: PairwiseJudge, *, searches: bool = False) -> Split:
     """Put outputs on the test side; if it ``searches``, pairs too, and half of the documents for training."""
-    spec, dataset = str(options.data), load_items(options, pairs=True)
+    spec, dataset, criterion = str(options.data), load_items(options, judge, pairs=True), judge.criterion
     if not searches and data.hold_pairs(dataset):
         raise data.DataError(
             f"{spec} holds pairs, and a ranking orders all outputs of a document: give one output a row, or ask about "

@@ -25,7 +25,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.options import MeasuringModels, Options, Out
 from evalbias.program_options import JudgeOptions, RankOptions, ScoreOptions
 from evalbias.programs import PairwiseRanker, PointwiseJudge
-from evalbias.programs.judges import asked_together
+from evalbias.programs.judges import as_judged, asked_together, own_mapping
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.page import ranked_section, scored_section
 from evalbias.runs import Journal, write_jsonl
@@ -57,7 +57,7 @@ def score_items(options: ScoreOptions, models: MeasuringModels, out: Out) -> Non
 
 def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out, programs: Sequence[PointwiseJudge]) -> None:
     """Score items that fit in memory; of several judges, records name the criterion."""
-    items = load_items(options)
+    items = load_items(options, programs[0])
     if not items and not items.left_out:
         raise DataError(f"{options.data} holds no items: there is nothing to judge.")
     more, rows = Split(items, tuple(one.criterion for one in programs), items).settings(), list[dict[str, Any]]()
@@ -91,7 +91,8 @@ def judge_corpus(options: ScoreOptions, models: MeasuringModels, out: Out, progr
             advance(sum(record["lines"] for record in done))
             for first in range(sum(record["chunks"] for record in done), len(parts), size):
                 part = parts[first : first + size]
-                items = read_chunks(file, part, options.mapping)
+                items = read_chunks(file, part, own_mapping(program, options.mapping, (program.judged,)))
+                items[:] = as_judged(program, items)
                 rows = rows_of(items, program.batch(items, lm=run.options.lm, refused=options.refused))
                 Journal(scores).append_lines(rows)
                 left_out = {reason: len(places) for reason, places in items.left_out.items()}
@@ -174,7 +175,7 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
     return [
         {
             "id": e.get("id", i),
-            "source_begins": beginning(e.source),
+            "source_begins": beginning(e.get("source") or ""),
             "output_begins": beginning(e.output),
             **{name: p[name] for name in fields},
             **{name: p[name] for name in optional if p.get(name) is not None},
@@ -235,12 +236,12 @@ SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.j
 def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> None:
     """Sort the outputs of each document by comparing them, and measure the agreement with people where these rated."""
     judge = comparing_judge(options)
-    split = compared(options, judge.criterion)
+    split = compared(options, judge)
     own = {"ties": judge.ties, "debias": judge.debias, "calibration": judge.calibration}  # a saved judge has its own
     with Run("judge", options, models, out, more={"rank": True, **split.settings(), **own}) as run:
         ranker = PairwiseRanker(judge, seed=options.seed, orders=options.orders)
         groups = by_input(split.test)
-        documents = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups.values()]
+        documents = [g[0].copy(candidates=[e.output for e in g]) for g in groups.values()]
         with run.progress(options.orders * sum(most_comparisons(len(e.candidates)) for e in documents)):
             rankings = ranker.batch(documents, lm=run.options.lm)
         rows = [_ranked(key, group, r) for (key, group), r in zip(groups.items(), rankings, strict=True)]

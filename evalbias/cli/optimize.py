@@ -105,7 +105,7 @@ def _aligner(options: AlignOptions) -> Align:
 def compile_scoring(options: ScoringAim, models: MeasuringModels, out: Out) -> None:
     """Compile a saved judge, or new ones, against likelihood bias or a probe."""
     optimizer, judges = _optimizer(options), scoring_judges(options)
-    split = scored(options, tuple(judge.criterion for judge in judges))
+    split = scored(options, judges)
     for judge in judges:
         optimizer.divide(judge, split.train, split.test)  # which refuses too few items before a model is opened
     with Run("optimize", options, models, out, more=split.settings()) as run:
@@ -187,7 +187,7 @@ OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
 def search_wording(options: ComparingAim, models: MeasuringModels, out: Out) -> None:
     """Search a wording for a saved judge, or a new one."""
     objective, judge = objective_of(options), comparing_judge(options)
-    split = compared(options, judge.criterion, searches=True)
+    split = compared(options, judge, searches=True)
     if not options.bare:  # what cannot be chosen by, and too few documents, are refused before a model is opened
         objectives.check_held_back(objective)
         hold_back(drawn_pairs(options, split, objective), seed=options.seed)

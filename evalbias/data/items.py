@@ -559,9 +559,9 @@ def _label(pair: dspy.Example, field: str) -> float:
 
 def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None) -> dspy.Example | None:
     """Return a pair, labeled by people's scores on a criterion, if one is given; None where they prefer neither."""
-    pair = dspy.Example(
-        source=a.source, candidates=[a.output, b.output], ids=[str(a.get("id")), str(b.get("id"))], input_id=key
-    )
+    shared = {n: text for n, text in a.items() if n not in FIELDS and isinstance(text, str) and b.get(n) == text}
+    ids = [str(a.get("id")), str(b.get("id"))]
+    pair = dspy.Example(**shared, source=a.source, candidates=[a.output, b.output], ids=ids, input_id=key)
     if criterion is not None:
         first, second = (human_score(e, criterion, required=False) for e in (a, b))
         if first == second or math.isnan(first + second):

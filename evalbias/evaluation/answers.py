@@ -41,7 +41,7 @@ from evalbias.options import ALL, RECORDED, AuditOptions, reading_of
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
-from evalbias.programs.judges import asked_together
+from evalbias.programs.judges import asked_together, read_for
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
@@ -453,17 +453,15 @@ def prepared(options: AuditOptions) -> PreparedAudit:
         raise ValueError(f"{next(iter(named.values()))!r:.80} is a field of a criterion: name it, `criterion`.")
     filled: dict[str, Any] = {one: field.replace(FOR_NAME, _name(options.criterion)) for one, field in named.items()}
     options = replace(options, **filled)
-    items = _read(options)
+    judge = options.judge
+    if isinstance(judge, str | os.PathLike):
+        judge = load(judge, PointwiseJudge, PairwiseJudge)
+    items = _read(options, judge)
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
     if options.judge is None and options.lm is None and not options.is_recorded:
         options = replace(options, scores_field=_only_judge(options, items))
-    # 2. The judge: a file of one, a function or program, a new one of the criterion, or none with recorded answers.
-    judge = (
-        load(options.judge, PointwiseJudge, PairwiseJudge)
-        if isinstance(options.judge, str | os.PathLike)
-        else options.judge
-    )
+    # 2. The judge: one of evalbias, a function or program, a new one of the criterion, or none with recorded answers.
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         criterion = _own_criterion(judge, options)
     elif judge is None and not options.is_recorded:
@@ -519,7 +517,7 @@ def prepared_each(options: AuditOptions) -> list[PreparedAudit]:
     return each if options.is_recorded else [replace(one, together=[other.judge for other in each]) for one in each]
 
 
-def _read(options: AuditOptions) -> data_sets.Dataset:
+def _read(options: AuditOptions, judge: Any = None) -> data_sets.Dataset:
     choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
     if options.winner_field is not None:
         check_fields(options.winner_field, options.swapped_field)
@@ -529,7 +527,8 @@ def _read(options: AuditOptions) -> data_sets.Dataset:
         how["keep"] = [*options.keep, *(end for end in options.scale if value_code(end) not in named)]
     if options.outcome:
         how["mapping"] = {**(options.mapping or {}), "outcome": options.outcome}
-    return data_sets.read(
+    return read_for(
+        judge,
         options.data,
         **how,
         choices=dict.fromkeys(choices, options.labels),
@@ -555,7 +554,8 @@ def answers_of(options: PreparedAudit) -> Judged:
     judge, examples, likelihood_lm = options.judge, options.questions, options.likelihood_lm
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         for name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
-            check_field(examples, name, "the data")
+            if name != "source" or name in judge.inputs:
+                check_field(examples, name, "the data")
         lm = asked_together(options.together, examples, options.lm)
         asking: dict[str, Any] = {"lm": lm, "progress": options.progress}
         own: Any = "own" if likelihood_lm is None else likelihood_lm

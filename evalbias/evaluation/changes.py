@@ -67,6 +67,7 @@ from evalbias.measures.missing import missing_by_size
 from evalbias.measures.resample import FEWEST_UNITS, Draws
 from evalbias.options import DriftOptions, GainOptions
 from evalbias.programs.items import candidates_of, length_feature, text_problem
+from evalbias.programs.jury import Jury
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.runs import RESULT, SETTINGS, read_run
 from evalbias.values import digest, get_logger, keywords, to_json
@@ -190,13 +191,15 @@ def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Examp
     ValueError where all of them are.
     """
     metric, devset, items = evaluate.metric, evaluate.devset, []
+    judge = metric.judge.judges[0] if isinstance(metric.judge, Jury) else metric.judge
     shown = bool(evaluate.display_progress)
     run = dspy.Parallel(evaluate.num_threads, evaluate.max_errors, disable_progress_bar=not shown)
     for example, prediction in zip(devset, run([(program, one) for one in devset]), strict=True):
         text = None if prediction is None else prediction.get(metric.output)
         if not text_problem(text):
             known = {name: example[name] for name in ("id", "input_id") if name in example}
-            items.append(dspy.Example(**known, source=example.get(metric.source), output=str(text)))
+            given = {name: example.get(metric.source if name == "source" else name) for name in judge.inputs}
+            items.append(dspy.Example({**known, **given, judge.judged: str(text)}))
     if not items:
         raise ValueError(f"The program left no text in {metric.output!r}: name its output in evalbias.judge_metric.")
     if lost := len(devset) - len(items):

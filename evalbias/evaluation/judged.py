@@ -27,7 +27,7 @@ from evalbias.measures.ratings import dependent_columns
 from evalbias.options import PROBES
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates, people_choice, text_length
-from evalbias.programs.judges import likelihoods_and_refusals
+from evalbias.programs.judges import context_of, likelihoods_and_refusals
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
@@ -450,7 +450,7 @@ def judge_examples(
         judgments=(2 if pairwise else 1) * len(usable),
         provenance=provenance,
         judge=f"{judge.kind} on {model_title(getattr(model, 'model', 'its model'))}",
-        examples=examples,
+        examples=usable,
         compilable=True,
     )
 
@@ -626,12 +626,12 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
     """Return one item an output, with the source that it was written to."""
     outputs = []
     for index, (example, row) in enumerate(zip(examples, texts, strict=True)):
-        if not row or not all(isinstance(text, str) for text in [example.get("source"), *row]):
+        if not row or not all(isinstance(text, str) for text in [context_of(example), *row]):
             raise ValueError(
                 f"The item {item_name(example, index)!r:.80} lacks the texts that a likelihood needs, its source and "
                 "what was written to it: add them (source, output or outputs), or name no likelihood model."
             )
-        outputs += [dspy.Example(source=example.source, output=text) for text in row]
+        outputs += [dspy.Example(source=context_of(example), output=text) for text in row]
     return outputs
 
 

@@ -45,7 +45,7 @@ def measure_ranking(
     for example in (e for document in documents for e in document):
         human_score(example, name)
     usable = [document for document in documents if len({e.output for e in document}) > 1]
-    examples = [dspy.Example(source=d[0].source, candidates=[e.output for e in d]) for d in usable]
+    examples = [d[0].copy(candidates=[e.output for e in d]) for d in usable]
     return ranking_agreement(ranker.batch(examples, lm=lm), usable, name, seed=seed)
 
 

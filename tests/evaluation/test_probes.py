@@ -48,7 +48,7 @@ class Reader(MeasuringLM):
             self.asked += 1
             text = one.prompt["Output"]
             quality = len(text.removesuffix(NOTE)[: self.read].rstrip()) % 40 / 40 + self.obeys * text.endswith(NOTE)
-            labels = np.array([float(label) for label in one.choices])
+            labels = np.array([float(label == "Yes" if label.isalpha() else label) for label in one.choices])
             places = (labels - labels.min()) / np.ptp(labels)
             logits = self.lean * (np.arange(len(labels)) == 0) - self.sharp * (places - quality) ** 2
             p = self.mass * np.exp(logits) / np.exp(logits).sum()

@@ -117,7 +117,7 @@ def test_sorts_from_several_orders_are_averaged_and_ask_no_prompt_twice():
     (ranking,) = ranked(document, lm=lm, orders=4, seed=5)
     rng, alone = np.random.default_rng(5), []
     for _ in range(4):
-        source = Compared("s", document.candidates)
+        source = Compared({"source": "s"}, document.candidates)
         for needed in rank(source, rng.permutation(n).tolist()):
             for one, (a, b) in needed:
                 one.answers[a, b] = Answer(table[f"{one.candidates[a]} {one.candidates[b]}"], 1.0, 1)
@@ -148,7 +148,7 @@ def test_a_candidate_that_no_order_can_rank_is_unranked_in_all():
     ],
 )
 def test_a_merge_takes_the_better_head(probabilities, order):
-    source = Compared("s", [str(k) for k in range(4)])
+    source = Compared({"source": "s"}, [str(k) for k in range(4)])
 
     def run():
         source.order = yield from merge(source, [0, 1], [2, 3])
@@ -160,7 +160,7 @@ def test_a_merge_takes_the_better_head(probabilities, order):
 
 def sort(shares, start):
     """Sort candidates by an (n, n) matrix of win shares; return the order, the unranked and the pairs asked."""
-    source, asked = Compared("s", [str(k) for k in range(len(shares))]), []
+    source, asked = Compared({"source": "s"}, [str(k) for k in range(len(shares))]), []
     for needed in together([rank(source, start)]):
         asked += [pair for _, pair in needed]
         source.answers.update({(a, b): Answer(shares[a, b], 1.0, 1) for _, (a, b) in needed})

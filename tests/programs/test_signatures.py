@@ -1,0 +1,286 @@
+"""Judges of any fields: a question, a context, a reference and an answer, named by the user or in a signature."""
+
+import json
+import subprocess
+import sys
+from typing import Literal
+
+import dspy
+import numpy as np
+import pytest
+from commands import evalbias as evalbias_command
+from fakes import Comparer, FormulaLM
+
+import evalbias
+from evalbias import data
+from evalbias.evaluation import judge_examples
+from evalbias.lm.types import ChoiceLogprobs, Likelihood, LogLikelihood
+from evalbias.optimizers.likelihood import with_demos
+from evalbias.programs import PRESETS, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, judge_metric
+from evalbias.programs.judges import as_judged, read_for
+from evalbias.programs.prompts import likelihood_messages
+
+PAIR = {"source": "Where is it?", "candidates": ["Over there.", "Go away."]}
+ITEM = {"source": "Where is it?", "output": "Over there."}
+
+
+def test_prompts_about_a_source_and_an_output_stay_as_they_are(snapshot):
+    criteria = [
+        Criterion("politeness", "is the reply polite?", output_label="Reply"),
+        Criterion("reading_ease", "how easy is it?", (1, 3), levels=("hard", "fair", "easy")),
+        *(PRESETS[name][0] for name in ("webnlg2020", "summeval", "tmu-gfm")),
+    ]
+    prompts = []
+    for criterion in criteria:
+        for language in ("en", "ja"):
+            scores = PointwiseJudge(criterion, language=language)
+            scores.predict.demos = [dspy.Example(**ITEM, score=3.0)]
+            first, last = (
+                PairwiseJudge(criterion, ties=place == "last", instruction_place=place, language=language)
+                for place in ("first", "last")
+            )
+            first.predict.demos = [dspy.Example(**PAIR, preference="B")]
+            prompts += [scores.messages(ITEM), first.messages(PAIR), last.messages(PAIR)]
+            prompts.append(likelihood_messages(scores.criterion, "Where is it?"))
+    assert prompts == snapshot
+
+
+INPUTS = {"question": "Question", "context": "Context", "reference": "Reference answer", "answer": "Answer"}
+RIGHT = Criterion("correctness", "is the answer right, by its context?")
+ASKED = {"question": "When?", "context": "It opens at noon.", "reference": "At noon.", "answer": "q=4 z=-1"}
+OTHERS = {name: text for name, text in ASKED.items() if name != "answer"}
+
+
+class Graded(dspy.Signature):
+    """Grade the answer. Be strict."""
+
+    question: str = dspy.InputField(desc="what the user asked")
+    answer: str = dspy.InputField()
+    grade: int = dspy.OutputField(ge=1, le=3, desc="how right is it?")
+
+
+def of(kind, **output):
+    fields = {name: (str, dspy.InputField()) for name in ("question", "answer")}
+    return dspy.Signature({**fields, "grade": (kind, dspy.OutputField(**output))}, "Grade the answer.")
+
+
+def test_a_judge_of_four_fields_shows_them_under_their_labels_in_order():
+    judge = PointwiseJudge(RIGHT, inputs=INPUTS, judged="answer")
+    system, asked = judge.messages(ASKED)
+    assert system["content"].startswith(
+        "Judge the answer on correctness: is the answer right, by its context?\nAnswer "
+    )
+    shown = "Question: When?\nContext: It opens at noon.\nReference answer: At noon.\nAnswer: q=4 z=-1\nCorrectness:"
+    assert asked["content"] == shown
+    assert PointwiseJudge(RIGHT, inputs=INPUTS).judged == "answer"  # the last one
+    compares = PairwiseJudge(RIGHT, inputs=INPUTS, judged="answer")
+    (asked,) = compares.messages({**OTHERS, "candidates": ["one", "two"]})
+    assert asked["content"] == (
+        "Question: When?\nContext: It opens at noon.\nReference answer: At noon.\nAnswer A: one\nAnswer B: two\n\n"
+        "Question: Which answer is better on correctness: is the answer right, by its context?\nAnswer with A or B.\n"
+        "Better correctness:"
+    )
+
+
+def test_calls_batches_and_items_whose_judged_text_is_their_output_are_scored_alike():
+    judge, lm = PointwiseJudge(RIGHT, inputs=INPUTS), FormulaLM(bias=0.0)
+    judge.predict.demos = [dspy.Example(**{**ASKED, "answer": "q=2 z=0"}, score=2)]
+    judge.predict.lm = lm
+    # p of label c is exp(-(c - 4)^2): (3 e^-1 + 4 + 5 e^-1 + 2 e^-4 + 1 e^-9) / (2 e^-1 + 1 + e^-4 + e^-9)
+    (by_name,) = judge.batch([dspy.Example(**ASKED)])
+    assert by_name.score == pytest.approx(3.978, abs=1e-3)
+    for given in (dspy.Example(**OTHERS, output=ASKED["answer"]), judge.read(dspy.Example(**ASKED))):
+        assert judge.batch([given])[0].toDict() == by_name.toDict()
+    assert len({*map(str, lm.judged)}) == 1
+
+
+def test_the_likelihood_of_the_judged_text_is_after_all_other_inputs():
+    judge, lm = PointwiseJudge(RIGHT, inputs=INPUTS), FormulaLM()
+    found = judge_examples(judge, [dspy.Example(**ASKED, id="a")], lm=lm, likelihood_lm="own")
+    (asked,) = [one for one in lm.questions if isinstance(one, Likelihood)]
+    context = "Question: When?\nContext: It opens at noon.\nReference answer: At noon.\nAnswer:"
+    assert asked.context[-1]["content"] == context
+    assert asked.continuation == ASKED["answer"]
+    assert found.covariates["lengths"].tolist() == [8.0]
+    assert found.inputs == ("When?\nContext: It opens at noon.\nReference answer: At noon.",)
+    names = {"source": "Article", "hint": "Hint", "output": "Summary"}
+    own = PointwiseJudge(RIGHT, inputs=names).read(dspy.Example(source="a", hint="b", output="c"))
+    assert (own.source, own.all_inputs, own.output) == ("a", "a\nHint: b", "c")
+    assert PointwiseJudge(RIGHT, inputs=names).read(own).toDict() == own.toDict()
+    text = PointwiseJudge(RIGHT, inputs={"answer": "Answer"})
+    judge_examples(text, [dspy.Example(answer="q=4 z=0", id="a")], lm=lm, likelihood_lm="own")
+    assert lm.questions[-2].context[-1]["content"] == "Answer:"
+
+
+def test_a_missing_field_names_the_field_the_item_and_the_fields_that_are_there():
+    judge = PointwiseJudge(RIGHT, inputs=INPUTS)
+    given = dspy.Example(id="x", question="When?", answer="q=4 z=-1")
+    with pytest.raises(
+        ValueError, match="'context' of the item 'x' is missing; it has 'id', 'question', 'answer': add"
+    ):
+        judge.batch([given], lm=FormulaLM())
+    with pytest.raises(ValueError, match=r"'answer' of .* is missing; it has 'question', 'context', 'reference'"):
+        judge(**OTHERS)
+    with pytest.raises(TypeError, match=r"takes the fields 'question', 'context', 'reference', 'answer', not 'source'"):
+        judge(source="When?", output="q=4 z=0")
+    with pytest.raises(ValueError, match="'source' of the item '0' is missing; it has 'question', 'answer'"):
+        PointwiseJudge(RIGHT).batch([dspy.Example(question="When?", answer="q=4 z=-1")], lm=FormulaLM())
+    with pytest.raises(ValueError, match="'context' of the item 'x' is missing; it has"):
+        PairwiseJudge(RIGHT, inputs=INPUTS).batch([dspy.Example(id="x", question="?", candidates=["a", "b"])], lm="x")
+
+
+def test_a_signature_keeps_its_instructions_inputs_and_descriptions():
+    judge = PointwiseJudge(Graded)
+    assert (judge.inputs, judge.judged) == ({"question": "Question", "answer": "Answer"}, "answer")
+    assert judge.criterion.labels == ("1", "2", "3")
+    assert judge.predict.signature.instructions == (
+        "Grade the answer. Be strict.\nQuestion: what the user asked\n"
+        "Answer with a whole number from 1 (worst) to 3 (best)."
+    )
+    assert judge.predict.signature.input_fields["question"].json_schema_extra["desc"] == "what the user asked"
+    assert judge.text({"question": "When?", "answer": "Now."}) == "Question: When?\nAnswer: Now.\nGrade:"
+    assert PairwiseJudge(Graded).predict.signature.instructions == (
+        "Grade the answer. Be strict.\nQuestion: what the user asked\nAnswer with {answers}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "labels", "line"),
+    [
+        (int, {"ge": 0, "le": 2}, ("0", "1", "2"), "Answer with a whole number from 0 (worst) to 2 (best)."),
+        (float, {"ge": 1, "le": 3}, ("1", "2", "3"), "Answer with a whole number from 1 (worst) to 3 (best)."),
+        (bool, {}, ("No", "Yes"), "Answer with Yes or No."),
+        (Literal["bad", "fair", "good"], {}, ("bad", "fair", "good"), "Answer with bad, fair or good."),
+        (Literal["fail", "pass"], {}, ("fail", "pass"), "Answer with fail or pass."),
+        (Literal[1, 2, 3], {}, ("1", "2", "3"), "Answer with a whole number from 1 (worst) to 3 (best)."),
+    ],
+)
+def test_the_type_of_the_scored_output_is_the_scale(kind, bounds, labels, line):
+    judge = PointwiseJudge(of(kind, **bounds))
+    assert judge.criterion.labels == labels
+    assert judge.answer_format == line
+    shares = np.arange(1, len(labels) + 1) / 10
+    row = judge._row(ChoiceLogprobs(labels, np.log([shares])))
+    values = judge.criterion.values
+    assert row["score"] == pytest.approx(sum(v * p for v, p in zip(values, shares, strict=True)) / shares.sum())
+    assert row["distribution"] == pytest.approx(dict(zip(labels, shares / shares.sum(), strict=True)))
+    assert row["mode"] == values[-1]
+    judge.predict.demos = [dspy.Example(question="a", answer="b", score=one) for one in (labels[0], values[-1])]
+    assert [message["content"] for message in judge.messages({"question": "a", "answer": "b"})[2::2]] == [
+        labels[0],
+        labels[-1],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PointwiseJudge(of(int)), r"\.grade is int with the bounds none, which says no scale: give int or flo"),
+        (lambda: PointwiseJudge(of(int, ge=1)), r"is int with the bounds {'ge': 1}"),
+        (lambda: PointwiseJudge(of(float, ge=0.5, le=1)), "which says no scale"),
+        (lambda: PointwiseJudge(of(str)), "is str with the bounds none"),
+        (lambda: PointwiseJudge(of(Literal[1, 3])), "which says no scale"),
+        (
+            lambda: PointwiseJudge(dspy.Signature("a -> b: bool, c: str")),
+            r"has the outputs \['b', 'c'\]: a judge gives",
+        ),
+        (lambda: PointwiseJudge(Graded, inputs=INPUTS), "Graded has input fields of its own"),
+        (
+            lambda: PointwiseJudge(Graded, judged="grade"),
+            r"judged='grade' is none of the inputs \['question', 'answer'",
+        ),
+        (lambda: PointwiseJudge(RIGHT, judged="answer"), "name the judge's input fields too"),
+        (lambda: PointwiseJudge(RIGHT, inputs={"a b": "A"}), "give FIELD -> label in the prompt"),
+        (lambda: PointwiseJudge(RIGHT, inputs={"score": "Score"}), "'score' is a field of people's answers"),
+        (lambda: PointwiseJudge(RIGHT, inputs={"a": "Text", "b": "Text"}), "a label of its own"),
+        (lambda: Criterion("a", "b?", (1, 3), answers=("x", "y")), "has 2 words for the 3 scores from 1 to 3"),
+        (lambda: Criterion("a", "b?", (1, 2), answers=("x", "X")), "give each score a word of its own"),
+    ],
+)
+def test_what_makes_no_judge_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+JUDGES = {
+    "fields": lambda: PointwiseJudge(RIGHT, inputs=INPUTS),
+    "signature": lambda: PointwiseJudge(Graded),
+    "words": lambda: PointwiseJudge(of(Literal["bad", "fair", "good"])),
+    "pair": lambda: PairwiseJudge(RIGHT, inputs=INPUTS, judged="answer"),
+    "ranker": lambda: PairwiseRanker(PairwiseJudge(RIGHT, inputs=INPUTS)),
+}
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_a_saved_judge_keeps_its_fields_in_a_fresh_process(name, tmp_path):
+    program, file = JUDGES[name](), tmp_path / "judge.json"
+    program.save(str(file))
+    state = json.loads(json.dumps(program.dump_state()))
+    again = "import json, sys, evalbias; print(json.dumps(evalbias.load(sys.argv[1]).dump_state()))"
+    done = subprocess.run([sys.executable, "-c", again, str(file)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == state
+    item = {**OTHERS, "candidates": ["q=1 z=0", "q=2 z=0"]} if name in ("pair", "ranker") else ASKED
+    judge, before = evalbias.load(file), program
+    if name == "ranker":
+        judge, before = judge.judge, program.judge
+    assert judge.messages(item) == before.messages(item)
+
+
+def test_pairs_rankings_and_demonstrations_show_all_fields():
+    rows = [dspy.Example(**OTHERS, answer=f"q={q} z=0", id=str(q), scores={"correctness": q}) for q in (3, 1, 2)]
+    inputs, lm = {**INPUTS, "answer": "Output"}, Comparer()
+    judge = PairwiseJudge(RIGHT, inputs=inputs, judged="answer")
+    items = as_judged(judge, rows)
+    (first, *_) = data.pairs(items, seed=0, criterion="correctness")
+    assert {name: first[name] for name in OTHERS} == OTHERS
+    judge.predict.demos = [first]
+    document = dspy.Example(**OTHERS, candidates=[e.output for e in items])
+    text = "Question: When?\nContext: It opens at noon.\nReference answer: At noon.\nOutput A: q="
+    assert PairwiseRanker(judge).batch([document], lm=lm)[0].order == [0, 2, 1]
+    assert all(message["content"].startswith(text) for q in lm.questions for message in q.prompt[::2])
+    scores = with_demos(PointwiseJudge(RIGHT, inputs=INPUTS), items)
+    assert dict(scores.predict.demos[0]) == {**OTHERS, "answer": "q=3 z=0", "score": 3.0}
+
+
+def test_a_metric_reads_the_other_inputs_from_the_example():
+    class Counting(PointwiseJudge):
+        def forward(self, **texts):
+            assert {**texts, "answer": ""} == {**OTHERS, "answer": ""}
+            return dspy.Prediction(score=float(texts["answer"]), mode=1.0, distribution={"1": 1.0})
+
+    metric = judge_metric(Counting(RIGHT, inputs=INPUTS))
+    assert metric(dspy.Example(**OTHERS), dspy.Prediction(answer="4")) == 0.75
+    with pytest.raises(ValueError, match="There is no 'context' among"):
+        metric(dspy.Example(question="When?"), dspy.Prediction(answer="4"))
+
+
+def test_files_map_columns_to_the_fields_of_a_saved_judge(tmp_path):
+    file = tmp_path / "judge.json"
+    PointwiseJudge(RIGHT, inputs=INPUTS).save(str(file))
+    rows = [
+        {"q": f"When {k}?", "context": "c", "gold": "r", "answer": f"Reply {k}.", "score": 1 + k % 5} for k in range(9)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    mapping = {"question": "q", "reference": "gold"}
+    judge = evalbias.load(file)
+    items = read_for(judge, tmp_path / "rows.jsonl", mapping)
+    assert (items[0].output, items[0].source) == ("Reply 0.", "When 0?\nContext: c\nReference answer: r")
+    found = evalbias.audit(tmp_path / "rows.jsonl", judge=str(file), mapping=mapping, lm=Fixed())
+    assert len(set(found.judged.inputs)) == 9
+    with pytest.raises(ValueError, match=r"'context' of the item .* is missing; it has .*'question'"):
+        read_for(judge, [{name: text for name, text in rows[0].items() if name != "context"}], mapping)
+    asked = ["--lm", "embedded", "--data", "rows.jsonl", "--map", "question=q,reference=gold,answer=answer"]
+    evalbias_command("judge", "--judge", file, *asked, "--out", "run", cwd=tmp_path)
+    scored = [json.loads(line) for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]
+    assert scored[3]["output_begins"] == "Reply 3."
+    assert scored[3]["source_begins"] == "When 3? Context: c Reference answer: r"
+
+
+class Fixed(FormulaLM):
+    """Scores a text by its length."""
+
+    def _row(self, prompt, choices):
+        return list(np.log(np.full(len(choices), 0.5 / len(choices))) - 0.01 * len(prompt[-1]["content"]))
+
+    def loglikelihood(self, pairs):
+        return [LogLikelihood(np.array([-float(len(text))])) for _, text in pairs]
