@@ -178,7 +178,9 @@ class Items(Options):
         "Numbers that are ratings, although they look like a failure's code, such as 0.", ()
     )
     levels: Sequence[str] = option(
-        "Words for ratings, the worst first, such as fail,partial,pass: they are 1, 2 and 3, and two words 0 and 1.", ()
+        "Words for ratings, the worst first, such as fail,partial,pass: they are 1, 2 and 3, and two words 0 and 1. A "
+        "new judge scores on the same scale, and its prompt says what each score means.",
+        (),
     )
     source_label: str | None = option("Name of the source in prompts, such as Dialogue.")
     output_label: str | None = option("Name of an output in prompts, such as Reply.")

@@ -100,17 +100,17 @@ class Criterion:
         return self.name.replace("_", " ")
 
     @classmethod
-    def parse(cls, text: str, *, scale: tuple[int, int] = (1, 5)) -> Criterion:
+    def parse(cls, text: str, *, scale: tuple[int, int] = (1, 5), levels: tuple[str, ...] = ()) -> Criterion:
         """Parse ``"name: definition"``, as the command line takes it; ``ValueError`` if a part is missing.
 
-        ``"SET:NAME"``, such as ``"summeval:fluency"``, is a criterion of ``PRESETS`` and has its own scale.
+        ``"SET:NAME"``, such as ``"summeval:fluency"``, is a criterion of ``PRESETS`` and has its own scale and levels.
         """
         if text in _NAMED:
             return _NAMED[text]
         name, colon, definition = text.partition(":")
         if not colon or not name.strip() or not definition.strip():
             raise ValueError(f"{text!r:.80} is not a criterion: write it as 'name: definition'.")
-        return cls(name.strip(), definition.strip(), scale=scale)
+        return cls(name.strip(), definition.strip(), scale=scale, levels=levels)
 
 
 # What a judge is asked about: a criterion, its input fields, and its wording where a signature has one.

@@ -648,12 +648,14 @@ def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criteri
     """Return the criteria of new judges; options such as `task` stand in the place of a criterion's own words."""
     if not names:
         raise ValueError("Say what a new judge judges: give `criterion` 'name: definition'.")
-    scale = getattr(options, "scale", None)
-    low, high = scale or (1, 5)
+    scale, levels = getattr(options, "scale", None), tuple(map(str, options.levels))
+    low, high = scale or ((0, 1) if len(levels) == 2 else (1, len(levels) or 5))
+    if levels and high - low + 1 != len(levels):
+        raise ValueError(f"`levels` names {len(levels)} scores, and `scale` is {low:g}-{high:g}: leave `scale` out.")
     if not (float(low).is_integer() and float(high).is_integer()):
         raise ValueError(f"`scale` is {low:g}-{high:g}: a judge answers with whole numbers, such as 1-5.")
     ends = (int(low), int(high))
-    made = [one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends) for one in names]
+    made = [one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends, levels=levels) for one in names]
     if scale is not None and all(one.scale != ends for one in made):
         raise ValueError("The criteria have a scale of their own: leave `scale` out.")
     data_sets.items.check_once([one.name for one in made])

@@ -6,8 +6,13 @@ import dspy
 import numpy as np
 import pytest
 
+from evalbias.evaluation.answers import prepared
+from evalbias.evaluation.repeats import relisted
+from evalbias.lm.reading import named_choice
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.optimizers.likelihood import with_demos
+from evalbias.options import AuditOptions, ProbeRunOptions
+from evalbias.program_options import JudgeOptions, OptimizeOptions, ScoreOptions, ScoringAim
 from evalbias.programs import PRESETS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
 from evalbias.programs.prompts import LANGUAGES, in_language
 
@@ -133,3 +138,81 @@ def test_labeled_makes_a_training_set_for_any_dspy_optimizer():
     assert set(example.inputs().keys()) == {"source", "output"}
     with pytest.raises(ValueError, match=r"has no score on 'quality', only on \['wit'\]"):
         labeled([rated(scores={"wit": 1})], C)
+
+
+@pytest.mark.parametrize(
+    ("options", "scale", "levels"),
+    [
+        ({"levels": ["bad", "fair", "good"]}, (1, 3), ("bad", "fair", "good")),
+        ({"levels": ["fail", "pass"]}, (0, 1), ("fail", "pass")),
+        ({"levels": ["bad", "fair", "good"], "scale": (0, 2)}, (0, 2), ("bad", "fair", "good")),
+        ({"scale": (0, 3)}, (0, 3), ()),
+        ({}, (1, 5), ()),
+    ],
+)
+def test_options_give_a_new_judge_its_scale_and_levels(options, scale, levels):
+    rows = [{"source": f"s{k}", "output": f"a reply {k}"} for k in range(3)]
+    ready = prepared(AuditOptions(rows, lm="m", criterion="politeness: is the reply polite?", **options))
+    assert (ready.judge.criterion.scale, ready.judge.criterion.levels) == (scale, levels)
+    with pytest.raises(ValueError, match="`levels` names 2 scores, and `scale` is 1-5: leave `scale` out"):
+        prepared(AuditOptions(rows, lm="m", criterion="a: b?", levels=["no", "yes"], scale=(1, 5)))
+
+
+def test_every_command_that_makes_a_judge_that_scores_takes_a_scale_and_levels():
+    for options in (ScoreOptions, JudgeOptions, ScoringAim, OptimizeOptions, AuditOptions, ProbeRunOptions):
+        assert {"scale", "levels"} <= options.__dataclass_fields__.keys(), options
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "reversed_line"),
+    [
+        ("en", "Answer with Yes or No.", "Answer with No or Yes."),
+        ("ja", "はいまたはいいえで答えてください。", "いいえまたははいで答えてください。"),
+    ],
+)
+def test_yes_or_no_is_asked_as_such(language, line, reversed_line):
+    judge = PointwiseJudge(Criterion("politeness", "is the reply polite?", (0, 1)), language=language)
+    assert judge.answer_format == line
+    assert relisted(judge).predict.signature.instructions.endswith(reversed_line)
+    no, yes = judge.criterion.labels
+    assert [named_choice(text, (no, yes)) for text in (yes, f"{no}.", f"**{yes}**")] == [yes, no, yes]
+    row = judge._row(ChoiceLogprobs((no, yes), np.log([[0.1, 0.3]])))
+    assert (row["score"], row["mode"]) == (pytest.approx(0.75), 1.0)
+    assert row["distribution"] == pytest.approx({no: 0.25, yes: 0.75})
+    # a judge saved before it was asked so keeps its question, and its answers
+    judge.criterion = Criterion("politeness", "is the reply polite?", (0, 1))
+    assert judge.labels({}) == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "question", "ending"),
+    [
+        (
+            Criterion("Höflichkeit", "Ist die Antwort höflich?", output_label="Antwort"),
+            "Judge the Antwort on H",
+            "Höflichk",
+        ),
+        (
+            Criterion("Hilfe", "hilft die Antwort weiter", output_label="Antwort"),
+            "Judge the Antwort on Hilfe",
+            "Hilfe:",
+        ),
+        (Criterion("Gute Idee", "Ist sie gut?", output_label="Idee"), "Judge the Idee on Gute Idee: Ist", "Gute Idee:"),
+        (
+            Criterion("LLM_use", "is an LLM used?", output_label="Reply"),
+            "Judge the reply on LLM use: is an",
+            "Llm use:",
+        ),
+        (
+            Criterion("clarity", "clear, short sentences", output_label="Reply"),
+            "Judge the reply on clarity",
+            "Clarity:",
+        ),
+        (Criterion("style", "is it “nice”?", output_label="Reply"), "Judge the reply on style", "Style:"),
+    ],
+)
+def test_words_of_another_language_stand_as_they_are(criterion, question, ending):
+    judge = PointwiseJudge(criterion)
+    assert judge.predict.signature.instructions.startswith(question)
+    assert judge.text({"source": "s", "output": "o"}).splitlines()[-1].startswith(ending)
+    assert "antwort" not in PairwiseJudge(criterion).predict.signature.instructions
