@@ -19,6 +19,7 @@ from .evaluation.juries import JuryReport as JuryReport
 from .evaluation.juries import jury as jury
 from .evaluation.probes import ProbeReport as ProbeReport
 from .evaluation.probes import probe as probe
+from .lm.contract import Reasoning as Reasoning
 from .lm.contract import Sampling as Sampling
 from .lm.local import LocalLM as LocalLM
 from .lm.local import embedded_judge_lm as embedded_judge_lm

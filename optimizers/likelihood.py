@@ -21,7 +21,7 @@ from evalbias.evaluation.estimates import Comparison, Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, human_ratings, human_scores, total
 from evalbias.evaluation.words import count, signed
 from evalbias.lm.cache import CachedLM, measuring, resolve_lm
-from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, RequestRefused
+from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
 from evalbias.measures import estimate_spearman, rs_scores, spearman, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection
@@ -87,7 +87,7 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
 
     def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
         trial.predict.demos = demos[:count]
-        questions = [Choices(trial.messages(e), tuple(judge.criterion.labels)) for e in items]
+        questions = [trial.question(e) for e in items]
         try:
             answer_items(model, questions, items, refused="raise")
         except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits

@@ -16,7 +16,7 @@ from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.evaluation.repeats import counted_deviation
 from evalbias.lm.cache import measuring
-from evalbias.lm.types import Choices, MeasuringLM, unanswered
+from evalbias.lm.types import MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined, ratio
 from evalbias.measures.families import holm
@@ -85,7 +85,7 @@ def probabilities(
         return np.asarray(averaged.reshape(len(wordings), len(examples), -1))
     judges, labels = [reworded(judge, wording) for wording in wordings], judge.labels(examples[0])
     # 1. All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
-    questions = [Choices(one.messages(example), labels) for example in examples for one in judges]
+    questions = [one.question(example) for example in examples for one in judges]
     items = [example for example in examples for _ in judges]
     answers, _ = answer_items(measuring(lm, judge.sampling), questions, items)
     logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])

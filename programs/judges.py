@@ -25,7 +25,7 @@ from evalbias.data.items import item_name
 from evalbias.data.reading import opened, table_of
 from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
-from evalbias.lm.contract import Sampling, ask
+from evalbias.lm.contract import Reasoned, Reasoning, Sampling, answer_reasoned, ask
 from evalbias.lm.dspy_seam import ClientLM, UsageTracker, active_trace, add_usage, decides, with_callbacks
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
@@ -56,6 +56,19 @@ class SamplingSetting(Setting[Sampling | None]):
                 f"scoring={program.scoring!r} does not sample: leave sampling out, or give scoring='sampled'."
             )
         super().__set__(program, Sampling() if value is None else value)
+
+
+class ReasoningSetting(Setting[Reasoning | None]):
+    """How the model writes reasons before it answers; True for the default settings, None or False for none."""
+
+    def __set__(self, program: Any, value: Any) -> None:
+        value = Reasoning() if value is True else None if value is False else value
+        if value is not None and program.scoring == "sampled":
+            raise ValueError(
+                "scoring='sampled' reads written answers, after which no probability is measured: leave reasoning out, "
+                "or give sampling=evalbias.Sampling(max_tokens=...) to let the model write before it answers."
+            )
+        super().__set__(program, value)
 
 
 class InputsSetting(Setting[Mapping[str, str]]):
@@ -117,13 +130,19 @@ class Judge(Instrument):
 
     label_fields: tuple[str, ...]
     predict: Predictor
-    later = MappingProxyType({"inputs": {}, "judged": "output"})
+    later = MappingProxyType({"inputs": {}, "judged": "output", "reasoning": None})
     _decided = False  # whether the output of ``predict`` is one of DSPy's decisions
     scoring: Setting[str]
     criterion = Setting[Criterion](
         instance_of(Criterion, "a criterion, evalbias.Criterion(NAME, DEFINITION)"),
         dump=asdict,
         load=lambda fields: Criterion(**fields),
+    )
+    reasoning = ReasoningSetting(
+        instance_of(Reasoning | None, "True, or evalbias.Reasoning(samples=...)"),
+        dump=lambda value: value and asdict(value),
+        load=lambda saved: saved and Reasoning(**saved),
+        resets=("corrections", "correction"),
     )
     inputs = InputsSetting(check_inputs, dump=dict, load=dict)
     judged = Setting[str](instance_of(str, "the name of one of the inputs"))
@@ -325,17 +344,30 @@ class Judge(Instrument):
 
     def _asks(
         self, lm: Any, instructions: str, demos: Sequence[Mapping[str, Any]]
-    ) -> Callable[[Mapping[str, Any]], Choices]:
+    ) -> Callable[[Mapping[str, Any]], Choices | Reasoned]:
         """Return the function from inputs of ``predict`` to what the model is asked.
 
         It is the choice of a label after a prompt, or of a model that takes closed questions one about the texts by
         name.
         """
-        if lm.decides and self.scoring == "expected":
+        if lm.decides and self.scoring == "expected" and self.reasoning is None:
             shown = [self._state(inputs, self._wire(label)) for inputs, label in self.labeled(demos)]
             return lambda inputs: self._decision(instructions, shown, inputs)
         messages = self.shown(demos)
-        return lambda inputs: Choices(self.prompt(instructions, messages, inputs), self.labels(inputs))
+        return lambda inputs: self._choices(self.prompt(instructions, messages, inputs), inputs)
+
+    def question(self, example: Mapping[str, Any]) -> Choices | Reasoned:
+        """Return what a model is asked about an item, of candidates in the given order; the texts are not checked."""
+        return self._choices(self.messages(example), self.own(example))
+
+    def _choices(self, prompt: list[Message], inputs: Mapping[str, Any]) -> Choices | Reasoned:
+        labels, said = self.labels(inputs), prompts.LANGUAGES[self.language]
+        if self.reasoning is None:
+            return Choices(prompt, labels)
+        ending = self._ending(said)  # what the answer follows comes after the reasons
+        *before, asked = prompt
+        first = {**asked, "content": f"{asked['content'].removesuffix(ending)}{said.reasons}"}
+        return Reasoned([*before, first], labels, f"{said.conclusion}\n{ending}", self.reasoning)
 
     def _state(self, inputs: Mapping[str, Any], answer: Any = None) -> dict[str, Any]:
         """Return the judged texts by name, with the answer of a demonstration; ValueError if two have one name."""
@@ -365,12 +397,13 @@ def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm
     A model of decisions is asked all questions about one item in one request, such as those of several criteria, unless
     the judges have demonstrations of their own. Any other model, or that of no judges, is returned as it is.
     """
-    if not judges or not as_measuring(lm).decides:
+    if not judges or not as_measuring(lm).decides or any(judge.reasoning for judge in judges):
         return lm
     model, items = CachedLM(lm), [[judge.read(one, i) for i, one in enumerate(examples)] for judge in judges]
     asks = [judge._asks(model, judge.predict.signature.instructions, judge.predict.demos) for judge in judges]
     rows = (zip(judges, asks, row, strict=True) for row in zip(*items, strict=True))
-    model.answer([ask(inputs) for row in rows for judge, ask, item in row for inputs in judge._questions(item)], {})
+    questions: list[Any] = [ask(inputs) for row in rows for judge, ask, e in row for inputs in judge._questions(e)]
+    model.answer(questions, {})
     return model
 
 
@@ -478,7 +511,7 @@ def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predicti
 
 def answer_items(
     model: MeasuringLM,
-    questions: Sequence[Question],
+    questions: Sequence[Question | Reasoned],
     examples: Sequence[dspy.Example],
     *,
     refused: RefusedItems = "undefined",
@@ -491,7 +524,7 @@ def answer_items(
     if refused not in ("undefined", "raise"):
         raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
     answers: dict[int, Any] = {}
-    model.answer(questions, answers)
+    answer_reasoned(model.answer, questions, answers)
     if trackers := _trackers.get(None):
         for i, answer in answers.items():
             if id(examples[i]) in trackers and not isinstance(answer, Refused):

@@ -11,7 +11,7 @@ import dspy
 import numpy as np
 
 from evalbias.lm.cache import resolve_lm
-from evalbias.lm.contract import Sampling
+from evalbias.lm.contract import Reasoning, Sampling
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures import position_calibration
 from evalbias.measures.arrays import FloatArray
@@ -83,6 +83,7 @@ class PairwiseJudge(Judge):
         scoring: ``"expected"`` measures the probability of every answer; ``"sampled"`` estimates the probabilities from
             repeated answers, for models that report none.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
+        reasoning: Let the model write reasons before it answers, as ``PointwiseJudge`` does.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
 
@@ -119,10 +120,12 @@ class PairwiseJudge(Judge):
         instruction_place: str = "last",
         scoring: str = "expected",
         sampling: Sampling | None = None,
+        reasoning: bool | Reasoning = False,
         language: str = "en",
     ) -> None:
         position = {"debias": debias, "calibration": calibration, "min_coverage": min_coverage}
         asking = {"ties": ties, "instruction_place": instruction_place, "scoring": scoring, "sampling": sampling}
+        asking["reasoning"] = reasoning
         about = asked_about(criterion, inputs, judged, scores=False)
         own = {"criterion": about.criterion, "inputs": about.inputs, "judged": about.judged}
         super().__init__(language=language, **own, **position, **asking, corrections={})
@@ -147,6 +150,7 @@ class PairwiseJudge(Judge):
         * ``consistent``: whether all orders prefer the same candidate; None with one order, or where undefined.
         * ``positions``: for each order, the probabilities by position.
         * ``coverage``: total probability of the answers, the lowest over the orders.
+        * ``reasons``: what the model wrote before it answered, in all orders; of a judge with reasoning only.
         * ``samples``: number of answers to each prompt from which the probabilities are estimated; None where measured.
 
         Raises:
@@ -238,7 +242,9 @@ class PairwiseJudge(Judge):
         labels = prompts.comparison_labels(len(logprobs) - self.ties, ties=self.ties)
         best = None if np.isnan(logprobs).any() else labels[int(logprobs.argmax())]
         coverage = float(answer.coverage[0])
-        return {"preference": best, "logprobs": logprobs.tolist(), "coverage": coverage, "samples": answer.samples}
+        reasons = {"reasons": list(answer.reasons)} if self.reasoning else {}
+        row = {"preference": best, "logprobs": logprobs.tolist(), "coverage": coverage, "samples": answer.samples}
+        return {**row, **reasons}
 
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
@@ -270,6 +276,7 @@ class PairwiseJudge(Judge):
                     positions=positions[n].tolist(),
                     coverage=float(np.min([row["coverage"] for row in rows[place]])),
                     samples=rows[place][0]["samples"],
+                    **({"reasons": [one for row in rows[place] for one in row["reasons"]]} if self.reasoning else {}),
                     **({"undefined": why[0]} if why else {}),
                 )
         return [done[i] for i in range(len(items))]

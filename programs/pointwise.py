@@ -13,7 +13,7 @@ import numpy as np
 
 from evalbias.data.items import number
 from evalbias.lm.cache import measuring
-from evalbias.lm.contract import Sampling
+from evalbias.lm.contract import Reasoning, Sampling
 from evalbias.lm.dspy_seam import check_decisions, decided_place, decision_output, evidence_of, is_decided
 from evalbias.lm.forms import LEVELS
 from evalbias.lm.types import ChoiceLogprobs
@@ -83,6 +83,8 @@ class PointwiseJudge(Judge):
         correction: Correction of every score for the output's likelihood under the judge's own model, as
             ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
             instructions and demonstrations that it was fitted with.
+        reasoning: Let the model write reasons before it answers, and average the probabilities measured after each:
+            True, or ``evalbias.Reasoning(samples=...)``; for models that write and report probabilities.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
 
@@ -120,11 +122,13 @@ class PointwiseJudge(Judge):
         scoring: str = "expected",
         sampling: Sampling | None = None,
         correction: ScoreCorrection | None = None,
+        reasoning: bool | Reasoning = False,
         language: str = "en",
     ) -> None:
         asked = asked_about(criterion, inputs, judged, scores=True)
         own = {"criterion": asked.criterion, "inputs": asked.inputs, "judged": asked.judged}
-        super().__init__(language=language, **own, scoring=scoring, sampling=sampling, correction=correction)
+        own |= {"scoring": scoring, "sampling": sampling, "reasoning": reasoning}
+        super().__init__(language=language, **own, correction=correction)
         self.criterion = prompts.in_language(asked.criterion, language)
         wording = asked.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
         fields = {name: (str, asked.field(name)) for name in self.inputs}
@@ -183,8 +187,8 @@ class PointwiseJudge(Judge):
         and ``samples`` (None). Sampled scoring estimates them from ``samples`` answers, of which the share ``coverage``
         was readable: the score's standard error is the distribution's standard deviation over ``sqrt(samples *
         coverage)``. A correction changes ``score`` and adds ``raw_score``, without it, and, where it is for likelihood,
-        ``likelihood``, LS in nats. With described levels, ``level`` is the score that DSPy's threshold, cuts or weights
-        in ``predict.fields`` decide for.
+        ``likelihood``, LS in nats. With reasoning, ``reasons`` are the texts that the model wrote. With described
+        levels, ``level`` is the score that DSPy's threshold, cuts or weights in ``predict.fields`` decide for.
 
         Raises:
             ValueError: An input is missing or empty.
@@ -257,7 +261,8 @@ class PointwiseJudge(Judge):
             place = None if math.isnan(score) else decided_place(self._kind, list(distribution), p, settings)
             level["level"] = None if place is None else self.criterion.values[place]
         row = {"score": score, "distribution": distribution, "mode": mode, "coverage": coverage}
-        return {**row, **level, "samples": answer.samples}
+        reasons = {"reasons": list(answer.reasons)} if self.reasoning else {}
+        return {**row, **level, "samples": answer.samples, **reasons}
 
     def _completion(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         row, labels = self._row(answer), self.criterion.labels

@@ -36,6 +36,8 @@ class Language:
     better: str  # what precedes the name of the better candidate
     no: str  # answers to a question of yes or no
     yes: str
+    reasons: str  # request to think before the answer
+    conclusion: str  # request to answer after that
     scoring: str  # first line of the instruction of a judge that scores
     scale: str  # line that names its answers, from {low} (worst) to {high} (best)
     falling: str  # the same from the highest to the lowest

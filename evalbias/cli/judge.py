@@ -171,7 +171,7 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
     likelihood its ``raw_score`` and LS in nats (``likelihood``); ``undefined`` says why the model could not be asked.
     """
     fields = ("score", "mode", "coverage", "distribution")
-    optional = ("samples", "undefined", "raw_score", "likelihood")
+    optional = ("samples", "undefined", "raw_score", "likelihood", "reasons")
     return [
         {
             "id": e.get("id", i),

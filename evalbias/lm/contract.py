@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import dspy
 import numpy as np
@@ -211,12 +211,15 @@ class Sampling:
     temperature: float = 1.0
     max_tokens: int = 16
     seed: int = 0
+    fewest: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        if not (2 <= self.samples <= MOST_SAMPLES and self.temperature > 0 and 1 <= self.max_tokens <= MOST_TOKENS):
+        if not (
+            self.fewest <= self.samples <= MOST_SAMPLES and self.temperature > 0 and 1 <= self.max_tokens <= MOST_TOKENS
+        ):
             raise ValueError(
-                f"{self} cannot be drawn: give 2 to {MOST_SAMPLES} samples, a temperature above 0, and a limit of 1 to "
-                f"{MOST_TOKENS} tokens."
+                f"{self} cannot be drawn: give {self.fewest} to {MOST_SAMPLES} samples, a temperature above 0, and a "
+                f"limit of 1 to {MOST_TOKENS} tokens."
             )
 
     def draws(self, prompt: types.Prompt, rollout_id: int | None = None) -> list[Text]:
@@ -243,10 +246,91 @@ def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLog
         return ChoiceLogprobs(tuple(choices), np.log(shares), samples=len(texts))
 
 
+# Reasons first: the model writes, and the probabilities of its answer are measured after what it wrote.
+
+
+@dataclass(frozen=True)
+class Reasoning(Sampling):
+    """Settings by which a model writes reasons before it answers; as of ``Sampling``.
+
+    Args:
+        samples: Number of reasons, over whose answers the probabilities are averaged; at least 1.
+        temperature: Greater than 0, so that several reasons differ.
+        max_tokens: Token limit of each; an answer is asked for after what was written up to there.
+        seed: Models that take a seed write the same reasons again.
+    """
+
+    samples: int = 4
+    max_tokens: int = 256
+    fewest: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """Which of the choices follows, once the model has written its reasons? ``prompt`` asks for these."""
+
+    prompt: types.Prompt
+    choices: tuple[str, ...]
+    conclusion: str  # message that asks for the answer after them
+    reasoning: Reasoning
+
+    def after(self, reasons: str) -> Choices:
+        """Return the question that follows some reasons."""
+        said = [{"role": "assistant", "content": reasons}, {"role": "user", "content": self.conclusion}]
+        return Choices([*types.as_messages(self.prompt), *said], self.choices)
+
+
+def answer_reasoned(
+    answer: Callable[[Sequence[Question], Answers], None],
+    questions: Sequence[Any],
+    answers: Answers,
+    *,
+    rollout_id: int | None = None,
+) -> None:
+    """Answer questions by ``answer``; those to be ``Reasoned`` by the mean of the answers after each reason."""
+    reasoned = {place: one for place, one in enumerate(questions) if isinstance(one, Reasoned)}
+    if not reasoned:
+        answer(questions, answers)
+        return
+    # 1. All reasons, and the other questions.
+    draws = [one.reasoning.draws(one.prompt, rollout_id) if isinstance(one, Reasoned) else [one] for one in questions]
+    written = _answered(answer, draws)
+    # 2. The answer after each reason; one without a word is replaced by an ellipsis, which every template takes.
+    after = {
+        place: [one.after(text.text.strip() or "...") for text in written[place]]
+        for place, one in reasoned.items()
+        if not any(isinstance(text, types.Refused) for text in written[place])
+    }
+    measured = dict(zip(after, _answered(answer, list(after.values())), strict=True))
+    # 3. p(label) = mean over the reasons of p(label | reasons)
+    for place, some in enumerate(written):
+        rows = measured.get(place, some)
+        refused = next((row for row in rows if isinstance(row, types.Refused)), None)
+        if refused is not None or place not in reasoned:
+            answers[place] = refused or rows[0]
+            continue
+        paid = [one.usage for one in (*some, *rows) if one.usage is not None]
+        with np.errstate(divide="ignore"):
+            mean = np.log(np.mean([np.exp(row.logprobs) for row in rows], axis=0))
+        reasons = tuple(text.text for text in some)
+        usage = types.total_usage(paid) if paid else None
+        answers[place] = replace(rows[0], logprobs=mean, usage=usage, reasons=reasons)
+
+
+def _answered(
+    answer: Callable[[Sequence[Question], Answers], None], groups: Sequence[Sequence[Any]]
+) -> list[list[Any]]:
+    """Return the answers to groups of questions, which are asked in one call."""
+    answers = dict[int, Any]()
+    answer([one for group in groups for one in group], answers)
+    each = iter(answers[place] for place in range(sum(map(len, groups))))
+    return [[next(each) for _ in group] for group in groups]
+
+
 # One question to any ``dspy.LM``, as an adapter asks it.
 
 
-def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **options: Any) -> Any:
+def ask(lm: Any, question: Any, sampling: Sampling | None = None, **options: Any) -> Any:
     """Return the answer of any ``dspy.LM`` to one question, with probabilities measured or, by ``sampling``, estimated.
 
     ``options`` are those of ``AnyLM``. It raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
@@ -254,7 +338,7 @@ def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **o
     questions = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
     answers = dict[int, Any]()
     run = AnyLM(lm, **options).run if callable(lm) else lm.answer  # a model behind a cache is no dspy.LM
-    run(questions, answers)
+    answer_reasoned(run, questions, answers, rollout_id=options.get("rollout_id"))
     types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):
         return answers[0]

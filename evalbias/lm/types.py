@@ -95,6 +95,7 @@ class ChoiceLogprobs:
     renormalized: bool = False  # whether the model returned only shares that sum to 1; the coverage is NaN then
     samples: int | None = None  # number of answers from which each row is estimated; None if it is measured
     usage: Usage | None = None  # of one row; None if the model was not asked, because the answer was known
+    reasons: tuple[str, ...] = ()  # that the model wrote before it answered, over which one row is the mean
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):
