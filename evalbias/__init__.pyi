@@ -35,6 +35,7 @@ from .optimizers.refine import ExternalFeedbackRefine as ExternalFeedbackRefine
 from .optimizers.zepo import ZEPO as ZEPO
 from .programs.criterion import Criterion as Criterion
 from .programs.files import load as load
+from .programs.jury import Rubric as Rubric
 from .programs.loops import SelfRefine as SelfRefine
 from .programs.metrics import agreement_feedback as agreement_feedback
 from .programs.metrics import judge_metric as judge_metric

@@ -9,6 +9,7 @@ from .files import load as load
 from .files import save as save
 from .items import label_of as label_of
 from .jury import Jury as Jury
+from .jury import Rubric as Rubric
 from .loops import BestOfK as BestOfK
 from .loops import Improvement as Improvement
 from .loops import SelfConsistencyRefine as SelfConsistencyRefine

@@ -12,7 +12,7 @@ from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.juries import JuryRule
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.judges import Judge
-from evalbias.programs.jury import Jury, rule_of
+from evalbias.programs.jury import Jury, Rubric, rule_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge, correction_of
 from evalbias.programs.ranking import PairwiseRanker
@@ -22,7 +22,7 @@ from evalbias.values import read_json
 
 RULE, CORRECTION = "jury's rule", "correction"
 CONTENTS: Mapping[type, str] = {
-    **{program: program.kind for program in (PointwiseJudge, PairwiseJudge, PairwiseRanker, Jury)},
+    **{program: program.kind for program in (PointwiseJudge, PairwiseJudge, PairwiseRanker, Jury, Rubric)},
     JuryRule: RULE,
     ScoreCorrection: CORRECTION,
 }
@@ -37,10 +37,10 @@ def save(learned: ScoreCorrection | JuryRule, path: str | os.PathLike[str]) -> N
 def load(path: str | os.PathLike[str], *kinds: type) -> Any:
     """Load what evalbias saved to a JSON file; the class of the result says what the file holds.
 
-    Programs come from their ``save``: ``PointwiseJudge``, ``PairwiseJudge``, ``PairwiseRanker`` and ``Jury``. A
-    ``ScoreCorrection`` is the correction.json of 'evalbias correct', and a ``JuryRule`` the jury.json of 'evalbias
-    jury'. A loop, and a program of yours that contains a judge, hold modules that a file cannot make: make the program,
-    and call its own ``load``.
+    Programs come from their ``save``: ``PointwiseJudge``, ``PairwiseJudge``, ``PairwiseRanker``, ``Jury`` and
+    ``Rubric``. A ``ScoreCorrection`` is the correction.json of 'evalbias correct', and a ``JuryRule`` the jury.json of
+    'evalbias jury'. A loop, and a program of yours that contains a judge, hold modules that a file cannot make: make
+    the program, and call its own ``load``.
 
     Args:
         path: The file.
@@ -84,9 +84,9 @@ def _program(state: Mapping[str, Any]) -> Program:
     program: Program
     if settings["kind"] == PairwiseRanker.kind:
         program = PairwiseRanker(_judge(state["judge.settings"]))
-    elif settings["kind"] == Jury.kind:
+    elif settings["kind"] in (Jury.kind, Rubric.kind):
         members = takewhile(state.__contains__, (f"judges[{place}].settings" for place in count()))
-        program = Jury([_judge(state[name]) for name in members])
+        program = (Jury if settings["kind"] == Jury.kind else Rubric)([_judge(state[name]) for name in members])
     else:
         program = _judge(settings)
     program.load_state(state)

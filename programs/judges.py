@@ -31,7 +31,7 @@ from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, Mea
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion, check_inputs
-from evalbias.programs.items import ALL_INPUTS, read_item, read_pair
+from evalbias.programs.items import ALL_INPUTS, OWN_INPUTS, read_item, read_pair
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Instrument, Predictor, Setting, instance_of
 from evalbias.values import get_logger
@@ -415,7 +415,7 @@ def read_for(judge: Any, source: Any, mapping: Mapping[str, str] | None = None, 
 
     The column of its judged input, or those of a pair's two (``answer_1``, ``answer_2``), are the outputs.
     """
-    if not isinstance(judge, Judge) or [*judge.inputs] == ["source", "output"]:
+    if not isinstance(judge, Instrument) or [*getattr(judge, "inputs", OWN_INPUTS)] == [*OWN_INPUTS]:
         return data.read(source, mapping=mapping, **options)
     table = opened(source)
     table = table_of(table, own_mapping(judge, mapping, table.columns))
@@ -427,7 +427,7 @@ def read_for(judge: Any, source: Any, mapping: Mapping[str, str] | None = None, 
     return items
 
 
-def own_mapping(judge: Judge, mapping: Mapping[str, str] | None, columns: Collection[str]) -> dict[str, str]:
+def own_mapping(judge: Any, mapping: Mapping[str, str] | None, columns: Collection[str]) -> dict[str, str]:
     """Return a mapping of columns to fields in which the judged input is the output."""
     ours = dict(mapping or {})
     for end in ("", "_1", "_2") if judge.judged != "output" else ():
@@ -437,7 +437,7 @@ def own_mapping(judge: Judge, mapping: Mapping[str, str] | None, columns: Collec
     return ours
 
 
-def as_judged(judge: Judge, items: Sequence[dspy.Example]) -> list[dspy.Example]:
+def as_judged(judge: Any, items: Sequence[dspy.Example]) -> list[dspy.Example]:
     """Return outputs or pairs as a judge reads them, whichever it takes; ``ValueError`` names one that lacks a text."""
     reads = [read_pair if "candidates" in item else read_item for item in items]
     return [read(item, i, judge.inputs, judge.judged) for i, (read, item) in enumerate(zip(reads, items, strict=True))]

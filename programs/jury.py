@@ -1,16 +1,20 @@
-"""A jury of judges as a DSPy program and metric: all at once, or the others only where the first ones differ."""
+"""Several judges as one DSPy program: a jury of the same question, and a rubric of several criteria."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, get_args
 
 import dspy
 import numpy as np
 
-from evalbias.measures.juries import JuryRule
+from evalbias.data.items import human_score, input_keys
+from evalbias.lm.cache import resolve_lm
+from evalbias.measures.juries import JuryRule, label_weights
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.judges import asked_together
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import Instrument, Setting, instance_of
@@ -114,3 +118,129 @@ class Jury(Instrument):
             dspy.Prediction(**{name: float(one)}, scores=dict(enumerate(row.tolist())), asked=int(count))
             for one, row, count in zip(combined, table, counts.sum(axis=1), strict=True)
         ]
+
+
+# Several criteria.
+
+
+def _weights(name: str, value: Any) -> None:
+    if not value or not all(isinstance(one, int | float) and 0 <= one < math.inf for one in value) or sum(value) <= 0:
+        raise ValueError(f"{name}={value!r:.80}: give each criterion a weight of at least 0, and one of them more.")
+
+
+class Rubric(Instrument):
+    """Scores an output on several criteria; its score is their weighted mean.
+
+    It is called, audited, saved and loaded as a ``PointwiseJudge``. A model that takes closed questions is asked all
+    criteria of an item in one request, any other one criterion a request.
+
+    Args:
+        criteria: Two or more criteria of one scale and of different names; or judges of them, such as compiled ones.
+        weights: Weight of each criterion, at least 0; they are divided by their sum. Defaults to equal ones; see
+            ``learn_weights``.
+        name: Name of the whole in reports, under which items have people's scores.
+        **options: Those of ``PointwiseJudge`` for the judge of each criterion, such as ``inputs`` and ``reasoning``.
+
+    Raises:
+        ValueError: Fewer than two criteria, different scales or inputs, a name twice, or weights that do not fit.
+
+    Examples:
+        >>> polite, short = Criterion("politeness", "is it polite?"), Criterion("brevity", "is it short?")
+        >>> Rubric([polite, short], weights=[3, 1]).weights
+        (0.75, 0.25)
+    """
+
+    kind = "rubric"
+    scoring, correction, reasoning = "expected", None, None  # of the whole: its criteria have their own
+    weights = Setting[tuple[float, ...]](_weights, dump=list, load=tuple)
+    name = Setting[str](instance_of(str, "a text"))
+
+    def __init__(
+        self,
+        criteria: Sequence[Criterion | PointwiseJudge],
+        weights: Sequence[float] | None = None,
+        *,
+        name: str = "quality",
+        **options: Any,
+    ) -> None:
+        judges = [one if isinstance(one, PointwiseJudge) else PointwiseJudge(one, **options) for one in criteria]
+        given = [1.0] * len(judges) if weights is None else [*weights]
+        names = [one.criterion.name for one in judges]
+        shapes = {(one.criterion.scale, *one.inputs, one.judged) for one in judges}
+        if len(judges) < 2 or len({*names}) < len(names) or len(shapes) > 1 or len(given) != len(judges):
+            raise ValueError(
+                f"A rubric of {names} with {len(given)} weights: give two or more criteria of different names, one "
+                "scale and the same inputs, and a weight for each or none."
+            )
+        _weights("weights", given)
+        super().__init__(weights=tuple(one / sum(given) for one in given), name=name)
+        self.judges = judges
+
+    @property
+    def criterion(self) -> Criterion:
+        """The whole as a criterion: its name, the scale and labels of all, and their names as its definition."""
+        parts = ", ".join(one.criterion.title for one in self.judges)
+        return replace(self.judges[0].criterion, name=self.name, definition=f"the weighted mean of {parts}", levels=())
+
+    @property
+    def predict(self) -> Any:
+        """Predictor of the first criterion, whose model is that of all."""
+        return self.judges[0].predict
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """Input field -> label in the prompts."""
+        return self.judges[0].inputs
+
+    @property
+    def judged(self) -> str:
+        """Input that is judged."""
+        return self.judges[0].judged
+
+    @property
+    def language(self) -> str:
+        """Language of the prompts."""
+        return self.judges[0].language
+
+    def read(self, example: Any, index: int | None = None) -> dspy.Example:
+        """Return an example whose texts are checked, as ``PointwiseJudge.read`` does."""
+        return self.judges[0].read(example, index)
+
+    def forward(self, *texts: str, **fields: str) -> dspy.Prediction:
+        """Score one output, given by the judges' inputs; returns a prediction as ``batch`` does."""
+        return self.batch([dspy.Example(self.judges[0].named(texts, fields))], refused="raise")[0]
+
+    def batch(self, examples: Sequence[dspy.Example], *, lm: Any = None, **options: Any) -> list[dspy.Prediction]:
+        """Score many items; ``lm`` and ``options`` are those of ``PointwiseJudge.batch``.
+
+        A prediction has ``score``, the weighted mean on the criteria's scale; ``scores`` by criterion; ``coverage``,
+        the least of the criteria's; and ``parts``, the prediction on each. The score is NaN where one of them is that
+        has a weight; ``undefined`` says why.
+        """
+        lm = asked_together(self.judges, examples, resolve_lm(lm, self.predict))
+        each = [judge.batch(examples, lm=lm, **options) for judge in self.judges]
+        done = []
+        for parts in zip(*each, strict=True):
+            # score = sum_k w_k score_k, over the criteria with a weight
+            score = sum(w * part.score for w, part in zip(self.weights, parts, strict=True) if w)
+            by_name = dict(zip((one.criterion.name for one in self.judges), parts, strict=True))
+            why = [part.undefined for part in parts if "undefined" in part]
+            scores, coverage = {n: float(part.score) for n, part in by_name.items()}, min(p.coverage for p in parts)
+            known = {"score": float(score), "scores": scores, "coverage": float(coverage), "parts": by_name}
+            done.append(dspy.Prediction(**known, **({"undefined": why[0]} if why else {})))
+        return done
+
+    def learn_weights(self, examples: Sequence[dspy.Example], *, lm: Any = None) -> tuple[float, ...]:
+        """Learn the weights on people's scores of the whole (``scores[name]``, or ``score``); keep and return them.
+
+        See ``evalbias.measures.juries.label_weights``, also for the ``ValueError``.
+        """
+        table = [[*one.scores.values()] for one in self.batch(examples, lm=lm)]
+        labels = [human_score(e, self.name, required=False) for e in examples]
+        learned = label_weights(table, labels, clusters=input_keys([self.read(e, i) for i, e in enumerate(examples)]))
+        self.weights = tuple(learned.tolist())
+        return self.weights
+
+
+AnyJudge = PointwiseJudge | PairwiseJudge | Rubric
+"""A judge of evalbias that asks one model about one item."""

@@ -18,7 +18,7 @@ from evalbias.lm.types import PromptRefused
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
 from evalbias.programs.judges import Judge, warn_of_own_text
-from evalbias.programs.jury import Jury
+from evalbias.programs.jury import Jury, Rubric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompts import LETTERS, TIE
@@ -44,7 +44,7 @@ class ProgramMetric:
         name: str,
         threshold: float,
         undefined: float,
-        judge: PointwiseJudge | Jury | None = None,
+        judge: PointwiseJudge | Jury | Rubric | None = None,
         source: str = "source",
         output: str = "output",
     ) -> None:
@@ -86,7 +86,7 @@ class ProgramMetric:
 
 
 def judge_metric(
-    judge: PointwiseJudge | Jury,
+    judge: PointwiseJudge | Jury | Rubric,
     *,
     threshold: float = 0.5,
     source: str = "source",
@@ -100,7 +100,8 @@ def judge_metric(
     ``dspy.BestOfN`` call it with the program's inputs.
 
     Args:
-        judge: Judge of the outputs, or a jury; ``TypeError`` for one that compares, which ``preference_metric`` is for.
+        judge: Judge of the outputs, a jury or a rubric; ``TypeError`` for one that compares, which
+            ``preference_metric`` is for.
         threshold: Least value, above 0, of an output that ``dspy.BootstrapFewShot`` and the like take as a
             demonstration. Defaults to the middle of the judge's scale.
         source: Field of the example that the program worked from. A judge's own ``inputs`` are read by their names.
@@ -109,7 +110,7 @@ def judge_metric(
             that the judge cannot score; ``math.nan`` keeps it undefined. As a reward, DSPy then never takes such an
             output, and returns None if all are undefined.
     """
-    asked = judge.judges[0] if isinstance(judge, Jury) else judge
+    asked = judge.judges[0] if isinstance(judge, Jury | Rubric) else judge
     _check_kind(asked, PointwiseJudge)
     output = output or asked.judged
 
@@ -118,11 +119,12 @@ def judge_metric(
         given = _given(asked, example, source)
         if problem := text_problem(text):
             return math.nan, _problem_feedback(judge, problem)
-        warn_of_own_text(judge.judges if isinstance(judge, Jury) else [judge], text)
+        warn_of_own_text(judge.judges if isinstance(judge, Jury | Rubric) else [judge], text)
         answer = judge(**given, **{asked.judged: str(text)})
         low, high = judge.criterion.scale
-        feedback_of = jury_feedback if isinstance(judge, Jury) else score_feedback
-        return (float(answer.score) - low) / (high - low), feedback_of(judge, answer)
+        feedbacks = {Jury: jury_feedback, Rubric: rubric_feedback, PointwiseJudge: score_feedback}
+        say: Any = next(one for kind, one in feedbacks.items() if isinstance(judge, kind))
+        return (float(answer.score) - low) / (high - low), say(judge, answer)
 
     return ProgramMetric(
         judged,
@@ -224,6 +226,18 @@ def jury_feedback(jury: Jury, answer: Any) -> str:
     return (
         f"The jury scored the output {answer.score:.2f} on {jury.criterion.title}, from {low} (worst) to {high} "
         f"(best); its judges gave {given or 'no score'}. The question was: {jury.criterion.definition}"
+    )
+
+
+def rubric_feedback(rubric: Rubric, answer: Any) -> str:
+    """Say which score the rubric gave, and which its criteria got, on what questions."""
+    low, high = rubric.criterion.scale
+    given = "; ".join(
+        f"{answer.scores[one.name]:.2f} on {one.title} (weight {weight:.2f}): {one.definition}"
+        for one, weight in zip((judge.criterion for judge in rubric.judges), rubric.weights, strict=True)
+    )
+    return (
+        f"The output got {answer.score:.2f} on {rubric.criterion.title}, from {low} (worst) to {high} (best): {given}"
     )
 
 

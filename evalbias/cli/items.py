@@ -27,10 +27,10 @@ from evalbias.evaluation.answers import (
 from evalbias.evaluation.words import joined
 from evalbias.options import AuditOptions, Options, reading_of
 from evalbias.program_options import AlignOptions, ComparingAim, RankOptions, ScoreOptions, ScoringAim
-from evalbias.programs import PairwiseJudge, PointwiseJudge
+from evalbias.programs import PairwiseJudge, PointwiseJudge, Rubric
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
-from evalbias.programs.judges import Judge, read_for
+from evalbias.programs.judges import read_for
 
 # The options of one form of a command, out of those of all its forms.
 
@@ -54,11 +54,11 @@ def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], gi
 # The judges that options name.
 
 
-def scoring_judges(options: ScoreOptions | ScoringAim | AlignOptions) -> list[PointwiseJudge]:
+def scoring_judges(options: ScoreOptions | ScoringAim | AlignOptions) -> list[Any]:
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if options.judge is not None:
         _refuse_own(options, "criterion", "scale", "language", *PROMPT)
-        return [load(options.judge, PointwiseJudge)]
+        return [load(options.judge, PointwiseJudge, *([Rubric] if isinstance(options, ScoreOptions) else []))]
     if options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
     named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
@@ -112,7 +112,7 @@ def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
 # The items that options name, on two sides of a split.
 
 
-def load_items(options: Any, judge: Judge, *, pairs: bool = False) -> data.Dataset:
+def load_items(options: Any, judge: Any, *, pairs: bool = False) -> data.Dataset:
     """Load outputs that a judge can be asked about, or also pairs of them; say on stderr which were left out."""
     choices = {"better": tuple(getattr(options, "labels", ()))}
     items = read_for(judge, options.data, choices=choices, **reading_of(options))

@@ -171,13 +171,13 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
     likelihood its ``raw_score`` and LS in nats (``likelihood``); ``undefined`` says why the model could not be asked.
     """
     fields = ("score", "mode", "coverage", "distribution")
-    optional = ("samples", "undefined", "raw_score", "likelihood", "reasons")
+    optional = ("samples", "undefined", "raw_score", "likelihood", "reasons", "scores")
     return [
         {
             "id": e.get("id", i),
             "source_begins": beginning(e.get("source") or ""),
             "output_begins": beginning(e.output),
-            **{name: p[name] for name in fields},
+            **{name: p[name] for name in fields if name in p},
             **{name: p[name] for name in optional if p.get(name) is not None},
         }
         for i, (e, p) in enumerate(zip(items, predictions, strict=True))

@@ -42,6 +42,7 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import asked_together, read_for
+from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
@@ -455,14 +456,14 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     options = replace(options, **filled)
     judge = options.judge
     if isinstance(judge, str | os.PathLike):
-        judge = load(judge, PointwiseJudge, PairwiseJudge)
+        judge = load(judge, PointwiseJudge, PairwiseJudge, Rubric)
     items = _read(options, judge)
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
     if options.judge is None and options.lm is None and not options.is_recorded:
         options = replace(options, scores_field=_only_judge(options, items))
     # 2. The judge: one of evalbias, a function or program, a new one of the criterion, or none with recorded answers.
-    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+    if isinstance(judge, AnyJudge):
         criterion = _own_criterion(judge, options)
     elif judge is None and not options.is_recorded:
         (criterion,) = criteria_of(options, [] if options.criterion is None else [options.criterion])
@@ -552,7 +553,7 @@ def answers_of(options: PreparedAudit) -> Judged:
     A judge of ours has its own model define LS if that tells likelihoods and no other is named.
     """
     judge, examples, likelihood_lm = options.judge, options.questions, options.likelihood_lm
-    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+    if isinstance(judge, AnyJudge):
         for name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
             if name != "source" or name in judge.inputs:
                 check_field(examples, name, "the data")
@@ -627,7 +628,7 @@ def _better(first: float, second: float) -> float:
 PROMPT = ("task", "source_label", "output_label")  # options that stand in the place of a criterion's own words
 
 
-def _own_criterion(judge: PointwiseJudge | PairwiseJudge, options: AuditOptions) -> Criterion:
+def _own_criterion(judge: AnyJudge, options: AuditOptions) -> Criterion:
     """Return the criterion of a judge of evalbias; refuse another criterion, scale, task or label than its own."""
     own, named = judge.criterion, options.criterion
     if words := _words(options):

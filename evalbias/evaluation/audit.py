@@ -35,8 +35,7 @@ from evalbias.evaluation.words import Status, coverage_warning, joined, percent
 from evalbias.lm.cache import CachedLM, progress_bar
 from evalbias.options import AuditOptions
 from evalbias.programs.items import candidates_of
-from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.jury import AnyJudge
 from evalbias.values import keywords, to_json
 
 MOST_LABELS = 40  # number of items that an audit names for labeling
@@ -230,7 +229,7 @@ def answers_needed(each: Sequence[PreparedAudit]) -> int:
     for one in each:
         if one.lm is not None or one.likelihood_lm is not None:
             texts = sum(2 if candidates_of(e) else 1 for e in one.questions)
-            needed += texts * (1 + isinstance(one.judge, PointwiseJudge | PairwiseJudge)) + probe_questions(one)
+            needed += texts * (1 + isinstance(one.judge, AnyJudge)) + probe_questions(one)
     return needed
 
 

@@ -67,7 +67,7 @@ from evalbias.measures.missing import missing_by_size
 from evalbias.measures.resample import FEWEST_UNITS, Draws
 from evalbias.options import DriftOptions, GainOptions
 from evalbias.programs.items import candidates_of, length_feature, text_problem
-from evalbias.programs.jury import Jury
+from evalbias.programs.jury import Jury, Rubric
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.runs import RESULT, SETTINGS, read_run
 from evalbias.values import digest, get_logger, keywords, to_json
@@ -191,7 +191,7 @@ def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Examp
     ValueError where all of them are.
     """
     metric, devset, items = evaluate.metric, evaluate.devset, []
-    judge = metric.judge.judges[0] if isinstance(metric.judge, Jury) else metric.judge
+    judge = metric.judge.judges[0] if isinstance(metric.judge, Jury | Rubric) else metric.judge
     shown = bool(evaluate.display_progress)
     run = dspy.Parallel(evaluate.num_threads, evaluate.max_errors, disable_progress_bar=not shown)
     for example, prediction in zip(devset, run([(program, one) for one in devset]), strict=True):

@@ -28,6 +28,7 @@ from evalbias.options import PROBES
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates, people_choice, text_length
 from evalbias.programs.judges import context_of, likelihoods_and_refusals
+from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
@@ -395,7 +396,7 @@ def passed_by_people(judged: Judged, pass_mark: float | None) -> FloatArray | No
 
 
 def judge_examples(
-    judge: PointwiseJudge | PairwiseJudge,
+    judge: AnyJudge,
     examples: Sequence[dspy.Example],
     *,
     lm: Any = None,
@@ -437,16 +438,15 @@ def judge_examples(
         if any(p.get("samples") for p in predictions):
             more = {SAMPLES: _drawn(predictions, judge.criterion.values)}
         else:
-            more = {LEVEL_SHARES: shares} if (shares := _shares(predictions, judge)) is not None else {}
+            more = {} if (shares := _shares(predictions, judge)) is None else {LEVEL_SHARES: shares}
         known = replace(known, covariates={**known.covariates, **more})
-    refused = zip(known.ids, predictions, strict=True)
     return replace(
         known,
         answers=answers,
         coverage=np.array([p.coverage for p in predictions], dtype=np.float64),
         ties=isinstance(judge, PairwiseJudge) and judge.ties,
         scale=None if pairwise else judge.criterion.scale,
-        reasons={name: str(p.undefined) for name, p in refused if p.get("undefined")},
+        reasons={n: str(p.undefined) for n, p in zip(known.ids, predictions, strict=True) if p.get("undefined")},
         judgments=(2 if pairwise else 1) * len(usable),
         provenance=provenance,
         judge=f"{judge.kind} on {model_title(getattr(model, 'model', 'its model'))}",
@@ -455,9 +455,9 @@ def judge_examples(
     )
 
 
-def _shares(predictions: Sequence[dspy.Prediction], judge: PointwiseJudge) -> FloatArray | None:
+def _shares(predictions: Sequence[dspy.Prediction], judge: PointwiseJudge | Rubric) -> FloatArray | None:
     """Return (n, K) probabilities of the levels; None where the judge corrects its scores, or has too many levels."""
-    if judge.correction is not None or len(judge.criterion.values) > MOST_LEVELS:
+    if judge.correction is not None or len(judge.criterion.values) > MOST_LEVELS or "scores" in predictions[0]:
         return None
     return np.array([list(p.distribution.values()) for p in predictions], dtype=np.float64)
 

@@ -54,8 +54,9 @@ from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.families import holm
 from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share, p_of_interval
 from evalbias.options import PROBES, AuditOptions
-from evalbias.programs import PairwiseJudge, PointwiseJudge
+from evalbias.programs import PointwiseJudge
 from evalbias.programs.items import candidates_of, length_feature
+from evalbias.programs.jury import AnyJudge, Rubric
 
 SWAPS = 10_000  # random exchanges of edit and placebo in the test of an effect
 NEAR_TOP = 0.125  # share of the scale's length within which a score counts as the highest: half a level of 1 to 5
@@ -468,11 +469,11 @@ def probe_answers(audit: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
     named, judge = named_kinds(kinds, PROBES), audit.judge
     of_judge = [name for name, (kind, _) in named.items() if kind in PROBES]
     edits = [name for name in named if name not in of_judge]
-    scale = judge.criterion.scale if isinstance(judge, PointwiseJudge) else audit.scale
+    scale = judge.criterion.scale if isinstance(judge, PointwiseJudge | Rubric) else audit.scale
     rows = with_edits(audit.questions, edits, seed=audit.seed, scale=scale)
     if "candidates" in rows[0] and of_judge:
         raise ValueError(f"`kinds` {of_judge[0]}: it is of a judge that scores, and this one compares. Leave it out.")
-    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+    if isinstance(judge, AnyJudge):
         judged = judge_examples(judge, rows, lm=audit.lm, progress=audit.progress)
     else:
         names = ("criterion", "scale", "num_threads", "progress")

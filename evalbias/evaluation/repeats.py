@@ -31,6 +31,7 @@ from evalbias.measures.repeats import PARTS
 from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of_interval
 from evalbias.options import INSTRUCTION, ORDER, PROBES, UNREAD
 from evalbias.programs.judges import LOW_COVERAGE, asked_together, median_coverage
+from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
@@ -207,7 +208,7 @@ def probe_questions(options: PreparedAudit) -> int:
 
 def _is_closed(judge: Any, lm: Any) -> bool:
     """Return whether a judge asks closed questions only, of a model that takes them in their own form."""
-    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+    if isinstance(judge, AnyJudge):
         model = resolve_lm(lm, judge.predict)
         return judge.scoring == "expected" and model is not None and measuring(model).decides
     fields = _outputs(judge)
@@ -271,7 +272,7 @@ def _asked(name: str, examples: Sequence[dspy.Example], options: PreparedAudit) 
         examples = [e.copy(output=nonsense(len(e.output))) for e in examples]
     if name == INSTRUCTION:
         examples = [e.copy(output=f"{e.output} {NOTE}") for e in examples]
-    if not isinstance(judge, PointwiseJudge):
+    if not isinstance(judge, PointwiseJudge | Rubric):
         if name == ORDER:
             judge = judge.deepcopy()
             for _, predictor in judge.named_predictors():

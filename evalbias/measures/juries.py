@@ -384,6 +384,55 @@ def inverse_error_weights(panel: Panel) -> FloatArray:
     return np.asarray(weights / weights.sum() if weights.sum() > 0 else np.full(k, 1 / k))
 
 
+PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of weights' distance from equal ones, in mean variances of a score
+FOLDS = 5
+FEWEST_LABELS = 10  # inputs from which weights can be learned
+
+
+def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = None) -> FloatArray:
+    """Learn weights (K,) of scores (n, K) that predict labels (n,): not negative, adding up to 1, shrunk to equal.
+
+    They are the non-negative least squares of the centered labels, with a penalty on the distance of each slope from
+    the slope of the scores' mean. It is the largest penalty whose error over held-out inputs (``clusters``, 5 folds) is
+    within a standard error of the least. Rows with NaN are left out.
+
+    Raises:
+        ValueError: Fewer than 10 inputs have all scores and a label, or all labels are equal.
+    """
+    table, given = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    kept: BoolArray = np.asarray(~np.isnan(np.column_stack([table, given])).any(axis=1))
+    x, y, codes = table[kept], given[kept], cluster_codes(clusters, kept)
+    count = len(np.unique(codes))
+    if count < FEWEST_LABELS or np.ptp(y) == 0:
+        alike = ", all equal" if count >= FEWEST_LABELS else ""
+        raise ValueError(
+            f"{count} inputs have a score on every criterion and a label{alike}: "
+            f"weights are learned from {FEWEST_LABELS} or more with different labels."
+        )
+    folds, errors = codes % FOLDS, np.empty((len(PENALTIES), len(y)))
+    for fold in range(FOLDS):
+        rest, out = folds != fold, folds == fold
+        for place, penalty in enumerate(PENALTIES):
+            slopes = _slopes(x[rest], y[rest], penalty)
+            errors[place, out] = (y[out] - y[rest].mean() - (x[out] - x[rest].mean(axis=0)) @ slopes) ** 2
+    sums = np.array([np.bincount(codes, row) for row in errors])  # (penalties, inputs)
+    more = sums - sums[int(np.argmin(sums.sum(axis=1)))]
+    within = more.mean(axis=1) <= more.std(axis=1, ddof=1) / math.sqrt(count)
+    slopes = _slopes(x, y, PENALTIES[int(np.flatnonzero(within)[-1])])
+    k = x.shape[1]
+    return slopes / slopes.sum() if slopes.sum() > 0 else np.full(k, 1 / k)
+
+
+def _slopes(x: FloatArray, y: FloatArray, penalty: float) -> FloatArray:
+    """Minimize |y - x b|^2 + r |b - c|^2 over b >= 0, with x and y centered and c the slope of the scores' sum."""
+    x, y, k = x - x.mean(axis=0), y - y.mean(), x.shape[1]
+    total = x.sum(axis=1)
+    c = max(0.0, float(total @ y) / max(float(total @ total), TINY))
+    root = math.sqrt(penalty * float((x**2).sum()) / k)
+    rows, goal = np.vstack([x, root * np.eye(k)]), np.concatenate([y, np.full(k, root * c)])
+    return np.asarray(scipy.optimize.nnls(rows, goal)[0])
+
+
 def dawid_skene(signs: FloatArray, scale: tuple[tuple[float, ...], tuple[float, ...]]) -> JuryRule:
     """Fit two latent classes to verdicts (n, K) of 1 and -1, 0 for none, and return the rule of the likelier class."""
     patterns, counts = np.unique((np.sign(signs) + 1) / 2, axis=0, return_counts=True)
