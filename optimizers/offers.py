@@ -111,7 +111,7 @@ def _shown(judge: Any, examples: Sequence[dspy.Example]) -> Any:
         label, candidates = preference_label(example), list(example.candidates)
         if label in ("A", "B") and label != "AB"[place % 2]:
             label, candidates = "AB"[place % 2], candidates[::-1]
-        demos.append(dspy.Example(source=example.source, candidates=candidates, preference=label))
+        demos.append(dspy.Example({**judge.own(example), "candidates": candidates, "preference": label}))
     shown.predict.demos = demos
     return shown
 
@@ -168,7 +168,7 @@ def case(judge: Any, item: dspy.Example, answer: Any, reason: str) -> tuple[floa
     else:
         texts, prediction = {"Output": item.output}, dspy.Prediction(score=float(answer))
     told = agreement_feedback(judge, reason=reason)(item, prediction, None, "predict")
-    shown = [f"{label}: {text!s:.{LONGEST}}" for label, text in {"Source": item.source, **texts}.items()]
+    shown = [f"{label}: {text!s:.{LONGEST}}" for label, text in {"Source": item.get("source", ""), **texts}.items()]
     return 1.0 - told.score, "\n".join([*shown, told.feedback.splitlines()[0]])
 
 
@@ -204,9 +204,10 @@ def taught(
     """Offer what other teleprompters compile on the items; an error of theirs is told beside the offers."""
     offers, left_out = list[Offer](), dict[str, str]()
     if isinstance(judge, PairwiseJudge):
-        examples = [e.copy(preference=preference_label(e)).with_inputs("source", "candidates") for e in items]
+        examples = [e.copy(preference=preference_label(e)) for e in items]
     else:
         examples = labeled(items, judge.criterion)
+    examples = [e.copy(**judge.own(e)).with_inputs(*judge.own(e)) for e in examples]  # by the judge's own names
     for name, optimizer in optimizers.items():
         try:
             with dspy.context(lm=ClientLM(lm)):

@@ -24,8 +24,8 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
     words = {
         "name": criterion.title,
         "definition": criterion.definition,
-        "output": criterion.output_label.lower(),
-        "source": criterion.source_label.lower(),
+        "output": prompts.in_sentence(criterion.output_label, criterion),
+        "source": prompts.in_sentence(criterion.source_label, criterion),
     }
     lines = known["pairs"] if isinstance(judge, PairwiseJudge) else known["scores"]
     return {name: line.format(**words, low=low, high=high) for name, line in lines.items()}

@@ -113,7 +113,7 @@ def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
 
 
 def load_items(options: Any, judge: Any, *, pairs: bool = False) -> data.Dataset:
-    """Load outputs that a judge can be asked about, or also pairs of them; say on stderr which were left out."""
+    """Load outputs for a saved or new judge, or also pairs of them; say on stderr which were left out."""
     choices = {"better": tuple(getattr(options, "labels", ()))}
     items = read_for(judge, options.data, choices=choices, **reading_of(options))
     tell_left_out(items, say)
@@ -121,7 +121,7 @@ def load_items(options: Any, judge: Any, *, pairs: bool = False) -> data.Dataset
         raise data.DataError(
             f"{options.data} holds pairs, and this command takes one output a row. Use evalbias audit or optimize."
         )
-    if "source" in judge.inputs:
+    if judge is None or "source" in judge.inputs:
         check_field(items, "source", options.data)
     return items
 

@@ -66,11 +66,11 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
 
 def align(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
     """Make a saved judge, or a new one, agree with people; many items leave a fifth of the inputs for the report."""
-    dataset = load_items(options, pairs=True)
+    given = None if options.judge is None else load(options.judge, PointwiseJudge, PairwiseJudge)
+    dataset = load_items(options, given, pairs=True)
     items = list(dataset)
     if options.limit is not None and options.limit < len(items):
         items = random.Random(options.seed).sample(items, options.limit)
-    given = None if options.judge is None else load(options.judge, PointwiseJudge, PairwiseJudge)
     compares = hold_pairs(items) if given is None else isinstance(given, PairwiseJudge)
     judge: Any = comparing_judge(options) if compares else scoring_judges(options)[0]
     if not compares:
