@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import dspy
 
+from evalbias.lm.cache import named_lm
 from evalbias.lm.dspy_seam import Parameter, in_thread
 from evalbias.lm.saved import check_lm, restored_lm, written_lm
 
@@ -282,6 +283,7 @@ class Program(dspy.Module):  # type: ignore[misc]
 
     def set_lm(self, lm: Any) -> None:
         """Give every predictor of the program the model, those of judges in it too."""
+        lm = named_lm(lm)
         for parameter in self._parameters().values():
             if isinstance(parameter, dspy.Predict):
                 parameter.lm = lm

@@ -26,6 +26,7 @@ import dspy
 import numpy as np
 
 from evalbias.lm.contract import AnyLM, Sampling, estimated_choices
+from evalbias.lm.dspy_seam import is_provider
 from evalbias.lm.fingerprint import cache_folder
 from evalbias.lm.types import (
     Answers,
@@ -76,6 +77,7 @@ class CachedLM(MeasuringLM):
         between: Callable[[], None] = lambda: None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
+        lm = named_lm(lm)
         self._lm, self._identity = as_measuring(lm), model_identity(lm)
         self.model = self._lm.model
         self.decides = self._lm.decides and sampling is None
@@ -354,11 +356,30 @@ class _Arriving(dict[int, Any]):
 
 def resolve_lm(lm: Any, predict: Any) -> Any:
     """Return ``lm`` if given, else the predictor's own model, else the one that DSPy is configured with."""
-    return lm or predict.lm or dspy.settings.lm
+    return named_lm(lm or predict.lm or dspy.settings.lm)
+
+
+def named_lm(lm: Any) -> Any:
+    """Return the model that a text such as "openai/gpt-4o-mini" names, by ``dspy.LM``; anything else as it is.
+
+    TypeError says how to make a model that DSPy does not have by its name alone.
+    """
+    if not isinstance(lm, str):
+        return lm
+    provider, slash, _ = lm.partition("/")
+    if slash and is_provider(provider) and not Path(lm).exists():
+        return dspy.LM(lm)
+    own = "evalbias.embedded_judge_lm()" if lm == "embedded" else f"evalbias.LocalLM({lm!r:.80})"
+    raise TypeError(
+        f"lm={lm!r:.80} is a text whose provider DSPy does not know: give {own}"
+        f"{'' if lm == 'embedded' else ' for a folder or a Hugging Face name'}, evalbias.ServerLM(NAME, base_url=URL) "
+        f"for a server's model, or dspy.LM({lm!r:.80}, ...) for one that DSPy reaches otherwise."
+    )
 
 
 def as_measuring(lm: Any) -> MeasuringLM:
     """Return a model that answers questions as it is, and any other through DSPy."""
+    lm = named_lm(lm)
     if isinstance(lm, MeasuringLM):
         return lm
     if not callable(lm) or not hasattr(lm, "model"):

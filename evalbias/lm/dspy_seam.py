@@ -20,6 +20,7 @@ from typing import Any
 import dspy
 import numpy as np
 from dspy import lm15
+from dspy._vendor.lm15 import registry
 from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments
 from dspy.adapters.decision_state import DecisionState
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
@@ -38,12 +39,12 @@ from evalbias.lm.forms import answer_of
 from evalbias.lm.reading import TOP, first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
 
-# Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in one
-# file. ``dspy._vendor.lm15`` reads judgments; ``validate_request`` is the check that every engine of DSPy runs first;
-# ``select_backend`` and ``LM15Engine.plan`` tell without a request what a model's route takes. ``decision_type`` tells
-# which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules``
-# are public to read; the list of the trace, which is edited in place, has no documented interface; nor has the logger
-# ``dspy.clients.lm``.
+# Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in
+# one file. ``dspy._vendor.lm15`` reads judgments and lists providers; ``validate_request`` is the check that every
+# engine of DSPy runs first; ``select_backend`` and ``LM15Engine.plan`` tell without a request what a model's route
+# takes. ``decision_type`` tells which outputs are decisions, and is experimental. ``settings.trace`` and
+# ``caller_modules`` are public to read; the list of the trace, which is edited in place, has no documented interface;
+# nor has the logger ``dspy.clients.lm``.
 
 LM_CLASS = base_lm.LM_CLASS_STATE_KEY  # key of a saved model's class
 
@@ -67,6 +68,11 @@ def calling_predictor() -> Any:
     """Return the predictor that is being called in this context, or None."""
     caller = (dspy.settings.caller_modules or [None])[-1]
     return caller if isinstance(caller, dspy.Predict) else None
+
+
+def is_provider(name: str) -> bool:
+    """Return whether DSPy knows a provider, the part of a model's name before the slash, without an address."""
+    return registry.lookup(name) is not None
 
 
 def is_decision(field: Any) -> bool:

@@ -284,3 +284,34 @@ class Fixed(FormulaLM):
 
     def loglikelihood(self, pairs):
         return [LogLikelihood(np.array([-float(len(text))])) for _, text in pairs]
+
+
+def test_the_name_of_a_model_is_taken_where_a_model_is(monkeypatch):
+    made = []
+    monkeypatch.setattr(dspy, "LM", lambda name: made.append(name) or FormulaLM(bias=0.0))
+    judge = PointwiseJudge(Criterion("quality", "is it good?"))
+    items = [dspy.Example(source="s", output=f"q={q} z=0", id=str(q)) for q in (1, 5)]
+    expected = [one.score for one in judge.batch(items, lm=FormulaLM(bias=0.0))]
+    assert [one.score for one in judge.batch(items, lm="openai/gpt-4o-mini")] == expected
+    assert judge_examples(judge, items, lm="anthropic/some").answers.tolist() == expected
+    judge.set_lm("openai/other")
+    assert isinstance(judge.predict.lm, FormulaLM)
+    assert made == ["openai/gpt-4o-mini", "anthropic/some", "openai/other"]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("embedded", r"give evalbias\.embedded_judge_lm\(\), evalbias"),
+        (
+            "Qwen/Qwen3-4B",
+            r"give evalbias\.LocalLM\('Qwen/Qwen3-4B'\) for a folder or a Hugging Face name, ",
+        ),
+        ("gpt-4o", r"or dspy\.LM\('gpt-4o', \.\.\.\) for one that DSPy reaches otherwise"),
+    ],
+)
+def test_the_name_of_a_model_that_dspy_does_not_know_is_refused_with_what_to_write(name, remedy):
+    judge = PointwiseJudge(Criterion("quality", "is it good?"))
+    for ask in (lambda: judge.batch([dspy.Example(**ITEM)], lm=name), lambda: judge.set_lm(name)):
+        with pytest.raises(TypeError, match=remedy):
+            ask()
