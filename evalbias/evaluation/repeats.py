@@ -32,7 +32,6 @@ from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of
 from evalbias.options import INSTRUCTION, ORDER, PROBES, UNREAD
 from evalbias.programs.judges import LOW_COVERAGE, asked_together, median_coverage
 from evalbias.programs.jury import AnyJudge, Rubric
-from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
 # --- with nothing changed ---------------------------------------------------------------------------------------------
