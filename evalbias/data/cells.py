@@ -22,16 +22,7 @@ WORDS = {
     name: frozenset(words.split())
     for name, words in read_json(Path(__file__).with_name("columns.json"), "install evalbias again").items()
 }
-"""Names of columns, as words in lower case without accents, in English, German and French."""
-VALUES, PEOPLE, JUDGES = WORDS["values"], WORDS["people"], WORDS["judges"]
-GIVEN_NAMES = WORDS["given names"]  # two columns of such names are two people's
-VOTERS = PEOPLE | WORDS["voters"]  # names of a person who voted
-OUTCOMES, MODELS = WORDS["outcomes"], WORDS["models"]  # without an error; a judge's, beside a word for its answer
-PERSONS = WORDS["persons"]  # of a rating, or of a number that says who rated
-LABELS, VERDICTS = WORDS["labels"], WORDS["verdicts"]  # people's beside a judge's, and a judge's beside people's
-CHOICES, COUNTS = WORDS["choices"], WORDS["counts"]  # between two outputs; of numbers that are no ratings
-INPUTS, OUTPUTS, CHATS, WRITERS = WORDS["inputs"], WORDS["outputs"], WORDS["chats"], WORDS["writers"]
-RESPONSES = {"responses"}  # people's, beside a word for them, as Argilla writes
+"""Words in the names of columns, in lower case without accents, in English, German and French, by what they tell."""
 PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
 FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second", "chosen": "rejected"}  # in a pair's names
 ENDS = {*"abcde", "left", "right", "first", "second"}
@@ -70,18 +61,20 @@ class Column:
         """Read a column of a table."""
         words = words_of(name)
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
-        if words[:1] in ([one] for one in PREFERRED) and WRITERS & {*words[1:]}:  # chosen_model
+        if words[:1] in ([one] for one in PREFERRED) and WORDS["writers"] & {*words[1:]}:  # chosen_model
             end = words.pop(0)
         cells = [*map(files.one_text, cells)] if all(isinstance(c, list | None) for c in cells) else cells
-        given = (None if missing(cell) or (isinstance(cell, str) and not word(cell)) else cell for cell in cells)
-        one = cls(name, [*map(_from_text, given)], tuple(words), end)
-        if (kind := _kind(one.given)) in (TALKS, ASKED_FOR):
-            one = replace(one, cells=[*map(files.text_of, one.cells)])
+        cells = [None if items.is_absent(cell) else cell for cell in cells]
+        opened = [files.parsed_or_given(cell) if _may_be_json(cell) else cell for cell in cells]
+        if (kind := _kind([cell for cell in opened if cell is not None])) in (TALKS, ASKED_FOR):
+            cells = [*map(files.text_of, opened)]
         elif kind == OTHERS:  # JSON as text
-            one = replace(one, cells=[cell if word(cell) else None for cell in cells])
-            kind = _kind(one.given)
+            kind = _kind([cell for cell in cells if cell is not None])
+        else:
+            cells = opened
+        one = cls(name, cells, tuple(words), end, kind)
         rated = one.given if kind == LISTS or (kind == RATED and isinstance(one.given[0], str | bool)) else ()
-        return replace(one, kind=kind, numbers=items.values_of_words(items.cells_of(rated)), codes=_codes(one.given))
+        return replace(one, numbers=items.values_of_words(items.cells_of(rated)), codes=_codes(one.given))
 
     @cached_property
     def given(self) -> list[Any]:
@@ -96,27 +89,32 @@ class Column:
     @property
     def is_judges(self) -> bool:
         """True if a word of the name is of a judge or a model."""
-        return bool({*self.words} & (JUDGES | MODELS))
+        return self.has("judges", "models")
 
     @property
     def about(self) -> set[str]:
         """Words of its name besides those that say whose ratings it holds, such as a criterion."""
-        return {word for word in self.words if not word.isdecimal()} - PEOPLE - JUDGES - MODELS - VALUES
+        whose = words_in("people", "judges", "models", "values")
+        return {word for word in self.words if not (word.isdecimal() or word in whose)}
 
     @property
     def may_count_persons(self) -> bool:
         """True if the cells may number the persons who rated, who are all that the name says."""
         is_number = self.kind == RATED and not self.numbers
-        return {*self.words} <= PERSONS and is_number and all(float(cell).is_integer() for cell in self.given)
+        return self.only("persons") and is_number and all(float(cell).is_integer() for cell in self.given)
 
     @cached_property
     def highest(self) -> float:
         """Largest size of its numbers, or the whole that they are out of."""
         return max(self.numbers.values()) if self.numbers else float(np.nanmax(np.abs(self.values())))
 
-    def called(self, names: frozenset[str], beside: frozenset[str] = frozenset()) -> bool:
-        """Return whether the name is one of these, and nothing else stands in it."""
-        return bool(names & {*self.words}) and {*self.words} <= names | beside
+    def has(self, *names: str) -> bool:
+        """Return whether a word of the name is in one of these sets of ``WORDS``."""
+        return not words_in(*names).isdisjoint(self.words)
+
+    def only(self, *names: str) -> bool:
+        """Return whether every word of the name is in one of these sets of ``WORDS``."""
+        return words_in(*names).issuperset(self.words)
 
     def values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return (rows,) numbers, means of lists; NaN where there is none."""
@@ -126,7 +124,9 @@ class Column:
             given = [float(self.numbers.get(word(one), one) if self.numbers else one) for one in said]
             return sum(given) / len(given) if given else np.nan
 
-        return np.array([value(cell) for cell in self.cells], dtype=np.float64)
+        plain = self.kind == RATED and not self.numbers
+        cells = [np.nan if cell is None else cell for cell in self.cells] if plain else [*map(value, self.cells)]
+        return np.array(cells, dtype=np.float64)
 
     def says(self) -> str:
         """Describe the cells."""
@@ -137,65 +137,68 @@ class Column:
         return f"numbers from {min(self.given):g} to {max(self.given):g}"
 
 
+def words_in(*names: str) -> frozenset[str]:
+    """Return the words of several sets of ``WORDS``."""
+    return frozenset().union(*(WORDS[name] for name in names))
+
+
 def words_of(name: str) -> list[str]:
     """Return the words and numbers of a name, in lower case and without accents."""
     parted = unicodedata.normalize("NFKD", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)).casefold()
     return re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
 
 
-def _from_text(cell: Any) -> Any:
-    """Return what a cell of JSON holds, and other cells as they are."""
-    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
-        try:
-            return files.parsed_cell(cell)
-        except ValueError:
-            pass
-    return cell
+def _may_be_json(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.lstrip().startswith(("[", "{"))
 
 
 def _kind(given: Sequence[Any]) -> str:
     if not given:
         return NOTHING
-    talks = [files.transcript(cell) if isinstance(cell, list | dict) else None for cell in given]
-    if all(talks):
+    if _are(given, list, dict) and all(talks := [*map(files.transcript, given)]):
         answers = [talk[1] for talk in talks if talk]
         return TALKS if all(answers) else OTHERS if any(answers) else ASKED_FOR
-    if all(isinstance(cell, list) for cell in given):
+    if _are(given, list):
         inner = [one for cell in given for one in cell if not missing(one)]
         texts = [one for one in inner if isinstance(one, str | list | dict)]  # beside a few that a tool misread
         if all(len(cell) == 2 for cell in given) and len(texts) > 0.9 * len(inner) and _kind(texts) in (TEXTS, TALKS):
             return PAIRS
-        return LISTS if all(isinstance(one, str | int | float) for one in inner) and _kind(inner) == RATED else OTHERS
-    if all(isinstance(cell, dict) for cell in given):
+        return LISTS if _are(inner, str, int, float) and _kind(inner) == RATED else OTHERS
+    if _are(given, dict):
         inner = [one for cell in given for one in cell.values() if not missing(one)]
         return BY_NAME if _kind(inner) in (RATED, LISTS) else OTHERS
-    if all(isinstance(cell, str | bool) for cell in given):
-        if {word(cell) for cell in given} <= items.values_of_words(given).keys():
+    if _are(given, str, bool):
+        first = word(given[0]) in items.values_of_words(given[:1])  # most columns of texts need no further look
+        if first and {word(cell) for cell in {*given}} <= items.values_of_words(given).keys():
             return RATED
         dates = all(re.match(r"\d{4}-\d\d-\d\d", str(cell)) for cell in given)
-        return OTHERS if dates or not all(isinstance(cell, str) for cell in given) else TEXTS
-    if all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in given):
+        return OTHERS if dates or not _are(given, str) else TEXTS
+    if _are(given, int, float) and bool not in {*map(type, given)}:
         low, high = min(given), max(given)
         counts = len(given) > 10 and len({*given}) == len(given) == high - low + 1
         return RATED if -100 <= low <= high <= 100 and not counts else OTHERS
     return OTHERS
 
 
+def _are(given: Sequence[Any], *types: type) -> bool:
+    return all(issubclass(one, types) for one in {*map(type, given)})
+
+
 def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
-    if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
+    if not given or not _are(given, str, int, float) or bool in {*map(type, given)}:
         return None
     numbers = [cell for cell in given if not isinstance(cell, str)]
     if len(numbers) == len(given) and 1 <= min(numbers) < max(numbers) <= 2 and len({*numbers}) > MOST_CHOICES:
         return ("1", "2")  # AlpacaEval's 1 + P
     if len({*given}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in given):
         return None
-    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
+    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in {*given}}
     if codes <= LETTERS | {"0", "1", "-1"} or frozenset(codes - LETTERS) in NUMBERED:
         return ()
     ties = sorted(codes & WORDS["ties"])
     for code, (first, second) in itertools.product(sorted(codes - {*ties}), FIRSTS.items()):
         stem = code.removesuffix(second if code.endswith(second) else first)
-        named = stem[-1:].isdecimal() or VOTERS & {*words_of(stem)}  # llama-7b, author_2
+        named = stem[-1:].isdecimal() or words_in("people", "voters") & {*words_of(stem)}  # llama-7b, author_2
         if code != stem and not named and codes - {*ties} <= {stem + first, stem + second} and len(ties) < 2:
             return (stem + first, stem + second, *ties)
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,35 +19,18 @@ from evalbias.data import items, long_form, nested
 from evalbias.data.cells import (
     ASKED_FOR,
     BY_NAME,
-    CHATS,
-    CHOICES,
-    COUNTS,
     FIRSTS,
-    GIVEN_NAMES,
-    INPUTS,
-    JUDGES,
-    LABELS,
     LETTERS,
     LISTS,
-    MODELS,
     NOTHING,
     NUMBERED,
-    OUTCOMES,
-    OUTPUTS,
     PAIRS,
-    PEOPLE,
-    PERSONS,
     PREFERRED,
     RATED,
-    RESPONSES,
     TALKS,
     TEXTS,
-    VALUES,
-    VERDICTS,
-    VOTERS,
-    WORDS,
-    WRITERS,
     Column,
+    words_in,
     words_of,
 )
 from evalbias.data.files import Source
@@ -55,21 +38,36 @@ from evalbias.data.items import CRITERION, word
 from evalbias.data.rating_values import LIKE_A_CODE, NO_CODES, Codes, legible
 
 THE_JUDGES, PEOPLES, NAMES, EITHER = "the judge's", "people's", "people's by their names", "people's or the judge's"
-RULES = (  # whose ratings columns hold: a word of each of these sets in the name, and no word besides
-    (THE_JUDGES, (JUDGES,), JUDGES | MODELS | VALUES),
-    (THE_JUDGES, (MODELS, VALUES), MODELS | VALUES),
-    (PEOPLES, (PEOPLE,), PEOPLE | VALUES | RESPONSES),
-    (PEOPLES, (VALUES, RESPONSES), VALUES | RESPONSES),
-    (NAMES, (GIVEN_NAMES,), GIVEN_NAMES | {"ratings", "scores"}),  # of two columns or more
-    (EITHER, (VALUES | OUTCOMES,), VALUES | OUTCOMES),  # several columns of labels are people's
+ROLES: Sequence[tuple[str, Sequence[frozenset[str]], frozenset[str], Collection[str]]] = (
+    # A column's role, a field or whose ratings it holds, and the evidence for it: its name has a word of each of these
+    # sets, and besides only words of this one; and its cells are of one of these kinds, for ratings by ``_fits``.
+    ("output", [words_in("outputs")], words_in("beside outputs"), (TEXTS, PAIRS)),
+    ("output", [words_in("outputs", "chats")], words_in("beside outputs"), (TALKS,)),
+    ("source", [words_in("inputs")], words_in("beside inputs"), (TEXTS,)),
+    ("source", [words_in("inputs", "chats")], words_in("beside inputs"), (ASKED_FOR,)),
+    ("system", [words_in("writers")], words_in("beside writers"), (TEXTS, PAIRS)),
+    ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), ()),
+    (THE_JUDGES, [words_in("judges")], words_in("models", "values"), ()),
+    (THE_JUDGES, [words_in("models"), words_in("values")], frozenset(), ()),
+    (PEOPLES, [words_in("people")], words_in("values", "responses"), ()),
+    (PEOPLES, [words_in("values"), words_in("responses")], frozenset(), ()),
+    (NAMES, [words_in("given names")], words_in("beside given names"), ()),  # of two columns or more
+    (EITHER, [words_in("values", "outcomes")], frozenset(), ()),  # several columns of labels are people's
 )
 OURS = ("better", "ratings")  # our own names of people's ratings
+ENTRIES = ("scores.", "ratings.")  # beginnings of the paths into them
+RATINGS = ("score", "rating", "better")  # beginnings of the fields of people's ratings
 FEWEST_ALIKE, COMPARED = 20, 1000  # rows in which a column is people's mean or majority, if it is; and rows compared
 CONTAINERS = {"fields", "doc", "value", "values", "inputs"}  # objects of a tool's, whose names say nothing
 TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts
 SHAPE = "rows and columns"  # what a question is about where one row is a person's
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
+WIDEST, MOST_NAMED = 200, 8  # most columns looked at, and columns in an error
+ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
+
+
+Groups = list[list["Column"]]  # columns of the same words
 
 
 @dataclass(frozen=True)
@@ -104,13 +102,13 @@ class Columns:
         """Return the options of an audit that read the columns so, with an answer to each question."""
         given = {name: column for one in (self.fields, *answers) for name, column in one.items()}
         options: dict[str, Any] = {name: given.pop(name) for name in OPTIONS if name in given}
-        for name in (name for name in OPTIONS[:4] if options.get(name) in ("score", "better", "label")):
-            column = options[name]  # under this name, people's are read
-            options[name] = f"judge_{column}"
-            given[f"judge_{column}"] = column
         judge = given.pop("judge", CRITERION if long_form.RATED_ON in given else "")
-        for name in (name for name in OPTIONS[:4] if judge and name in options):  # a column of each judge or criterion
-            options[name] = f"{judge}/{options[name]}"
+        for name in (name for name in OPTIONS[:4] if name in options):
+            if (column := options[name]) in ("score", "better", "label"):  # under this name, people's are read
+                options[name] = f"judge_{column}"
+                given[f"judge_{column}"] = column
+            if judge:  # a column of each judge or criterion
+                options[name] = f"{judge}/{options[name]}"
         if "labels" in options:
             options["labels"] = tuple(options["labels"].split(","))
         if "scale" in options:
@@ -127,16 +125,12 @@ def recognised_columns(table: Source, outcome: str | None = None, codes: Codes =
     taken for two fields. What two columns could be, and what their values leave unclear, is a question. ``codes`` say
     what values mean; what looks like a failure's code is left out here, and asked about where it is read.
     """
-    return _Table(legible(table, looked_at(table.columns), codes), outcome).columns()
-
-
-WIDEST, MOST_NAMED = 200, 8  # most columns looked at, and columns in an error
-ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
+    return _Table(table, outcome, codes).columns()
 
 
 def looked_at(names: Sequence[str]) -> list[str]:
     """Return the columns that are taken for fields, if their cells fit: those whose names tell one, and the first."""
-    telling = VALUES | VOTERS | JUDGES | OUTCOMES | PERSONS | INPUTS | OUTPUTS | CHATS | WRITERS | {*PREFERRED}
+    telling = {*PREFERRED}.union(words_in("voters", "persons"), *(words for _, needs, *_ in ROLES for words in needs))
     first = sorted(names, key=lambda name: telling.isdisjoint(words_of(name))) if len(names) > WIDEST else names
     return [*dict.fromkeys(first[:WIDEST])]
 
@@ -144,15 +138,14 @@ def looked_at(names: Sequence[str]) -> list[str]:
 class _Table:
     """Columns of a table, and what has been found of them."""
 
-    def __init__(self, table: Source, outcome: str | None) -> None:
-        names, inside = looked_at([name for name in table.columns if name != outcome]), nested.paths(table)
-        opened = replace(table, rows=[(where, {**row}) for where, row in table.rows])
-        nested.add_columns(opened, inside)
+    def __init__(self, table: Source, outcome: str | None, codes: Codes) -> None:
         self.table, self.rows, self.has_outcome = table, len(table.rows), outcome is not None
-        self.all = {}
-        for name in [*names, *inside]:
-            one = Column.of(name, [row.get(name) for _, row in (opened if name in inside else table).rows])
-            words = tuple(w for w in one.words if w not in CONTAINERS) if name in inside or "." in name else one.words
+        self.all: dict[str, Column] = {}
+        inside = nested.paths(table)
+        for name in [*looked_at([name for name in table.columns if name != outcome]), *inside]:
+            cells = nested.cells_at(table, name) if name in inside else [row.get(name) for _, row in table.rows]
+            one = Column.of(name, legible(name, cells, codes))
+            words = tuple(w for w in one.words if not (w in CONTAINERS and (name in inside or "." in name)))
             self.all[name] = replace(one, words=words, is_inside=name in inside)
         self.fields: dict[str, str] = {}
         self.why: dict[str, str] = {}
@@ -169,10 +162,10 @@ class _Table:
             self._read_rows()
         left_open = {name for one in self.questions for answer in one.answers for name in answer.values()}
         for name, one in self.all.items():
-            left = "left to you" if name in left_open else NO_FIELD
-            self.why.setdefault(name, f"{left}; {one.says()}")
-        told = [name for name, one in self.all.items() if not (one.is_inside and self.why[name].startswith(NO_FIELD))]
-        return Columns(self.fields, {name: self.why[name] for name in told}, self.questions, self.unread)
+            if name in left_open or not one.is_inside:
+                self.why.setdefault(name, f"{'left to you' if name in left_open else NO_FIELD}; {one.says()}")
+        told = {name: self.why[name] for name in self.all if name in self.why}
+        return Columns(self.fields, told, self.questions, self.unread)
 
     def _take(self, column: Column, field: str, why: str) -> None:
         self.fields[field] = column.name
@@ -182,8 +175,14 @@ class _Table:
         for k, one in enumerate(pair, start=1):
             self._take(one, f"{field}_{k}" if len(pair) > 1 else f"{field}s", why)
 
-    def _called(self, names: frozenset[str], beside: frozenset[str], *kinds: str) -> list[Column]:
-        return [c for c in self.all.values() if c.called(names, beside) and c.kind in kinds]
+    def _like(self, role: str) -> list[Column]:
+        """Return the columns whose names and cells fit a role of the texts by ``ROLES``."""
+        return [
+            c
+            for name, needs, beside, kinds in ROLES
+            for c in self.all.values()
+            if name == role and _is_named(c.words, needs, beside) and (not kinds or c.kind in kinds)
+        ]
 
     def _choose(self, field: str, candidates: Sequence[Column]) -> None:
         candidates = [one for one in candidates if one.name == field] or candidates
@@ -195,63 +194,65 @@ class _Table:
     def _ask(self, about: str, why: str, answers: Sequence[Mapping[str, str]] = ()) -> None:
         self.questions.append(OpenQuestion(about, why, answers))
 
+    def _column(self, *fields: str) -> Column | None:
+        """Return the column of the first of these fields that is known."""
+        return next((self.all[self.fields[name]] for name in fields if name in self.fields), None)
+
     # 1. The texts: an input, and an output or two.
 
     def _read_texts(self) -> None:
-        beside = WORDS["beside outputs"]
-        outputs = self._called(OUTPUTS, beside, TEXTS, PAIRS) + self._called(OUTPUTS | CHATS, beside, TALKS)
-        two = _pairs(outputs)
-        preferred = [
-            c for name in PREFERRED for c in self.all.values() if c.words == (name,) and c.kind in (TEXTS, TALKS)
-        ]
+        outputs = self._like("output")
+        texts = [c for c in self.all.values() if c.kind in (TEXTS, TALKS)]
+        preferred = [c for name in PREFERRED for c in texts if c.words == (name,)]
         self.is_preferred = len(preferred) == 2
-        if self.is_preferred:
-            two.append(preferred)
+        two = _pairs(outputs) + [preferred] * self.is_preferred
         paired = {c.name for one in two for c in one}
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
-        if paired and (single or len(two) > 1):
+        if self.pairwise and len(two) == 1:
+            self._take_pair(two[0], "output", "named like one of two outputs")
+        elif paired:
             names = _named(dict.fromkeys([*outputs, *preferred]))
             self._ask("outputs", f"{names} may be outputs: name one, or two that are compared")
-        elif paired:
-            self._take_pair(two[0], "output", "named like one of two outputs")
         else:
             ended = [c.words for c in single if c.end]
             self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
-        output = self.all.get(self.fields.get("output") or self.fields.get("output_1", ""))
-        beside = WORDS["beside inputs"]
-        inputs = self._called(INPUTS, beside, TEXTS) + self._called(INPUTS | CHATS, beside, ASKED_FOR)
-        inputs = [c for c in inputs if any(" " in text for text in c.given) or 2 * len({*c.given}) > len(c.given)]
+        output = self._column("output", "output_1")
+        inputs = [
+            c for c in self._like("source") if len({*c.given}) >= len(c.given) / 2 or any(" " in t for t in c.given)
+        ]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
         inputs = [c for c in inputs if c.words != ("task",)] or inputs  # beside another, a task may be its kind
-        held = [c for c in inputs if output is not None and output.kind == TALKS and _holds(output, c)]
-        self.why |= {c.name: f"not used: {output.name!r} holds it; {c.says()}" for c in held if output is not None}
-        inputs = [c for c in inputs if c not in held]
+        if output is not None and output.kind == TALKS:
+            held = {c.name: f"not used: {output.name!r} holds it; {c.says()}" for c in inputs if _holds(output, c)}
+            inputs = [c for c in inputs if c.name not in held]
+            self.why |= held
         varied = [c for c in inputs if len({*c.given}) > 1]
         if inputs and not varied and self.rows > 2:
             why = f"{inputs[0].name!r} is the same in all rows: one input, or an instruction that tells none"
             self._ask("source", why, [{"source": inputs[0].name}, {}])
             return
-        prompts = [c for c in varied if WORDS["asked"] & {*c.words}]
+        prompts = [c for c in varied if c.has("asked")]
         self._choose("source", prompts if len(prompts) == 1 else varied or inputs)
 
     # 2. Who wrote the outputs, and which of them answer one input.
 
     def _read_writers(self) -> None:
-        writers = self._called(WRITERS, WORDS["beside writers"], TEXTS, PAIRS)
-        if self.pairwise:
-            twos = [two for two in _pairs(writers) if len(two) == 1 or _joined(two).is_names]
-            if len(twos) == 1:
-                self._take_pair(twos[0], "system", "named like the writers of two outputs")
-        else:
+        writers = self._like("system")
+        if not self.pairwise:
             who = self.form.who if self.form else ""
             self._choose("system", [c for c in writers if c.is_names and not c.end and c.name != who])
+            return
+        both = [(two, [cell for one in two for cell in one.cells]) for two in _pairs(writers)]
+        twos = [two for two, cells in both if len(two) == 1 or replace(two[0], cells=cells).is_names]
+        if len(twos) == 1:
+            self._take_pair(twos[0], "system", "named like the writers of two outputs")
 
     def _repeats(self) -> long_form.LongForm | None:
         """Return how the rows repeat the outputs, if another column tells them apart."""
         texts = [self.fields[name] for name in long_form.ITEM if name in self.fields]
-        rated = [c for c in self.all.values() if c.kind == RATED and not {*c.words} <= PERSONS | {"id"}]
-        said = [c.name for c in rated if c.numbers or {*c.words} & (VALUES | PEOPLE | JUDGES | MODELS)]
+        rated = [c for c in self.all.values() if c.kind == RATED and not c.only("persons", "ids")]
+        said = [c.name for c in rated if c.numbers or c.has("values", "people", "judges", "models")]
         return long_form.found(self.table, texts, said) if {*texts} - {self.fields.get("source")} else None
 
     def _is_transposed(self) -> bool:
@@ -267,16 +268,15 @@ class _Table:
         return is_so
 
     def _read_inputs(self) -> None:
-        source, own = self.all.get(self.fields.get("source", "")), self.all.get("id")
+        source, own = self._column("source"), self.all.get("id")
         if own is not None and len({*map(str, own.given)}) == len(own.given):
             own = None  # of each item
-        named = [c for c in self.all.values() if c.called(INPUTS | {"doc"}, frozenset({"id"}))]
-        ids = [c for c in named if c.words[-1] == "id"]
-        output = self.all.get(self.fields.get("output", ""))
-        for one in filter(None, (self.all.get("input_id"), *ids, own)):
+        output, named = self._column("output"), self._like("input_id")
+        for one in filter(None, (self.all.get("input_id"), *named, own)):
             n_ids = len({*map(str, one.given)})
             answers = {(str(a), str(b)) for a, b in zip(one.cells, output.cells if output else (), strict=False)}
-            shares = 2 * n_ids <= self.rows and (one in ids or len(answers) == self.rows)  # different outputs of an id
+            differ = one in named or len(answers) == self.rows  # the outputs of an id
+            shares = 2 * n_ids <= self.rows and differ
             if _one_to_one(one, source) if source is not None else shares:
                 self._take(one, "input_id", "one for each input")
                 return
@@ -287,7 +287,7 @@ class _Table:
 
     def _read_judgments(self) -> None:
         criteria, who = self._criteria(), self.form.who if self.form else None
-        taken = {*self.fields.values(), who, *(c.name for c in self._entries() if criteria)}
+        taken = {*self.fields.values(), who, *(name for name in self.all if criteria and name.startswith(ENTRIES))}
         self.free = [c for name, c in self.all.items() if name not in taken]
         self.twins = self._twins()
         swapped = {twin.name for twin in self.twins.values()}
@@ -297,7 +297,7 @@ class _Table:
         for _, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
             these = [c for c in group if c.name not in swapped]
             fit = [c for c in these if self._fits(c)]
-            if these and {*these[0].words} & CHOICES and not self.pairwise and any(not c.numbers for c in fit):
+            if these and these[0].has("choices") and not self.pairwise and any(not c.numbers for c in fit):
                 self.why |= {c.name: f"not used: choices of outputs, and no texts of two; {c.says()}" for c in fit}
                 continue
             said[THE_JUDGES] += [[c] for c in fit if c.name in self.twins]
@@ -313,50 +313,47 @@ class _Table:
             people.append([*itertools.chain(*names)])  # anna_1 and anna_2 may be one person's
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c in unread}
         # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
-        for one in [c for c in unread if {*c.words} <= PERSONS and c.kind == TEXTS]:
-            voters = [{*words_of(cell)} for cell in {*one.given}]
-            if len(values) == 1 and not people and all(words & VOTERS for words in voters):
+        for one in [c for c in unread if c.only("persons") and c.kind == TEXTS]:
+            voters = all(words_in("people", "voters") & {*words_of(cell)} for cell in {*one.given})
+            if voters and len(values) == 1 and not people:
                 people, values, unread = values, [], [c for c in unread if c is not one]
                 self.why[one.name] = f"names of people, who chose; {one.says()}"
         for groups in (judges if people else [], people) if values else ():
             if [*map(len, groups)] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
+        # 3. What is computed of people's ratings is no judge's.
         for one in [c for group in (*judges, *values) for c in group if len(people) == 1 and c not in people[0]]:
             if made := _made_of(one, people[0]):
-                judges, values = ([[c for c in g if c is not one] for g in groups] for groups in (judges, values))
-                judges, values = ([g for g in groups if g] for groups in (judges, values))
+                judges, values = ([[c for c in group if c is not one] for group in some] for some in (judges, values))
                 self.why[one.name] = f"left to you; {one.says()}"
                 why = f"{one.name!r} is the {made} of {_named(people[0])}: computed of these, or a judge's?"
                 self._ask(one.name, why, [self._judges([one]), {}])
-        rated = bool(criteria) or self.has_outcome
-        if self.is_preferred and "output_1" in self.fields and not (rated or people):
+        judges, values = [*filter(None, judges)], [*filter(None, values)]
+        known = bool(criteria) or self.has_outcome
+        if self.is_preferred and "output_1" in self.fields and not (known or people):
             why = f"people prefer {(best := self.fields['output_1'])!r}, if its name says what they chose"
             self._ask("better", why, [{"better": best}, {}])
-            rated = True
-        self._assign([] if rated else people, judges, values, criteria, known=rated)
-        self._ask_unread(unread, known=rated)
+            known = True
+        self._assign([] if known else people, judges, values, criteria, known=known)
+        self._ask_unread(unread, known=known)
 
     def _criteria(self) -> list[str]:
         """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
-        by_name = [c for name, c in self.all.items() if name in nested.OWN and c.kind == BY_NAME]
-        entries = self._entries()
-        others = any({*c.words} & PEOPLE and self._fits(c) for c in self.all.values() if not c.is_inside)
+        entries = [c for name, c in self.all.items() if name.startswith(ENTRIES)]
+        others = any(c.has("people") and self._fits(c) for c in self.all.values() if not c.is_inside)
         if others or {_whose([c]) for c in entries} & {THE_JUDGES, PEOPLES, NAMES}:
             return []  # people's and judges' in one object, or nobody's for certain
-        names = [*dict.fromkeys(c.name.partition(".")[2].partition(".")[0] for c in entries)]
-        for one in by_name:
+        for one in [c for name, c in self.all.items() if name in nested.OWN and c.kind == BY_NAME]:
             self._take(one, one.name, "our own name")
+        names = [*dict.fromkeys(c.name.split(".")[1] for c in entries)]
         if len(names) > 1:
             self._ask("criterion", "people rated several criteria", [{"criterion": name} for name in names])
         return names
 
-    def _entries(self) -> list[Column]:
-        return [c for name, c in self.all.items() if name.startswith(("scores.", "ratings."))]
-
     def _twins(self) -> dict[str, Column]:
         """Return the choices in the order of the outputs -> those in the other order."""
         full = {c.name: [w for w in (*c.words, c.end) if w] for c in self.free if self.pairwise and c.codes is not None}
-        rest = {name: [w for w in words if w not in WORDS["swapped"]] for name, words in full.items()}
+        rest = {name: [w for w in words if w not in words_in("swapped")] for name, words in full.items()}
         return {one: self.all[other] for one in full for other in full if one != other and full[one] == rest[other]}
 
     def _fits(self, one: Column) -> bool:
@@ -366,33 +363,26 @@ class _Table:
 
     def _ask_unread(self, unread: Sequence[Column], *, known: bool) -> None:
         """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
-        known = known or any(name.startswith(("score", "rating", "better")) for name in {*self.fields} - {*OPTIONS})
-        judged = not {*OPTIONS[:3]}.isdisjoint(self.fields)
+        known = known or any(name.startswith(RATINGS) for name in {*self.fields} - {*OPTIONS})
+        judged = self._column(*OPTIONS[:3]) is not None
         for one in unread:
-            words, alike = {*one.words}, [c for c in self.free if c.words == one.words and self._fits(c)]
-            says_who = bool(words & JUDGES) and not words & VALUES and one.is_names and judged
-            lost = alike or (words & PEOPLE and not known) or (words & JUDGES and not judged)
+            alike = [c for c in self.free if c.words == one.words and self._fits(c)]
+            says_who = one.has("judges") and not one.has("values") and one.is_names and judged
+            lost = alike or (one.has("people") and not known) or (one.has("judges") and not judged)
             inside = any(c.is_inside and c.name.startswith(f"{one.name}.") for c in self.free)
             if not (lost or says_who) or inside or (one.kind == TEXTS and not one.is_names) or one.kind == NOTHING:
                 continue
             values = [*dict.fromkeys(map(str, one.given))]
             first = ", ".join(f"{value!r:.20}" for value in values[:3])
             why = f"{one.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
-            order = f", or name the words {', '.join(values)} in their order: `levels` WORST,...,BEST"
-            few = one.kind == TEXTS and 1 < len(values) <= MOST_NAMED and all(value[:1].isalpha() for value in values)
-            order *= few and not says_who
-            self._ask(one.name, f"{why}the rows of one judge; if it holds ratings, write them as numbers{order}")
-            self.unread += [one.name] if words & JUDGES and not judged else []
+            why += "the rows of one judge; if it holds ratings, write them as numbers"
+            are_words = one.kind == TEXTS and all(text[:1].isalpha() for text in values)
+            if are_words and 1 < len(values) <= MOST_NAMED and not says_who:
+                why += f", or name the words {', '.join(values)} in their order: `levels` WORST,...,BEST"
+            self._ask(one.name, why)
+            self.unread += [one.name] if one.has("judges") and not judged else []
 
-    def _assign(
-        self,
-        people: list[list[Column]],
-        judges: list[list[Column]],
-        values: list[list[Column]],
-        criteria: Sequence[str],
-        *,
-        known: bool,
-    ) -> None:
+    def _assign(self, people: Groups, judges: Groups, values: Groups, criteria: Sequence[str], *, known: bool) -> None:
         named = {c.name for group in (*people, *judges) for c in group}
         # 1. What differs between raters of a text is people's; then what the names say, and the one that they leave.
         if self.form is not None and not (people or known):
@@ -401,8 +391,8 @@ class _Table:
             both = [[c.name for group in groups for c in group] for groups in (varied, judged)]
             if len(varied) == len(judged) == 1 and long_form.readings(self.form, *both) == [long_form.RATED_BY]:
                 people, judges, values = varied, judged, []
-        labels = [group for group in values if {*group[0].words} <= LABELS]
-        verdicts = [[one] for one, *more in values if {*one.words} <= VERDICTS and not more and one.kind != LISTS]
+        labels = [group for group in values if group[0].only("labels")]
+        verdicts = [[one] for one, *more in values if one.only("verdicts") and not more and one.kind != LISTS]
         if {"output", "outputs", "output_1"} & {*self.all} and judges:
             labels = [group for group in values if group[0].name in ("score", "better")] or labels
         n = len(people) + known, len(judges), len(values)
@@ -415,15 +405,14 @@ class _Table:
             values = []
         # 2. The fields of what is sure; of the rest, a question.
         sure: list[Column] = []
-        for groups, fields_of in ((people, self._peoples), (judges, self._judges)):
+        for groups, whose, fields_of in ((people, PEOPLES, self._peoples), (judges, THE_JUDGES, self._judges)):
             for ours, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
                 sure.append(self.all[name])
-                whose = THE_JUDGES if ours in OPTIONS else PEOPLES
                 self._take(sure[-1], ours, f"named like {whose}{'' if name in named else ', beside the other'}")
-        free = [c for c in self.free if c.name not in self.why and not COUNTS & {*c.words} and self._fits(c)]
-        called = [c for c in free if {*c.words} & PEOPLE and not (c.is_judges or c.may_count_persons)]
+        free = [c for c in self.free if c.name not in self.why and not c.has("counts") and self._fits(c)]
+        called = [c for c in free if c.has("people") and not (c.is_judges or c.may_count_persons)]
         free = [c for c in free if (c.kind == TEXTS or c.is_judges if self.pairwise else len({*map(str, c.given)}) > 1)]
-        theirs, its = [c for c in free if not c.is_judges], [c for c in free if not {*c.words} & PEOPLE]
+        theirs, its = [c for c in free if not c.is_judges], [c for c in free if not c.has("people")]
         left = [
             [*dict.fromkeys(itertools.chain(*people, called, *values))] or theirs,
             [*dict.fromkeys(itertools.chain(*judges, *values))] or sorted(its, key=lambda c: not c.is_judges),
@@ -431,21 +420,23 @@ class _Table:
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and _is_like(c, values[0])] or left[0]
         left[0] = [] if known or len(people) == 1 else left[0]
-        left[1] = [] if len(judges) == 1 else [c for c in left[1] if not OUTCOMES & {*c.words}]
+        left[1] = [] if len(judges) == 1 else [c for c in left[1] if not c.has("outcomes")]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
-            label = "an outcome" if all(OUTCOMES & {*c.words} for c in left[0]) else PEOPLES
-            whose = " or ".join(name for name, some in zip((label, THE_JUDGES), left, strict=True) if some)
-            names = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
-            names = "a rating without an error" if whose == "an outcome" else names
-            about = "outcome" if whose == "an outcome" else f"{whose} ratings"
+            is_outcome = all(c.has("outcomes") for c in left[0])
+            label = "an outcome" if is_outcome else PEOPLES
+            whose = " or ".join([label] * bool(left[0]) + [THE_JUDGES] * bool(left[1]))
+            why = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
+            why = why if left[1] or not is_outcome else "a rating without an error"
             answers = self._answers(*left)
-            of = [re.split(r"[./]", self._judge_in(one))[-1] for one in answers]
+            fields = [next((one[name] for name in OPTIONS[:3] if name in one), "") for one in answers]
+            of = [re.split(r"[./]", name)[-1] for name in fields]
             if criteria and all(name in criteria for name in of):  # a judge's column of each criterion
                 self.questions = [one for one in self.questions if one.about != "criterion"]
                 answers = [{**one, "criterion": name} for one, name in zip(answers, of, strict=True)]
-            self._ask(about, f"{_named(open_)} may be {whose}, {names}", answers)
+            about = f"{whose} ratings" if left[1] or not is_outcome else "outcome"
+            self._ask(about, f"{_named(open_)} may be {whose}, {why}", answers)
         further = [c for c in theirs if not self.pairwise and _is_like(c, sure)]
-        if judges and further and any(GIVEN_NAMES & {*c.words} for c in sure):
+        if judges and further and any(c.has("given names") for c in sure):
             more = {f"rating_{k}": c.name for k, c in enumerate(further, start=len(people[0]) + 1)}
             self._ask("people's ratings", f"{_named(further)} may be further people's, too", [more, {}])
         if self.pairwise:
@@ -453,11 +444,8 @@ class _Table:
         else:
             self._check_scales(sure)
 
-    def _judge_in(self, answer: Mapping[str, str]) -> str:
-        return next((answer[name] for name in OPTIONS[:3] if name in answer), "")
-
     def _peoples(self, group: Sequence[Column]) -> dict[str, str]:
-        if len(group) == 1 and OUTCOMES & {*group[0].words}:
+        if len(group) == 1 and group[0].has("outcomes"):
             return {"outcome": group[0].name}
         fields, single = {c.kind: c.name for c in group if c.kind == LISTS}, [c for c in group if c.kind != LISTS]
         alone, each = ("better", "better") if self.pairwise else ("score", "rating")
@@ -472,14 +460,15 @@ class _Table:
 
     def _answers(self, people: Sequence[Column], judges: Sequence[Column]) -> list[Mapping[str, str]]:
         """Return who may have given the ratings that are left: one column is the judge's, the others people's."""
+        answers = list[Mapping[str, str]]()
+        for one in judges if people else ():
+            others = [c for c in people if c is not one]
+            others = [c for c in others if one.is_judges and c.about == one.about] or others
+            if others := [c for c in others if c.kind != LISTS] or others[:1]:
+                answers.append(self._peoples(others) | self._judges([one]))
         if people and judges:
-            parted = [(one, [c for c in people if c is not one]) for one in judges]
-            alike = [[c for c in others if one.is_judges and c.about == one.about] for one, others in parted]
-            parted = [(one, same or others) for same, (one, others) in zip(alike, parted, strict=True)]
-            parted = [(one, [c for c in others if c.kind != LISTS] or others[:1]) for one, others in parted]
-            both = [self._peoples(others) | self._judges([one]) for one, others in parted if others]
-            return [*both] or [self._peoples(people), self._judges(judges)]
-        named, outcomes = ([c for c in people if names & {*c.words}] for names in (PEOPLE, OUTCOMES))
+            return answers or [self._peoples(people), self._judges(judges)]
+        named, outcomes = ([c for c in people if c.has(names)] for names in ("people", "outcomes"))
         single = [c for c in people if c.kind != LISTS]
         together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # an outcome stands alone
         is_numbered = len({c.words for c in single}) == 1 and len(single) > MOST_NAMED  # raters, many of them
@@ -491,7 +480,7 @@ class _Table:
     def _check_scales(self, sure: Sequence[Column]) -> None:
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
-        if ranks := [c for c in sure if WORDS["ranks"] & {*c.words}]:
+        if ranks := [c for c in sure if c.has("ranks")]:
             why = f"{_named(ranks)} may rank the outputs, 1 for the best: scores rise with quality"
             self._ask("direction", why, [self._negative(ranks), {}])
         tops_of = [c.highest for c in people]
@@ -505,8 +494,9 @@ class _Table:
         scored, rated = judge[0].values(), np.array([c.values() for c in people])
         tops, lows = (max(tops_of), judge[0].highest), (np.nanmin(rated), np.nanmin(scored))
         if max(tops) > 1.5 * min(tops) or (min(lows) < 0) != (max(lows) < 0):
-            low, top = float(lows[1]), tops[1]
-            ends = [(a, b) for a, b in ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100)) if a <= low and top <= b][:2]
+            ends = [(a, b) for a, b in ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100)) if a <= lows[1] and tops[1] <= b][
+                :2
+            ]
             why = f"people's ratings go up to {tops[0]:g} and the judge's to {tops[1]:g}: which scale is the judge's?"
             self._ask("scale", why, [*({"scale": f"{a}-{b}"} for a, b in ends), {}])
         counts = (~np.isnan(rated)).sum(axis=0)
@@ -525,24 +515,30 @@ class _Table:
         coded = {c.codes for c in sure if c.codes}
         codes = {items.code_of(cell) for c in sure for cell in c.given}
         plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - LETTERS
-        pairs, readings = {codes[:2] for codes in coded}, NUMBERED.get(frozenset(codes - LETTERS), ())
+        readings = NUMBERED.get(frozenset(codes - LETTERS), ())
         if self.is_preferred and {"0", "1"} <= codes <= LETTERS | {"0", "1", "0.5"}:
             readings = ("1,0,0.5", "0,1,0.5")  # a judge that agrees may be the first output or 1
         if readings:
             why = f"choices are {', '.join(sorted(codes - LETTERS))}: which is the first output, the second, and a tie?"
             self._ask("labels", why, [{"labels": one} for one in readings])
-        elif len(pairs) > 1 or (pairs and plain):
+        elif len({one[:2] for one in coded}) > 1 or (coded and plain):
             self._ask("labels", "the columns code choices in different ways: write them alike")
-        elif pairs:
-            labels = max(coded, key=len)
-            self.fields["labels"] = ",".join(labels)
-            if labels[:2] == ("1", "2"):
-                del self.fields["labels"]
-                tie = "".join(f",{one}" for one in labels[2:])
-                why = "choices are 1 and 2: which is the first output?"
-                self._ask("labels", why, [{"labels": f"1,2{tie}"}, {"labels": f"2,1{tie}"}])
+        elif coded:
+            first, second, *tie = max(coded, key=len)
+            labels = [",".join((*both, *tie)) for both in ((first, second), (second, first))]
+            if (first, second) == ("1", "2"):
+                self._ask(
+                    "labels", "choices are 1 and 2: which is the first output?", [{"labels": one} for one in labels]
+                )
+            else:
+                self.fields["labels"] = labels[0]
         for one in self.all.values():
-            if one.called(WORDS["orders"]) and one.name not in self.fields.values() and one.kind != NOTHING:
+            if (
+                one.has("orders")
+                and one.only("orders")
+                and one.name not in self.fields.values()
+                and one.kind != NOTHING
+            ):
                 why = f"{one.name!r} may say that a pair was shown in the other order: choices must be between the"
                 self._ask(one.name, f"{why} outputs as they stand")
         if "swapped_field" in self.fields:
@@ -559,35 +555,37 @@ class _Table:
         """Take what tells the rows of a text apart where one reading fits, and ask where two do, or judges differ."""
         if (form := self.form) is None:
             return
-        known = [
-            *self.fields.items(),
-            *(pair for one in self.questions for some in one.answers for pair in some.items()),
-        ]
-        judged = {name: field for field, name in known if field in OPTIONS[:4]}
-        people = {
-            name for field, name in known if field.startswith(("score", "rating", "better")) and name not in judged
-        }
+        open_ = [pair for question in self.questions for answer in question.answers for pair in answer.items()]
+        known = [*self.fields.items(), *open_]
+        judged = {name for field, name in known if field in OPTIONS[:4]}
+        people = {name for field, name in known if field.startswith(RATINGS)} - judged
         fits = long_form.readings(form, people, judged)
         if fits == [long_form.RATED_BY]:
             self._take(self.all[form.who], long_form.RATED_BY, form.sentence(long_form.RATED_BY))
             return
         answers = list[dict[str, str]]()
         for kind in fits:
-            names = form.names if kind == long_form.JUDGED_BY else [""]
-            answers += [{kind: form.who} | ({"judge": name} if name else {}) for name in names]
-        answers = [{**one, "criterion": "all"} if long_form.RATED_ON in one else one for one in answers]
+            all_criteria = {"criterion": "all"} if kind == long_form.RATED_ON else {}
+            judges = [{"judge": name} for name in form.names] if kind == long_form.JUDGED_BY else [{}]
+            answers += [{kind: form.who} | judge | all_criteria for judge in judges]
         answers += [{}] * (fits == [long_form.RATED_ON])  # each row as an item of its own
         readings = " or ".join(form.sentence(kind).rstrip(".") for kind in fits)
         rest = f"{form.rows} rows repeat {len(form.counts)} texts: if {form.who!r} says who judged, keep those of one"
         self._ask(form.who, readings or rest, answers)
 
 
+def _is_named(words: Collection[str], needs: Sequence[frozenset[str]], beside: frozenset[str]) -> bool:
+    """Return whether a name of these words has one of each of some sets, and no other besides."""
+    return not any(names.isdisjoint(words) for names in needs) and beside.union(*needs).issuperset(words)
+
+
 def _whose(columns: Sequence[Column]) -> str | None:
-    """Return whose ratings columns of the same words hold by ``RULES``; None if their name does not say it."""
+    """Return whose ratings columns of the same words hold by ``ROLES``; None if their name does not say it."""
     words = {word for word in columns[0].words if not word.isdecimal()}
-    if columns[0].name in OURS or (len(columns) > 1 and words and words <= LABELS):
+    if columns[0].name in OURS or (len(columns) > 1 and words and words <= words_in("labels")):
         return PEOPLES
-    return next((whose for whose, needs, only in RULES if all(map(words.__and__, needs)) and words <= only), None)
+    parties = (THE_JUDGES, PEOPLES, NAMES, EITHER)
+    return next((role for role, needs, beside, _ in ROLES if role in parties and _is_named(words, needs, beside)), None)
 
 
 def _is_like(one: Column, sure: Sequence[Column]) -> bool:
@@ -618,10 +616,6 @@ def _made_of(one: Column, people: Sequence[Column]) -> str:
 
 def _named(columns: Iterable[Column]) -> str:
     return ", ".join(f"{one.name!r:.80}" for one in columns)
-
-
-def _joined(two: Sequence[Column]) -> Column:
-    return replace(two[0], cells=[cell for one in two for cell in one.cells])
 
 
 def _pairs(columns: Sequence[Column]) -> list[list[Column]]:

@@ -133,7 +133,10 @@ def values_of_words(cells: Iterable[Any]) -> dict[str, float]:
         >>> values_of_words(["Pass", "fail", None, "?", "pass"]), values_of_words(["3/5", "4 out of 5"])
         ({'pass': 1.0, 'fail': 0.0}, {'3/5': 3.0, '4_out_of_5': 4.0, '5/5': 5.0})
     """
-    counts = Counter(filter(None, map(word, cells)))
+    counts = Counter[str]()
+    for written, times in Counter(str(cell) for cell in cells if not missing(cell)).items():
+        counts[word(written)] += times
+    del counts[""]
     for pair in BINARY:
         said = sum(counts[one] for one in pair)
         if 2 * said > counts.total() and (pair != LETTERED or said == counts.total()):  # C is a grade, too
@@ -246,6 +249,11 @@ ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a 
 def word(cell: Any) -> str:
     """Return a cell in lower case, with one sign for ticks and one for crosses; empty where it holds none."""
     return "" if missing(cell) or (word := _spelled(cell)) in ABSENT else word
+
+
+def is_absent(cell: Any) -> bool:
+    """Return whether a cell holds no value: one that is missing, or a text that says so."""
+    return cell.strip().lower() in ABSENT if isinstance(cell, str) else missing(cell)
 
 
 def value_code(cell: Any) -> str:

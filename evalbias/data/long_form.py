@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalbias.data.cells import JUDGES, MODELS, PEOPLE, PERSONS, WORDS, WRITERS, words_of
+from evalbias.data.cells import words_in, words_of
 from evalbias.data.files import Row, Source
 from evalbias.data.items import DataError, code_of
 from evalbias.measures.arrays import missing
@@ -20,7 +20,7 @@ FEWEST = 10  # texts in several rows, below which a column that only happens to 
 ITEM: tuple[str, ...] = ("source", "output", "outputs", "candidates", "output_1", "output_2", "input_id")
 ITEM += ("system", "systems", "system_1", "system_2")
 """Our fields that tell items apart."""
-SPEAKERS, CRITERIA = PERSONS | WORDS["speakers"], WORDS["criteria"]  # in the names of columns that say who, or on what
+SPEAKERS, CRITERIA = words_in("persons", "speakers"), words_in("criteria")  # in names of columns: who, and on what
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,11 @@ def readings(form: LongForm, people: Iterable[str], judged: Iterable[str]) -> li
     """
     words, judged = {*words_of(form.who)}, {*judged}
     people_differ, judges_differ = not form.varying.isdisjoint(people), not form.varying.isdisjoint(judged)
-    models = 2 * sum(not (JUDGES | MODELS).isdisjoint(words_of(name)) for name in form.names) > len(form.names)
-    is_said = bool(words & (SPEAKERS | PEOPLE | JUDGES | WRITERS)) or models
-    persons = CRITERIA | PEOPLE | SPEAKERS - JUDGES
+    models = 2 * sum(not words_in("judges", "models").isdisjoint(words_of(name)) for name in form.names) > len(
+        form.names
+    )
+    is_said = bool(words & (SPEAKERS | words_in("people", "judges", "writers"))) or models
+    persons = CRITERIA | words_in("people") | SPEAKERS - words_in("judges")
     fits = {
         RATED_BY: people_differ and not judges_differ and not words & CRITERIA and not models,
         JUDGED_BY: judges_differ and not people_differ and (models or not words & persons),

@@ -26,7 +26,7 @@ def add_columns(table: Source, names: Iterable[str]) -> None:
             for _, row in table.rows:
                 row[name] = _negative(row.get(name[1:]))
         elif any(name.startswith(f"{one}.") for one in columns):
-            cells = _cells(table, name)
+            cells = cells_at(table, name)
             for (_, row), cell in zip(table.rows, cells, strict=True) if any(c is not None for c in cells) else ():
                 row[name] = cell
     for name in named & columns:
@@ -68,7 +68,7 @@ def _inner(value: Any, depth: int = 3) -> Iterator[str]:
             yield from below or [str(name)]
 
 
-def _cells(table: Source, path: str) -> list[Any]:
+def cells_at(table: Source, path: str) -> list[Any]:
     """Return what stands at a path in each row: a value, or a list with one place for each rater."""
     root = next(name for name in sorted(table.columns, key=len, reverse=True) if path.startswith(f"{name}."))
     steps = path.removeprefix(f"{root}.")

@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from evalbias.data import items
-from evalbias.data.cells import GIVEN_NAMES, JUDGES, LETTERS, MODELS, PEOPLE, VALUES, words_of
+from evalbias.data.cells import LETTERS, words_in, words_of
 from evalbias.data.files import Source
 from evalbias.data.items import LARGEST, DataError, as_number, cells_of, remedy_for, value_code, word
 from evalbias.measures.arrays import FloatArray
 
-RATINGS = VALUES | PEOPLE | JUDGES | MODELS | GIVEN_NAMES  # words in the names of columns of ratings
+RATINGS = words_in("values", "people", "judges", "models", "given names")  # words in the names of columns of ratings
 Cells = Sequence[tuple[str, str, Any]]  # column, with its criterion if there are several; place; and value
 ALPHA = 0.05  # chance that others would lack a value that they use as often, below which it is asked about
 LIKE_A_CODE = re.compile("[789]+")  # digits of 8, 99 or 777, by which surveys code answers that are none
 LARGEST_DIGIT = 9  # a longer number is no end of a scale from 1
 MOST_CODES = 2  # different codes at one end, such as 98 and 99
 MOST_LISTED = 6  # values that a message names
-LONGEST = 60  # characters of a word in a column of ratings
+LONGEST, MOST_WORDS = 60, 1000  # characters of a word in a column of ratings, and different words in it
 
 
 @dataclass(frozen=True)
@@ -101,35 +101,32 @@ def read_codes(table: Source, columns: Sequence[str], codes: Codes) -> None:
         table.notes = [*table.notes, f"counted as missing: {', '.join(cells)}"]
 
 
-def legible(table: Source, columns: Sequence[str], codes: Codes) -> Source:
-    """Return a table whose columns of ratings can be recognised: their codes are read, and likely ones left out.
+def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
+    """Return a column's cells as they can be recognised: of ratings, codes are read, and likely ones left out.
 
     So a column of numbers and of ``error`` or 999 in some cells is recognised, and refused where it is read.
     """
-    rows = [(where, {**record}) for where, record in table.rows]
-    for name in columns:
-        cells = [record.get(name) for _, record in rows]
-        if not all(cell is None or isinstance(cell, int | float) or _is_short(cell) for cell in cells):
-            continue
-        read = [codes.read(cell) for cell in cells]
-        if RATINGS & {*words_of(name)}:
-            read = [*map(number_of_text, read)]
-        given = [cell for cell in read if cell is not None and not (isinstance(cell, str) and not word(cell))]
-        known = {*items.values_of_words(given)}
-        if 2 * sum(value_code(cell) in LETTERS for cell in given) > len(given):
-            known = LETTERS
-        others: set[Any] = {c for c in given if isinstance(c, str) and word(c) not in known and number_of_text(c) is c}
-        numbers = np.array([number for cell in given if abs(number := as_number(cell)) <= LARGEST])
-        others |= {*failure_codes({name: numbers}, {name: name}).get(name, ())} - {*map(as_number, codes.keep)}
-        if 2 * sum(cell in others for cell in given) < len(given) and len(others) <= MOST_LISTED:
-            for (_, record), cell in zip(rows, read, strict=True):
-                if name in record:
-                    record[name] = None if cell in others else cell
-    return replace(table, rows=rows)
-
-
-def _is_short(cell: Any) -> bool:
-    return isinstance(cell, str) and len(cell) <= LONGEST
+    if any(len(one) > LONGEST if isinstance(one, str) else not isinstance(one, int | float | None) for one in cells):
+        return cells
+    typed = [*zip(map(type, cells), cells, strict=True)]  # True is not 1
+    read = {one: codes.read(one[1]) for one in {*typed}}
+    if RATINGS & {*words_of(name)}:
+        read = {one: number_of_text(cell) for one, cell in read.items()}
+    given = [cell for cell in map(read.__getitem__, typed) if not items.is_absent(cell)]
+    counts = Counter(given)
+    texts = [cell for cell in counts if isinstance(cell, str)]
+    if len(texts) > MOST_WORDS:
+        return cells
+    known = {*items.values_of_words(given)} if texts else set[str]()
+    if 2 * sum(counts[cell] for cell in texts if value_code(cell) in LETTERS) > len(given):
+        known = {*LETTERS}
+    others: set[Any] = {cell for cell in texts if word(cell) not in known and number_of_text(cell) is cell}
+    numbers = {cell: number for cell in counts if abs(number := as_number(cell)) <= LARGEST}
+    party = {name: np.array([numbers[cell] for cell in given if cell in numbers])}
+    others |= {*failure_codes(party, {name: name}).get(name, ())} - {*map(as_number, codes.keep)}
+    if 2 * sum(counts[cell] for cell in others) < len(given) and len(others) <= MOST_LISTED:
+        return [None if (cell := read[one]) in others else cell for one in typed]
+    return cells
 
 
 # Cells that are no numbers.

@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items, long_form, nested
-from evalbias.data.cells import INPUTS, MOST_CHOICES, words_of
+from evalbias.data.cells import MOST_CHOICES, WORDS, words_of
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.hints import lacking
@@ -312,7 +312,7 @@ def _existing(path: str) -> Path:
 def _unread_inputs(table: Source) -> Iterator[str]:
     """Yield how to map each column of different texts whose name says that it holds the input."""
     for name in table.columns:
-        if (words := {*words_of(name)}) and words <= INPUTS:
+        if (words := {*words_of(name)}) and words <= WORDS["inputs"]:
             texts = {text for _, row in table.rows if isinstance(text := row.get(name), str)}
             if len(texts) > 1:
                 how = f"--map source={name:.80} (in Python, mapping={{'source': {name!r:.80}}})"

@@ -10,7 +10,7 @@ from commands import as_jsonl, evalbias
 import evalbias as package
 from evalbias.data import DataError, read, world
 from evalbias.data.columns import recognised_columns
-from evalbias.data.rating_values import failure_codes
+from evalbias.data.rating_values import NO_CODES, failure_codes, legible
 from evalbias.data.reading import table_of
 
 # --- which values are asked about -------------------------------------------------------------------------------------
@@ -278,6 +278,12 @@ def test_responses_as_harnesses_log_them_are_texts():
     assert options["mapping"] == {"source": "doc.question", "output": "resps", "score": "human"}
     items = read(rows, mapping=options["mapping"])
     assert [(item.source, item.output) for item in items[:2]] == [("q 0?", "a 0"), ("q 1?", "a 1")]
+
+
+def test_cells_of_ratings_alone_are_read_to_recognise_them():
+    texts = [f"It is {k}." for k in range(2000)]
+    assert legible("note", texts, NO_CODES) is texts  # no copy
+    assert legible("human", ["3", 4, "error", None, "5", 999, 999, 5], NO_CODES) == [3, 4, None, None, 5, None, None, 5]
 
 
 def test_ids_that_different_outputs_share_are_those_of_inputs():
