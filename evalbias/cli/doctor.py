@@ -18,6 +18,7 @@ from evalbias.data.files import ANNOTATED, EXPORTS, Source, folder_files, memory
 from evalbias.data.hints import judges_of
 from evalbias.data.items import DataError
 from evalbias.data.long_form import JUDGED_BY
+from evalbias.data.rating_values import OpenValuesError
 from evalbias.evaluation.answers import answers_of, prepared_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
@@ -53,9 +54,11 @@ def doctor_command(file: str) -> None:
     for question in recognised.questions:
         _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
     # 2. The commands that audit it, and what they measure.
-    commands, panel, judged = [], list[str](), list[Judged]()
+    commands, panel, judged, values = list[str](), list[str](), list[Judged](), set[str]()
     n_answers = math.prod(len(one.answers) for one in recognised.questions if one.answers)
-    for settings in _answered(recognised, name, table):
+    open_ = [*_answered(recognised, name, table)]
+    while open_ and (len(commands) < MOST or name in EXPORTS):
+        settings = open_.pop(0)
         command, given = command_line(spec, settings), spec if name in EXPORTS else source
         has_answers = any(name in settings for name in RECORDED)
         if not has_answers and (recognised.unread or recognised.is_blocked):
@@ -64,8 +67,14 @@ def doctor_command(file: str) -> None:
             if has_answers:
                 judged.append(answers_of(prepared_each(AuditOptions(given, **settings))[0]))
             else:
+                codes = {one: settings.get(one, ()) for one in ("missing", "keep")}
                 choices = {"better": settings.get("labels", ())}
-                reading.read(given, mapping=settings.get("mapping"), choices=choices)
+                reading.read(given, mapping=settings.get("mapping"), choices=choices, **codes)
+        except OpenValuesError as error:  # a command for each thing that these values may be
+            if str(error) not in values:
+                _print(f"Left to you, {error}")
+            values.add(str(error))
+            open_[:0] = [settings | {one: [*settings.get(one, ()), *error.values]} for one in ("missing", "keep")]
         except ValueError as error:
             _print(f"This command cannot read it yet: {command}\n{error}")
         else:
@@ -77,7 +86,7 @@ def doctor_command(file: str) -> None:
     if commands:
         if not judged:
             _print("No column holds a judge's answers for certain: put in a MODEL that judges.")
-        answers = len(commands) > 1 and any(len(one.answers) > 1 for one in recognised.questions)
+        answers = len(commands) > 1 and (values or any(len(one.answers) > 1 for one in recognised.questions))
         _print("One command for each answer:" if answers else "The command:")
     for command in commands:
         typer.echo(f"  {command}")

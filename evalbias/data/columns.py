@@ -35,7 +35,7 @@ from evalbias.data.cells import (
 )
 from evalbias.data.files import Source
 from evalbias.data.items import CRITERION, word
-from evalbias.data.rating_values import LIKE_A_CODE, NO_CODES, Codes, legible
+from evalbias.data.rating_values import NO_CODES, Codes, legible, unexplained
 
 THE_JUDGES, PEOPLES, NAMES, EITHER = "the judge's", "people's", "people's by their names", "people's or the judge's"
 ROLES: Sequence[tuple[str, Sequence[frozenset[str]], frozenset[str], Collection[str]]] = (
@@ -139,7 +139,7 @@ class _Table:
     """Columns of a table, and what has been found of them."""
 
     def __init__(self, table: Source, outcome: str | None, codes: Codes) -> None:
-        self.table, self.rows, self.has_outcome = table, len(table.rows), outcome is not None
+        self.table, self.rows, self.has_outcome, self.keep = table, len(table.rows), outcome is not None, codes.keep
         self.all: dict[str, Column] = {}
         inside = nested.paths(table)
         for name in [*looked_at([name for name in table.columns if name != outcome]), *inside]:
@@ -478,6 +478,13 @@ class _Table:
     # 4. What the values leave unclear.
 
     def _check_scales(self, sure: Sequence[Column]) -> None:
+        plain = [c for c in sure if c.kind == RATED and not c.numbers]
+        party = {c.name: THE_JUDGES if c.name == self.fields.get("scores_field") else PEOPLES for c in plain}
+        numbers = {c.name: np.array(c.given, dtype=np.float64) for c in plain}
+        failures = unexplained(numbers, party, self.keep)  # are asked about first, where the table is read
+        sure = [
+            replace(c, cells=[None if cell in failures.get(c.name, ()) else cell for cell in c.cells]) for c in sure
+        ]
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
         if ranks := [c for c in sure if c.has("ranks")]:
@@ -486,8 +493,6 @@ class _Table:
         tops_of = [c.highest for c in people]
         if people and max(tops_of) > 1.5 * min(tops_of):
             why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
-            if LIKE_A_CODE.fullmatch(code := f"{max(tops_of):g}"):
-                why += f", or, where {code} says that there is no rating, `missing` {code}"
             self._ask("people's scales", why)
         if not (judge and people):
             return

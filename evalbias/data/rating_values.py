@@ -73,6 +73,14 @@ class Codes:
 NO_CODES = Codes()
 
 
+class OpenValuesError(DataError):
+    """Refusal of numbers that may stand for no rating: ``values``, as `missing` or `keep` take them."""
+
+    def __init__(self, message: str, values: Sequence[str]) -> None:
+        super().__init__(message)
+        self.values = values
+
+
 def converted(value: Any, read: Callable[[Any], Any]) -> Any:
     """Return a value with what ``read`` makes of its cells, at any depth of lists and objects."""
     if isinstance(value, dict):
@@ -227,7 +235,8 @@ def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequenc
     for name, asked in unexplained(columns, party, codes.keep).items():
         places = [place for place, number in cells[name] if number in asked]
         rows = ", ".join(re.findall(r"\d+", place)[-1] for place in places[:3]) + ", ..." * (len(places) > 3)
-        raise DataError(question(f"{table.path}: {name!r:.80}", columns[name], asked, f" (rows {rows})"))
+        why = question(f"{table.path}: {name!r:.80}", columns[name], asked, f" (rows {rows})")
+        raise OpenValuesError(why, [f"{value:g}" for value in asked])
 
 
 def unexplained(

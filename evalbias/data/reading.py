@@ -146,7 +146,8 @@ def read(
         return _items(table, wanted)
     except DataError as error:
         named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
-        raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
+        error.args = (" ".join([str(error), *(f"({words}.)" for words in sorted(named))]),)
+        raise
 
 
 def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:

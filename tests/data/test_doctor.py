@@ -748,6 +748,17 @@ def test_the_mean_of_people_is_no_judge_without_being_asked_for(names, tmp_path)
     assert found.judge is None
 
 
+@pytest.mark.parametrize(("column", "code"), [("judge_score", 0), ("judge_score", -1), ("human_1", 9)])
+def test_values_that_may_be_failures_take_a_command_for_each_answer_and_no_question_of_scales(column, code, tmp_path):
+    rows = rows_of(f"{QA}; human_1|15|; human_2|15|; judge_score|15|", n=90)
+    path = write(tmp_path, [row | {column: code} if k % 9 == 0 else row for k, row in enumerate(rows)], "csv")
+    said, commands = doctor(path.name, tmp_path)
+    assert [command[-2:] for command in commands] == [["--missing", str(code)], ["--keep", str(code)]]
+    assert said.count(f"is {code} in 10 of 90 cells") == said.count("Left to you") == 1
+    for command in commands:
+        evalbias(*command, "--out", f"run{command[-2]}", "--json", cwd=tmp_path)
+
+
 def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
     path = write(tmp_path, rows_of("question|q|; answer|a|; human|15|; judge|100|"), "csv")
     with pytest.raises(ValueError, match=r"^The column 'judge' is .* \(scale:"):
