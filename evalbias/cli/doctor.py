@@ -61,7 +61,7 @@ def doctor_command(file: str) -> None:
         settings = open_.pop(0)
         command, given = command_line(spec, settings), spec if name in EXPORTS else source
         has_answers = any(name in settings for name in RECORDED)
-        if not has_answers and (recognised.unread or recognised.is_blocked):
+        if not has_answers and recognised.unread:
             continue  # the question says what to write first
         try:
             if has_answers:
@@ -74,7 +74,7 @@ def doctor_command(file: str) -> None:
             if str(error) not in values:
                 _print(f"Left to you, {error}")
             values.add(str(error))
-            open_[:0] = [settings | {one: [*settings.get(one, ()), *error.values]} for one in ("missing", "keep")]
+            open_[:0] = [settings | {one: [*settings.get(one, ()), *error.values]} for one in error.options]
         except ValueError as error:
             _print(f"This command cannot read it yet: {command}\n{error}")
         else:
@@ -161,14 +161,10 @@ def _opened(spec: str) -> tuple[str, Source]:
 def _measurable(judged: Judged) -> str:
     """Say what an audit of such answers measures, and what it takes for the rest."""
     suiting = [bias for bias in BIASES.values() if bias.suits(judged)]
-    can, needed = list[str](), dict[str, list[str]]()  # what is missing -> what needs it
+    can, needed = [bias.title for bias in suiting if bias.applies(judged)], dict[str, list[str]]()
     for bias in suiting:
-        if bias.applies(judged):
-            can.append(bias.title)
-        else:
-            for need in bias.missing(judged):
-                needed.setdefault(need, []).append(bias.title)
+        for need in () if bias.title in can else bias.missing(judged):
+            needed.setdefault(need, []).append(bias.title)
     lacking = [f"{joined(titles)} need{'s' * (len(titles) == 1)} {need}" for need, titles in needed.items()]
-    return "\n".join(
-        [f"Can be measured: {joined(can or ['nothing yet'])}.", *[f"Missing: {'; '.join(lacking)}."] * bool(lacking)]
-    )
+    measured = f"Can be measured: {joined(can or ['nothing yet'])}."
+    return f"{measured}\nMissing: {'; '.join(lacking)}." if lacking else measured

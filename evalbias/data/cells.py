@@ -74,7 +74,7 @@ class Column:
             cells = opened
         one = cls(name, cells, tuple(words), end, kind)
         rated = one.given if kind == LISTS or (kind == RATED and isinstance(one.given[0], str | bool)) else ()
-        return replace(one, numbers=items.values_of_words(items.cells_of(rated)), codes=_codes(one.given))
+        return replace(one, numbers=items.values_of_words(items.cells_of(rated)), codes=choice_codes(one.given))
 
     @cached_property
     def given(self) -> list[Any]:
@@ -184,7 +184,8 @@ def _are(given: Sequence[Any], *types: type) -> bool:
     return all(issubclass(one, types) for one in {*map(type, given)})
 
 
-def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
+def choice_codes(given: Sequence[Any]) -> tuple[str, ...] | None:
+    """Return how cells name the first output, the second and a tie, () if all do in one way, None if none do."""
     if not given or not _are(given, str, int, float) or bool in {*map(type, given)}:
         return None
     numbers = [cell for cell in given if not isinstance(cell, str)]

@@ -49,6 +49,7 @@ ROLES: Sequence[tuple[str, Sequence[frozenset[str]], frozenset[str], Collection[
     ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), ()),
     (THE_JUDGES, [words_in("judges")], words_in("models", "values"), ()),
     (THE_JUDGES, [words_in("models"), words_in("values")], frozenset(), ()),
+    (THE_JUDGES, [words_in("games"), words_in("values")], frozenset(), ()),  # of FastChat, one an order of the outputs
     (PEOPLES, [words_in("people")], words_in("values", "responses"), ()),
     (PEOPLES, [words_in("values"), words_in("responses")], frozenset(), ()),
     (NAMES, [words_in("given names")], words_in("beside given names"), ()),  # of two columns or more
@@ -60,7 +61,6 @@ RATINGS = ("score", "rating", "better")  # beginnings of the fields of people's 
 FEWEST_ALIKE, COMPARED = 20, 1000  # rows in which a column is people's mean or majority, if it is; and rows compared
 CONTAINERS = {"fields", "doc", "value", "values", "inputs"}  # objects of a tool's, whose names say nothing
 TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts
-SHAPE = "rows and columns"  # what a question is about where one row is a person's
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 WIDEST, MOST_NAMED = 200, 8  # most columns looked at, and columns in an error
@@ -86,12 +86,7 @@ class Columns:
     fields: Mapping[str, str]
     why: Mapping[str, str]
     questions: Sequence[OpenQuestion] = ()
-    unread: Sequence[str] = ()  # columns that are named like a judge's answers, and hold what is not read
-
-    @property
-    def is_blocked(self) -> bool:
-        """True if nothing is read before the table has another shape."""
-        return any(one.about == SHAPE for one in self.questions)
+    unread: Sequence[str] = ()  # columns to write otherwise before anything is read: a judge's, or one an item
 
     @property
     def judge(self) -> str | None:
@@ -147,10 +142,8 @@ class _Table:
             one = Column.of(name, legible(name, cells, codes))
             words = tuple(w for w in one.words if not (w in CONTAINERS and (name in inside or "." in name)))
             self.all[name] = replace(one, words=words, is_inside=name in inside)
-        self.fields: dict[str, str] = {}
-        self.why: dict[str, str] = {}
-        self.questions: list[OpenQuestion] = []
-        self.unread: list[str] = []
+        self.fields, self.why = dict[str, str](), dict[str, str]()
+        self.questions, self.unread = list[OpenQuestion](), list[str]()
 
     def columns(self) -> Columns:
         self._read_texts()
@@ -264,7 +257,8 @@ class _Table:
         if is_so := all(c.end for c in rated) and _whose(rated) is None:
             why = f"{rated[0].name!r} to {rated[-1].name!r} differ in a number alone, and no column holds outputs. If "
             why += "a row is a person's and a column an item's, transpose it: a row for each item, with its text as "
-            self._ask(SHAPE, f"{why}'output', a column for each person, and the judge's score")
+            self._ask("rows and columns", f"{why}'output', a column for each person, and the judge's score")
+            self.unread += [c.name for c in rated]
         return is_so
 
     def _read_inputs(self) -> None:
@@ -329,6 +323,12 @@ class _Table:
                 why = f"{one.name!r} is the {made} of {_named(people[0])}: computed of these, or a judge's?"
                 self._ask(one.name, why, [self._judges([one]), {}])
         judges, values = [*filter(None, judges)], [*filter(None, values)]
+        chosen = [c for c in self.free if c.has("choices") and c.kind == TEXTS and c.codes is not None]
+        if chosen and self._column("output", "output_1", "outputs") is None:
+            why = f"{_named(chosen)} may be choices between two outputs: add their texts as 'output_1' and 'output_2'"
+            self._ask("outputs", why)
+            self.unread += [c.name for c in chosen]
+            return
         known = bool(criteria) or self.has_outcome
         if self.is_preferred and "output_1" in self.fields and not (known or people):
             why = f"people prefer {(best := self.fields['output_1'])!r}, if its name says what they chose"
@@ -354,6 +354,8 @@ class _Table:
         """Return the choices in the order of the outputs -> those in the other order."""
         full = {c.name: [w for w in (*c.words, c.end) if w] for c in self.free if self.pairwise and c.codes is not None}
         rest = {name: [w for w in words if w not in words_in("swapped")] for name, words in full.items()}
+        for name in (name for name in full if self.all[name].has("games")):
+            rest[name] = ["1" if w == "2" else w for w in full[name]]  # g2_winner
         return {one: self.all[other] for one in full for other in full if one != other and full[one] == rest[other]}
 
     def _fits(self, one: Column) -> bool:
@@ -379,6 +381,8 @@ class _Table:
             are_words = one.kind == TEXTS and all(text[:1].isalpha() for text in values)
             if are_words and 1 < len(values) <= MOST_NAMED and not says_who:
                 why += f", or name the words {', '.join(values)} in their order: `levels` WORST,...,BEST"
+            if one.kind == LISTS:
+                why = f"{one.name!r} holds lists of choices: give each person a column, such as better_1 and better_2"
             self._ask(one.name, why)
             self.unread += [one.name] if one.has("judges") and not judged else []
 

@@ -70,11 +70,10 @@ def certain_options(
     """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
     columns = recognised_columns(table, outcome, codes)
     why = [f"{one.about}: {one.why}" for one in columns.questions]
-    if columns.judge is None and not why:
-        why = ["no column is named like a judge's answers"]
-    if why:
-        open_ = f"{remedy} The columns do not tell it"
-        if columns.judge is not None:
-            open_ = f"The column {columns.judge!r} is the judge's, but more is open"
-        raise ValueError(f"{open_} ({'; '.join(why)}). '{doctor}' lists the choices.")
-    return columns.options()
+    if columns.judge is not None and not why:
+        return columns.options()
+    open_ = f"{remedy} The columns do not tell it"
+    if columns.judge is not None:
+        open_ = f"The column {columns.judge!r} is the judge's, but more is open"
+    why = why or ["no column is named like a judge's answers"]
+    raise ValueError(f"{open_} ({'; '.join(why)}). '{doctor}' lists the choices.")

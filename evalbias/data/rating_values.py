@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.data import items
-from evalbias.data.cells import LETTERS, words_in, words_of
+from evalbias.data.cells import LETTERS, choice_codes, words_in, words_of
 from evalbias.data.files import Source
 from evalbias.data.items import LARGEST, DataError, as_number, cells_of, remedy_for, value_code, word
 from evalbias.measures.arrays import FloatArray
@@ -74,11 +74,11 @@ NO_CODES = Codes()
 
 
 class OpenValuesError(DataError):
-    """Refusal of numbers that may stand for no rating: ``values``, as `missing` or `keep` take them."""
+    """Refusal of ``values`` that may stand for no rating, with the options of an audit that say what they are."""
 
-    def __init__(self, message: str, values: Sequence[str]) -> None:
+    def __init__(self, message: str, values: Sequence[str], options: Sequence[str] = ("missing",)) -> None:
         super().__init__(message)
-        self.values = values
+        self.values, self.options = values, options
 
 
 def converted(value: Any, read: Callable[[Any], Any]) -> Any:
@@ -128,6 +128,9 @@ def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
     known = {*items.values_of_words(given)} if texts else set[str]()
     if 2 * sum(counts[cell] for cell in texts if value_code(cell) in LETTERS) > len(given):
         known = {*LETTERS}
+    for one in texts if words_in("choices") & {*words_of(name)} and not known else ():  # model_1, model_2, tie, error
+        if choice_codes(rest := [cell for cell in texts if cell != one]):
+            known = {*map(word, rest)}
     others: set[Any] = {cell for cell in texts if word(cell) not in known and number_of_text(cell) is cell}
     numbers = {cell: number for cell in counts if abs(number := as_number(cell)) <= LARGEST}
     party = {name: np.array([numbers[cell] for cell in given if cell in numbers])}
@@ -151,7 +154,8 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
         remedy = "or, of words in an order, all of them: `levels` WORST,...,BEST"
     elif not remedy:
         remedy = f"or leave it empty (null in JSON) where there is none; `missing` {codes} counts it as missing"
-    raise DataError(f"{where}: {name!r:.80} is {first!r:.80}{among}: give a number, {remedy}.{more}")
+    refusal = f"{where}: {name!r:.80} is {first!r:.80}{among}: give a number, {remedy}.{more}"
+    raise _refused(refusal, codes, are_few=remedy.endswith("as missing"))
 
 
 def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
@@ -161,6 +165,10 @@ def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
     listing = ", ".join(f"{one!r:.80} in {counts[one]}" for one in some) + ", ..." * (len(counts) > len(some))
     more = f" {len(others)} of {len(cells)} cells are no {what}: {listing}." if len(others) > 1 else ""
     return ",".join(one for one in some if "," not in one and len(one) <= LONGEST) or "VALUE", more
+
+
+def _refused(refusal: str, codes: str, *, are_few: bool) -> DataError:
+    return OpenValuesError(refusal, codes.split(",")) if are_few and codes != "VALUE" else DataError(refusal)
 
 
 def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
@@ -178,7 +186,8 @@ def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
         codes, more = _counted(cells, others, "choices")
         if 2 * len(others) < len(cells):
             hint += f" Where no choice was made: `missing` {codes}.{more}"
-        raise DataError(f"{errors[0]} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}")
+        refusal = f"{errors[0]} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}"
+        raise _refused(refusal, codes, are_few=2 * len(others) < len(cells))
 
 
 def read_words(table: Source, group: Sequence[str]) -> None:
@@ -236,7 +245,7 @@ def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequenc
         places = [place for place, number in cells[name] if number in asked]
         rows = ", ".join(re.findall(r"\d+", place)[-1] for place in places[:3]) + ", ..." * (len(places) > 3)
         why = question(f"{table.path}: {name!r:.80}", columns[name], asked, f" (rows {rows})")
-        raise OpenValuesError(why, [f"{value:g}" for value in asked])
+        raise OpenValuesError(why, [f"{value:g}" for value in asked], ("missing", "keep"))
 
 
 def unexplained(

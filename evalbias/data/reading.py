@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items, long_form, nested
-from evalbias.data.cells import MOST_CHOICES, WORDS, words_of
+from evalbias.data.cells import MOST_CHOICES, words_in, words_of
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.hints import lacking
@@ -126,7 +126,8 @@ def read(
     wanted = Wanted(choices or {}, tuple(numbers), samples, codes=Codes(missing, keep, levels))
     for labels in wanted.choices.values():
         items.check_labels(labels)
-    table = table_of(source, mapping)
+    source = source if isinstance(source, Source) else opened(source)
+    table = table_of(source, mapping or _raters_by_name(source))
     answers = {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"}
     nested.add_columns(table, answers)
     nested.drop_rest(table, [*answers, *table.mapping.values()])
@@ -215,6 +216,19 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     if table.name in ("csv", "tsv", "mturk"):
         _read_cells(table)
     return table
+
+
+def _raters_by_name(table: Source) -> dict[str, str]:
+    """Return a field for each rater of a column ``ratings`` of objects such as {"anna": 3}, if all are named so.
+
+    Names of criteria are no raters; the ratings on a criterion are a list.
+    """
+    cells = [cell for _, row in table.rows if isinstance(cell := files.parsed_or_given(row.get("ratings")), dict)]
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    lists = any(isinstance(one, list | dict) for cell in cells for one in cell.values())
+    if lists or any(words_in("given names", "people", "persons").isdisjoint(words_of(name)) for name in names):
+        return {}
+    return {f"rating_{k}": f"ratings.{name}" for k, name in enumerate(names, start=1)}
 
 
 def _raters_apart(mapping: Mapping[str, Any], table: Source) -> dict[str, str]:
@@ -313,7 +327,7 @@ def _existing(path: str) -> Path:
 def _unread_inputs(table: Source) -> Iterator[str]:
     """Yield how to map each column of different texts whose name says that it holds the input."""
     for name in table.columns:
-        if (words := {*words_of(name)}) and words <= WORDS["inputs"]:
+        if (words := {*words_of(name)}) and words <= words_in("inputs"):
             texts = {text for _, row in table.rows if isinstance(text := row.get(name), str)}
             if len(texts) > 1:
                 how = f"--map source={name:.80} (in Python, mapping={{'source': {name!r:.80}}})"

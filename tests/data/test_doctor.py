@@ -759,6 +759,41 @@ def test_values_that_may_be_failures_take_a_command_for_each_answer_and_no_quest
         evalbias(*command, "--out", f"run{command[-2]}", "--json", cwd=tmp_path)
 
 
+def test_games_of_fastchat_are_a_judges_choices_in_both_orders(tmp_path):
+    rows = rows_of("question|q|; answer_1|a|; answer_2|a2|; model_1|few|; model_2|few|; g1_winner|m|; g2_winner|m|", 60)
+    for k, row in enumerate(rows):
+        row["g1_winner"] = "error" if k % 20 == 3 else row["g1_winner"].replace("a", "1").replace("b", "2")
+        row["g2_winner"] = "error" if k % 15 == 4 else "tie" if k % 6 == 0 else row["g1_winner"]
+    path = as_jsonl(tmp_path / "t.jsonl", rows)
+    said, (command,) = doctor(path.name, tmp_path)
+    options = "--winner-field g1_winner --swapped-field g2_winner --labels model_1,model_2,tie --missing error"
+    assert command[-8:] == options.split()
+    assert "cannot read it yet" not in said
+    audited = json.loads(evalbias(*command, "--out", "run", "--json", cwd=tmp_path).stdout)
+    assert (audited["judge"], audited["n"]) == ("recorded choices 'g1_winner'", 60)
+    textless = [{n: v for n, v in row.items() if n not in ("answer_1", "answer_2", "question")} for row in rows]
+    said, commands = doctor(as_jsonl(tmp_path / "no_texts.jsonl", textless).name, tmp_path)
+    assert not commands
+    assert "add their texts as 'output_1' and 'output_2'" in said
+
+
+def test_lists_of_choices_are_asked_for_as_columns(tmp_path):
+    rows = [row | {"annotators": [k % 3, k % 2, 1]} for k, row in enumerate(rows_of(PAIR))]
+    assert "give each person a column, such as better_1" in questions(rows, tmp_path)[1]["annotators"].why
+
+
+def test_an_object_of_raters_is_read_as_doctor_maps_it(tmp_path):
+    rows = rows_of("question|q|source; answer|a|output; ratings|raters|; judge|15|")
+    path = as_jsonl(tmp_path / "t.jsonl", [row | {"output": row["answer"]} for row in rows])
+    expected = [[float(row["ratings"][name]) for name in ("anna", "ben")] for row in rows]
+    assert [item.ratings for item in read(path)] == expected
+    _, (command,) = doctor(path.name, tmp_path)
+    assert "rating_1=ratings.anna,rating_2=ratings.ben" in command[command.index("--map") + 1]
+    assert read([{"output": "a", "ratings": {"anna": 3}}])[0].ratings == [3]
+    with pytest.raises(ValueError, match="the ratings on 'tone' are 3; write a list"):
+        read([{"output": "a", "ratings": {"tone": 3}}])
+
+
 def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
     path = write(tmp_path, rows_of("question|q|; answer|a|; human|15|; judge|100|"), "csv")
     with pytest.raises(ValueError, match=r"^The column 'judge' is .* \(scale:"):
