@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from evalbias.data.cells import words_in, words_of
 from evalbias.data.files import Source, parsed_or_given
 from evalbias.data.items import DataError, number
 from evalbias.measures.arrays import missing
@@ -58,6 +59,19 @@ def paths(table: Source) -> list[str]:
         if given and len(given) == sum(not (missing(cell) or cell == "") for cell in cells):
             found |= {f"{name}.{path}": None for cell in given for path in _inner(cell)}
     return [path for path in found if path not in table.columns][:MOST]
+
+
+def raters_by_name(table: Source) -> dict[str, str]:
+    """Return a field for each rater of a column ``ratings`` of objects such as {"anna": 3}, if all are named so.
+
+    Names of criteria are no raters; the ratings on a criterion are a list.
+    """
+    cells = [cell for _, row in table.rows if isinstance(cell := parsed_or_given(row.get("ratings")), dict)]
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    lists = any(isinstance(one, list | dict) for cell in cells for one in cell.values())
+    if lists or any(words_in("given names", "people", "persons").isdisjoint(words_of(name)) for name in names):
+        return {}
+    return {f"rating_{k}": f"ratings.{name}" for k, name in enumerate(names, start=1)}
 
 
 def _inner(value: Any, depth: int = 3) -> Iterator[str]:

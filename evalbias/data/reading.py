@@ -127,7 +127,7 @@ def read(
     for labels in wanted.choices.values():
         items.check_labels(labels)
     source = source if isinstance(source, Source) else opened(source)
-    table = table_of(source, mapping or _raters_by_name(source))
+    table = table_of(source, mapping or nested.raters_by_name(source))
     answers = {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"}
     nested.add_columns(table, answers)
     nested.drop_rest(table, [*answers, *table.mapping.values()])
@@ -216,19 +216,6 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     if table.name in ("csv", "tsv", "mturk"):
         _read_cells(table)
     return table
-
-
-def _raters_by_name(table: Source) -> dict[str, str]:
-    """Return a field for each rater of a column ``ratings`` of objects such as {"anna": 3}, if all are named so.
-
-    Names of criteria are no raters; the ratings on a criterion are a list.
-    """
-    cells = [cell for _, row in table.rows if isinstance(cell := files.parsed_or_given(row.get("ratings")), dict)]
-    names = dict.fromkeys(name for cell in cells for name in cell)
-    lists = any(isinstance(one, list | dict) for cell in cells for one in cell.values())
-    if lists or any(words_in("given names", "people", "persons").isdisjoint(words_of(name)) for name in names):
-        return {}
-    return {f"rating_{k}": f"ratings.{name}" for k, name in enumerate(names, start=1)}
 
 
 def _raters_apart(mapping: Mapping[str, Any], table: Source) -> dict[str, str]:
