@@ -65,7 +65,7 @@ class Column:
             end = words.pop(0)
         cells = [*map(files.one_text, cells)] if all(isinstance(c, list | None) for c in cells) else cells
         cells = [None if items.is_absent(cell) else cell for cell in cells]
-        opened = [files.parsed_or_given(cell) if _may_be_json(cell) else cell for cell in cells]
+        opened = [files.parsed_or_given(c) if isinstance(c, str) and c.lstrip()[:1] in {*"[{"} else c for c in cells]
         if (kind := _kind([cell for cell in opened if cell is not None])) in (TALKS, ASKED_FOR):
             cells = [*map(files.text_of, opened)]
         elif kind == OTHERS:  # JSON as text
@@ -146,10 +146,6 @@ def words_of(name: str) -> list[str]:
     """Return the words and numbers of a name, in lower case and without accents."""
     parted = unicodedata.normalize("NFKD", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)).casefold()
     return re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
-
-
-def _may_be_json(cell: Any) -> bool:
-    return isinstance(cell, str) and cell.lstrip().startswith(("[", "{"))
 
 
 def _kind(given: Sequence[Any]) -> str:

@@ -246,6 +246,30 @@ def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequenc
         rows = ", ".join(re.findall(r"\d+", place)[-1] for place in places[:3]) + ", ..." * (len(places) > 3)
         why = question(f"{table.path}: {name!r:.80}", columns[name], asked, f" (rows {rows})")
         raise OpenValuesError(why, [f"{value:g}" for value in asked], ("missing", "keep"))
+    for name, numbers in columns.items():
+        rest = numbers[~np.isin(numbers, low := lower_scale(numbers))]
+        if {*(written := [f"{value:g}" for value in low])} - {*map(value_code, codes.keep)}:
+            n = len(numbers) - len(rest)
+            why = f"{table.path}: {name!r:.80} is {low[0]:g} to {low[-1]:g} in {n} of {len(numbers)} cells, and "
+            why += (
+                f"{rest.min():g} to {rest.max():g} in the others. If these are two scales: write one. If they are one: "
+            )
+            raise OpenValuesError(f"{why}`keep` {','.join(written)}.", written, ("keep",))
+
+
+def lower_scale(numbers: FloatArray) -> FloatArray:
+    """Return the different numbers of a column that may be on a lower scale than its others; none if all are on one.
+
+    These are whole numbers in a row, such as 1 to 5, and a fifth of the cells or more. So are the others, which are
+    far above them, or in steps of 5 as no scale that has 1, 2 and 3 is.
+    """
+    distinct = np.unique(numbers)
+    n = 1 + int(np.argmax(np.append(np.diff(distinct) != 1, True)))
+    low, high = distinct[:n], distinct[n:]
+    if min(len(low), len(high)) < 3 or low[0] not in (0, 1) or 4 * low[-1] > high[-1] or (high % 1).any():
+        return low[:0]
+    is_apart = high[0] - low[-1] > np.ptp(low) or not (high % 5).any()
+    return low if is_apart and 0.2 <= np.isin(numbers, low).mean() <= 0.8 else low[:0]
 
 
 def unexplained(

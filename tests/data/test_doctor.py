@@ -759,6 +759,22 @@ def test_values_that_may_be_failures_take_a_command_for_each_answer_and_no_quest
         evalbias(*command, "--out", f"run{command[-2]}", "--json", cwd=tmp_path)
 
 
+@pytest.mark.parametrize("step", [1, 5, 10])
+def test_two_scales_in_one_column_are_asked_about(step, tmp_path):
+    rng, rows = random.Random(step), rows_of(f"{QA}; human|15|; judge_score|15|", n=90)
+    high = [step * rng.randrange(40 // step, 100 // step) for _ in rows]
+    one_scale = [row | {"judge_score": score} for row, score in zip(rows, high, strict=True)]
+    path = write(tmp_path, [(row, one_scale[k])[k % 2] for k, row in enumerate(rows)], "csv")
+    options = {"mapping": {"output": "answer", "score": "human"}, "scores_field": "judge_score"}
+    for keep in ([], [1, 2]):
+        with pytest.raises(ValueError, match=r"'judge_score' is 1 to 5 in 45 of 90 cells, .* one: `keep` 1,2,3,4,5"):
+            package.audit(path, **options, keep=keep)
+    _, commands = doctor(path.name, tmp_path)
+    assert [command[command.index("--keep") + 1] for command in commands] == ["1,2,3,4,5"] * 2  # with a scale, and not
+    evalbias(*commands[0], "--out", "run", "--json", cwd=tmp_path)
+    package.audit(one_scale, **options)
+
+
 def test_games_of_fastchat_are_a_judges_choices_in_both_orders(tmp_path):
     rows = rows_of("question|q|; answer_1|a|; answer_2|a2|; model_1|few|; model_2|few|; g1_winner|m|; g2_winner|m|", 60)
     for k, row in enumerate(rows):
