@@ -44,7 +44,7 @@ class World(MeasuringLM):
         for place, question in enumerate(questions):
             if not isinstance(question, Choices):
                 raise NotImplementedError("The world reports no likelihoods.")
-            text = "\n".join(message["content"] for message in question.prompt)
+            text = "\n".join(message["content"] for message in question.prompt if isinstance(message, dict))
             quality = re.findall(r"worth (-?\d+\.\d+)", text)[-1]
             errors = [np.random.default_rng(zlib.crc32(part.encode())).normal() for part in (quality, text)]
             error = self.noise(text) * float(np.dot([OWN**0.5, (1 - OWN) ** 0.5], errors))
