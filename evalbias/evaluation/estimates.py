@@ -301,8 +301,18 @@ class Change:
         return self.difference.p_value
 
     def text(self) -> str:
-        """Format as "before -> after" with the paper's sign of significance."""
-        return f"{self.before.text()} -> {self.after.text()}{mark(self.p_value)}"
+        """Format as "before -> after" with the paper's sign of significance.
+
+        The test is of the difference, which is large where an effect turns over. There the sign needs two intervals
+        whose distances from the null do not meet: +0.83 -> -0.69 is not shown to be less.
+        """
+        null, sides = self.after.null, (self.before, self.after)
+        sign = mark(self.p_value)
+        if null is not None and (self.before.value - null) * (self.after.value - null) < 0:
+            farthest = [max(abs(e.low - null), abs(e.high - null)) for e in sides]
+            nearest = [max(e.low - null, null - e.high, 0.0) for e in sides]
+            sign = sign if farthest[1] < nearest[0] or farthest[0] < nearest[1] else ""
+        return f"{self.before.text()} -> {self.after.text()}{sign}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data; ``test`` and ``itemwise_test`` are None where nothing is swapped."""
