@@ -213,7 +213,9 @@ class Choosing(Options):
     """The check of a result before it is written."""
 
     bare: bool = option("Return the result of the paper's method unchecked, although it may make a judge worse.", False)
-    keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
+    keep_worse: bool = option(
+        "Write the result of `bare` even if the test items show that it is worse than what was given.", False
+    )
 
 
 class AlignOptions(Seeded, Coded, Judging, Items):

@@ -360,18 +360,19 @@ def keep(
     keep_worse: bool,
     kind: str = "judge",
 ) -> str:
-    """Write a compiled program if it is better than the given one (or anyway: ``keep_worse``), and say so.
+    """Write a compiled program, or the given one where nothing was better, and say which.
 
     An optimizer that chooses on held-back items has decided what is better. The bare method of a paper decides nothing;
-    its result is written unless the test items show that it is worse: ``compared`` holds bias or agreement -> the given
-    against the compiled program on these.
+    its result is written unless the test items show that it is worse (or anyway: ``keep_worse``): ``compared`` holds
+    bias or agreement -> the given against the compiled program on these.
     """
     chosen = any(one.chosen and one.name != GIVEN for one in report.candidates)
     worse = "" if report.candidates else "; ".join(worsened(compared))
-    against = "nothing was better than the given one" if report.candidates and not chosen else ""
-    against = f"the bare method made it worse on the test items ({worse})" if worse else against
-    if against and not keep_worse:
-        return f"No {kind} was written, because {against}; --keep-worse writes it all the same."
+    if worse and not keep_worse:
+        return (
+            f"No {kind} was written, because the bare method made it worse on the test items ({worse}); --keep-worse "
+            "writes it all the same."
+        )
     program.save(str(path))
     if chosen:
         return f"{path.name} holds the compiled {kind}."

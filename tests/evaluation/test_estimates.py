@@ -252,6 +252,15 @@ def test_a_bias_is_worse_farther_from_none_and_an_agreement_lower():
     assert len(worsened({"lower": WORSE})) == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "sign"), [(0.83, -0.69, ""), (0.1, -0.8, "*"), (0.8, -0.1, "*"), (0.83, 0.1, "*")]
+)
+def test_an_effect_that_turns_over_is_not_therefore_less(before, after, sign):
+    centered = NOISE - NOISE.mean()
+    text = change(centered + before, centered[::-1] + after, null=0.0)["x"].text()
+    assert text == f"{before:+.2f} -> {after:+.2f}{sign}"
+
+
 class Program:
     def save(self, path):
         with open(path, "w") as file:
@@ -271,8 +280,7 @@ BARE = CompileReport(chosen="the method's")
     ("report", "compared", "keep_worse", "written", "words"),
     [
         (chosen("eight demonstrations"), WORSE, False, True, "holds the compiled judge."),
-        (chosen("given"), FINE, True, True, "holds the judge as it was given, because nothing was better."),
-        (chosen("given"), FINE, False, False, "because nothing was better than the given one; --keep-worse"),
+        (chosen("given"), FINE, False, True, "holds the judge as it was given, because nothing was better."),
         (BARE, WORSE, False, False, "because the bare method made it worse on the test items (x "),
         (BARE, WORSE, True, True, "holds a judge that is worse than the given one"),
         (BARE, FINE, False, True, "do not show that it is worse"),
