@@ -187,6 +187,7 @@ KILLED = {
     "likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"]),
     "mitigation": ([1, 300, 700], [f"judge-{world.NAME}.json"]),
     "fairness": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"]),
+    "align": ([1, 300, 900], ["judge.json"]),
 }
 """Command -> lengths of the journal at which it is killed, and what it writes besides its result."""
 
@@ -200,6 +201,7 @@ def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, t
         "probe": ["probe", "run", *new[:2], "--data", items],
         "likelihood": [*LIKELY, *scoring, "--bare", "--keep-worse", "--resamples", 99],
         "mitigation": [*LIKELY, *scoring, "--keep-worse", "--resamples", 99, "--limit", 240],
+        "align": ["align", *scoring, "--limit", 60],
         "fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
     }
     options = [*more[command], "--lm", "embedded", "--out"]
