@@ -349,7 +349,7 @@ class _Search:
 def best(ran: Sequence[Ran]) -> dict[str, Ran]:
     """Return kind -> the offer that gained most."""
     found: dict[str, Ran] = {}
-    for one in ran:
+    for one in (one for one in ran if one.gain > -math.inf):
         if one.offer.kind not in found or one.gain > found[one.offer.kind].gain:
             found[one.offer.kind] = one
     return found

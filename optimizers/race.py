@@ -20,6 +20,7 @@ from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, 
 from evalbias.optimizers.selection import count_unanswered
 from evalbias.optimizers.study import search_settings
 from evalbias.programs.edits import with_lines
+from evalbias.programs.judges import LOW_COVERAGE, median_coverage
 
 FEWEST = 12  # fewest items in the first round
 STEP = 4  # how many times as many items the next round has
@@ -36,7 +37,9 @@ class Ran:
     """An offer on the items that it does not show."""
 
     offer: Offer
-    gain: float  # agreement less that of the given judge on the same items; minus infinity where undefined
+    # agreement less that of the given judge on the same items; minus infinity where it is undefined or rests on labels
+    # that the model hardly gives
+    gain: float
     judged: Judged
 
 
@@ -74,7 +77,8 @@ class Race:
         judged = self.align.answers(self.problem, offer.program, [self.items[i] for i in places])
         given = self.given.take(places)
         gain = self.measure.value(judged) - self.measure.value(given)
-        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(given):
+        unsure, before = (median_coverage(one.coverage) < LOW_COVERAGE for one in (judged, given))
+        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(given) or unsure > before:
             gain = -math.inf
         return Ran(offer, gain, judged)
 

@@ -317,3 +317,15 @@ def test_a_line_is_fitted_only_where_it_brings_scores_nearer():
     (_, (cut, middle), _) = reading(forecast, seed=0)
     assert middle == 0.5
     assert 0.8 < cut < 0.95  # .9 is the forecast at 3.6
+
+
+def test_a_prompt_under_which_the_model_hardly_answers_is_no_candidate():
+    class Unsure(Prompted):
+        def choice_logprobs(self, prompts, choices):
+            answered = super().choice_logprobs(prompts, choices)
+            mass = [0.05 if better_by_an_edit(p) < 1 else 0.9 for p in self.prompts[-len(prompts) :]]
+            return ChoiceLogprobs(answered.choices, answered.logprobs + np.log(mass)[:, None])
+
+    found = aligned(Unsure(better_by_an_edit), labeled(90))
+    assert EDIT not in found.predict.signature.instructions.casefold()
+    assert not any(EDIT in one.name for one in found.report.candidates)
