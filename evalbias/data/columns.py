@@ -444,7 +444,7 @@ class _Table:
             more = {f"rating_{k}": c.name for k, c in enumerate(further, start=len(people[0]) + 1)}
             self._ask("people's ratings", f"{_named(further)} may be further people's, too", [more, {}])
         if self.pairwise:
-            self._check_codes([*sure, *(left[1] if len(left[1]) == 1 and not left[0] else [])])
+            self._check_codes([*sure, *(left[1] if len(left[1]) == 1 and left[0] in ([], left[1]) else [])])
         else:
             self._check_scales(sure)
 

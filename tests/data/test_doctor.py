@@ -631,6 +631,8 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
     ),
     f"{PAIR}; human|-101|; judge|-101|": (
         {"better": "human", "winner_field": "judge"}, [[{"labels": one} for one in ("0,1,-1", "1,-1,0", "-1,1,0")]]),
+    f"{PAIR}; preference|12|": (
+        {}, [[{"better": "preference"}, {"winner_field": "preference"}], [{"labels": "1,2"}, {"labels": "2,1"}]]),
     # another scale, and one number that is far from the others
     f"{QA}; mqm_human|mqm|; gpt-4|100|": (
         {}, [[{"score": "mqm_human", "scores_field": "gpt-4"}]]),
@@ -783,8 +785,7 @@ def test_games_of_fastchat_are_a_judges_choices_in_both_orders(tmp_path):
     path = as_jsonl(tmp_path / "t.jsonl", rows)
     said, (command,) = doctor(path.name, tmp_path)
     options = "--winner-field g1_winner --swapped-field g2_winner --labels model_1,model_2,tie --missing error"
-    assert command[-8:] == options.split()
-    assert "cannot read it yet" not in said
+    assert (command[-8:], said.count("cannot read it yet")) == (options.split(), 0)
     audited = json.loads(evalbias(*command, "--out", "run", "--json", cwd=tmp_path).stdout)
     assert (audited["judge"], audited["n"]) == ("recorded choices 'g1_winner'", 60)
     textless = [{n: v for n, v in row.items() if n not in ("answer_1", "answer_2", "question")} for row in rows]
@@ -803,8 +804,7 @@ def test_an_object_of_raters_is_read_as_doctor_maps_it(tmp_path):
     path = as_jsonl(tmp_path / "t.jsonl", [row | {"output": row["answer"]} for row in rows])
     expected = [[float(row["ratings"][name]) for name in ("anna", "ben")] for row in rows]
     assert [item.ratings for item in read(path)] == expected
-    _, (command,) = doctor(path.name, tmp_path)
-    assert "rating_1=ratings.anna,rating_2=ratings.ben" in command[command.index("--map") + 1]
+    assert "rating_1=ratings.anna,rating_2=ratings.ben" in doctor(path.name, tmp_path)[0]
     assert read([{"output": "a", "ratings": {"anna": 3}}])[0].ratings == [3]
     with pytest.raises(ValueError, match="the ratings on 'tone' are 3; write a list"):
         read([{"output": "a", "ratings": {"tone": 3}}])
