@@ -317,7 +317,7 @@ def test_recorded_pairs_are_searched_on_but_not_ranked(tmp_path):
     verdicts = Path(__file__).parents[2] / "docs/data/verdicts.jsonl"
     options = ["--data", verdicts, "--lm", "embedded", *WORLDLY, "--pairs", 20]
     small = ["--epochs", 1, "--population", 2, "--bare", "--keep-worse"]
-    found = answered("optimize", "--criterion", CRITERION, *options, *small, cwd=tmp_path)
+    found = answered(*FAIR, "--criterion", CRITERION, *options, *small, cwd=tmp_path)
     assert found["judgments"] == 3 * 20
     assert found["rows"]["searched"].keys() >= {"position", "verbosity"}
 

@@ -259,7 +259,7 @@ def test_dspys_own_optimizer_moves_a_judges_cuts_and_threshold_and_they_are_save
     compiled.save(tmp_path / "judge.json")
     loaded = load(tmp_path / "judge.json")
     assert loaded.predict.fields == compiled.predict.fields
-    assert loaded.criterion == criterion
+    assert loaded.criterion == compiled.criterion
     loaded.predict.lm = Client()
     assert [p.level for p in loaded.batch(trainset)] == [p.level for p in batched]
 
