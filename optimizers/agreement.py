@@ -44,6 +44,21 @@ def drawn_errors(influence: FloatArray, seed: int) -> FloatArray:
     return np.asarray(normal / np.sqrt(rng.chisquare(inputs - 1, size=(ERROR_DRAWS, 1)) / (inputs - 1)))
 
 
+def jackknifed(
+    statistic: Statistic, judges: Sequence[Judged], columns: Sequence[FloatArray], *shared: FloatArray, seed: int
+) -> Errors:
+    """Measure a statistic of each judge's column (n,) and what all share, on the items that define all of them.
+
+    The errors are those of the jackknife over inputs; all is NaN for fewer than two inputs.
+    """
+    kept, codes = complete(*columns, *shared, clusters=judges[0].clusters)
+    if len(np.unique(codes)) < 2:
+        return undefined(judges)
+    counts, shared = np.concatenate([np.ones((1, len(codes))), *left_out(codes)]), tuple(kept[len(columns) :])
+    values = np.column_stack([statistic(counts, x, *shared) for x in kept[: len(columns)]])
+    return values[0], drawn_errors(influences(values[1:]), seed)
+
+
 # How a judge agrees with people, as one number: of scores, of verdicts, of comparisons.
 
 
@@ -72,12 +87,7 @@ class AgreementMeasure:
     def errors(self, judges: Sequence[Judged], seed: int) -> Errors:
         """Measure judges' agreement on the items that all of them answered, with draws of the errors."""
         columns = [self.columns(judged) for judged in judges]
-        (y, *answers), codes = complete(columns[0][1], *(x for x, _ in columns), clusters=judges[0].clusters)
-        if len(np.unique(codes)) < 2:
-            return undefined(judges)
-        counts = np.concatenate([np.ones((1, len(y))), *left_out(codes)])
-        values = np.column_stack([self.counted(counts, x, y) for x in answers])
-        return values[0], drawn_errors(influences(values[1:]), seed)
+        return jackknifed(self.counted, judges, [x for x, _ in columns], columns[0][1], seed=seed)
 
 
 def _scores(judged: Judged) -> tuple[FloatArray, FloatArray]:
@@ -136,12 +146,8 @@ def effect_errors(feature: FloatArray, judges: Sequence[Judged], *, reliability:
 
 def position_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
     """Measure by how much the first position wins more than half of the pairs, both orders averaged."""
-    columns, codes = complete(*(judged.first_wins.mean(axis=1) for judged in judges), clusters=judges[0].clusters)
-    if len(np.unique(codes)) < 2:
-        return undefined(judges)
-    counts = np.concatenate([np.ones((1, len(codes))), *left_out(codes)])
-    values = np.column_stack([mean(counts, x) - 0.5 for x in columns])
-    return values[0], drawn_errors(influences(values[1:]), seed)
+    wins = [judged.first_wins.mean(axis=1) - 0.5 for judged in judges]
+    return jackknifed(mean, judges, wins, seed=seed)
 
 
 def bias_errors(name: str, judges: Sequence[Judged], *, seed: int) -> list[Errors]:
@@ -220,15 +226,18 @@ class AgreementRule(Rule):
     def loss(self, judged: Judged, given: Judged) -> str:
         """Say which bias is larger, or may be larger by more than ``rise``; or that no agreement is shown."""
         judges = [last_items(given, len(judged.ids)), judged]
-        for bias in self.biases:
-            if grown := self._grown(bias, judges):
-                return grown
+        if grown := self._grown(judges):
+            return grown
         agreement = self.measure.estimate(judged, self.seed)
         floor = 0.5 if self.measure is ACCURACY else 0.0
         shown = f"{agreement.label} {agreement.text()}, {ends(*map(agreement.text, (agreement.low, agreement.high)))}"
         return "" if agreement.low > floor else f"is not shown to agree with people ({shown})"
 
-    def _grown(self, bias: str, judges: Sequence[Judged]) -> str:
+    def _grown(self, judges: Sequence[Judged]) -> str:
+        """Say which bias of the second judge is larger; empty if none is."""
+        return next(filter(None, (self._larger(bias, judges) for bias in self.biases)), "")
+
+    def _larger(self, bias: str, judges: Sequence[Judged]) -> str:
         found = []
         for values, errors in bias_errors(bias, judges, seed=self.seed):
             if np.isnan(values).any():
@@ -271,11 +280,8 @@ class ErrorRule(AgreementRule):
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         def nearer(judges: list[Judged]) -> FloatArray:
-            gaps = [np.abs(one.answers - one.covariate(HUMAN_SCORES)) for one in judges]
-            columns, codes = complete(*gaps, clusters=judges[0].clusters)
-            counts = np.concatenate([np.ones((1, len(codes))), *left_out(codes)])
-            values = -np.column_stack([mean(counts, x) for x in columns])
-            return higher_than_first(values[0], drawn_errors(influences(values[1:]), self.seed))
+            nearness = [-np.abs(one.answers - one.covariate(HUMAN_SCORES)) for one in judges]
+            return higher_than_first(*jackknifed(mean, judges, nearness, seed=self.seed))
 
         return [float(p) for p in np.minimum(1.0, in_families(judged, given, nearer))]
 
@@ -284,7 +290,7 @@ class ErrorRule(AgreementRule):
         values, errors = self.measure.errors(judges, self.seed)
         if not np.isnan(values).any() and np.quantile(np.diff(values + errors, axis=1), 1 - LOSS) < -SLIGHT:
             return f"loses agreement ({values[0]:.2f} -> {values[1]:.2f})"
-        return next(filter(None, (self._grown(bias, judges) for bias in self.biases)), "")
+        return self._grown(judges)
 
     def error(self, judged: Judged) -> float:
         return standard_error(mean_error(judged, self.seed))

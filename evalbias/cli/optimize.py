@@ -61,10 +61,6 @@ from evalbias.report.tables import (
 
 
 def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
-    align(options, models, out)
-
-
-def align(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
     """Make a saved judge, or a new one, agree with people; many items leave a fifth of the inputs for the report."""
     given = None if options.judge is None else load(options.judge, PointwiseJudge, PairwiseJudge)
     dataset = load_items(options, given, pairs=True)
@@ -313,7 +309,7 @@ class Aim:
 
 
 PROBE = "probe:"
-AGREEING = Aim(AgreementAim, align)
+AGREEING = Aim(AgreementAim, align_command)
 SCORING, COMPARING = Aim(ScoringAim, compile_scoring), Aim(ComparingAim, search_wording)
 AIMS: dict[str, Aim] = {
     "agreement": AGREEING,
