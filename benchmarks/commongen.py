@@ -27,7 +27,7 @@ from benchmarks.self_bias import first_to_last
 from evalbias.cli.models import open_lm
 from evalbias.data.loops import loop_items
 from evalbias.evaluation import Judged, LoopSummary, summarize_loop
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.answers import answers_of, resolve
 from evalbias.evaluation.changes import gain
 from evalbias.evaluation.loops import OWN, CachedScorer, LoopRun, conclude_quality, run_loops
 from evalbias.evaluation.words import count, mark
@@ -136,7 +136,7 @@ def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int
     def judged(rows: Sequence[Any]) -> Judged:
         known = [row | {"source": sources[row["input_id"]]} for row in rows]
         asked = AuditOptions(known, scores_field=OWN, reliability=1, likelihood_lm=lm, task=TASK)
-        return answers_of(prepared(asked))
+        return answers_of(resolve(asked))
 
     drafts: list[Any] = []
     for name, loop in ((f"best of {k}", BestOfK(writer, own, k=k, seed=seed)), ("self-refinement", refine)):

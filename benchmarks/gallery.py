@@ -28,7 +28,7 @@ from benchmarks import sets
 from benchmarks.harness import ROOT, argument_parser, lines, markdown, replace_section, write_section
 from benchmarks.juries import TRIVIAQA, WROTE
 from evalbias import PointwiseJudge, data
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.answers import answers_of, resolve
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.bias import Intervals, Plot
 from evalbias.evaluation.biases import BIASES, title_of
@@ -272,7 +272,7 @@ def audited(one: Recorded, seed: int) -> dict[str, Any]:
         given["winner_field" if pairwise else "scores_field"] = "judge"
     if any("swapped" in record for record in one.rows):
         given["swapped_field"] = "swapped"
-    ready = prepared(AuditOptions(data=list(one.rows), **given))
+    ready = resolve(AuditOptions(data=list(one.rows), **given))
     judged = answers_of(ready).counted_in(ready.length)
     known = {name: np.array([of[i] for i in judged.ids], dtype=float) for name, of in one.covariates.items()}
     judged = replace(judged, covariates={**judged.covariates, **known})

@@ -13,15 +13,13 @@ import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
+from evalbias.data.files import EXPORTS
 from evalbias.data.hints import like_ratings
 from evalbias.evaluation.answers import (
-    ANSWER_FIELDS,
-    PreparedAudit,
+    ResolvedAudit,
     answers_of,
-    columns_taken,
-    prepared_each,
+    resolve_each,
     tell_left_out,
-    with_judge,
 )
 from evalbias.evaluation.audit import AuditReport, AuditReports, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
@@ -44,12 +42,18 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
     if out.summary is not None:
         check_summary(out.summary)
-    options, each = _prepared(options, out.given)
+    if options.judge is not None and options.lm is None:
+        raise ValueError("`judge` answers with a model: name it with `lm`.")
+    each = resolve_each(options, say)
+    if each[0].is_recorded:  # maybe by the only judge in a tool's export
+        found = not options.is_recorded and each[0].dataset.name in EXPORTS
+        refuse_unused(out.given | ({"scores_field"} if found else set()))
+    tell_left_out(each[0].dataset, say)
     for ready in each if rates else ():
         _check_verdicts(ready)
     # 2. The audit, and what it decides.
-    columns: dict[str, Any] = {name: getattr(options, name) or getattr(each[0], name) for name in ANSWER_FIELDS}
-    named = replace(each[0], together=(), **columns)
+    options = each[0].asked
+    named = replace(options, judge=each[0].judge, criterion=each[0].criterion)
     with Run("audit", named, models, out, more=_settings(options, each)) as run:
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
         with run.progress(answers_needed(each)):
@@ -76,21 +80,6 @@ def tell_build(
         raise typer.Exit(min(codes))  # one that fails decides
 
 
-def _prepared(options: AuditOptions, given: Set[str]) -> tuple[AuditOptions, list[PreparedAudit]]:
-    """Return the options with the judge that the columns name, and what is asked for each criterion."""
-    if options.judge is not None and options.lm is None:
-        raise ValueError("`judge` answers with a model: name it with `lm`.")
-    if (options := with_judge(before := options)) is not before:
-        say(columns_taken(options))
-    if options.is_recorded:
-        refuse_unused(given)
-    each = prepared_each(options)
-    if each[0].is_recorded and not options.is_recorded:  # by the only judge in a tool's export
-        refuse_unused(given | {"scores_field"})
-    tell_left_out(each[0].dataset, say)
-    return options, each
-
-
 def _outcome(
     audits: Mapping[str, AuditReport], several: AuditReports | None, certificate: Sequence[Outcome]
 ) -> RunOutcome:
@@ -110,7 +99,7 @@ def _outcome(
     return RunOutcome(result, content, [audit_view(several)], covered, several, more, several.verdict)
 
 
-def _check_verdicts(ready: PreparedAudit) -> None:
+def _check_verdicts(ready: ResolvedAudit) -> None:
     """Refuse to certify a judge whose verdicts, or people's, are not there or not all pass or fail."""
     needed = "`certify` needs a judge's recorded verdicts (`scores_field`)"
     if ready.scores_field is None:
@@ -123,7 +112,7 @@ def _check_verdicts(ready: PreparedAudit) -> None:
         raise ValueError(f"{needed} and people's labels, and some of these are neither pass nor fail (1 or 0).")
 
 
-def _settings(options: AuditOptions, each: Sequence[PreparedAudit]) -> dict[str, Any]:
+def _settings(options: AuditOptions, each: Sequence[ResolvedAudit]) -> dict[str, Any]:
     ready, criteria = each[0], tuple(one.criterion for one in each)
     split, names = Split(ready.dataset, criteria, ready.questions), [one.name for one in criteria]
     settings = {**split.settings(), "criterion": names if options.several else names[0], "judge": None}

@@ -10,7 +10,7 @@ import numpy as np
 from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.data.hints import like_ratings
-from evalbias.evaluation.answers import PreparedAudit, answers_of
+from evalbias.evaluation.answers import ResolvedAudit, answers_of
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import Table, count, signed
@@ -87,7 +87,7 @@ def _several_systems(judged: Judged) -> bool:
     return len(set(np.asarray(judged.systems)[used])) >= MIN_CLUSTERS
 
 
-def _prepared(options: CorrectOptions) -> PreparedAudit:
+def _prepared(options: CorrectOptions) -> ResolvedAudit:
     """Read recorded answers; refuse them as features of themselves."""
     own = {options.scores_field, options.winner_field, options.swapped_field}
     if named := [name for name in options.features if name in own]:
@@ -97,7 +97,7 @@ def _prepared(options: CorrectOptions) -> PreparedAudit:
     return audited_items(options)
 
 
-def _check_applies(correction: ScoreCorrection, ready: PreparedAudit) -> None:
+def _check_applies(correction: ScoreCorrection, ready: ResolvedAudit) -> None:
     """Refuse a correction of another criterion, of other answers, or of what cannot be measured here."""
     if correction.criterion not in (None, ready.criterion.name):
         raise ValueError(

@@ -19,7 +19,7 @@ from evalbias.data.hints import judges_of
 from evalbias.data.items import DataError
 from evalbias.data.long_form import JUDGED_BY
 from evalbias.data.rating_values import OpenValuesError
-from evalbias.evaluation.answers import answers_of, prepared_each
+from evalbias.evaluation.answers import answers_of, resolve_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined
@@ -65,7 +65,7 @@ def doctor_command(file: str) -> None:
             continue  # the question says what to write first
         try:
             if has_answers:
-                judged.append(answers_of(prepared_each(AuditOptions(given, **settings))[0]))
+                judged.append(answers_of(resolve_each(AuditOptions(given, **settings))[0]))
             else:
                 codes = {one: settings.get(one, ()) for one in ("missing", "keep")}
                 choices = {"better": settings.get("labels", ())}

@@ -17,11 +17,11 @@ from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import (
     PROMPT,
-    PreparedAudit,
+    ResolvedAudit,
     criteria_of,
     instruction_place_for,
     language_of,
-    prepared,
+    resolve,
     tell_left_out,
 )
 from evalbias.evaluation.words import joined
@@ -96,14 +96,14 @@ def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> Pairw
 # The items that options name, as an audit reads them.
 
 
-def audited_items(options: Any) -> PreparedAudit:
+def audited_items(options: Any) -> ResolvedAudit:
     """Read the items and the judge of a command's options as an audit does; say on stderr which were left out."""
-    ready = prepared(AuditOptions.of(options))
+    ready = resolve(AuditOptions.of(options))
     tell_left_out(ready.dataset, say)
     return ready
 
 
-def audit_settings(ready: PreparedAudit) -> dict[str, Any]:
+def audit_settings(ready: ResolvedAudit) -> dict[str, Any]:
     """Return what decides the numbers besides the options, as ``Split.settings`` does."""
     split = Split(ready.dataset, (ready.criterion,), ready.questions)
     return {**split.settings(), "criterion": ready.criterion.name}

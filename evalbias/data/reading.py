@@ -126,7 +126,7 @@ def read(
     wanted = Wanted(choices or {}, tuple(numbers), samples, codes=Codes(missing, keep, levels))
     for labels in wanted.choices.values():
         items.check_labels(labels)
-    source = source if isinstance(source, Source) else opened(source)
+    source = opened(source)
     table = table_of(source, mapping or nested.raters_by_name(source))
     answers = {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"}
     nested.add_columns(table, answers)
@@ -180,9 +180,9 @@ class Wanted:
 
 
 def opened(source: Any) -> Source:
-    """Read the rows of a source as they stand."""
+    """Read the rows of a source as they stand; what is opened already is returned as it is."""
     if not isinstance(source, str | os.PathLike):
-        return files.memory_table(source)
+        return source if isinstance(source, Source) else files.memory_table(source)
     name, path = parse_spec(os.fspath(source))
     if name in (*files.EXPORTS, *files.ANNOTATED):
         from evalbias.data import importers
@@ -193,7 +193,7 @@ def opened(source: Any) -> Source:
 
 def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     """Return the rows of a source, or of what is ``opened``, under our names as ``read`` does; they need no output."""
-    table = source if isinstance(source, Source) else opened(source)
+    table = opened(source)
     table = replace(table, rows=[(where, {**record}) for where, record in table.rows], left_out={**table.left_out})
     _read_chosen(table)
     better = next((k for k in (1, 2) if mapping and mapping.get("better") == mapping.get(f"output_{k}", 0)), None)

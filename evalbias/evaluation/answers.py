@@ -17,7 +17,7 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
-from evalbias.data.files import EXPORTS
+from evalbias.data.files import EXPORTS, Source
 from evalbias.data.hints import certain_options, judges_of
 from evalbias.data.items import (
     TIE,
@@ -31,7 +31,7 @@ from evalbias.data.items import (
     value_code,
 )
 from evalbias.data.rating_values import Codes
-from evalbias.data.reading import check_field, table_of
+from evalbias.data.reading import check_field, opened, table_of
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
@@ -403,9 +403,10 @@ def _quoted(names: Sequence[str]) -> str:
 # The answers of any judge that an audit is given: a program, a file, a function, or recorded columns.
 
 
-class PreparedAudit(AuditOptions):
+class ResolvedAudit(AuditOptions):
     """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read."""
 
+    asked: AuditOptions  # what was asked for, with the columns that tell the judge; fields of one as they are written
     dataset: data_sets.Dataset  # what was read
     questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
     together: Sequence[PointwiseJudge | PairwiseJudge] = ()  # judges of several criteria, asked in one request
@@ -422,46 +423,84 @@ ONE_JUDGE = (
 )
 
 
-def with_judge(options: AuditOptions) -> AuditOptions:
-    """Return the options with the columns that ``evalbias doctor`` finds where no judge is named; none may be open."""
-    spec = os.fspath(options.data) if isinstance(options.data, str | os.PathLike) else ""
-    named = options.is_recorded or options.judge is not None or options.lm is not None
-    if named or isinstance(options, PreparedAudit) or (spec and data_sets.parse_spec(spec)[0] in EXPORTS):
-        return options
-    doctor, table = f"evalbias doctor {spec}".strip(), table_of(options.data, options.mapping)
-    codes = Codes(options.missing, options.keep, options.levels)
-    given = certain_options(table, ONE_JUDGE, doctor, options.outcome, codes)
-    return replace(options, **{**given, "mapping": {**given.get("mapping", {}), **(options.mapping or {})} or None})
+Tell = Callable[[str], None]
 
 
-def columns_taken(options: AuditOptions) -> str:
-    """Say which columns ``with_judge`` found."""
-    judge = options.scores_field or options.samples_field or options.winner_field
-    others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
-    return f"Columns: {', '.join([f'{judge!r} as the judge', *others])} (evalbias doctor says why)."
+def resolve(options: AuditOptions, tell: Tell = lambda _: None) -> ResolvedAudit:
+    """Read the data, load or make the judge, and find the criterion; ValueError where one is missing or does not fit.
+
+    ``tell`` is called with the columns that are taken where no judge is named.
+    """
+    return _resolved(*_opened(options, tell))
 
 
-def prepared(options: AuditOptions) -> PreparedAudit:
-    """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
-    if isinstance(options, PreparedAudit):
-        return options
+def resolve_each(options: AuditOptions, tell: Tell = lambda _: None) -> list[ResolvedAudit]:
+    """Resolve the audit of each criterion that is asked for; of judges of evalbias, all are asked in one request.
+
+    Raises:
+        ValueError: The judge has a criterion of its own, or one recorded answer, or people one rating, for several.
+    """
+    options, judge, source = _opened(options, tell)
+    if not options.several:
+        return [_resolved(options, judge, source)]
+    named = _answer_fields(options)
+    if judge is not None:
+        raise ValueError("`criterion`: a `judge` answers one question. Name one criterion, or leave it out.")
+    if options.lm is None and not named:
+        raise ValueError(ONE_JUDGE)
+    if shared := [f"`{name}` {field!r:.80}" for name, field in named.items() if FOR_NAME not in field]:
+        raise ValueError(
+            f"{shared[0]} has one answer an item, and several criteria are asked for: write {FOR_NAME} where its name "
+            f"has the criterion's, such as '{FOR_NAME}_score', or name one `criterion`."
+        )
+    is_all = options.criterion == ALL
+    criteria = rated_criteria(_read(options, None, source)) if is_all else [*options.criterion]
+    names = [*map(_name, criteria)]
+    if not names:
+        raise ValueError("`criterion`: none is named, or people rated none by name: name those that the judge scores.")
+    data_sets.items.check_once(names)
+    each = [replace(_resolved(replace(options, criterion=one), None, source), asked=options) for one in criteria]
+    data_sets.items.check_rated_apart(each[0].dataset, names)
+    return each if options.is_recorded else [replace(one, together=[other.judge for other in each]) for one in each]
+
+
+def _opened(options: AuditOptions, tell: Tell) -> tuple[AuditOptions, Any, Source]:
+    """Return the options, with the columns that ``doctor`` finds if no judge is named; the judge, loaded; the data."""
     if sum(getattr(options, name) is not None for name in ("judge", *RECORDED)) > 1:
         raise ValueError(ONE_JUDGE)
-    options = with_judge(options)
-    # 1. The data; malformed answers and choices are named by file and line.
-    named = {name: field for name in ANSWER_FIELDS if FOR_NAME in (field := getattr(options, name) or "")}
-    if named and options.criterion is None:
-        raise ValueError(f"{next(iter(named.values()))!r:.80} is a field of a criterion: name it, `criterion`.")
-    filled: dict[str, Any] = {one: field.replace(FOR_NAME, _name(options.criterion)) for one, field in named.items()}
-    options = replace(options, **filled)
     judge = options.judge
     if isinstance(judge, str | os.PathLike):
         judge = load(judge, PointwiseJudge, PairwiseJudge, Rubric)
-    items = _read(options, judge)
+    source = opened(options.data)
+    if options.is_recorded or judge is not None or options.lm is not None or source.name in EXPORTS:
+        return options, judge, source
+    doctor = f"evalbias doctor {options.data if isinstance(options.data, str | os.PathLike) else ''}".strip()
+    codes = Codes(options.missing, options.keep, options.levels)
+    found = certain_options(table_of(source, options.mapping), ONE_JUDGE, doctor, options.outcome, codes)
+    found["mapping"] = {**found.get("mapping", {}), **(options.mapping or {})} or None
+    options = replace(options, **found)
+    field = options.scores_field or options.samples_field or options.winner_field
+    others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
+    tell(f"Columns: {', '.join([f'{field!r} as the judge', *others])} (evalbias doctor says why).")
+    return options, None, source
+
+
+def _answer_fields(options: AuditOptions) -> dict[str, Any]:
+    return {name: field for name in ANSWER_FIELDS if (field := getattr(options, name)) is not None}
+
+
+def _resolved(asked: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
+    """Resolve the audit of one criterion."""
+    # 1. The data; malformed answers and choices are named by file and line.
+    named = {name: field for name, field in _answer_fields(asked).items() if FOR_NAME in field}
+    if named and asked.criterion is None:
+        raise ValueError(f"{next(iter(named.values()))!r:.80} is a field of a criterion: name it, `criterion`.")
+    options = replace(asked, **{name: field.replace(FOR_NAME, _name(asked.criterion)) for name, field in named.items()})
+    items = _read(options, judge, source)
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
-    if options.judge is None and options.lm is None and not options.is_recorded:
-        options = replace(options, scores_field=_only_judge(options, items))
+    if judge is None and options.lm is None and not options.is_recorded:
+        asked = options = replace(options, scores_field=_only_judge(options, items))
     # 2. The judge: one of evalbias, a function or program, a new one of the criterion, or none with recorded answers.
     if isinstance(judge, AnyJudge):
         criterion = _own_criterion(judge, options)
@@ -487,38 +526,10 @@ def prepared(options: AuditOptions) -> PreparedAudit:
         examples = _pairs_to_judge(options, items, criterion.name)
     given = {f.name: getattr(options, f.name) for f in fields(options)}
     given |= {"judge": judge, "criterion": criterion}
-    return PreparedAudit(**given, dataset=items, questions=examples)
+    return ResolvedAudit(**given, asked=asked, dataset=items, questions=examples)
 
 
-def prepared_each(options: AuditOptions) -> list[PreparedAudit]:
-    """Prepare the audit of each criterion that is asked for; of judges of evalbias, all are asked in one request.
-
-    Raises:
-        ValueError: The judge has a criterion of its own, or one recorded answer, or people one rating, for several.
-    """
-    if not options.several:
-        return [prepared(options)]
-    named = {name: field for name in ANSWER_FIELDS if (field := getattr(options, name)) is not None}
-    if options.judge is not None:
-        raise ValueError("`criterion`: a `judge` answers one question. Name one criterion, or leave it out.")
-    if options.lm is None and not named:
-        raise ValueError(ONE_JUDGE)
-    if one := [f"`{name}` {field!r:.80}" for name, field in named.items() if FOR_NAME not in field]:
-        raise ValueError(
-            f"{one[0]} has one answer an item, and several criteria are asked for: write {FOR_NAME} where its name "
-            f"has the criterion's, such as '{FOR_NAME}_score', or name one `criterion`."
-        )
-    criteria = rated_criteria(_read(options)) if options.criterion == ALL else [*options.criterion]
-    names = [*map(_name, criteria)]
-    if not names:
-        raise ValueError("`criterion`: none is named, or people rated none by name: name those that the judge scores.")
-    data_sets.items.check_once(names)
-    each = [prepared(replace(options, criterion=criterion)) for criterion in criteria]
-    data_sets.items.check_rated_apart(each[0].dataset, names)
-    return each if options.is_recorded else [replace(one, together=[other.judge for other in each]) for one in each]
-
-
-def _read(options: AuditOptions, judge: Any = None) -> data_sets.Dataset:
+def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Dataset:
     choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
     if options.winner_field is not None:
         check_fields(options.winner_field, options.swapped_field)
@@ -530,7 +541,7 @@ def _read(options: AuditOptions, judge: Any = None) -> data_sets.Dataset:
         how["mapping"] = {**(options.mapping or {}), "outcome": options.outcome}
     return read_for(
         judge,
-        options.data,
+        source,
         **how,
         choices=dict.fromkeys(choices, options.labels),
         numbers=[] if options.scores_field is None else [options.scores_field],
@@ -547,7 +558,7 @@ def instruction_place_for(lm: Any) -> str:
     return "first" if name == "embedded" or name.startswith("local/embedded@") else "last"
 
 
-def answers_of(options: PreparedAudit) -> Judged:
+def answers_of(options: ResolvedAudit) -> Judged:
     """Gather a judge's answers on items; ValueError where they lack what is asked for, or it answered none.
 
     A judge of ours has its own model define LS if that tells likelihoods and no other is named.
@@ -576,20 +587,7 @@ def answers_of(options: PreparedAudit) -> Judged:
     return recorded_verdicts(examples, str(options.winner_field), swapped=options.swapped_field, **known)
 
 
-def told_answers(options: Any, **changed: Any) -> Judged:
-    """Gather the answers that a command's options name, as an audit does.
-
-    A warning says which columns were taken where none is named, and which rows are left out.
-    """
-    named = with_judge(given := AuditOptions.of(options, **changed))
-    if named is not given:
-        logger.warning("%s", columns_taken(named))
-    ready = prepared(named)
-    tell_left_out(ready.dataset)
-    return answers_of(ready)
-
-
-def tell_left_out(items: data_sets.Dataset, tell: Callable[[str], None] = logger.warning) -> None:
+def tell_left_out(items: data_sets.Dataset, tell: Tell = logger.warning) -> None:
     """Tell which rows of a file are left out, and what was made of others, if any; by default in a warning."""
     if items.left_out or items.notes:
         tell(items.summary())

@@ -10,7 +10,7 @@ import numpy as np
 
 from evalbias.data.items import CRITERION
 from evalbias.evaluation.agreement import BOTH, PeopleAgreement, Validity, headline_number
-from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers_of, prepared_each, tell_left_out
+from evalbias.evaluation.answers import NO_PROBABILITIES, ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import ByName, Measurement, label_next
@@ -215,15 +215,15 @@ def audit(options: AuditOptions) -> Any:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
             evalbias is given another criterion, scale, task or label than its own.
     """
-    each = prepared_each(replace(options, progress=options.progress if callable(options.progress) else None))
+    each = resolve_each(replace(options, progress=options.progress if callable(options.progress) else None))
     tell_left_out(each[0].dataset)
     shown = None if options.progress is None else options.progress is True
     with progress_bar(answers_needed(each), shown) as advance:
         audits = audit_each(each, advance)
-    return AuditReports(audits) if options.several else next(iter(audits.values()))
+    return AuditReports(audits) if each[0].asked.several else next(iter(audits.values()))
 
 
-def answers_needed(each: Sequence[PreparedAudit]) -> int:
+def answers_needed(each: Sequence[ResolvedAudit]) -> int:
     """Return about how many answers of models are needed: judgments, likelihoods of every text, and probes."""
     needed = 0
     for one in each:
@@ -233,7 +233,7 @@ def answers_needed(each: Sequence[PreparedAudit]) -> int:
     return needed
 
 
-def audit_each(each: Sequence[PreparedAudit], progress: Callable[[int], None] | None = None) -> dict[str, AuditReport]:
+def audit_each(each: Sequence[ResolvedAudit], progress: Callable[[int], None] | None = None) -> dict[str, AuditReport]:
     """Audit a judge on each criterion; a model is asked nothing twice, and ``progress`` called with answers given."""
     wraps = len(each) > 1 or progress is not None
     models = {name: getattr(each[0], name) for name in ("lm", "likelihood_lm")} if wraps else {}

@@ -15,7 +15,7 @@ import numpy as np
 from evalbias.data.items import LARGEST, DataError
 from evalbias.data.rating_values import question, unexplained
 from evalbias.evaluation.agreement import SWAPS, PeopleAgreement, headline_number
-from evalbias.evaluation.answers import told_answers
+from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.bias import Lines, Plot, interval_plot, measure
 from evalbias.evaluation.biases import BIASES
@@ -65,7 +65,7 @@ from evalbias.measures.equal_quality import QUALITY, EqualQuality
 from evalbias.measures.families import holm
 from evalbias.measures.missing import missing_by_size
 from evalbias.measures.resample import FEWEST_UNITS, Draws
-from evalbias.options import DriftOptions, GainOptions
+from evalbias.options import AuditOptions, DriftOptions, GainOptions
 from evalbias.programs.items import candidates_of, length_feature, text_problem
 from evalbias.programs.jury import Jury, Rubric
 from evalbias.programs.metrics import ProgramMetric
@@ -174,7 +174,9 @@ def _judged(given: Any, options: Any) -> Judged:
             settings |= dict.fromkeys(("mapping", "scores_field", "samples_field"))
     elif isinstance(given, dspy.Module):
         raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
-    return told_answers(options, **settings)
+    ready = resolve(AuditOptions.of(options, **settings), get_logger(__name__).warning)
+    tell_left_out(ready.dataset)
+    return answers_of(ready)
 
 
 def _check_codes(sides: Mapping[str, Judged], options: Any) -> None:

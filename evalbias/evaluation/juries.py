@@ -14,7 +14,7 @@ import numpy as np
 
 from evalbias import data
 from evalbias.data.reading import table_of
-from evalbias.evaluation.answers import answers_of, prepared, tell_left_out
+from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
 from evalbias.evaluation.estimates import LEVEL, Estimate
@@ -55,7 +55,7 @@ def panel_of(options: JuryOptions) -> list[Judged]:
     for name, other in fields_of.items():
         named = {"winner_field": name, "swapped_field": other} if pairwise else {"scores_field": name}
         if first is None:
-            first = prepared(replace(given, **named))
+            first = resolve(replace(given, **named))
             judged.append(replace(answers_of(first).counted_in(options.length), judge=name))
         else:  # what is known about the items is known
             answers = answers_of(replace(first, **named, likelihood_lm=None, lm=None))

@@ -30,7 +30,7 @@ from evalbias.data.probes import (
     text_digest,
     with_edits,
 )
-from evalbias.evaluation.answers import PreparedAudit, function_scores, prepared
+from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
 from evalbias.evaluation.bias import EffectBias, Plot, interval_plot, measure, people_missing
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import LEVEL, ByName, Estimate, Measurement, Number, items_needed
@@ -461,10 +461,10 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
         >>> [(one.kind, one.status, one.estimate.value) for one in found.effects.values()]
         [('emoji', 'too few items', 0.0), ('label', 'biased', 1.0)]
     """
-    return probe_answers(prepared(AuditOptions(items, judge=judge, **options)), kinds)
+    return probe_answers(resolve(AuditOptions(items, judge=judge, **options)), kinds)
 
 
-def probe_answers(audit: PreparedAudit, kinds: Sequence[str]) -> ProbeReport:
+def probe_answers(audit: ResolvedAudit, kinds: Sequence[str]) -> ProbeReport:
     """Ask the judge of an audit about its items with each edit and placebo, and read the answers."""
     named, judge = named_kinds(kinds, PROBES), audit.judge
     of_judge = [name for name, (kind, _) in named.items() if kind in PROBES]

@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.probes import nonsense
-from evalbias.evaluation.answers import PreparedAudit, function_scores
+from evalbias.evaluation.answers import ResolvedAudit, function_scores
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
@@ -155,7 +155,7 @@ LOW_MASS = 0.5  # median probability of all options together below which an audi
 # --- asking with one thing changed ------------------------------------------------------------------------------------
 
 
-def probed(judged: Judged, options: PreparedAudit) -> Judged:
+def probed(judged: Judged, options: ResolvedAudit) -> Judged:
     """Ask the judge of an audit again, for each probe that is named or the default ones; add the scores to its answers.
 
     By default these are ``BY_DEFAULT`` about at most ``MOST_PROBED`` items, drawn with the seed, for a judge that
@@ -196,7 +196,7 @@ def probed(judged: Judged, options: PreparedAudit) -> Judged:
     )
 
 
-def probe_questions(options: PreparedAudit) -> int:
+def probe_questions(options: ResolvedAudit) -> int:
     """Return how many answers the probes of an audit take at most."""
     if options.is_recorded or not isinstance(options.judge, PointwiseJudge):
         return 0
@@ -233,7 +233,7 @@ def _drawn(judged: Judged, seed: int) -> IntArray:
     return np.sort(shuffled[np.argsort(turns, kind="stable")[:MOST_PROBED]])
 
 
-def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool) -> str:
+def _why_not(name: str, judged: Judged, options: ResolvedAudit, *, closed: bool) -> str:
     """Say why a probe cannot be asked; empty where it can."""
     judge, scale = options.judge, judged.scale
     if name == ORDER and not closed:
@@ -264,7 +264,7 @@ def relisted(judge: PointwiseJudge) -> PointwiseJudge:
     return other
 
 
-def _asked(name: str, examples: Sequence[dspy.Example], options: PreparedAudit) -> FloatArray:
+def _asked(name: str, examples: Sequence[dspy.Example], options: ResolvedAudit) -> FloatArray:
     """Return the scores of the items with one thing changed."""
     judge, closed = options.judge, _is_closed(options.judge, options.lm)
     if name == UNREAD:

@@ -20,7 +20,7 @@ from evalbias.cli.items import narrowed
 from evalbias.cli.optimize import AIMS
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
-from evalbias.evaluation.answers import language_of, prepared
+from evalbias.evaluation.answers import language_of, resolve
 from evalbias.evaluation.biases import BIASES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
@@ -89,9 +89,8 @@ def test_single_outputs_are_drawn_as_many_pairs_by_both_doors():
     items = world.documents(40, 6, seed=3)
     judge = PairwiseJudge(SYNTHETIC)
     asked = AuditOptions(items, judge=judge, seed=1)
-    assert len(prepared(asked).questions) == 500  # of 600
-    assert len(prepared(replace(asked, pairs=None)).questions) == 600
-    assert prepared(ready := prepared(asked)) is ready
+    assert len(resolve(asked).questions) == 500  # of 600
+    assert len(resolve(replace(asked, pairs=None)).questions) == 600
 
 
 def test_options_of_another_command_become_those_of_an_audit():

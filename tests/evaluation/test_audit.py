@@ -16,7 +16,7 @@ from fakes import Comparer, FormulaLM, items, numbers
 from planted import compared, rated_once, scored
 
 import evalbias
-from evalbias.evaluation.answers import instruction_place_for, prepared, recorded_scores
+from evalbias.evaluation.answers import instruction_place_for, recorded_scores, resolve
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.findings import Finding, findings_of, opening_of, reasons_of
@@ -383,7 +383,7 @@ def test_the_embedded_judge_is_asked_as_it_was_trained_with_the_instruction_firs
     embedded, given = evalbias.embedded_judge_lm(), {"data": first_places(4, first=0), "criterion": QUALITY}
     for lm, place in ((embedded, "first"), (CachedLM(embedded), "first"), ("embedded", "first"), (Comparer(), "last")):
         assert instruction_place_for(lm) == place
-        assert prepared(AuditOptions(**given, lm=lm)).judge.instruction_place == place
+        assert resolve(AuditOptions(**given, lm=lm)).judge.instruction_place == place
     assert instruction_place_for("a/folder/embedded") == instruction_place_for(None) == "last"
 
 

@@ -6,7 +6,7 @@ import dspy
 import numpy as np
 import pytest
 
-from evalbias.evaluation.answers import prepared
+from evalbias.evaluation.answers import resolve
 from evalbias.evaluation.repeats import relisted
 from evalbias.lm.reading import named_choice
 from evalbias.lm.types import ChoiceLogprobs
@@ -152,10 +152,10 @@ def test_labeled_makes_a_training_set_for_any_dspy_optimizer():
 )
 def test_options_give_a_new_judge_its_scale_and_levels(options, scale, levels):
     rows = [{"source": f"s{k}", "output": f"a reply {k}"} for k in range(3)]
-    ready = prepared(AuditOptions(rows, lm="m", criterion="politeness: is the reply polite?", **options))
+    ready = resolve(AuditOptions(rows, lm="m", criterion="politeness: is the reply polite?", **options))
     assert (ready.judge.criterion.scale, ready.judge.criterion.levels) == (scale, levels)
     with pytest.raises(ValueError, match="`levels` names 2 scores, and `scale` is 1-5: leave `scale` out"):
-        prepared(AuditOptions(rows, lm="m", criterion="a: b?", levels=["no", "yes"], scale=(1, 5)))
+        resolve(AuditOptions(rows, lm="m", criterion="a: b?", levels=["no", "yes"], scale=(1, 5)))
 
 
 def test_every_command_that_makes_a_judge_that_scores_takes_a_scale_and_levels():
