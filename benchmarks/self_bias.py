@@ -33,13 +33,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import ALONE
 from evalbias.optimizers.refine import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
-from evalbias.programs.feedback import (
-    Feedback,
-    FeedbackSource,
-    JudgeFeedback,
-    read_feedback,
-    read_missing,
-)
+from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback, read_feedback, read_missing
 from evalbias.programs.loops import SelfRefine
 from evalbias.programs.writing import PlainPredict
 from evalbias.report import plots

@@ -40,6 +40,13 @@ def llama_file(file: Path, options: Sequence[Any]) -> Iterator[Server]:
         yield started
 
 
+def with_weights(lm: Any, folder: str) -> Path:
+    """Write a local model, dequantized, into a folder that other engines read, and return it."""
+    for part in (lm.engine.loaded.model, lm.engine.loaded.tokenizer):
+        part.save_pretrained(folder)
+    return Path(folder)
+
+
 def requantized(file: Path, kind: str, folder: Path) -> Path:
     """Write a GGUF file in another precision of llama.cpp, such as ``F32`` or ``Q8_0``, and return it."""
     made = folder / f"{file.stem}.{kind}.gguf"

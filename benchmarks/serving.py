@@ -32,11 +32,10 @@ import evalbias
 from benchmarks.canned import canned_server
 from benchmarks.harness import argument_parser, finish, markdown
 from benchmarks.pretrained import SMOLLM2, models_folder
-from benchmarks.servers import SERVERS, post, vllm
+from benchmarks.servers import SERVERS, post, vllm, with_weights
 from benchmarks.workloads import Workload, pointwise
-from evalbias import ServerLM
+from evalbias import LocalLM, ServerLM
 from evalbias.data import world
-from evalbias.lm.files import unpacked
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptTokenizer
@@ -149,14 +148,14 @@ def theirs(address: str, tokenizer: str, prompts: Path, in_flight: int, place: P
 
 def maximum(args: argparse.Namespace) -> None:
     """Measure a real server, in turns with its own client."""
-    folder = unpacked(str(models_folder() / SMOLLM2))
+    local = LocalLM(str(models_folder() / SMOLLM2), dtype="float32")
     work = pointwise(args.prompts)
     rates: dict[str, list[float]] = {"ServerLM": [], "vLLM's own client": []}
-    with tempfile.TemporaryDirectory() as place, vllm(Path(folder), length=CONTEXT) as (api, _):
+    with tempfile.TemporaryDirectory() as folder, vllm(with_weights(local, folder), length=CONTEXT) as (api, _):
         address = api.removesuffix("/v1")
         lm = ServerLM("tiny", base_url=api, tokenizer=folder, in_flight=args.in_flight)
         render = Renderer(PromptTokenizer(load_tokenizer(folder, trust_remote_code=False)), {})
-        prompts = Path(place) / "prompts.jsonl"
+        prompts = Path(folder) / "prompts.jsonl"
         lines = [json.dumps({"prompt": render(prompt).alone().text}) for prompt in work.prompts]
         prompts.write_text("\n".join(lines) + "\n", encoding="utf-8")
         lm.choice_logprobs(work.prompts[:2], work.choices[0])  # connects
@@ -164,7 +163,7 @@ def maximum(args: argparse.Namespace) -> None:
             post(f"{address}/reset_prefix_cache")
             rates["ServerLM"].append(own(lm, work))
             post(f"{address}/reset_prefix_cache")
-            rates["vLLM's own client"].append(theirs(address, folder, prompts, args.in_flight, Path(place)))
+            rates["vLLM's own client"].append(theirs(address, folder, prompts, args.in_flight, Path(folder)))
     ratio = statistics.median(rates["ServerLM"]) / statistics.median(rates["vLLM's own client"])
     rows = [[name, _shown(tuple(measured))] for name, measured in rates.items()]
     text = "\n\n".join(

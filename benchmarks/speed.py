@@ -33,10 +33,9 @@ import torch
 
 from benchmarks.harness import argument_parser, finish, markdown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
-from benchmarks.servers import SERVERS, Server, llama_file, post, requantized, vllm
+from benchmarks.servers import SERVERS, Server, llama_file, post, requantized, vllm, with_weights
 from benchmarks.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM, ServerLM
-from evalbias.lm.files import unpacked
 from evalbias.lm.tokens import Scored, choice_sequences, joint
 from evalbias.lm.tree import Rows
 from evalbias.lm.types import MeasuringLM
@@ -371,7 +370,7 @@ def contenders_of(
             contenders[name] = Contender(TITLES[name], "float32", METHODS[name], True, slow_size)
     if device != "cpu":
         return lm, contenders, missing
-    folder = unpacked(str(file))
+    folder = str(with_weights(lm, str(place / "weights")))
     if VLLM in wanted and (SERVERS / "vllm/.installed").exists():
         server = until_done.enter_context(vllm(Path(folder), length=CONTEXT, space=2))
         contenders[VLLM] = Contender(TITLES[VLLM], "float32", ServerMethod(*server, tokenizer=folder), True, size)

@@ -183,15 +183,7 @@ BOUNDARY = {("fair", "fairness"): 0.0, ("fair", "fairness, with ties"): 0.0, ("s
 
 
 def check(
-    world: str,
-    draw: Draw,
-    *,
-    n: int,
-    outputs: int = 1,
-    sets: int,
-    n_resamples: int = 399,
-    n_swaps: int = 99,
-    seed: int,
+    world: str, draw: Draw, *, n: int, outputs: int = 1, sets: int, n_resamples: int = 399, n_swaps: int = 99, seed: int
 ) -> list[dict[str, Any]]:
     """Check every statistic of a world on data sets of n items, of which the outputs of a document are drawn together.
 

@@ -35,14 +35,7 @@ from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.optimizers import agreement, likelihood_rules
-from evalbias.optimizers.likelihood_rules import (
-    EFFECT,
-    LOSS_MARGIN,
-    STRENGTHS,
-    allowance,
-    cross_fitted,
-    proxy_worth,
-)
+from evalbias.optimizers.likelihood_rules import EFFECT, LOSS_MARGIN, STRENGTHS, allowance, cross_fitted, proxy_worth
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD

@@ -77,10 +77,7 @@ def search_settings(
 
 
 @retry(  # processes that begin together trip over each other's tables; the next attempt finds them
-    retry=retry_if_exception_type(SQLAlchemyError),
-    stop=stop_after_attempt(5),
-    wait=wait_random(0.1, 0.5),
-    reraise=True,
+    retry=retry_if_exception_type(SQLAlchemyError), stop=stop_after_attempt(5), wait=wait_random(0.1, 0.5), reraise=True
 )
 def _open(name: str, directions: Sequence[str], url: str | None) -> optuna.Study:
     storage: Any = url

@@ -24,13 +24,7 @@ from evalbias.lm.cache import measuring, model_identity
 from evalbias.measures import QuantileMap
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import Models, Out
-from evalbias.program_options import (
-    FeedbackOptions,
-    LoopOptions,
-    RefineOptions,
-    SelfOptions,
-    StyleOptions,
-)
+from evalbias.program_options import FeedbackOptions, LoopOptions, RefineOptions, SelfOptions, StyleOptions
 from evalbias.programs import feedback
 from evalbias.programs.criterion import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine

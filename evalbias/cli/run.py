@@ -209,13 +209,7 @@ class Run(AbstractContextManager["Run"]):
         console.print(f"report: {self.folder.path / FILE}", soft_wrap=True)
 
     def _cached(self, lm: Any, path: Path) -> CachedLM:
-        cached = CachedLM(
-            lm,
-            path,
-            before=self._plan,
-            between=self._watch.check_again,
-            progress=self._advance,
-        )
+        cached = CachedLM(lm, path, before=self._plan, between=self._watch.check_again, progress=self._advance)
         self._models.append(cached)
         return cached
 

@@ -13,15 +13,7 @@ import numpy as np
 from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
-from evalbias.evaluation.judged import (
-    BETTER,
-    HUMAN_SCORES,
-    LENGTHS,
-    LIKELIHOODS,
-    RATINGS,
-    Judged,
-    mean_of_raters,
-)
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import amount, count, decimals, interval_words
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall

@@ -1,31 +1,27 @@
-"""Files of models: what they must hold, and GGUF files unpacked."""
+"""Files of models: what they must hold, and models in GGUF files."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from filelock import FileLock
 from tokenizers import pre_tokenizers, processors
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedTokenizerFast,
-)
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from evalbias.lm.fingerprint import cache_folder, file_hash
-from evalbias.values import get_logger, read_json
+from evalbias.values import read_json
 
 MOST = 10_000  # most layers, blocks or labels that a configuration may name; each is built one by one
 
@@ -154,24 +150,21 @@ def set_splitting(tokenizer: Any, splitting: str | None, *, starts: bool | None)
             backend.post_processor = processors.TemplateProcessing(single=f"{start[0]} $A", special_tokens=[start])
 
 
-# Models in GGUF files, llama.cpp's format: unpacked once into a folder that is loaded like any other model.
+# Models in GGUF files, llama.cpp's format: weights in blocks of a few bits, dequantized whenever the model is loaded.
 #
-# The folder holds the dequantized weights in float32 (4 bytes a parameter: .5 GB for 135 million), configuration,
-# tokenizer and chat template. It lies under ``EVALBIAS_CACHE`` (default ``~/.cache/evalbias``) by the hash of the GGUF
-# file, and is made again if any of its files is missing or altered.
+# What a file says about configuration, tokenizer and places of weights takes seconds to read: it is kept as a folder of
+# some 10 MB under ``EVALBIAS_CACHE``, by the file's hash, and made again if any of its files is missing or altered.
 
-SUFFIX = ".gguf"
-MANIFEST = "unpacked.json"
-VERSION = 2  # version of the unpacking; a folder of another version is made again
+SUFFIX, MANIFEST, TENSORS = ".gguf", "unpacked.json", "tensors.json"
+VERSION = 3  # version of the folder; one of another version is made again
+CHUNK = 1 << 18  # weights that a thread dequantizes at a time: 1 MB of float32 stays in a core's cache
 # Tensors that transformers does not read, although they decide where a model attends.
 UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 _DAMAGED, _REMEDY = "{} cannot be read as a model", "fetch it again, or use the model's original folder"
 
-logger = get_logger(__name__)
-
 
 def unpacked(model: str) -> str:
-    """Return the folder of a GGUF file's model; unpack it unless it is there, whole and unaltered."""
+    """Return the folder of a GGUF file's configuration and tokenizer; make it unless it is there and unaltered."""
     file = Path(model)
     if not file.is_file():
         raise FileNotFoundError(f"{model} does not exist: give a GGUF file on this machine.")
@@ -180,65 +173,119 @@ def unpacked(model: str) -> str:
     with FileLock(f"{folder}.lock"):
         if not _whole(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            draft = folder.with_name(f"{folder.name}.draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            _unpack(file, draft)
-            draft.replace(folder)
+            _unpack(file, folder)
     return str(folder)
 
 
 def _whole(folder: Path) -> bool:
     """Return whether every file of an unpacked folder has the content that was written."""
-    if not folder.exists():
-        return False
     try:
         written = read_json(folder / MANIFEST)
-        whole = bool(written) and all(file_hash(folder / name) == content for name, content in written.items())
+        return bool(written) and all(file_hash(folder / name) == content for name, content in written.items())
     except (OSError, ValueError):
-        whole = False
-    if not whole:
-        logger.warning("%s is damaged and is made again.", folder)
-    return whole
+        return False
 
 
 def _unpack(file: Path, folder: Path) -> None:
     reader = _reader(file)
     with readable(_DAMAGED.format(file), _REMEDY):
-        tensors = {str(tensor.name) for tensor in reader.tensors}
         facts = {name: field.contents() for name, field in reader.fields.items()}
-    if unread := sorted(tensors.intersection(UNREAD)):
+        tensors = {t.name: [int(t.tensor_type), t.shape.tolist()[::-1], t.data_offset] for t in reader.tensors}
+        vocabulary = tensors["token_embd.weight"][1][0]
+    if unread := sorted(tensors.keys() & set(UNREAD)):
         raise ValueError(
             f"{file} scales its positions by {unread[0]}, which would be ignored here: use the model's original folder."
         )
-    check_depth(facts.get(f"{facts.get('general.architecture')}.block_count"), tensors, str(file))
+    check_depth(facts.get(f"{facts.get('general.architecture')}.block_count"), tensors.keys(), str(file))
     splitting = check_splitting(facts.get("tokenizer.ggml.model"), facts.get("tokenizer.ggml.pre"), file)
-    logger.warning("Unpacking %s into %s, once.", file, folder.with_suffix(""))
     with TemporaryDirectory() as alone:  # transformers would take a tokenizer or an adapter that lies beside the file
-        (Path(alone) / file.name).symlink_to(file.resolve())
-        source = {"pretrained_model_name_or_path": alone, "gguf_file": file.name, "trust_remote_code": False}
+        (Path(alone) / "whole.gguf").symlink_to(file.resolve())
         with readable(_DAMAGED.format(file), _REMEDY):
-            config = AutoConfig.from_pretrained(**source)
-        check_config(config, str(file))
-        with readable(_DAMAGED.format(file), _REMEDY):
-            tokenizer = AutoTokenizer.from_pretrained(**source, config=config)
+            _write_outline(facts, reader, vocabulary, Path(alone) / "outline.gguf")
+            config = AutoConfig.from_pretrained(alone, gguf_file="outline.gguf", vocab_size=vocabulary)
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(alone, gguf_file="whole.gguf")
             set_splitting(tokenizer, splitting, starts=facts.get("tokenizer.ggml.add_bos_token"))
-            config.name_or_path = ""  # the file's title, which would be taken for a name on the hub
-            read, loading = AutoModelForCausalLM.from_pretrained(
-                **source, config=copy.deepcopy(config), dtype=torch.float32, output_loading_info=True
-            )
-        check_weights(loading["missing_keys"], str(file))
-        with readable(_DAMAGED.format(file), _REMEDY):
-            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-            model.load_state_dict(read.state_dict())  # what is read from a GGUF file cannot be saved
-            model.save_pretrained(folder)
-            _plain(tokenizer).save_pretrained(folder)
+            config.save_pretrained(folder)
+            # as a class that is loaded as it was saved, whatever the architecture
+            PreTrainedTokenizerFast(
+                tokenizer_object=tokenizer.backend_tokenizer,
+                chat_template=tokenizer.chat_template,
+                clean_up_tokenization_spaces=False,
+                **{name: getattr(tokenizer, name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")},
+            ).save_pretrained(folder)
+    (folder / TENSORS).write_text(json.dumps({"architecture": facts["general.architecture"], "tensors": tensors}))
     files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     (folder / MANIFEST).write_text(json.dumps(files), encoding="utf-8")
 
 
+def _write_outline(facts: dict[str, Any], reader: Any, vocabulary: int, path: Path) -> None:
+    """Write a GGUF file without tokens and weights; transformers would parse the tokens for ten seconds."""
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(path, facts["general.architecture"])
+    writer.add_vocab_size(vocabulary)
+    for name, field in reader.fields.items():
+        of_tokens = name.startswith("tokenizer.") and isinstance(facts[name], list)
+        if not (of_tokens or name.startswith("GGUF.") or name.endswith((".architecture", ".vocab_size"))):
+            writer.add_key_value(name, facts[name], field.types[0], field.types[-1])
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, np.zeros(1, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def load_gguf(file: Path, config: Any, dtype: torch.dtype | str, **options: Any) -> Any:
+    """Return the model of a GGUF file, and what transformers reports about loading it.
+
+    Memory holds the weights once, in ``dtype`` ("auto" is float32), and a single matrix in float32 besides.
+    """
+    from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
+
+    weights: dict[str, torch.Tensor] = {}
+    dtype = torch.float32 if isinstance(dtype, str) else dtype
+    with readable(_DAMAGED.format(file), _REMEDY):
+        places = read_json(Path(unpacked(str(file))) / TENSORS)
+        with torch.device("meta"):
+            outline = AutoModelForCausalLM.from_config(config)
+        processor = TENSOR_PROCESSORS.get(places["architecture"], TensorProcessor)(config=config.to_dict())
+        # Transformers builds a table of names for every module, for seconds: those of the first two hold all names.
+        base = SimpleNamespace(config=config, state_dict=outline.base_model.state_dict, named_children=tuple)
+        named = {outline.base_model_prefix: base}.items
+        whole = SimpleNamespace(config=config, state_dict=outline.state_dict, named_children=named)
+        names = get_gguf_hf_weights_map(whole, processor)
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            for name, (kind, shape, offset) in places["tensors"].items():
+                values = _dequantized(file, offset, kind, shape, pool)
+                # in transformers' own layout; it puts experts, which it joins, among the weights itself
+                made = processor.process(values, name, tensor_key_mapping=names, parsed_parameters={"tensors": weights})
+                if made.name in names:
+                    weights[names[made.name]] = torch.from_numpy(np.ascontiguousarray(made.weights)).to(dtype)
+        return type(outline).from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
+
+
+def _dequantized(file: Path, offset: int, number: int, shape: list[int], pool: ThreadPoolExecutor) -> Any:
+    """Return weights in float32, read at an offset of a file in blocks of GGML's type ``number``."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
+
+    kind = GGMLQuantizationType(number)
+    block, size = GGML_QUANT_SIZES[kind]  # weights and bytes of a block
+    values = np.empty(shape, np.float32)
+    flat, step = values.reshape(-1), CHUNK // block  # blocks at a time
+
+    def fill(first: int) -> None:
+        weights = flat[first * block : (first + step) * block]
+        # read, not mapped: pages of a mapped file would count as memory of the process
+        packed = np.fromfile(file, np.uint8, len(weights) // block * size, offset=offset + first * size)
+        weights[:] = dequantize(packed[None], kind)[0]
+
+    list(pool.map(fill, range(0, values.size // block, step)))
+    return values
+
+
 def _reader(file: Path) -> Any:
     try:
-        import accelerate  # noqa: F401  # transformers needs it for GGUF files
         from gguf import GGUFReader
     except ImportError as error:
         raise ImportError(f"{file} is a GGUF file, which takes an extra: pip install 'evalbias[gguf]'.") from error
@@ -246,6 +293,10 @@ def _reader(file: Path) -> Any:
         raise ImportError(f"{file} is a GGUF file, which takes Python 3.11 or newer.")
 
     class Reader(GGUFReader):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: Any) -> None:
+            # an array's slices take a third of the time of a mapped file's
+            super().__setattr__(name, value.view(np.ndarray) if name == "data" else value)
+
         def _get(self, offset: int, *arguments: Any, **order: Any) -> Any:
             if offset >= len(self.data):  # else a list of any length is read on and on behind the end of the file
                 raise ValueError(f"it ends at byte {len(self.data)}")
@@ -253,14 +304,3 @@ def _reader(file: Path) -> Any:
 
     with readable(f"{file} is not a whole GGUF file", "fetch it again"):
         return Reader(file)
-
-
-def _plain(tokenizer: Any) -> PreTrainedTokenizerFast:
-    """Return the same tokenizer as a class that is loaded as it was saved, whatever the architecture."""
-    names = ("bos_token", "eos_token", "unk_token", "pad_token")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer.backend_tokenizer,
-        chat_template=tokenizer.chat_template,
-        clean_up_tokenization_spaces=False,
-        **{name: token for name in names if (token := getattr(tokenizer, name)) is not None},
-    )

@@ -139,16 +139,15 @@ def load_model(source: ModelSource) -> Loaded:
     check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(folder), name), name)
     # 2. The weights. No attention of the config.json's choice: it may name code to download and run. SDPA knows no caps
     #    of scores, and not every version of transformers turns it off for a model with them.
-    with _readable_weights(name):
-        weights, loading = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=source.weight_type,
-            attn_implementation="eager" if getattr(text, "attn_logit_softcapping", None) else None,
-            output_loading_info=True,
-            **source.remote,
-            **placed,
-        )
+    attention = "eager" if getattr(text, "attn_logit_softcapping", None) else None
+    options = {**placed, "attn_implementation": attention, "output_loading_info": True}
+    if name.endswith(SUFFIX):
+        weights, loading = files.load_gguf(Path(name), config, source.weight_type, **options)
+    else:
+        with _readable_weights(name):
+            weights, loading = AutoModelForCausalLM.from_pretrained(
+                folder, config=config, dtype=source.weight_type, **source.remote, **options
+            )
     check_weights(loading["missing_keys"], name)
     check_vocabulary(tokenizer, weights, name)
     if source.adapter is not None:

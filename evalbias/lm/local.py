@@ -46,8 +46,7 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
     measured probabilities; see ``DecidingLM``.
 
     Args:
-        model: Folder, GGUF file or Hugging Face name. A GGUF file takes the extra ``gguf``; its weights are dequantized
-            to float32 once, into the user's cache (4 bytes a parameter; see ``evalbias.lm.files``).
+        model: Folder, GGUF file or Hugging Face name. A GGUF file takes the extra ``gguf`` and is dequantized.
         device: ``"auto"`` takes a GPU if there is one.
         dtype: Data type of the weights; ``"auto"`` keeps their own. In ``"float32"`` an answer does not depend on the
             batch, up to 1e-5 nats.

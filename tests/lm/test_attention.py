@@ -10,13 +10,7 @@ from lm.test_families import build, texts
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalbias.lm import attention, score
-from evalbias.lm.attention import (
-    attend,
-    fused_kernel,
-    layer_masks,
-    plain_kernel,
-    tree_attention,
-)
+from evalbias.lm.attention import attend, fused_kernel, layer_masks, plain_kernel, tree_attention
 from evalbias.lm.score import Head, Scorer
 from evalbias.lm.tokens import Scored
 from evalbias.lm.tree import Rows, packs
