@@ -24,6 +24,7 @@ from evalbias.data.cells import (
     LISTS,
     NOTHING,
     NUMBERED,
+    OTHERS,
     PAIRS,
     PREFERRED,
     RATED,
@@ -38,7 +39,8 @@ from evalbias.data.items import CRITERION, word
 from evalbias.data.rating_values import NO_CODES, Codes, legible, unexplained
 
 THE_JUDGES, PEOPLES, NAMES, EITHER = "the judge's", "people's", "people's by their names", "people's or the judge's"
-ROLES: Sequence[tuple[str, Sequence[frozenset[str]], frozenset[str], Collection[str]]] = (
+Role = tuple[str, Sequence[frozenset[str]], frozenset[str], Collection[str]]
+ROLES: Sequence[Role] = (
     # A column's role, a field or whose ratings it holds, and the evidence for it: its name has a word of each of these
     # sets, and besides only words of this one; and its cells are of one of these kinds, for ratings by ``_fits``.
     ("output", [words_in("outputs")], words_in("beside outputs"), (TEXTS, PAIRS)),
@@ -46,7 +48,7 @@ ROLES: Sequence[tuple[str, Sequence[frozenset[str]], frozenset[str], Collection[
     ("source", [words_in("inputs")], words_in("beside inputs"), (TEXTS,)),
     ("source", [words_in("inputs", "chats")], words_in("beside inputs"), (ASKED_FOR,)),
     ("system", [words_in("writers")], words_in("beside writers"), (TEXTS, PAIRS)),
-    ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), ()),
+    ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), (TEXTS, RATED, OTHERS)),
     (THE_JUDGES, [words_in("judges")], words_in("models", "values"), ()),
     (THE_JUDGES, [words_in("models"), words_in("values")], frozenset(), ()),
     (THE_JUDGES, [words_in("games"), words_in("values")], frozenset(), ()),  # of FastChat, one an order of the outputs
@@ -64,6 +66,7 @@ TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, besi
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 WIDEST, MOST_NAMED = 200, 8  # most columns looked at, and columns in an error
+SCALES = ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100))  # of judges, the likelier first
 ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
 
 
@@ -160,27 +163,21 @@ class _Table:
         told = {name: self.why[name] for name in self.all if name in self.why}
         return Columns(self.fields, told, self.questions, self.unread)
 
-    def _take(self, column: Column, field: str, why: str) -> None:
-        self.fields[field] = column.name
-        self.why[column.name] = f"{why}; {column.says()}"
-
-    def _take_pair(self, pair: Sequence[Column], field: str, why: str) -> None:
-        for k, one in enumerate(pair, start=1):
-            self._take(one, f"{field}_{k}" if len(pair) > 1 else f"{field}s", why)
+    def _take(self, field: str, why: str, *columns: Column) -> None:
+        """Take a column for a field, or two for a numbered one each."""
+        for k, column in enumerate(columns, start=1):
+            self.fields[f"{field}_{k}" if len(columns) > 1 else field] = column.name
+            self.why[column.name] = f"{why}; {column.says()}"
 
     def _like(self, role: str) -> list[Column]:
         """Return the columns whose names and cells fit a role of the texts by ``ROLES``."""
-        return [
-            c
-            for name, needs, beside, kinds in ROLES
-            for c in self.all.values()
-            if name == role and _is_named(c.words, needs, beside) and (not kinds or c.kind in kinds)
-        ]
+        rules = [rule for rule in ROLES if rule[0] == role]
+        return [c for rule in rules for c in self.all.values() if _is_named(c.words, rule) and c.kind in rule[3]]
 
     def _choose(self, field: str, candidates: Sequence[Column]) -> None:
         candidates = [one for one in candidates if one.name == field] or candidates
         if len(candidates) == 1:
-            self._take(candidates[0], field, f"named like {field!r}")
+            self._take(field, f"named like {field!r}", candidates[0])
         elif candidates:
             self._ask(field, f"{_named(candidates)} are all named like it", [{field: one.name} for one in candidates])
 
@@ -203,7 +200,7 @@ class _Table:
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
         if self.pairwise and len(two) == 1:
-            self._take_pair(two[0], "output", "named like one of two outputs")
+            self._take("output" + "s" * (len(two[0]) == 1), "named like one of two outputs", *two[0])
         elif paired:
             names = _named(dict.fromkeys([*outputs, *preferred]))
             self._ask("outputs", f"{names} may be outputs: name one, or two that are compared")
@@ -215,7 +212,6 @@ class _Table:
             c for c in self._like("source") if len({*c.given}) >= len(c.given) / 2 or any(" " in t for t in c.given)
         ]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
-        inputs = [c for c in inputs if c.words != ("task",)] or inputs  # beside another, a task may be its kind
         if output is not None and output.kind == TALKS:
             held = {c.name: f"not used: {output.name!r} holds it; {c.says()}" for c in inputs if _holds(output, c)}
             inputs = [c for c in inputs if c.name not in held]
@@ -236,10 +232,13 @@ class _Table:
             who = self.form.who if self.form else ""
             self._choose("system", [c for c in writers if c.is_names and not c.end and c.name != who])
             return
-        both = [(two, [cell for one in two for cell in one.cells]) for two in _pairs(writers)]
-        twos = [two for two, cells in both if len(two) == 1 or replace(two[0], cells=cells).is_names]
+        twos = [
+            two
+            for two in _pairs(writers)
+            if len(two) == 1 or replace(two[0], cells=[*two[0].cells, *two[1].cells]).is_names
+        ]
         if len(twos) == 1:
-            self._take_pair(twos[0], "system", "named like the writers of two outputs")
+            self._take("system" + "s" * (len(twos[0]) == 1), "named like the writers of two outputs", *twos[0])
 
     def _repeats(self) -> long_form.LongForm | None:
         """Return how the rows repeat the outputs, if another column tells them apart."""
@@ -272,7 +271,7 @@ class _Table:
             differ = one in named or len(answers) == self.rows  # the outputs of an id
             shares = 2 * n_ids <= self.rows and differ
             if _one_to_one(one, source) if source is not None else shares:
-                self._take(one, "input_id", "one for each input")
+                self._take("input_id", "one for each input", one)
                 return
         if own is not None:
             self._ask("id", "several rows have the same 'id': give each item its own", [{"other_id": "id"}])
@@ -344,7 +343,7 @@ class _Table:
         if others or {_whose([c]) for c in entries} & {THE_JUDGES, PEOPLES, NAMES}:
             return []  # people's and judges' in one object, or nobody's for certain
         for one in [c for name, c in self.all.items() if name in nested.OWN and c.kind == BY_NAME]:
-            self._take(one, one.name, "our own name")
+            self._take(one.name, "our own name", one)
         names = [*dict.fromkeys(c.name.split(".")[1] for c in entries)]
         if len(names) > 1:
             self._ask("criterion", "people rated several criteria", [{"criterion": name} for name in names])
@@ -412,7 +411,7 @@ class _Table:
         for groups, whose, fields_of in ((people, PEOPLES, self._peoples), (judges, THE_JUDGES, self._judges)):
             for ours, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
                 sure.append(self.all[name])
-                self._take(sure[-1], ours, f"named like {whose}{'' if name in named else ', beside the other'}")
+                self._take(ours, f"named like {whose}{'' if name in named else ', beside the other'}", sure[-1])
         free = [c for c in self.free if c.name not in self.why and not c.has("counts") and self._fits(c)]
         called = [c for c in free if c.has("people") and not (c.is_judges or c.may_count_persons)]
         free = [c for c in free if (c.kind == TEXTS or c.is_judges if self.pairwise else len({*map(str, c.given)}) > 1)]
@@ -503,11 +502,9 @@ class _Table:
         scored, rated = judge[0].values(), np.array([c.values() for c in people])
         tops, lows = (max(tops_of), judge[0].highest), (np.nanmin(rated), np.nanmin(scored))
         if max(tops) > 1.5 * min(tops) or (min(lows) < 0) != (max(lows) < 0):
-            ends = [(a, b) for a, b in ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100)) if a <= lows[1] and tops[1] <= b][
-                :2
-            ]
+            scales = [{"scale": f"{a}-{b}"} for a, b in SCALES if a <= lows[1] and tops[1] <= b]
             why = f"people's ratings go up to {tops[0]:g} and the judge's to {tops[1]:g}: which scale is the judge's?"
-            self._ask("scale", why, [*({"scale": f"{a}-{b}"} for a, b in ends), {}])
+            self._ask("scale", why, [*scales[:2], {}])
         counts = (~np.isnan(rated)).sum(axis=0)
         both = ~np.isnan(scored) & (counts > 0)
         x, y = scored[both], np.nansum(rated, axis=0)[both] / counts[both]
@@ -536,18 +533,12 @@ class _Table:
             first, second, *tie = max(coded, key=len)
             labels = [",".join((*both, *tie)) for both in ((first, second), (second, first))]
             if (first, second) == ("1", "2"):
-                self._ask(
-                    "labels", "choices are 1 and 2: which is the first output?", [{"labels": one} for one in labels]
-                )
+                why = "choices are 1 and 2: which is the first output?"
+                self._ask("labels", why, [{"labels": one} for one in labels])
             else:
                 self.fields["labels"] = labels[0]
         for one in self.all.values():
-            if (
-                one.has("orders")
-                and one.only("orders")
-                and one.name not in self.fields.values()
-                and one.kind != NOTHING
-            ):
+            if one.words and one.only("orders") and one.kind != NOTHING and one.name not in self.fields.values():
                 why = f"{one.name!r} may say that a pair was shown in the other order: choices must be between the"
                 self._ask(one.name, f"{why} outputs as they stand")
         if "swapped_field" in self.fields:
@@ -570,7 +561,7 @@ class _Table:
         people = {name for field, name in known if field.startswith(RATINGS)} - judged
         fits = long_form.readings(form, people, judged)
         if fits == [long_form.RATED_BY]:
-            self._take(self.all[form.who], long_form.RATED_BY, form.sentence(long_form.RATED_BY))
+            self._take(long_form.RATED_BY, form.sentence(long_form.RATED_BY), self.all[form.who])
             return
         answers = list[dict[str, str]]()
         for kind in fits:
@@ -583,8 +574,9 @@ class _Table:
         self._ask(form.who, readings or rest, answers)
 
 
-def _is_named(words: Collection[str], needs: Sequence[frozenset[str]], beside: frozenset[str]) -> bool:
-    """Return whether a name of these words has one of each of some sets, and no other besides."""
+def _is_named(words: Collection[str], rule: Role) -> bool:
+    """Return whether a name of these words has one of each set that a rule needs, and no other besides."""
+    _, needs, beside, _ = rule
     return not any(names.isdisjoint(words) for names in needs) and beside.union(*needs).issuperset(words)
 
 
@@ -593,8 +585,7 @@ def _whose(columns: Sequence[Column]) -> str | None:
     words = {word for word in columns[0].words if not word.isdecimal()}
     if columns[0].name in OURS or (len(columns) > 1 and words and words <= words_in("labels")):
         return PEOPLES
-    parties = (THE_JUDGES, PEOPLES, NAMES, EITHER)
-    return next((role for role, needs, beside, _ in ROLES if role in parties and _is_named(words, needs, beside)), None)
+    return next((rule[0] for rule in ROLES if not rule[3] and _is_named(words, rule)), None)
 
 
 def _is_like(one: Column, sure: Sequence[Column]) -> bool:
