@@ -34,6 +34,7 @@ NUMBERED = {  # numbers of choices -> how they may be meant: the first output, t
     frozenset(("-1", "0", "1")): ("0,1,-1", "1,-1,0", "-1,1,0"),
     frozenset(("1", "2", "3")): ("1,2,3", "1,3,2", "3,1,2"),
 }
+CONTAINERS = {"fields", "doc", "value", "values", "inputs"}  # objects of a tool's, whose names say nothing
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
 PAIRS, TEXTS = "pairs of texts", "texts"
 TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
@@ -57,12 +58,14 @@ class Column:
     is_inside: bool = False  # a path into another column's objects
 
     @classmethod
-    def of(cls, name: str, cells: Sequence[Any]) -> Column:
+    def of(cls, name: str, cells: Sequence[Any], *, is_inside: bool = False) -> Column:
         """Read a column of a table."""
         words = words_of(name)
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
         if words[:1] in ([one] for one in PREFERRED) and WORDS["writers"] & {*words[1:]}:  # chosen_model
             end = words.pop(0)
+        if is_inside or "." in name:
+            words = [word for word in words if word not in CONTAINERS]
         cells = [*map(files.one_text, cells)] if all(isinstance(c, list | None) for c in cells) else cells
         cells = [None if items.is_absent(cell) else cell for cell in cells]
         opened = [files.parsed_or_given(c) if isinstance(c, str) and c.lstrip()[:1] in {*"[{"} else c for c in cells]
@@ -72,7 +75,7 @@ class Column:
             kind = _kind([cell for cell in cells if cell is not None])
         else:
             cells = opened
-        one = cls(name, cells, tuple(words), end, kind)
+        one = cls(name, cells, tuple(words), end, kind, is_inside=is_inside)
         rated = one.given if kind == LISTS or (kind == RATED and isinstance(one.given[0], str | bool)) else ()
         return replace(one, numbers=items.values_of_words(items.cells_of(rated)), codes=choice_codes(one.given))
 

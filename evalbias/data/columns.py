@@ -61,7 +61,6 @@ OURS = ("better", "ratings")  # our own names of people's ratings
 ENTRIES = ("scores.", "ratings.")  # beginnings of the paths into them
 RATINGS = ("score", "rating", "better")  # beginnings of the fields of people's ratings
 FEWEST_ALIKE, COMPARED = 20, 1000  # rows in which a column is people's mean or majority, if it is; and rows compared
-CONTAINERS = {"fields", "doc", "value", "values", "inputs"}  # objects of a tool's, whose names say nothing
 TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
@@ -142,9 +141,7 @@ class _Table:
         inside = nested.paths(table)
         for name in [*looked_at([name for name in table.columns if name != outcome]), *inside]:
             cells = nested.cells_at(table, name) if name in inside else [row.get(name) for _, row in table.rows]
-            one = Column.of(name, legible(name, cells, codes))
-            words = tuple(w for w in one.words if not (w in CONTAINERS and (name in inside or "." in name)))
-            self.all[name] = replace(one, words=words, is_inside=name in inside)
+            self.all[name] = Column.of(name, legible(name, cells, codes), is_inside=name in inside)
         self.fields, self.why = dict[str, str](), dict[str, str]()
         self.questions, self.unread = list[OpenQuestion](), list[str]()
 
@@ -404,8 +401,6 @@ class _Table:
             people = labels
         if two or (n == (1, 0, 1) and verdicts):
             judges = verdicts
-        if len(people) + known == len(judges) == 1:
-            values = []
         # 2. The fields of what is sure; of the rest, a question.
         sure: list[Column] = []
         for groups, whose, fields_of in ((people, PEOPLES, self._peoples), (judges, THE_JUDGES, self._judges)):

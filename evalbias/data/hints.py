@@ -69,11 +69,11 @@ def certain_options(
 ) -> dict[str, Any]:
     """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
     columns = recognised_columns(table, outcome, codes)
-    why = [f"{one.about}: {one.why}" for one in columns.questions]
-    if columns.judge is not None and not why:
-        return columns.options()
-    open_ = f"{remedy} The columns do not tell it"
-    if columns.judge is not None:
+    why = "; ".join(f"{one.about}: {one.why}" for one in columns.questions)
+    if columns.judge is None:
+        open_, why = f"{remedy} The columns do not tell it", why or "no column is named like a judge's answers"
+    elif why:
         open_ = f"The column {columns.judge!r} is the judge's, but more is open"
-    why = why or ["no column is named like a judge's answers"]
-    raise ValueError(f"{open_} ({'; '.join(why)}). '{doctor}' lists the choices.")
+    else:
+        return columns.options()
+    raise ValueError(f"{open_} ({why}). '{doctor}' lists the choices.")
