@@ -229,13 +229,8 @@ class _Table:
             who = self.form.who if self.form else ""
             self._choose("system", [c for c in writers if c.is_names and not c.end and c.name != who])
             return
-        twos = [
-            two
-            for two in _pairs(writers)
-            if len(two) == 1 or replace(two[0], cells=[*two[0].cells, *two[1].cells]).is_names
-        ]
-        if len(twos) == 1:
-            self._take("system" + "s" * (len(twos[0]) == 1), "named like the writers of two outputs", *twos[0])
+        if len(two := _pairs(writers)) == 1:
+            self._take("system" + "s" * (len(two[0]) == 1), "named like the writers of two outputs", *two[0])
 
     def _repeats(self) -> long_form.LongForm | None:
         """Return how the rows repeat the outputs, if another column tells them apart."""

@@ -242,21 +242,16 @@ def check(found, truth):
     return sum(column in found.fields.values() for column in truth), len(truth)
 
 
-@pytest.mark.parametrize("k", range(len(CASES)))
-def test_no_column_is_taken_for_another(tmp_path, k):
-    form = WRITERS[k % len(WRITERS)]
-    path = write(tmp_path, rows_of(CASES[k], n=1 if form == "one row" else ROWS, seed=k), form)
-    check(recognised_columns(table_of(path)), truth_of(CASES[k]))
-
-
-def test_most_columns_are_found(tmp_path):
-    counts = [
-        check(recognised_columns(table_of(write(tmp_path, rows_of(case, seed=k), WRITERS[k % 9]))), truth_of(case))
-        for k, case in enumerate(CASES)
-    ]
+def test_no_column_is_taken_for_another_and_most_are_found(tmp_path):
+    counts = []
+    for k, case in enumerate(CASES):
+        form = WRITERS[k % len(WRITERS)]
+        path = write(tmp_path, rows_of(case, n=1 if form == "one row" else ROWS, seed=k), form)
+        found = check(recognised_columns(table_of(path)), truth_of(case))
+        if form != "one row":  # which tells less
+            counts.append(found)
     found, there = map(sum, zip(*counts, strict=True))
-    print(f"{found} of {there} columns found in {len(CASES)} files")
-    assert len(CASES) >= 60
+    assert len(counts) >= 60
     assert found >= 0.95 * there
 
 
@@ -856,7 +851,7 @@ def test_the_actual_output_is_judged(tmp_path):
 # An outcome in the place of people's ratings.
 
 
-def runs(n=200):
+def runs(n=60):
     """Make runs of an agent with an outcome, a judge who likes long traces, and what people say of other things."""
     rng, rows = random.Random(3), []
     for k in range(n):
