@@ -28,8 +28,11 @@ def said(seed=0):
     return ratings, scores
 
 
-def text(k):
-    return {"question": f"What is thing {k}?", "answer": f"It is {'very ' * (k % 7)}thing {k}."}
+def text(k, source="question", output="answer"):
+    return {source: f"What is thing {k}?", output: f"It is {'very ' * (k % 7)}thing {k}."}
+
+
+OURS = ("source", "output")
 
 
 def raters(name, code="p{}"):
@@ -68,7 +71,8 @@ def test_rows_of_raters_become_one_with_a_column_each(name, code):
 def test_an_audit_of_rows_of_raters_is_that_of_the_wide_table(caplog):
     ratings, scores = said()
     wide = [
-        {"source": text(k)["question"], "output": text(k)["answer"], "judge": int(scores[k, 0])}
+        text(k, *OURS)
+        | {"judge": int(scores[k, 0])}
         | {f"rating_{who + 1}": None if np.isnan(one) else one for who, one in enumerate(ratings[k])}
         for k in range(TEXTS)
     ]
@@ -82,13 +86,9 @@ def test_an_audit_of_rows_of_raters_is_that_of_the_wide_table(caplog):
 def judges():
     ratings, scores = said()
     return [
-        {
-            "source": text(k)["question"],
-            "output": text(k)["answer"],
-            "rating_1": int(np.nanmax(ratings[k])),
-            "model": name,
-        }
-        | {"rating_2": int(np.nanmin(ratings[k])), "judge_score": int(scores[k, j]), "reason": f"{name} {k}"}
+        text(k, *OURS)
+        | {"model": name, "judge_score": int(scores[k, j]), "reason": f"{name} {k}"}
+        | {"rating_1": int(np.nanmax(ratings[k])), "rating_2": int(np.nanmin(ratings[k]))}
         for k in range(TEXTS)
         for j, name in enumerate(("gpt-4", "claude"))
     ]
@@ -108,8 +108,7 @@ def test_rows_of_several_judges_are_never_pooled():
 def criteria(name="aspect"):
     ratings, scores = said()
     return [
-        {"source": text(k)["question"], "output": text(k)["answer"], name: criterion}
-        | {"score": 1 + int(np.nanmax(ratings[k])) - c, "judge": int(scores[k, c])}
+        text(k, *OURS) | {name: criterion} | {"score": 1 + int(np.nanmax(ratings[k])) - c, "judge": int(scores[k, c])}
         for k in range(TEXTS)
         for c, criterion in enumerate(("fluency", "facts"))
     ]
@@ -167,8 +166,7 @@ READ = {  # rows -> what is certain of them, and what is asked for
 def test_a_doctor_takes_the_one_reading_of_such_rows_and_asks_where_there_are_two(name, tmp_path):
     rows, certain, asked = READ[name]
     found = recognised_columns(table_of(as_jsonl(tmp_path / "t.jsonl", rows)))
-    texts = ("source", "output")
-    assert {field: column for field, column in found.fields.items() if field not in texts} == certain
+    assert {field: column for field, column in found.fields.items() if field not in OURS} == certain
     assert {one.about: [*map(dict, one.answers)] for one in found.questions} == asked
     said = evalbias("doctor", "t.jsonl", cwd=tmp_path).stdout
     commands = [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  evalbias")]

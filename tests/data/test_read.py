@@ -553,11 +553,8 @@ WORDS = [
 
 
 def sources(folder, rows):
-    yield rows
-    yield pandas.DataFrame(rows, dtype=object)
-    yield as_jsonl(folder / "rows.jsonl", rows)
-    pandas.DataFrame(rows, dtype=object).to_csv(folder / "rows.csv", index=False)
-    yield folder / "rows.csv"
+    frame = pandas.DataFrame(rows, dtype=object)
+    return rows, frame, as_jsonl(folder / "rows.jsonl", rows), as_csv(folder / "rows.csv", frame)
 
 
 @pytest.mark.parametrize(("passes", "fails"), WORDS)
