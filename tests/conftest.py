@@ -82,7 +82,7 @@ def undrawn(figure, file, *, format, **options):
 
 @pytest.fixture(autouse=True)
 def _plots(request, monkeypatch):
-    """Make the plots of pages, but lay them out only where they are looked at; with slow tests, in one test of eight."""
+    """Make the plots of pages, but lay them out only where they are looked at; with slow tests, in one of eight."""
     looked_at = request.path.parent.name == "report" or request.node.get_closest_marker("drawn")
     # Their names choose these, so that what fails in a whole run fails alone, too.
     is_chosen = not is_quick(request.config) and zlib.crc32(request.node.nodeid.encode()) % 8 == 0
