@@ -636,11 +636,10 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
     "inputs.query|q|; inputs.response|a|; inputs.label_1|15|; inputs.label_2|15|; outputs.judge.score|15|": (
         {"source": "inputs.query", "output": "inputs.response", "rating_1": "inputs.label_1",
          "rating_2": "inputs.label_2"}, [[{"scores_field": "outputs.judge.score"}]]),
-    # one output beside two, an instruction that is the same in all rows, and choices in two codes or of places
+    # one output beside two, an instruction that is the same in all rows, and choices of places
     f"{PAIR}; response|a2|; human|15|; judge|15|": ({"score": "human", "scores_field": "judge"}, [[]]),
     "instruction|=Be brief.,Be brief.|; answer|a|; human|15|; judge|15|": (
         {"score": "human", "scores_field": "judge"}, [[{"source": "instruction"}, {}]]),
-    f"{PAIR}; human|=text_1,text_2|; judge|=left,right|": ({"better": "human", "winner_field": "judge"}, [[]]),
     f"{PAIR}; human|=A,B|; judge|=A,B|; judge_swapped|=B,A|": (
         {"better": "human", "winner_field": "judge"}, [[{"swapped_field": "judge_swapped"}, {}]]),
     # an input without a text, and a writer
