@@ -10,7 +10,7 @@ false or right by its bias in the population, which is known. Three procedures t
 * step-down max-T: the same tests, adjusted together;
 * with cross-fitting: calibrations of the given judge on all inputs, the others on the held-back half.
 
-All three are tests of a smaller bias; ``LikelihoodRule`` is the third. The fourth is ``FairAgreementRule``: by it, a
+All three are tests of a smaller bias; ``likelihood_rule`` is the third. The fourth is ``fair_rule``: by it, a
 judge is chosen that agrees better with people at no larger bias. ``LikelihoodMitigation`` takes the third, then the
 fourth.
 """
@@ -29,11 +29,12 @@ from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import effects_on_judges
-from evalbias.optimizers.likelihood_rules import EFFECT, RISE, FairAgreementRule, LikelihoodRule, cross_fitted, fitted
-from evalbias.optimizers.selection import last_items
+from evalbias.optimizers.likelihood_rules import EFFECT, RISE, cross_fitted, fair_rule, fitted, likelihood_rule
+from evalbias.optimizers.rules import CHOICE_LEVEL, last_items
 from evalbias.programs.pointwise import LIKELIHOOD
 
 DEMONSTRATIONS = 5
+LEVEL = CHOICE_LEVEL / 2
 WIDE = (-1e9, 1e9)
 """A scale that clips nothing."""
 FIT = partial(fitted, name=EFFECT, reduction="sum")
@@ -116,7 +117,7 @@ def bonferroni(answers: Sequence[Judged], given: Judged) -> list[bool]:
         for side in (-1, 1)
     )
     p_values = stats.t.sf(np.minimum(less, beyond), len(influence) - 1)
-    return [bool(p < LikelihoodRule.level / len(answers)) for p in p_values]
+    return [bool(p < LEVEL / len(answers)) for p in p_values]
 
 
 def _size(influence: FloatArray) -> FloatArray:
@@ -129,7 +130,7 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     first = np.arange(inputs - inputs // 2)
     held, shown_held = last_items(given, inputs // 2), [last_items(one, inputs // 2) for one in shown]
     seed = int(rng.integers(1 << 30))
-    rule, agreement = (one(EFFECT, seed=seed) for one in (LikelihoodRule, FairAgreementRule))
+    rule, agreement = (one(EFFECT, seed=seed) for one in (likelihood_rule, fair_rule))
     half, half_tastes = calibrations(held, given.take(first), world.given)
     other, other_tastes = calibrations(shown_held[0], shown[0].take(first), world.shown)
     rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes
@@ -181,8 +182,8 @@ def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
         [
             "## Choosing between mitigations: false choices and power",
             f"{repeats} data sets a row (standard error at most {50 / math.sqrt(repeats):.1f}), 13 candidates, half of "
-            f"the inputs held back, one output an input. Level {LikelihoodRule.level:g} for a smaller bias, and "
-            f"{FairAgreementRule.level:g} for better agreement, which together is 5 %. False for a smaller bias is a "
+            f"the inputs held back, one output an input. Level {LEVEL:g} for a smaller bias, and "
+            f"{LEVEL:g} for better agreement, which together is 5 %. False for a smaller bias is a "
             "candidate whose likelihood effect in the population is no smaller than the given one, and for better "
             f"agreement, one whose performance is no higher or whose effect is larger by {RISE:g} or more. *Strength "
             ".5* is the calibration of the given judge that halves its effect.",

@@ -32,7 +32,9 @@ from evalbias.evaluation.words import p_equals
 from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
-from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, Selection, choose, count_unanswered
+from evalbias.optimizers.likelihood_rules import fair_rule, likelihood_rule
+from evalbias.optimizers.rules import CHOICE_LEVEL, Rule
+from evalbias.optimizers.selection import GIVEN, Candidate, Cost, Selection, choose, count_unanswered
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.values import json_number, to_json
 
@@ -162,7 +164,7 @@ def compiled(
     given = tried[GIVEN]
     number = rules.bias_number(given.covariates.get(RATINGS))
     how: Any = {"n_resamples": n_resamples, "seed": seed}
-    rule, agreement = rules.LikelihoodRule(number, seed=seed), rules.FairAgreementRule(number, seed=seed)
+    rule, agreement = likelihood_rule(number, seed=seed), fair_rule(number, seed=seed)
     problem = optimizer.problem
     facts = baseline_facts(problem.fit, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
     alone = against_baselines(tried[chosen], facts, **how)
@@ -184,9 +186,7 @@ def compiled(
     }
 
 
-def _row(
-    rule: rules.LikelihoodRule, agreement: rules.FairAgreementRule, judged: Judged, given: Judged
-) -> dict[str, Any]:
+def _row(rule: Rule, agreement: Rule, judged: Judged, given: Judged) -> dict[str, Any]:
     return {
         "estimates": {name: _estimate(e) for name, e in rule.estimates(judged).items()},
         "p_smaller": rule.p_values([judged], given)[0],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,29 +16,31 @@ import numpy as np
 
 from evalbias.data.items import human_score, input_key
 from evalbias.evaluation.estimates import Comparison, Estimate
-from evalbias.evaluation.judged import LEVEL_SHARES, SAMPLES, Judged, judge_examples
+from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import model_identity
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
-from evalbias.optimizers.agreement import (
+from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem, both_halves, some_inputs
+from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, Offer
+from evalbias.optimizers.race import Points, Race, Ran, combination, reading
+from evalbias.optimizers.rules import (
+    CHOICE_LEVEL,
     ERROR_LEVEL,
     PEARSON,
-    AgreementRule,
-    ErrorRule,
+    Rule,
     agreement_of,
+    agreement_rule,
     comparable_biases,
+    error_rule,
 )
-from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem
-from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, Offer
-from evalbias.optimizers.race import Points, Race, Ran, along, combination, reading
-from evalbias.optimizers.selection import CHOICE_LEVEL, Candidate, CompileReport, Rule, Selection
+from evalbias.optimizers.selection import Candidate, CompileReport, Selection
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import likelihood_scores
 from evalbias.programs.metrics import agreement_feedback
 from evalbias.programs.pairwise import PairwiseJudge
 
-ENOUGH = 240  # inputs from which half are held back; fewer are cross-fitted, so that all of them choose
+ENOUGH = 240  # inputs from which half are held back
 SHARES = (0.25, 0.5)  # parts of the labels in a learning curve, before all of them
 
 
@@ -51,7 +55,6 @@ class AlignReport(CompileReport):
         biases: Bias -> the given judge against the chosen one on the same inputs; empty where it was kept.
         tested_on: Those inputs in words.
         prompt_difference: Lines of the prompt that were removed (-) and added (+), of the first item.
-        left_out: Candidate -> why it could not be made.
         learning_curve: (labels, agreement) of what was chosen, searched with a part of the labels; empty where the
             judge was kept, or the curve was not asked for.
     """
@@ -62,7 +65,6 @@ class AlignReport(CompileReport):
     biases: Mapping[str, Comparison] = field(default_factory=dict)
     tested_on: str = ""
     prompt_difference: str = ""
-    left_out: Mapping[str, str] = field(default_factory=dict)
     learning_curve: tuple[tuple[int, Estimate], ...] = ()
 
     @property
@@ -93,8 +95,8 @@ class Align(JudgeOptimizer):
     * combinations of these, searched by Optuna.
 
     Half of the inputs are held back to choose on. Fewer than 240 inputs are cross-fitted instead: each half is judged
-    by what the other half found, and the judge is made from all. ``AgreementRule`` chooses, or else, for a judge that
-    scores, ``ErrorRule``; of what agrees best within a standard error, the shortest prompt is taken.
+    by what the other half found, and the judge is made from all. ``agreement_rule`` chooses, or else, for a judge that
+    scores, ``error_rule``; of what agrees best within a standard error, the shortest prompt is taken.
 
     The trainset holds human-rated items (``scores`` by criterion, or ``score``), or pairs with people's choice
     (``preference`` or ``better``); those without are left out. It also takes the options of every optimizer; see
@@ -113,6 +115,7 @@ class Align(JudgeOptimizer):
 
     report_type: ClassVar[type[CompileReport]] = AlignReport
     counts_distinct = keeps_answers = True
+    enough = ENOUGH
 
     _: KW_ONLY
     reflection_lm: Any = None
@@ -156,18 +159,36 @@ class Align(JudgeOptimizer):
         model = None if self.reflection_lm is None else model_identity(self.reflection_lm)
         return own | {"optimizers": [type(one).__name__ for one in self.optimizers], "reflection_lm": model}
 
+    def prepare(self, problem: Problem) -> None:
+        """Have the model report likelihoods of outputs, if it can."""
+        if not isinstance(problem.student, PairwiseJudge):
+            with suppress(NotImplementedError):
+                likelihood_scores(problem.fit[:1], problem.student.criterion, problem.lm)
+                problem.likelihood_lm = problem.lm
+
     def candidates(self, problem: Problem) -> list[Candidate]:
-        problem.likelihood_lm = self._scorer(problem)
-        search = _Search(self, problem)
-        problem.details = {"left_out": search.left_out}
-        if search.crossed:
-            everything = [*problem.fit, *problem.held_back]
-            answers = self.tested_on(problem, problem.student, everything)
-            where = f"all {count(len(set(answers.inputs)), 'training input')} (cross-fitted)"
-            problem.given = replace(problem.given, answers=answers, items=where)
-        found = list(search.candidates().values())
-        if not found:
-            raise ValueError(f"There is nothing to try: {'; '.join(search.left_out.values())}.")
+        ran, found = self._run(problem), list[Candidate]()
+        for kind, one in best(ran).items():
+            if problem.only in ("", kind):
+                candidate = offered(problem, one.offer, reading(one.judged, seed=self.seed))
+                found.append(replace(candidate, search=[other for other in ran if other.offer.kind == kind]))
+        return found
+
+    def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
+        """Make what came first on both halves together; its scores are read along one line for all of them."""
+        first, second = halves
+        given, found = problem.given.answers, dict[str, Candidate]()
+        assert given is not None
+        answers = self.tested_on(problem, problem.student, problem.fit)
+        listed = {one.name: one for one in self._offers(problem, answers)}
+        for kind in [kind for kind in second.found if kind in first.found]:
+            ran = [half.found[kind].search for half in halves]
+            offer = remade(problem.student, [*ran[0], *ran[1]], listed)
+            if offer is not None:
+                programs = [best(some)[kind].offer.program for some in ran]
+                raw = [self.answers(problem, programs[i], halves[i].held_back) for i in (1, 0)]
+                found[kind] = offered(problem, offer, reading(both_halves(given, raw), seed=self.seed))
+        problem.left_out |= first.left_out | second.left_out
         return found
 
     def rules(self, problem: Problem) -> list[Rule]:
@@ -178,9 +199,9 @@ class Align(JudgeOptimizer):
         assert given is not None
         measure, biases = agreement_of(given), comparable_biases(given)
         if measure is not PEARSON or not given.on_peoples_scale:
-            return [AgreementRule(measure, biases=biases, seed=self.seed)]
-        agreeing = AgreementRule(measure, biases=biases, level=CHOICE_LEVEL - ERROR_LEVEL, seed=self.seed)
-        return [agreeing, ErrorRule(measure, biases=biases, level=ERROR_LEVEL, seed=self.seed)]
+            return [agreement_rule(measure, biases=biases, seed=self.seed)]
+        agreeing = agreement_rule(measure, biases=biases, level=CHOICE_LEVEL - ERROR_LEVEL, seed=self.seed)
+        return [agreeing, error_rule(measure, biases=biases, seed=self.seed)]
 
     def tested(self, problem: Problem, program: Any) -> Judged:
         return self.tested_on(problem, program, problem.held_back)
@@ -214,136 +235,78 @@ class Align(JudgeOptimizer):
         """Return the agreement of the same kind of candidate, found with a part of the labels."""
         points = []
         for share in SHARES:
-            search = _Search(self, problem, share=share, only=kind)
-            if (candidate := search.candidates().get(kind)) is not None:
+            crosses = bool(problem.given.items)
+            fits = [some_inputs(side, share, self.seed) for side in (problem.fit, problem.held_back)[: 1 + crosses]]
+            part = problem.on(problem.fit if crosses else fits[0], problem.held_back, only=kind)
+            found = self.crossed(part, share) if crosses else self.candidates(part)
+            problem.calls += part.calls
+            for candidate in (one for one in found if one.program is not problem.student):
                 answers = candidate.answers or self.tested(problem, candidate.program)
-                points.append((search.labels, agreement_of(answers).estimate(answers, self.seed)))
+                points.append((sum(map(len, fits)), agreement_of(answers).estimate(answers, self.seed)))
         return points
 
-    def _scorer(self, problem: Problem) -> Any:
-        """Return the model if it reports likelihoods of outputs, else None."""
-        if isinstance(problem.student, PairwiseJudge):
-            return None
-        try:
-            likelihood_scores(problem.fit[:1], problem.student.criterion, problem.lm)
-        except NotImplementedError:
-            return None
-        return problem.lm
+    # The search for what agrees best with people on the items of a problem.
+
+    def _run(self, problem: Problem) -> list[Ran]:
+        """Race everything, and then combinations of what came first; the given judge is there to be read."""
+        given = self.tested_on(problem, problem.student, problem.fit)
+        race = Race(
+            problem.student, problem.fit, given, partial(self.answers, problem), budget=self.budget, seed=self.seed
+        )
+        ran = race.run(self._offers(problem, given))
+        if problem.only in ("", COMBINATION):
+            ran += race.combined(ran)
+        return [*ran, Ran(Offer(READING, "the given judge", problem.student), 0.0, given)]
+
+    def _offers(self, problem: Problem, given: Judged) -> list[Offer]:
+        """Return what can be made of the items and the given judge's answers to them."""
+        judge, listed = problem.student, list[Offer]()
+        searched = (problem.only,) if problem.only not in ("", COMBINATION) else (LIBRARY, DEMOS, GUIDELINES)
+        if LIBRARY in searched:
+            listed += offers.worded(judge)
+        if DEMOS in searched:
+            listed += offers.demonstrated(problem, given, self.k, seed=self.seed)
+        if GUIDELINES in searched and self.reflection_lm is not None:
+            listed += offers.distilled(problem, given, self.reflection_lm, self.reason)
+        if isinstance(judge, PairwiseJudge) and judge.debias is None:
+            both: PairwiseJudge = judge.deepcopy()
+            both.debias = "permutation"
+            listed.append(Offer(ORDERS, "both orders averaged", both))
+        return [*listed, *self._taught(problem)]
+
+    def _taught(self, problem: Problem) -> list[Offer]:
+        """Return what DSPy's GEPA, with a model that reflects, and the user's own optimizers make of the judge."""
+        optimizers = {type(one).__name__: one for one in self.optimizers}
+        if self.reflection_lm is not None and "GEPA" not in optimizers:
+            optimizers["GEPA"] = dspy.GEPA(
+                metric=agreement_feedback(problem.student, reason=self.reason),
+                reflection_lm=self.reflection_lm,
+                max_metric_calls=self.budget or 10 * len(problem.fit),
+                num_threads=1,
+                track_stats=False,
+                seed=self.seed,
+            )
+        if problem.only:
+            optimizers = {name: one for name, one in optimizers.items() if offers.taught_by(name) == problem.only}
+        before = len(getattr(self.reflection_lm, "history", ()))
+        made = offers.taught(problem, optimizers)
+        problem.calls += len(getattr(self.reflection_lm, "history", ())) - before
+        return made
 
 
 def _prompt(judge: Any, item: dspy.Example) -> list[str]:
     return "\n".join(message["content"] for message in judge.messages(item)).split("\n")
 
 
-class _Search:
-    """The search for the best candidate of each kind, on one half of the inputs or on each."""
-
-    def __init__(self, align: Align, problem: Problem, *, share: float = 1.0, only: str = "") -> None:
-        self.align, self.problem, self.judge, self.only = align, problem, problem.student, only
-        self.fit, self.held_back = (_part(half, share, align.seed) for half in (problem.fit, problem.held_back))
-        inputs = len(set(map(input_key, [*problem.fit, *problem.held_back])))
-        self.crossed = bool(problem.held_back) and inputs < ENOUGH
-        self.labels = len(self.fit) + (len(self.held_back) if self.crossed else 0)
-        self.left_out: dict[str, str] = {}
-
-    def candidates(self) -> dict[str, Candidate]:
-        """Return kind -> candidate; with few inputs, each half is judged by what was found on the other one."""
-        problem, seed = self.problem, self.align.seed
-        first = self.run(self.fit)
-        if not self.crossed:
-            found = {
-                kind: self.candidate(one.offer, reading(one.judged, seed=seed)) for kind, one in best(first).items()
-            }
-            return self.asked_for(found)
-        # 1. What came first on one half judges the other one, read along the line of its own half.
-        second, found = self.run(self.held_back), dict[str, Candidate]()
-        given, halves = problem.given.answers, ((best(second), problem.fit), (best(first), problem.held_back))
-        assert given is not None
-        everything = [*self.fit, *self.held_back]
-        answers = self.align.tested_on(problem, self.judge, everything)
-        known = {one.name: one for one in self.offers(everything, answers)}
-        for kind in [kind for kind in halves[0][0] if kind in halves[1][0]]:
-            raw = [self.align.answers(problem, ran[kind].offer.program, items) for ran, items in halves]
-            read = [along(reading(ran[kind].judged, seed=seed), one) for one, (ran, _) in zip(raw, halves, strict=True)]
-            # 2. The judge itself is made from all items, by what came first on both halves together.
-            offer = made_from_all(self.judge, [one for one in (*first, *second) if one.offer.kind == kind], known)
-            if offer is not None:
-                candidate = self.candidate(offer, reading(both_halves(given, raw), seed=seed))
-                found[kind] = replace(candidate, answers=both_halves(given, read), items=problem.given.items)
-        return self.asked_for(found)
-
-    def asked_for(self, found: Mapping[str, Candidate]) -> dict[str, Candidate]:
-        """Leave out the given judge as it is, and what is only a part of what is searched."""
-        return {kind: one for kind, one in found.items() if self.only in ("", kind) and one.program is not self.judge}
-
-    def run(self, items: Sequence[dspy.Example]) -> list[Ran]:
-        """Race everything on items, and then combinations of what came first; the given judge is there to be read."""
-        given = self.align.tested_on(self.problem, self.judge, items)
-        race = Race(self.align, self.problem, items, given)
-        ran = race.run(self.offers(items, given))
-        if self.only in ("", COMBINATION):
-            ran += race.combined(ran)
-        return [*ran, Ran(Offer(READING, "the given judge", self.judge), 0.0, given)]
-
-    def offers(self, items: Sequence[dspy.Example], given: Judged) -> list[Offer]:
-        """Return what can be made of items and the given judge's answers to them."""
-        judge = self.judge
-        listed = self.wanted(LIBRARY, lambda: offers.worded(judge))
-        listed += self.wanted(DEMOS, lambda: self._demonstrated(items, given))
-        listed += self.wanted(GUIDELINES, lambda: self._distilled(items, given))
-        if isinstance(judge, PairwiseJudge) and judge.debias is None:
-            listed.append(Offer(ORDERS, "both orders averaged", _both_orders(judge)))
-        return [*listed, *self._taught(items)]
-
-    def wanted(self, kind: str, offered: Callable[[], list[Offer]]) -> list[Offer]:
-        """Return the offers of a kind, if it is searched; a combination is made of others."""
-        return offered() if self.only in ("", COMBINATION, kind) else []
-
-    def _demonstrated(self, items: Sequence[dspy.Example], given: Judged) -> list[Offer]:
-        align = self.align
-        made, left_out = offers.demonstrated(self.judge, items, given, align.k, seed=align.seed)
-        self.left_out |= left_out
-        return made
-
-    def _distilled(self, items: Sequence[dspy.Example], given: Judged) -> list[Offer]:
-        if (model := self.align.reflection_lm) is None:
-            return []
-        offer, why, calls = offers.distilled(self.judge, items, given, model, self.align.reason)
-        self.problem.calls += calls
-        if offer is None:
-            self.left_out[GUIDELINES] = why
-        return [] if offer is None else [offer]
-
-    def _taught(self, items: Sequence[dspy.Example]) -> list[Offer]:
-        """Return what DSPy's GEPA, with a model that reflects, and the user's own optimizers make of the judge."""
-        align, judge = self.align, self.judge
-        optimizers = {type(one).__name__: one for one in align.optimizers}
-        if align.reflection_lm is not None and "GEPA" not in optimizers:
-            optimizers["GEPA"] = dspy.GEPA(
-                metric=agreement_feedback(judge, reason=align.reason),
-                reflection_lm=align.reflection_lm,
-                max_metric_calls=align.budget or 10 * len(items),
-                num_threads=1,
-                track_stats=False,
-                seed=align.seed,
-            )
-        if self.only:
-            optimizers = {name: one for name, one in optimizers.items() if offers.taught_by(name) == self.only}
-        before = len(getattr(align.reflection_lm, "history", ()))
-        made, left_out = offers.taught(judge, items, optimizers, self.problem.lm)
-        self.problem.calls += len(getattr(align.reflection_lm, "history", ())) - before
-        self.left_out |= left_out
-        return made
-
-    def candidate(self, offer: Offer, points: Points) -> Candidate:
-        """Return an offer as a candidate, its scores read along a line or a cut if there is one."""
-        program, name = offer.program, offer.name
-        if points and getattr(program, "correction", None) is None:
-            program, words = program.deepcopy(), "a line through" if len(points) == 2 else "a cut of"
-            program.correction, name = ScoreCorrection({}, reading=points), f"{name}, with {words} the scores"
-        prompts = 2 if isinstance(program, PairwiseJudge) and program.debias else 1
-        price = prompts * len("\n".join(_prompt(program, self.problem.fit[0])))
-        return Candidate(name, program, {"kind": offer.kind}, price=price)
+def offered(problem: Problem, offer: Offer, points: Points) -> Candidate:
+    """Return an offer as a candidate, its scores read along a line or a cut if there is one."""
+    program, name = offer.program, offer.name
+    if points and getattr(program, "correction", None) is None:
+        program, words = program.deepcopy(), "a line through" if len(points) == 2 else "a cut of"
+        program.correction, name = ScoreCorrection({}, reading=points), f"{name}, with {words} the scores"
+    prompts = 2 if isinstance(program, PairwiseJudge) and program.debias else 1
+    price = prompts * len("\n".join(_prompt(program, problem.fit[0])))
+    return Candidate(name, program, {"kind": offer.kind}, price=price, kind=offer.kind)
 
 
 def best(ran: Sequence[Ran]) -> dict[str, Ran]:
@@ -355,7 +318,7 @@ def best(ran: Sequence[Ran]) -> dict[str, Ran]:
     return found
 
 
-def made_from_all(judge: Any, ran: Sequence[Ran], known: Mapping[str, Offer]) -> Offer | None:
+def remade(judge: Any, ran: Sequence[Ran], known: Mapping[str, Offer]) -> Offer | None:
     """Return the offer of a kind that gained most on both halves, made from all items; None where it cannot be made."""
     gains: dict[str, list[float]] = {}
     for one in ran:
@@ -367,30 +330,3 @@ def made_from_all(judge: Any, ran: Sequence[Ran], known: Mapping[str, Offer]) ->
     if first.parts:
         return combination(judge, [known[part] for part in first.parts]) if {*first.parts} <= {*known} else None
     return known.get(name)
-
-
-def both_halves(given: Judged, halves: Sequence[Judged]) -> Judged:
-    """Return the answers to both halves as answers to all the items that the given judge answered."""
-    left_out = (LEVEL_SHARES, SAMPLES)  # of the given judge's own answers
-    return replace(
-        given,
-        answers=np.concatenate([half.answers for half in halves]),
-        coverage=np.concatenate([half.coverage for half in halves]),
-        reasons={**halves[0].reasons, **halves[1].reasons},
-        covariates={name: column for name, column in given.covariates.items() if name not in left_out},
-    )
-
-
-def _part(items: Sequence[dspy.Example], share: float, seed: int) -> list[dspy.Example]:
-    """Draw a part of the items by input, in their order; a smaller one is a part of a larger one."""
-    keys = [input_key(item) for item in items]
-    inputs = list(dict.fromkeys(keys))
-    order = np.random.default_rng(seed).permutation(len(inputs))[: math.ceil(share * len(inputs))]
-    kept = {inputs[i] for i in order}
-    return [item for item, key in zip(items, keys, strict=True) if key in kept]
-
-
-def _both_orders(judge: PairwiseJudge) -> PairwiseJudge:
-    both: PairwiseJudge = judge.deepcopy()
-    both.debias = "permutation"
-    return both

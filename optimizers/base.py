@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from evalbias.data.items import input_key, input_keys, item_name
 from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Comparison, compare
-from evalbias.evaluation.judged import Judged, judge_examples
+from evalbias.evaluation.judged import LEVEL_SHARES, SAMPLES, Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM, resolve_lm
 from evalbias.lm.dspy_seam import Parameter, Teleprompter
 from evalbias.lm.types import Choices, Decision, Likelihood, Text
-from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, Selection, choose
+from evalbias.optimizers.rules import Rule
+from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Selection, choose
 from evalbias.programs.items import check_two_candidates
 from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
@@ -32,6 +34,7 @@ from evalbias.values import describe, get_logger
 NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")  # attributes of an optimizer that decide no number
 
 FEWEST_TO_CHOOSE = 16  # fewest inputs of a trainset: a paired test needs 8, and half is held back to choose on
+ENOUGH = 120  # inputs from which half are held back; fewer are cross-fitted, so that all of them choose
 
 
 @dataclass
@@ -47,7 +50,17 @@ class Problem:
     baseline: Any  # with select=False, what the compiled program is compared with on the valset
     likelihood_lm: Any = None  # whose likelihood defines LS; None where the method needs none
     details: dict[str, Any] = field(default_factory=dict)  # fields of the report besides the usual ones
+    unusable: int = 0  # training examples that the method cannot use
+    left_out: dict[str, str] = field(default_factory=dict)  # candidate -> why it could not be made
     calls: int = 0  # requests to generate text that lm does not count
+    only: str = ""  # kind of candidate that is searched; empty for all
+    found: Mapping[str, Candidate] = field(default_factory=dict)  # kind -> what a half of the inputs made
+    other: Problem | None = None  # the half of the inputs that was searched before
+
+    def on(self, fit: Sequence[dspy.Example], held_back: Sequence[dspy.Example], **changes: Any) -> Problem:
+        """Return the same problem on other training examples."""
+        fresh: dict[str, Any] = {"details": {}, "left_out": {}, "calls": 0, "found": {}, "other": None}
+        return replace(self, fit=[*fit], held_back=[*held_back], **{**fresh, **changes})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,8 +68,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     """Base of the optimizers: a method offers candidates, and one that is better than the given program is compiled.
 
     Half of the trainset's inputs are kept back. On their items, paired tests compare the candidates with the given
-    program, which is returned unless one is significantly better. The valset only reports. A method writes
-    ``candidates`` and ``rules``, and sets ``report_type`` if its report has more fields.
+    program, which is returned unless one is significantly better. Fewer than ``enough`` inputs are cross-fitted: each
+    half is judged by what the other half made, and what is compiled is made from all. The valset only reports. A
+    method writes ``candidates`` and ``rules``, and sets ``report_type`` if its report has more fields.
 
     Args:
         select: False searches on the whole trainset and returns the method's result as it is, which may be worse than
@@ -72,6 +86,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     measures = True  # whether the student's model must measure probabilities
     counts_distinct = False  # whether equal prompts cost once, because the method asks them for many candidates
     keeps_answers = False  # whether the folder of the log holds the model's answers
+    enough = ENOUGH
     biases: ClassVar[tuple[str, ...] | None] = None  # those that are compared on the valset; None: all that apply
 
     select: bool = True
@@ -122,8 +137,14 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             model = CachedLM(resolve_lm(lm, inner.predict), answers) if self.measures else lm
             given = Candidate(f"the given {self.noun}", inner)
             problem = Problem(inner, fit, held_back, test, model, given, inner)
+            self.prepare(problem)
             # 4. The method's candidates, of which the bare method takes the first.
-            candidates = self.candidates(problem)
+            inputs = {input_key(e) for e in (*problem.fit, *problem.held_back)}
+            crosses = self.select and len(inputs) < self.enough
+            candidates = self.crossed(problem) if crosses else self.candidates(problem)
+            candidates = [one for one in candidates if one.program is not inner]
+            if not candidates:
+                raise ValueError(f"There is nothing to try: {'; '.join(problem.left_out.values())}.")
             # 5. The choice between them and the given program, by paired tests on what was kept back.
             selection = Selection(candidates[0])
             if self.select:
@@ -146,6 +167,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         program.report = self.report_type(
             chosen=chosen.name,
             **fields,
+            left_out=problem.left_out,
             cost=replace(self._spent(problem), seconds=time.monotonic() - started),
             seed=self.seed,
             settings=self.settings(),
@@ -189,6 +211,45 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """Return what decides the numbers besides the data, the models and the seed, as JSON data."""
         return {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
 
+    # Few inputs: each half is judged by what the other half made, so that all of them choose.
+
+    def crossed(self, problem: Problem, share: float = 1.0) -> list[Candidate]:
+        """Return candidates that are made from all inputs, with the answers of what each half made to the other half.
+
+        ``share`` is the part of each half that candidates are made from. All of it answers.
+        """
+        # 1. The given program answers everything.
+        sides = problem.fit, problem.held_back
+        if problem.given.answers is None:
+            answers = self.tested(problem.on((), [*sides[0], *sides[1]]), problem.student)
+            where = f"all {count(len(set(answers.inputs)), 'training input')} (cross-fitted)"
+            problem.given = replace(problem.given, answers=answers, items=where)
+        given = problem.given.answers
+        assert given is not None
+        # 2. Each half makes candidates.
+        fits = [some_inputs(side, share, self.seed) for side in sides]
+        first, second = (problem.on(fit, side, valset=[]) for fit, side in zip(fits, sides[::-1], strict=True))
+        first.found = kinds_of(self.candidates(first))
+        second.other = first
+        second.found = kinds_of(self.candidates(second))
+        # 3. Each kind that both halves made is made from all inputs, with the answers of the halves.
+        whole, found = problem.on([*fits[0], *fits[1]], ()), list[Candidate]()
+        for kind, one in self.made_from_all(whole, (first, second)).items():
+            if one.answers is not None:
+                found.append(one)
+            elif kind in first.found and kind in second.found:
+                both = [self.tested(half, half.found[kind].program) for half in (second, first)]
+                found.append(replace(one, answers=both_halves(given, both), items=problem.given.items))
+            else:
+                whole.left_out[one.name] = "half of the inputs cannot make it"
+        problem.details, problem.left_out = whole.details, whole.left_out
+        problem.calls += first.calls + second.calls + whole.calls
+        return found
+
+    def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
+        """Return kind -> candidate made from all inputs, ``problem.fit``; each half has ``found`` its own."""
+        return kinds_of(self.candidates(problem))
+
     # What a method writes.
 
     def candidates(self, problem: Problem) -> Sequence[Candidate]:
@@ -200,6 +261,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         raise NotImplementedError
 
     # What a method may change.
+
+    def prepare(self, problem: Problem) -> None:
+        """Set what the search needs besides the examples; refuse a model that cannot do it before it judges."""
 
     def read(self, student: Any, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
         """Return the examples as the student reads them; ``ValueError`` names one that lacks a text."""
@@ -244,6 +308,11 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             for bias in biases
             if bias.applies(before) and bias.applies(after)
         }
+
+
+def kinds_of(candidates: Sequence[Candidate]) -> dict[str, Candidate]:
+    """Return the candidates by kind, or by name where they have none."""
+    return {one.kind or one.name: one for one in candidates}
 
 
 # Parts of programs: finding what to compile, and putting the compiled form in its place.
@@ -314,6 +383,27 @@ def hold_back(examples: Sequence[dspy.Example], *, seed: int) -> tuple[list[dspy
     second = {inputs[i] for i in np.random.default_rng(seed).permutation(len(inputs))[: len(inputs) // 2]}
     pairs = list(zip(examples, keys, strict=True))
     return [e for e, key in pairs if key not in second], [e for e, key in pairs if key in second]
+
+
+def some_inputs(items: Sequence[dspy.Example], share: float, seed: int) -> list[dspy.Example]:
+    """Draw a part of the items by input, in their order; a smaller one is a part of a larger one."""
+    keys = [input_key(item) for item in items]
+    inputs = list(dict.fromkeys(keys))
+    order = np.random.default_rng(seed).permutation(len(inputs))[: math.ceil(share * len(inputs))]
+    kept = {inputs[i] for i in order}
+    return [item for item, key in zip(items, keys, strict=True) if key in kept]
+
+
+def both_halves(given: Judged, halves: Sequence[Judged]) -> Judged:
+    """Return the answers to both halves as answers to all the items that the given judge answered."""
+    own = (LEVEL_SHARES, SAMPLES)  # covariates of the given judge's own answers
+    return replace(
+        given,
+        answers=np.concatenate([half.answers for half in halves]),
+        coverage=np.concatenate([half.coverage for half in halves]),
+        reasons={**halves[0].reasons, **halves[1].reasons},
+        covariates={name: column for name, column in given.covariates.items() if name not in own},
+    )
 
 
 def check_disjoint(

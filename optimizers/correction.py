@@ -34,9 +34,17 @@ from evalbias.measures import estimate_effect, estimate_mean, pearson
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
-from evalbias.optimizers import agreement, likelihood_rules
-from evalbias.optimizers.likelihood_rules import EFFECT, LOSS_MARGIN, STRENGTHS, allowance, cross_fitted, proxy_worth
-from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
+from evalbias.optimizers.likelihood_rules import EFFECT, STRENGTHS, cross_fitted, proxy_worth
+from evalbias.optimizers.rules import (
+    CHOICE_LEVEL,
+    LOSS_MARGIN,
+    Rule,
+    allowance,
+    effect_errors,
+    lowest_change,
+    smaller_rule,
+)
+from evalbias.optimizers.selection import GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
 
@@ -106,28 +114,6 @@ class CorrectedScores(Bias):
         return Number(name, label, judged.answers, estimator, given=given, null=0.0, tested=False)
 
 
-class CorrectionRule(likelihood_rules.LikelihoodRule):
-    """Scores are better if a feature's effect is smaller, as ``LikelihoodRule`` demands of likelihood."""
-
-    def __init__(self, feature: str, of: CorrectedScores, *, max_loss: float, seed: int) -> None:
-        super().__init__(EFFECT, max_loss=max_loss, seed=seed)
-        self.feature, self.of, self.level = feature, of, CHOICE_LEVEL / len(of.features)
-        self.aim = self.aim.replace("likelihood bias", f"effect of {feature}")
-
-    def errors(self, judges: Sequence[Judged]) -> agreement.Errors:
-        values = judges[0].covariate(self.feature)
-        return agreement.effect_errors(values, judges, reliability=self.of.reliability, seed=self.seed)
-
-    def bias(self, judged: Judged) -> Estimate:
-        return self.of.effect(self.feature, judged).estimate(judged.inputs or None, seed=self.seed)
-
-    def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        return {EFFECT: self.bias(judged)}
-
-    def costs(self, judged: Judged) -> tuple[float, ...]:
-        return abs(self.bias(judged).value), -_agreement(judged)
-
-
 def learn_correction(
     judged: Judged,
     *,
@@ -141,7 +127,7 @@ def learn_correction(
     Every score is first corrected by a fit on other inputs (ten folds), as a new item's would be. On these scores each
     feature is decided by itself, the one whose removal agrees best first: the strength is taken that leaves the effect
     significantly smaller and the agreement with people (Pearson, and pairwise accuracy with calibrated ties) not
-    significantly lower; see ``LikelihoodRule``. A feature whose effect the others explain in the joint model is left
+    significantly lower; see ``smaller_rule``. A feature whose effect the others explain in the joint model is left
     alone. Scores on people's scale lose what they are too high; comparisons are averaged over both orders, and of one
     order lose the lean to the first position.
 
@@ -248,27 +234,46 @@ class _Learning:
 
     def decided(self, name: str, current: Judged, tried: Sequence[Judged]) -> tuple[float, str, list[Point]]:
         """Return the strength that is taken for a feature, 0 for none; why, in a sentence; and the front."""
-        rule = CorrectionRule(name, self.of, max_loss=self.max_loss, seed=self.seed)
+        effect, rule = partial(self.effect, name), self.rule(name)
         strengths = zip(STRENGTHS, tried, strict=True)
         candidates = [Candidate(f"strength {strength:g}", None, answers=one) for strength, one in strengths]
         given, inputs = Candidate(GIVEN, None, answers=current), len(set(current.inputs or current.ids))
         chosen = choose(given, candidates, [rule], test=lambda _: current, spent=Cost, inputs=inputs)
         places = zip((0.0, *STRENGTHS), (current, *tried), chosen.fields["candidates"], strict=True)
         points = [
-            Point(name, place, rule.bias(one).value, _agreement(one), report.chosen, report.reason)
+            Point(name, place, effect(one).value, _agreement(one), report.chosen, report.reason)
             for place, one, report in places
         ]
         (strength,) = (point.strength for point in points if point.chosen)
         return strength, self.sentence(points, rule, current, tried), points
 
-    def sentence(self, points: Sequence[Point], rule: CorrectionRule, current: Judged, tried: Sequence[Judged]) -> str:
+    def effect(self, feature: str, judged: Judged) -> Estimate:
+        """Estimate the effect of a feature on scores."""
+        return self.of.effect(feature, judged).estimate(judged.inputs or None, seed=self.seed)
+
+    def rule(self, feature: str) -> Rule:
+        """Return what a smaller effect of a feature demands."""
+        effect, reliability, seed = partial(self.effect, feature), self.of.reliability, self.seed
+        return smaller_rule(
+            f"effect of {feature}",
+            lambda judges: effect_errors(judges[0].covariate(feature), judges, reliability=reliability, seed=seed),
+            effect,
+            max_loss=self.max_loss,
+            seed=seed,
+            level=CHOICE_LEVEL / len(self.of.features),
+            estimates=lambda judged: {EFFECT: effect(judged)},
+            costs=lambda judged: (abs(effect(judged).value), -_agreement(judged)),
+        )
+
+    def sentence(self, points: Sequence[Point], rule: Rule, current: Judged, tried: Sequence[Judged]) -> str:
         """Say what is subtracted of a feature and what that does, or what it would cost."""
-        last, name, first, all_of_it, effect = tried[-1], points[0].feature, points[0], points[-1], rule.bias(current)
+        last, name, first, all_of_it = tried[-1], points[0].feature, points[0], points[-1]
+        effect = self.effect(name, current)
         title, shown = _title(name), f"effect {effect.text()}, {effect.interval}"
         (chosen,) = (point for point in points if point.chosen)
         if chosen.strength:
             part = "all" if chosen.strength == 1 else f"{100 * chosen.strength:g} %"
-            worst = rule.lowest_change(tried[STRENGTHS.index(chosen.strength)], current)
+            worst = lowest_change(tried[STRENGTHS.index(chosen.strength)], current, self.seed)
             agreement = f"{first.agreement:.3f} -> {chosen.agreement:.3f}, at worst {signed(worst)}"
             accepted = f"a loss below {self.max_loss or LOSS_MARGIN:g} is accepted"
             return (
@@ -282,7 +287,7 @@ class _Learning:
             return f"{title}: nothing is subtracted, because its effect cannot be told from that of the others."
         if not rule.loss(last, current):
             return f"{title}: nothing is subtracted, because no strength is shown to lessen its effect ({shown})."
-        least = allowance(rule.lowest_change(last, current))
+        least = allowance(lowest_change(last, current, self.seed))
         allowed = f"; max_loss={least:g}, --max-loss {least:g}, would allow it" if least < 1 else ""
         return (
             f"{title}: its effect stays in the scores ({shown}), because subtracting it costs agreement with people. "

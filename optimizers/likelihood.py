@@ -28,9 +28,19 @@ from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers import likelihood_rules
 from evalbias.optimizers.base import JudgeOptimizer, Problem
-from evalbias.optimizers.likelihood_rules import BIAS_LABELS, REASONS, STRENGTHS, bias_number, fitted, proxy_worth
-from evalbias.optimizers.objectives import ObjectiveRule, ProbeObjective
-from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
+from evalbias.optimizers.likelihood_rules import (
+    BIAS_LABELS,
+    REASONS,
+    STRENGTHS,
+    bias_number,
+    fair_rule,
+    fitted,
+    likelihood_rule,
+    proxy_worth,
+)
+from evalbias.optimizers.objectives import ProbeObjective, objective_rule
+from evalbias.optimizers.rules import Rule, last_items, lost_agreement
+from evalbias.optimizers.selection import Candidate, CompileReport, Selection
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, text_length
 from evalbias.programs.judges import REDUCTIONS, answer_items, likelihood_scores
@@ -178,8 +188,8 @@ class LikelihoodOptimizer(JudgeOptimizer):
         """Less likelihood bias, or else better agreement."""
         name = self.number(problem)
         return [
-            likelihood_rules.LikelihoodRule(name, max_loss=self.max_loss, seed=self.seed),
-            likelihood_rules.FairAgreementRule(name, seed=self.seed),
+            likelihood_rule(name, max_loss=self.max_loss, seed=self.seed),
+            fair_rule(name, seed=self.seed),
         ]
 
     def number(self, problem: Problem) -> str:
@@ -206,17 +216,18 @@ class LikelihoodOptimizer(JudgeOptimizer):
             fields["decision"] = f"{selection.fields['decision']} {worth}"
         return fields
 
-    def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
-        """Return the judge with k random demonstrations, those, and the other rated items; keep these alone.
-
-        A model that reports no likelihoods, or that the prompts do not fit, is refused before a judgment is paid for.
-        """
-        criterion = problem.student.criterion
+    def prepare(self, problem: Problem) -> None:
+        """Keep the rated items alone, and refuse a model that reports no likelihoods before a judgment is paid for."""
+        criterion, items = problem.student.criterion, len(problem.fit) + len(problem.held_back)
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else CachedLM(self.likelihood_lm)
         problem.fit = rated_items(problem.fit, criterion)
         problem.held_back = rated_items(problem.held_back, criterion)
+        problem.unusable = items - len(problem.fit) - len(problem.held_back)
+        likelihood_scores(problem.fit[-1:], criterion, problem.likelihood_lm, reduction=self.reduction)
+
+    def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
+        """Return the judge with k random demonstrations, those, and the other items; refuse prompts that do not fit."""
         random, pool = draw_demos(problem.fit, k, seed=self.seed)
-        likelihood_scores(pool[:1], criterion, problem.likelihood_lm, reduction=self.reduction)
         return self.shown(problem, random), random, pool
 
     def shown(self, problem: Problem, examples: Sequence[dspy.Example]) -> PointwiseJudge:
@@ -237,7 +248,7 @@ class BiasedDemosReport(CompileReport):
     demonstration_words: tuple[int, ...]  # in the output of each; the sum in LS favors long outputs
     mean_words: float  # mean number of words of the measured items' outputs
     random: tuple[str, ...]  # ids of the random demonstrations of the baseline
-    left_out: int  # number of training items without a human score
+    unrated: int  # number of training items without a human score
     undefined: int  # number of measured items whose RS is NaN
 
 
@@ -269,7 +280,6 @@ class BiasedDemos(LikelihoodOptimizer):
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         # 1. k random demonstrations make the paper's baseline, under which all other rated items are judged.
-        items = len(problem.fit)
         problem.baseline, random, pool = self.with_random(problem, self.k)
         train = self.answers(problem, problem.baseline, pool)
         if self.objective is None:
@@ -290,7 +300,7 @@ class BiasedDemos(LikelihoodOptimizer):
             rs, most = np.abs(unfairness), f"the {len(pool)} items that edits move most, edited"
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
         chosen = [shown[i] for i in highest_rs(rs, self.k)]
-        biased = Candidate(f"the {self.k} demonstrations of {most}", self.shown(problem, chosen))
+        biased = Candidate(f"the {self.k} demonstrations of {most}", self.shown(problem, chosen), kind="chosen")
         problem.details = {
             "train": train,
             "unfairness": unfairness,
@@ -298,14 +308,14 @@ class BiasedDemos(LikelihoodOptimizer):
             **_shown_items(chosen),
             "mean_words": float(np.mean([len(e.output.split()) for e in pool])),
             "random": tuple(item_name(e) for e in random),
-            "left_out": items - len(problem.fit),
+            "unrated": problem.unusable,
             "undefined": int(np.isnan(rs).sum()),
         }
         others = [Candidate(f"{self.k} random demonstrations", problem.baseline, _shown_items(random))]
         return [biased, *(others if self.objective else [])]
 
     def rules(self, problem: Problem) -> list[Rule]:
-        return super().rules(problem) if self.objective is None else [ProbeRule(self.objective, seed=self.seed)]
+        return super().rules(problem) if self.objective is None else [probe_rule(self.objective, seed=self.seed)]
 
     def tested(self, problem: Problem, program: PointwiseJudge) -> Judged:
         """Have a judge answer the held-back items, against a probe with each edit and placebo."""
@@ -324,18 +334,14 @@ def _shown_items(items: Sequence[dspy.Example]) -> dict[str, Any]:
     return {"demonstrations": tuple(map(item_name, items)), "demonstration_words": words}
 
 
-class ProbeRule(ObjectiveRule):
-    """A judge that scores is better if edits move it less, and its agreement with people is not lower."""
+def probe_rule(objective: ProbeObjective, *, seed: int) -> Rule:
+    """Demand of a judge that scores that edits move it less, and that its agreement with people is not lower."""
 
-    def __init__(self, objective: ProbeObjective, *, seed: int) -> None:
-        super().__init__(objective, seed=seed)
-        self.aim += " at no significant loss of agreement"
+    def lost(judged: Judged, given: Judged) -> str:
+        kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in given.ids])  # the items as they are
+        return lost_agreement(judged.take(kept), given.take(kept), max_loss=0.0, seed=seed)
 
-    def loss(self, judged: Judged, given: Judged) -> str:
-        """Say whether the agreement on the items as they are falls, or may fall, as ``LikelihoodRule`` does."""
-        kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in given.ids])
-        rule = likelihood_rules.LikelihoodRule(likelihood_rules.AGREEMENT, seed=self.seed)
-        return rule.loss(judged.take(kept), given.take(kept))
+    return objective_rule(objective, seed=seed, keeps=(lost,), at=" at no significant loss of agreement")
 
 
 def baseline_facts(
@@ -376,7 +382,6 @@ class MitigationReport(CompileReport):
     """Report of ``LikelihoodMitigation``."""
 
     objective: str  # name of the estimate that is brought to 0, and why it is this one
-    left_out: Mapping[str, str]  # candidate -> why it could not be made
     # Answers on the valset with the largest k demonstrations of highest RS (the paper's method); None without either.
     paper: Judged | None
     baselines: Mapping[str, Estimate]  # "likelihood alone", "length alone" -> its performance on the held-back items
@@ -393,8 +398,8 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     * random demonstrations;
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
-    ``LikelihoodRule`` looks for a smaller likelihood effect at no loss of agreement; without any,
-    ``FairAgreementRule`` for better agreement with people at no larger effect. Demonstrations are drawn from one half
+    ``likelihood_rule`` looks for a smaller likelihood effect at no loss of agreement; without any,
+    ``fair_rule`` for better agreement with people at no larger effect. Demonstrations are drawn from one half
     of the inputs and tested on the other; calibrations of the given judge are fitted and tested on all rated items
     (``cross_fitted``). The trainset is as for ``BiasedDemos``; where no item has several ratings (``ratings``), the
     z-scored BiasScore takes the place of the effect, which the report says.
@@ -427,7 +432,6 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         self.k = tuple(self.k)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        left_out = dict[str, str]()
         name = self.number(problem)
         # 1. Random demonstrations, under which all other rated items are judged.
         judge, _, pool = self.with_random(problem, self.most_demos)
@@ -447,7 +451,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
                 chosen = highest_rs(rs[reduction], k)
                 candidates.append(Candidate(title, self.shown(problem, [pool[i] for i in chosen])))
             except UnusableDemosError as error:
-                left_out[title] = str(error)
+                problem.left_out[title] = str(error)
         # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
         alone, both = "likelihood calibration", f"{random.name} and likelihood calibration"
         if self.likelihood_lm is None:
@@ -457,15 +461,14 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             ):
                 candidates += some
                 if not some:
-                    left_out[title] = f"the {BIAS_LABELS[name]} to take out is undefined"
+                    problem.left_out[title] = f"the {BIAS_LABELS[name]} to take out is undefined"
         else:
-            left_out[alone] = "LS is another model's, which the judge does not ask"
+            problem.left_out[alone] = "LS is another model's, which the judge does not ask"
         # 4. The paper's method answers the valset, for the report.
         papers = _rs_name(self.most_demos, self.reduction)
         paper = next((one.program for one in candidates if one.name == papers), None)
         problem.details = {
             "objective": f"{BIAS_LABELS[name]}, because {REASONS[name]}",
-            "left_out": left_out,
             "paper": self.answers(problem, paper, problem.valset) if paper and problem.valset else None,
         }
         return candidates
@@ -489,7 +492,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         candidates = _at_strengths(title, bare, fit(judged))
         inputs, some = (len(set(map(input_key, items))) for items in (everything, problem.held_back))
         where, there = f"all {count(inputs, 'training input')}", count(some, "held-back input")
-        if candidates:
+        if candidates and problem.held_back:
             there += f" (calibrations of the given judge: on {where})"
         problem.given = replace(problem.given, answers=self.answers(problem, problem.student, everything), items=there)
         if not candidates:

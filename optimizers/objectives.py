@@ -23,7 +23,8 @@ from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import by_candidate, calibrate_comparisons, rotations
 from evalbias.measures.resample import Draws, Statistic, interval, mean
-from evalbias.optimizers.selection import Rule, count_unanswered
+from evalbias.optimizers.rules import Keep, Rule
+from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.items import text_length
 from evalbias.programs.judges import answer_items
 from evalbias.programs.pairwise import PairwiseJudge
@@ -305,44 +306,39 @@ def check_held_back(objective: Objective) -> None:
         )
 
 
-class ObjectiveRule(Rule):
-    """A judge is better if its objective is higher.
+def objective_rule(objective: Objective, *, seed: int, keeps: Sequence[Keep] = (), at: str = "") -> Rule:
+    """Demand that an objective is higher.
 
     The test swaps both judges' answers input by input, which is right whatever the objective: under the null hypothesis
-    it does not matter which of them answered.
+    it does not matter which of them answered. The p-values are adjusted by Holm.
     """
 
-    def __init__(self, objective: Objective, *, seed: int) -> None:
-        self.objective = objective
-        self.aim = objective.aim or f"a higher {objective.name}"
-        self.seed = seed
-
-    def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        """Return the objective with its interval over inputs."""
-        resampled = partial(self.objective.resampled, judged)
-        bounds = interval(resampled, _inputs(judged), method="percentile", draws=Draws(self.seed, SWAPS))
-        name, undefined = self.objective.name, count_unanswered(judged)
+    def shown(judged: Judged) -> dict[str, Estimate]:
+        resampled = partial(objective.resampled, judged)
+        bounds = interval(resampled, _inputs(judged), method="percentile", draws=Draws(seed, SWAPS))
+        name, undefined = objective.name, count_unanswered(judged)
         known = {**vars(bounds), "n": len(judged.ids) - undefined, "undefined": undefined}
         return {name: Estimate(name=name, label=name, **known)}
 
-    def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the one-sided p that each objective is not higher, adjusted by Holm."""
-        return holm([self._p_value(one, given) for one in judged])
-
-    def _p_value(self, judged: Judged, given: Judged) -> float:
-        observed = self.objective(judged) - self.objective(given)
+    def p_value(judged: Judged, given: Judged) -> float:
+        observed = objective(judged) - objective(given)
         if np.isnan(observed):
             return float("nan")
         codes = _inputs(given)
-        swapped = np.random.default_rng(self.seed).random((SWAPS, codes.max() + 1))[:, codes] < 0.5  # (SWAPS, n)
+        swapped = np.random.default_rng(seed).random((SWAPS, codes.max() + 1))[:, codes] < 0.5  # (SWAPS, n)
         both = both_answers(judged, given)
         own = np.concatenate([~swapped, swapped], axis=1).astype(np.float64)  # (SWAPS, 2 n)
-        differences = self.objective.resampled(both, own) - self.objective.resampled(both, 1 - own)
+        differences = objective.resampled(both, own) - objective.resampled(both, 1 - own)
         extreme = ~(differences < observed - SLACK)  # a tie counts, and NaN, which is not below
         return float((1 + extreme.sum()) / (1 + SWAPS))
 
-    def costs(self, judged: Judged) -> tuple[float, ...]:
-        return (-self.objective(judged),)
+    return Rule(
+        aim=f"{objective.aim or f'a higher {objective.name}'}{at}",
+        p_values=lambda judged, given: holm([p_value(one, given) for one in judged]),
+        estimates=shown,
+        costs=lambda judged: (-objective(judged),),
+        keeps=keeps,
+    )
 
 
 def _inputs(judged: Judged) -> np.ndarray:

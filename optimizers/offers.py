@@ -16,6 +16,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.lm.dspy_seam import ClientLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.optimizers.base import Problem
 from evalbias.optimizers.likelihood import with_demos
 from evalbias.programs.edits import edits, guidelines, with_lines
 from evalbias.programs.items import preference_label
@@ -61,13 +62,12 @@ def worded(judge: Any) -> list[Offer]:
 # 2. Demonstrations.
 
 
-def demonstrated(
-    judge: Any, items: Sequence[dspy.Example], judged: Judged, sizes: Sequence[int], *, seed: int
-) -> tuple[list[Offer], dict[str, str]]:
+def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed: int) -> list[Offer]:
     """Offer demonstrations of every size that leaves half of the items: random, spread over people's scores, of RS.
 
-    ``judged`` are the given judge's answers to the items. Returns what could not be made, and why, beside the offers.
+    ``judged`` are the given judge's answers to the items, as in all of these functions.
     """
+    judge, items = problem.student, problem.fit
     order = np.random.default_rng(seed).permutation(len(items))
     choices: dict[str, IntArray] = {"random": order}
     if isinstance(judge, PointwiseJudge):
@@ -76,7 +76,7 @@ def demonstrated(
         if LIKELIHOODS in judged.covariates:
             rs = rs_scores(judged.covariate(LIKELIHOODS), unfairness_scores(judged.answers, human))
             choices["highest RS"] = np.argsort(-np.nan_to_num(rs, nan=-1.0), kind="stable")
-    offers, left_out = list[Offer](), dict[str, str]()
+    offers, left_out = list[Offer](), problem.left_out
     for way, places in choices.items():
         for k in sizes:
             name = f"{k} demonstrations ({way})"
@@ -90,7 +90,7 @@ def demonstrated(
                 left_out[name] = str(error)
                 continue
             offers.append(Offer(DEMOS, name, shown, frozenset(picked), demos=tuple(shown.predict.demos)))
-    return offers, left_out
+    return offers
 
 
 def spread(human: FloatArray, order: IntArray, k: int) -> list[int]:
@@ -131,17 +131,16 @@ class Distill(dspy.Signature):  # type: ignore[misc]
     guidelines: list[str] = dspy.OutputField(desc="at most six, one sentence each")
 
 
-def distilled(
-    judge: Any, items: Sequence[dspy.Example], judged: Judged, reflection_lm: Any, reason: str
-) -> tuple[Offer | None, str, int]:
-    """Offer guidelines; also why there are none, and the number of requests. The most misjudged items come first."""
+def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str) -> list[Offer]:
+    """Offer guidelines, if any can be made. The most misjudged items come first."""
+    judge, items = problem.student, problem.fit
     said = [case(judge, item, answer, reason) for item, answer in zip(items, judged.answers, strict=True)]
     order = np.argsort([-(gap if math.isfinite(gap) else -1.0) for gap, _ in said], kind="stable")
-    found, calls, wrong = list[str](), 0, "the model that reflects wrote none"
+    found, wrong = list[str](), "the model that reflects wrote none"
     for start in range(0, min(len(order), CASES * REQUESTS), CASES):
         cases = [said[i][1] for i in order[start : start + CASES]]
         predict = dspy.Predict(Distill)
-        calls += 1
+        problem.calls += 1
         try:
             with dspy.context(lm=reflection_lm):
                 lines = predict(question=judge.predict.signature.instructions, cases=cases).guidelines or []
@@ -155,9 +154,10 @@ def distilled(
             elif text and not any(difflib.SequenceMatcher(None, text, one).ratio() > ALIKE for one in found):
                 found.append(text)
     if not found:
-        return None, wrong, calls
+        problem.left_out[GUIDELINES] = wrong
+        return []
     lines = tuple(guidelines(judge, found[:MOST_GUIDELINES]))
-    return Offer(GUIDELINES, "guidelines of people's reasons", with_lines(judge, lines), lines=lines), "", calls
+    return [Offer(GUIDELINES, "guidelines of people's reasons", with_lines(judge, lines), lines=lines)]
 
 
 def case(judge: Any, item: dspy.Example, answer: Any, reason: str) -> tuple[float, str]:
@@ -198,11 +198,9 @@ def _texts(item: Any) -> tuple[Any, ...]:
 # 4. What DSPy's own optimizers make of the judge.
 
 
-def taught(
-    judge: Any, items: Sequence[dspy.Example], optimizers: Mapping[str, Any], lm: Any
-) -> tuple[list[Offer], dict[str, str]]:
-    """Offer what other teleprompters compile on the items; an error of theirs is told beside the offers."""
-    offers, left_out = list[Offer](), dict[str, str]()
+def taught(problem: Problem, optimizers: Mapping[str, Any]) -> list[Offer]:
+    """Offer what other teleprompters compile on the items; an error of theirs leaves one out."""
+    judge, items, offers, left_out = problem.student, problem.fit, list[Offer](), problem.left_out
     if isinstance(judge, PairwiseJudge):
         examples = [e.copy(preference=preference_label(e)) for e in items]
     else:
@@ -210,7 +208,7 @@ def taught(
     examples = [e.copy(**judge.own(e)).with_inputs(*judge.own(e)) for e in examples]  # by the judge's own names
     for name, optimizer in optimizers.items():
         try:
-            with dspy.context(lm=ClientLM(lm)):
+            with dspy.context(lm=ClientLM(problem.lm)):
                 program = optimizer.compile(judge.deepcopy(), trainset=examples)
         except Exception as error:  # of any kind: it is another's code, and ends one candidate and not the search
             left_out[name] = f"{type(error).__name__}: {error!s:.300}"
@@ -221,7 +219,7 @@ def taught(
         demos = set(map(_texts, program.predict.demos))
         shown = {i for i, e in enumerate(items) if _texts(e) in demos}
         offers.append(Offer(taught_by(name), f"what {name} compiled", program, frozenset(shown)))
-    return offers, left_out
+    return offers
 
 
 def taught_by(name: str) -> str:

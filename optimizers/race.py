@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
 import numpy as np
+import optuna
 
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection
-from evalbias.optimizers.agreement import KAPPA, PEARSON, agreement_of
 from evalbias.optimizers.likelihood_rules import folds_of
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer
+from evalbias.optimizers.rules import KAPPA, PEARSON, agreement_of
 from evalbias.optimizers.selection import count_unanswered
-from evalbias.optimizers.study import search_settings
 from evalbias.programs.edits import with_lines
 from evalbias.programs.judges import LOW_COVERAGE, median_coverage
 
@@ -43,6 +43,7 @@ class Ran:
     judged: Judged
 
 
+@dataclass
 class Race:
     """Offers judge more and more of the items, and the worse ones of each kind leave after a round.
 
@@ -50,10 +51,17 @@ class Race:
     one before. A budget of judgments decides how many rounds there are; without one, every offer judges every item.
     """
 
-    def __init__(self, align: Any, problem: Any, items: Sequence[dspy.Example], given: Judged) -> None:
-        self.align, self.problem, self.items, self.given = align, problem, items, given
-        self.measure = agreement_of(given)
-        self.order = np.random.default_rng([align.seed, 1]).permutation(len(items))  # not that of the demonstrations
+    judge: Any
+    items: Sequence[dspy.Example]
+    given: Judged  # the judge's own answers to the items
+    answers: Callable[[Any, Sequence[dspy.Example]], Judged]  # runs a judge on items
+    budget: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.measure = agreement_of(self.given)
+        order = np.random.default_rng([self.seed, 1])  # not that of the demonstrations
+        self.order = order.permutation(len(self.items))
 
     def run(self, offers: Sequence[Offer]) -> list[Ran]:
         """Return the offers that judged all items, and how well."""
@@ -66,7 +74,7 @@ class Race:
 
     def sizes(self, offers: int) -> list[int]:
         """Return the number of items in each round, the last of which has all."""
-        sizes, budget = [len(self.items)], self.align.budget
+        sizes, budget = [len(self.items)], self.budget
         while budget is not None and len(sizes) * offers * sizes[0] > budget and sizes[0] >= STEP * FEWEST:
             sizes.insert(0, -(-sizes[0] // STEP))
         return sizes
@@ -74,7 +82,7 @@ class Race:
     def judged(self, offer: Offer, size: int) -> Ran:
         """Have an offer judge the first of the items in a random order, but for those that it shows."""
         places = np.array([i for i in self.order if int(i) not in offer.shown][:size], dtype=np.int64)
-        judged = self.align.answers(self.problem, offer.program, [self.items[i] for i in places])
+        judged = self.answers(offer.program, [self.items[i] for i in places])
         given = self.given.take(places)
         gain = self.measure.value(judged) - self.measure.value(given)
         unsure, before = (median_coverage(one.coverage) < LOW_COVERAGE for one in (judged, given))
@@ -92,23 +100,35 @@ class Race:
         space: dict[str, Sequence[Any]] = {one.name: (False, True) for one in (*parts[LIBRARY], *parts[GUIDELINES])}
         if parts[DEMOS]:
             space[DEMOS] = ("", *(one.name for one in parts[DEMOS]))
-        budget = self.align.budget
-        trials = min(
-            TRIALS, math.prod(map(len, space.values())), TRIALS if budget is None else budget // len(self.items)
-        )
+        affordable = TRIALS if self.budget is None else self.budget // len(self.items)
+        trials = min(TRIALS, math.prod(map(len, space.values())), affordable)
         if len(space) < 2 or trials < 2:
             return []
         alone, tried = [*itertools.chain(*parts.values())], dict[str, Ran]()
 
-        def measure(settings: dict[str, Any]) -> list[float]:
+        def measure(settings: dict[str, Any]) -> float:
             used = [one for one in alone if settings.get(one.name) is True or settings.get(DEMOS) == one.name]
             name = " and ".join(one.name for one in used)
             if name not in tried:
-                tried[name] = self.judged(combination(self.problem.student, used), len(self.items))
-            return [max(tried[name].gain, -2.0)]  # of what is undefined: worse than any
+                tried[name] = self.judged(combination(self.judge, used), len(self.items))
+            return max(tried[name].gain, -2.0)  # of what is undefined: worse than any
 
-        search_settings(space, measure, trials=trials, seed=self.align.seed)
+        search_settings(space, measure, trials=trials, seed=self.seed)
         return [one for name, one in tried.items() if name not in ("", *(one.name for one in alone))]
+
+
+def search_settings(
+    space: Mapping[str, Sequence[Any]], measure: Callable[[dict[str, Any]], float], *, trials: int, seed: int
+) -> None:
+    """Measure as many settings, name -> one of its choices, each chosen by what was measured before; more is better."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize")
+    optuna.logging.set_verbosity(verbosity)
+    for number in range(trials):
+        study.sampler = optuna.samplers.TPESampler(seed=seed * 1_000_003 + number)
+        trial = study.ask()
+        study.tell(trial, measure({one: trial.suggest_categorical(one, choices) for one, choices in space.items()}))
 
 
 def combination(judge: Any, used: Sequence[Offer]) -> Offer:

@@ -22,7 +22,8 @@ from evalbias.measures import Draws, estimate_mean
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.families import holm
 from evalbias.optimizers.base import JudgeOptimizer, Problem, check_disjoint
-from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection
+from evalbias.optimizers.rules import Rule
+from evalbias.optimizers.selection import Candidate, CompileReport, Selection
 from evalbias.programs.feedback import FeedbackSource, checked_source, expected_scores
 from evalbias.programs.loops import Improvement, SelfRefine
 from evalbias.programs.writing import module_inputs
@@ -77,29 +78,27 @@ class RefineReport(CompileReport):
         return min(self.own, key=lambda r: abs(r.margin - self.margin))
 
 
-class QualityRule(Rule):
-    """A loop is better if its final outputs are, in a paired permutation test over the items.
+def quality_rule(*, n_resamples: int, seed: int) -> Rule:
+    """Demand that a loop's final outputs are better, in a paired permutation test over the items, adjusted by Holm.
 
     The answers are the quality of the final outputs, and the judgments are the requests.
     """
 
-    aim = "a higher quality"
-
-    def __init__(self, *, n_resamples: int, seed: int) -> None:
-        self.n_resamples, self.seed = n_resamples, seed
-
-    def estimates(self, judged: Judged) -> dict[str, Estimate]:
+    def estimates(judged: Judged) -> dict[str, Estimate]:
         quality = Number("quality", "quality", judged.answers, estimate_mean, signed=False)
-        return {"quality": quality.estimate(seed=self.seed, n_resamples=self.n_resamples)}
+        return {"quality": quality.estimate(seed=seed, n_resamples=n_resamples)}
 
-    def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the one-sided p that each quality is no higher, adjusted by Holm."""
-        draws = Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
+    def p_values(judged: Sequence[Judged], given: Judged) -> list[float]:
+        draws = Draws(seed=seed, resamples=0, swaps=n_resamples)
         changes = [estimate_mean(one.answers, before=given.answers, draws=draws) for one in judged]
         return holm([one.p_value / 2 if one.value > 0 else 1 - one.p_value / 2 for one in changes])
 
-    def costs(self, judged: Judged) -> tuple[float, ...]:
-        return (-mean_of_defined(judged.answers), float(judged.judgments))
+    return Rule(
+        aim="a higher quality",
+        p_values=p_values,
+        estimates=estimates,
+        costs=lambda judged: (-mean_of_defined(judged.answers), float(judged.judgments)),
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -134,6 +133,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     compiles = (SelfRefine,)
     noun = "loop"
     measures = False
+    enough = 0  # loops are long, and each is run once
 
     external: FeedbackSource
     _: KW_ONLY
@@ -206,7 +206,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         return [Candidate(name, compiled, details)]
 
     def rules(self, problem: Problem) -> list[Rule]:
-        return [QualityRule(n_resamples=self.n_resamples, seed=self.seed)]
+        return [quality_rule(n_resamples=self.n_resamples, seed=self.seed)]
 
     def tested(self, problem: Problem, program: SelfRefine) -> Judged:
         """Run a loop over the held-back items; the answers are the quality of its final outputs."""

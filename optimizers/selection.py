@@ -13,8 +13,8 @@ import scipy
 from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import count, coverage_warning, p_equals
+from evalbias.optimizers.rules import Rule, last_items
 
-CHOICE_LEVEL = 0.05  # chance that any candidate passes the test that it is better, where none is (family-wise error)
 GIVEN = "given"  # name of the given program among the candidates of a report
 INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
 FLATTERED = "The best of several looks better on these items than it is: measure it on others (a valset)."
@@ -31,43 +31,8 @@ class Candidate:
     answers: Judged | None = None  # where the search has them; None runs the program on the held-back items
     items: str = ""  # what these answers are to, in words; empty for the held-back inputs
     price: float = 0.0  # what a judgment costs, in any unit; less of it decides between equals
-
-
-class Rule:
-    """Rule by which a candidate is better than the given program, for ``aim``. It measures answers, and runs nothing.
-
-    Every candidate answers the held-back items, or more items of which those are the last; the given program answers
-    all the items of any candidate, so its last answers are to the same items. ``level`` is the chance that a candidate
-    passes the test that it is better, where none is.
-    """
-
-    aim: str
-    level: float = CHOICE_LEVEL
-
-    def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        """Return what a report shows of the answers."""
-        raise NotImplementedError
-
-    def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the p of the paired test that each candidate is no better, adjusted for all; NaN if undefined."""
-        raise NotImplementedError
-
-    def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return numbers that should be small; the first one decides between candidates that are all better."""
-        raise NotImplementedError
-
-    def error(self, judged: Judged) -> float:
-        """Return the standard error of the first of ``costs``: what it must differ by to decide; 0 for any amount."""
-        return 0.0
-
-    def loss(self, judged: Judged, given: Judged) -> str:
-        """Say what a candidate makes significantly worse, such as "the agreement falls"; empty if nothing."""
-        return ""
-
-
-def last_items(judged: Judged, items: int) -> Judged:
-    """Return the answers to the last items."""
-    return judged if items == len(judged.ids) else judged.take(np.arange(len(judged.ids) - items, len(judged.ids)))
+    kind: str = ""  # what it is, whichever inputs it is made from; empty where the name says so
+    search: Any = None  # what the search found, from which the method makes a candidate of more inputs
 
 
 def count_unanswered(judged: Judged) -> int:
@@ -114,6 +79,7 @@ class CompileReport:
         decision: What was chosen on the held-back items and why, in a sentence; empty with ``select=False``.
         candidates: The given program and every candidate on the held-back items; empty with ``select=False``.
         front: Names of those that no other one surpasses in everything that the choice looks at.
+        left_out: Candidate -> why it could not be made.
         comparison: Bias -> the baseline against the compiled program on the valset; empty without a valset.
         before: The baseline's answers on the valset; None without one.
         after: The compiled program's answers on the valset; None without one.
@@ -126,6 +92,7 @@ class CompileReport:
     decision: str = ""
     candidates: tuple[Tried, ...] = ()
     front: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
     comparison: Mapping[str, Comparison] = field(default_factory=dict)
     before: Judged | None = None
     after: Judged | None = None
@@ -177,8 +144,8 @@ def choose(
     Considered are the candidates that are significantly better than the given program, make nothing worse, and leave no
     more items undefined. Of those whose first cost (``Rule.costs``) is within one standard error of the lowest, the one
     is chosen whose next cost, and then price, is lowest. Without any, the next rule says what is better; after the last
-    rule, the given program is kept. All rules measure the same answers, and their levels add up to the chance of a
-    false choice.
+    rule, the given program is kept, with what the first rule says that could test anything. All rules measure the same
+    answers, and their levels add up to the chance of a false choice.
     """
     programs = [given, *candidates]
     answers, costs = [], []
@@ -192,7 +159,8 @@ def choose(
         selections.append(_choose_by(rule, programs, answers, costs, aim, inputs, noun))
         if selections[-1].chosen is not given:
             return selections[-1]
-    return selections[0]
+    tested = [one for one in selections if any(not math.isnan(t.p_value) for t in one.fields["candidates"])]
+    return (tested or selections)[0]
 
 
 def _choose_by(
@@ -217,7 +185,7 @@ def _choose_by(
     #    the items that all of them answered.
     faults = ["", *(_fault(rule, answers[i], given, p_values[i], more[i]) for i in others)]
     common = [last_items(one, min(len(each.ids) for each in answers)) for one in answers]
-    ranks = [rule.costs(one) for one in common]
+    ranks = [[math.inf if math.isnan(cost) else cost for cost in rule.costs(one)] for one in common]
     good = [i for i in others if not faults[i]]
     best = 0
     if good:
@@ -234,7 +202,7 @@ def _choose_by(
         Tried(GIVEN if i == 0 else one.name, rule.estimates(answers[i]), p_values[i], costs[i], i == best, reasons[i])
         for i, one in enumerate(programs)
     )
-    heights = np.nan_to_num(np.array(ranks), nan=np.inf)  # (programs, costs)
+    heights: Any = np.array(ranks)  # (programs, costs)
     lower = (heights <= heights[:, None]).all(axis=2) & (heights < heights[:, None]).any(axis=2)  # by another program
     front = tuple(one.name for one, surpassed in zip(tried, lower.any(axis=1), strict=True) if not surpassed)
     # 4. The decision in words, about the chosen program or else the one nearest to it.

@@ -20,10 +20,13 @@ from evalbias.optimizers import objectives
 from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.objectives import Objective, both_answers, judged_in_order, probabilities, reworded, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
-from evalbias.optimizers.selection import Candidate, CompileReport, Rule
+from evalbias.optimizers.rules import Rule
+from evalbias.optimizers.selection import Candidate, CompileReport
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs import Journal, check_settings
 from evalbias.values import describe
+
+WORDING = "wording"  # kind of the candidate
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,23 @@ class ZEPO(JudgeOptimizer):
             self.proposer.check(student.criterion, student.predict.signature.instructions)
         super().check(student, trainset, valset)
 
+    def prepare(self, problem: Problem) -> None:
+        """Refuse what cannot be searched before anything is judged."""
+        judge, examples = problem.student, self.objective.searched(problem.fit)
+        objectives.check_searchable(examples, debiased=self.objective.debiased)
+        own = judge.predict.signature.instructions
+        if wrong := fault(own, judge.criterion, ()):
+            raise ValueError(
+                f"The search cannot begin with the instruction {own!r}: it is {wrong}, which every wording must hold."
+            )
+        classes = len(judge.labels(examples[0]))
+        known = judged_in_order(judge, np.full((1, classes), 1 / classes), examples[:1])
+        if isinstance(self.objective, objectives.BiasObjective) and not self.objective.bias.applies(known):
+            raise ValueError(
+                f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
+            )
+        problem.given = replace(problem.given, name=in_one_line(own), details={"best": 0})
+
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with the best wording; ``ValueError`` for what cannot be searched, or another's log."""
         judge, search = problem.student, _Search(problem, self)
@@ -164,12 +184,21 @@ class ZEPO(JudgeOptimizer):
             "stopped": stopped,
             "best": incumbent.number,
         }
-        problem.given = Candidate(in_one_line(judge.predict.signature.instructions), judge, {"best": 0})
-        return [Candidate(in_one_line(incumbent.instruction), reworded(judge, incumbent.instruction))]
+        name, program = in_one_line(incumbent.instruction), reworded(judge, incumbent.instruction)
+        return [Candidate(name, program, problem.details, kind=WORDING)]
+
+    def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
+        """Return the wording of a half that is better on all examples; the two halves try different wordings."""
+        everything = problem.on((), problem.fit)
+        found = [half.found[WORDING] for half in halves]
+        values = [self.objective(self.tested(everything, one.program)) for one in found]
+        best = found[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))]
+        problem.details = dict(best.details)
+        return {WORDING: best}
 
     def rules(self, problem: Problem) -> list[Rule]:
         """A wording is better if the objective is, in a permutation test over the held-back inputs."""
-        return [objectives.ObjectiveRule(self.objective, seed=self.seed)]
+        return [objectives.objective_rule(self.objective, seed=self.seed)]
 
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
@@ -187,23 +216,12 @@ class _Search:
         judge, examples = problem.student, zepo.objective.searched(problem.fit)
         self.problem, self.zepo, self.judge = problem, zepo, judge
         self.objective = zepo.objective
-        # 1. What cannot be searched is refused before anything is judged.
-        objectives.check_searchable(examples, debiased=self.objective.debiased)
         self.orders = len(examples[0].candidates) if self.objective.debiased else 1  # prompts of an example
-        own = judge.predict.signature.instructions
-        if wrong := fault(own, judge.criterion, ()):
-            raise ValueError(
-                f"The search cannot begin with the instruction {own!r}: it is {wrong}, which every wording must hold."
-            )
-        classes = len(judge.labels(examples[0]))
-        known = judged_in_order(judge, np.full((1, classes), 1 / classes), examples[:1])
-        if isinstance(self.objective, objectives.BiasObjective) and not self.objective.bias.applies(known):
-            raise ValueError(
-                f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
-            )
-        # 2. The log is of one search; proposals in it are used again.
+        # 1. The log is of one search; proposals in it are used again.
         self.proposals: dict[str, Proposal] = {}
-        if zepo.log_dir is not None:
+        if (log_dir := zepo.log_dir) is not None:
+            log_dir = log_dir / "other-half" if problem.other else log_dir
+            log_dir.mkdir(exist_ok=True)
             settings = {
                 "examples": [[e.source, e.candidates, None] for e in examples],
                 "judge": describe(judge),
@@ -213,25 +231,26 @@ class _Search:
                 "racing": zepo.racing,
                 "seed": zepo.seed,
             }
-            check_settings(zepo.log_dir / "search.json", settings)
-            self.log = Journal(zepo.log_dir / "proposals.jsonl")
+            check_settings(log_dir / "search.json", settings)
+            self.log = Journal(log_dir / "proposals.jsonl")
             for one in self.log.read("key", "instructions", "rejected", "calls"):
                 rejected = tuple((reason, text) for reason, text in one["rejected"])
                 self.proposals[one["key"]] = Proposal(tuple(one["instructions"]), rejected, one["calls"])
-        # 3. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
+        # 2. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
         self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
         self.examples = [examples[i] for i in shuffled] if len(self.rounds) > 1 else examples
         self.judgments = 0
         self.tried: list[Wording] = []
+        self.elsewhere = problem.other.details["tried"] if problem.other else ()
         self.rejected: list[tuple[str, str]] = []
 
     def propose(self, epoch: int, incumbent: Wording) -> Sequence[str]:
         """Return rewordings of the incumbent, the logged ones where there are some."""
         zepo, key = self.zepo, f"{epoch} {incumbent.instruction}"
         if key not in self.proposals:
-            known = {one.instruction for one in self.tried}
+            known = {one.instruction for one in (*self.tried, *self.elsewhere)}
             seed = zepo.seed * 1_000_003 + epoch
             proposal = zepo.proposer(
                 self.judge.criterion, incumbent.instruction, zepo.population, known=known, seed=seed

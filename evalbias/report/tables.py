@@ -23,7 +23,7 @@ from evalbias.evaluation.words import Table, count, joined
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
 from evalbias.optimizers.likelihood import BiasedDemosReport, MitigationReport
-from evalbias.optimizers.likelihood_rules import LikelihoodRule, bias_number
+from evalbias.optimizers.likelihood_rules import bias_number, estimates
 from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
@@ -208,12 +208,11 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
         for place, (name, judged) in enumerate((name, one) for name, one in sides.items() if one is not None):
-            rule = LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), seed=seed)
-            estimates = rule.estimates(judged).values()
-            headings = headings or [estimate.label for estimate in estimates]
-            rows.append(("" if place else criterion, name, *(e.shown for e in estimates)))
+            measured = estimates(bias_number(judged.covariates.get(RATINGS)), judged, seed).values()
+            headings = headings or [estimate.label for estimate in measured]
+            rows.append(("" if place else criterion, name, *(e.shown for e in measured)))
             reasons |= {
-                f"{e.label} is undefined: {e.why_undefined}": None for e in estimates if e.shown == words.UNDEFINED
+                f"{e.label} is undefined: {e.why_undefined}": None for e in measured if e.shown == words.UNDEFINED
             }
         for name, baseline in report.baselines.items():
             rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))

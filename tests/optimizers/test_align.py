@@ -3,6 +3,7 @@
 import json
 import re
 import zlib
+from functools import partial
 
 import dspy
 import numpy as np
@@ -13,10 +14,10 @@ import evalbias
 from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.optimizers import Align
-from evalbias.optimizers.agreement import ACCURACY, KAPPA, PEARSON, AgreementRule, agreement_of
 from evalbias.optimizers.align import ENOUGH
 from evalbias.optimizers.offers import LIBRARY, READING, quotes, spread
 from evalbias.optimizers.race import Race, reading
+from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule
 from evalbias.programs.edits import edits, with_lines
 from tests.fakes import Fake
 from tests.planted import by_hand, compared, with_effect
@@ -262,7 +263,7 @@ def test_agreement_is_measured_as_the_answers_are():
 
 def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
     dull, sharp, biased = with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1), with_effect(0.8, noise=0.1)
-    rule = AgreementRule(PEARSON, biases=("likelihood",))
+    rule = agreement_rule(PEARSON, biases=("likelihood",))
     assert rule.loss(sharp, dull) == ""
     assert rule.loss(biased, dull).startswith("is more biased")
     once = [with_effect(x, noise=n, ratings=1) for x, n in ((0.0, 3.0), (0.8, 0.1), (0.0, 0.1))]
@@ -271,10 +272,9 @@ def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
 
 def test_a_race_begins_with_few_items_if_the_budget_is_small():
     given = with_effect(0.0, n=200)
-    race = Race(Align(budget=600), None, [None] * 200, given)
-    assert race.sizes(20) == [13, 50, 200]
-    assert race.sizes(2) == [200]
-    assert Race(Align(budget=None), None, [None] * 200, given).sizes(50) == [200]
+    race = partial(Race, None, [None] * 200, given, None, seed=0)
+    assert race(budget=600).sizes(20) == [13, 50, 200]
+    assert race(budget=600).sizes(2) == race(budget=None).sizes(50) == [200]
 
 
 def test_edits_are_of_the_judges_language_and_come_before_the_answers():

@@ -23,9 +23,9 @@ from evalbias.optimizers.likelihood import (
     compile_each,
     with_demos,
 )
-from evalbias.optimizers.likelihood_rules import BIAS_SCORE_Z, EFFECT, FairAgreementRule, LikelihoodRule
+from evalbias.optimizers.likelihood_rules import BIAS_SCORE_Z, EFFECT, RISE, fair_rule, likelihood_rule
 from evalbias.optimizers.objectives import ProbeObjective
-from evalbias.optimizers.selection import CHOICE_LEVEL
+from evalbias.optimizers.rules import CHOICE_LEVEL
 from evalbias.programs import Criterion, PointwiseJudge, labeled, score_closeness
 from evalbias.programs.files import load
 from evalbias.values import to_json
@@ -167,7 +167,7 @@ def test_the_report_tells_the_lengths_of_the_demonstrations_and_counts_what_is_u
     words = {str(e.id): number + 2 for number, e in enumerate(trainset)}
     assert report.demonstration_words == tuple(words[name] for name in report.demonstrations)
     assert report.mean_words == pytest.approx(np.mean([words[name] for name in report.train.ids]))
-    assert report.left_out == 1
+    assert report.unrated == 1
     assert "1-3" not in report.train.ids + report.random
 
 
@@ -267,11 +267,11 @@ def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
 
 
 def rule(name=EFFECT, **options):
-    return LikelihoodRule(name, seed=0, **options)
+    return likelihood_rule(name, seed=0, **options)
 
 
 def agreement(**options):
-    return FairAgreementRule(EFFECT, seed=0, **options)
+    return fair_rule(EFFECT, seed=0, **options)
 
 
 def p_value(one, given, name=EFFECT):
@@ -297,8 +297,8 @@ HALF = np.arange(100, 200)
 @pytest.mark.parametrize(
     ("chooser", "given", "better"),
     [
-        (LikelihoodRule, with_effect(0.6), with_effect(0.0)),
-        (FairAgreementRule, with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)),
+        (likelihood_rule, with_effect(0.6), with_effect(0.0)),
+        (fair_rule, with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)),
     ],
 )
 def test_families_of_different_items_share_the_level(chooser, given, better):
@@ -442,7 +442,7 @@ def test_the_number_of_the_bias_is_decided_once_on_all_rated_items(kind):
 
 
 def test_the_two_rules_share_the_level():
-    assert LikelihoodRule.level + FairAgreementRule.level == pytest.approx(CHOICE_LEVEL)
+    assert rule().level + agreement().level == pytest.approx(CHOICE_LEVEL)
 
 
 def test_only_a_higher_agreement_passes():
@@ -464,7 +464,7 @@ def test_a_bias_that_is_defined_may_not_be_larger_and_the_items_must_rule_out_th
         agreement().loss(*(replace(one, covariates=disagreeing) for one in (sharp, dull))),
     ]
     assert losses == snapshot
-    assert float(losses[3].rpartition(" ")[2].strip("+)")) > rules.RISE
+    assert float(losses[3].rpartition(" ")[2].strip("+)")) > RISE
 
 
 def test_a_judge_that_disagrees_a_little_less_does_not_agree(snapshot):
@@ -480,7 +480,7 @@ def test_a_judge_that_disagrees_a_little_less_does_not_agree(snapshot):
 def test_the_agreement_comes_first_and_its_standard_error_decides_what_is_equal():
     sharp = with_effect(0.3, noise=0.1)
     minus_agreement, bias = agreement().costs(sharp)
-    assert (bias, -minus_agreement) == tuple(abs(x) for x in LikelihoodRule(EFFECT, seed=0).costs(sharp))
+    assert (bias, -minus_agreement) == tuple(abs(x) for x in likelihood_rule(EFFECT, seed=0).costs(sharp))
     found = agreement().estimates(sharp)["pearson"]
     assert agreement().error(sharp) == pytest.approx((found.high - found.low) / (2 * 1.959964), rel=1e-6)
 

@@ -8,7 +8,7 @@ import pytest
 from models_of_text import Letters, refine_loop
 
 from evalbias.evaluation.judged import Judged
-from evalbias.optimizers.refine import ExternalFeedbackRefine, QualityRule
+from evalbias.optimizers.refine import ExternalFeedbackRefine, quality_rule
 from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.feedback import Feedback, required_field
 from evalbias.programs.loops import Improvement
@@ -186,7 +186,7 @@ def refined(quality, calls):
 
 
 def test_the_quality_of_loops_is_tested_by_swaps_and_adjusted_for_all_of_them():
-    rule, given = QualityRule(n_resamples=4_000, seed=0), refined([3.0] * 4, 24)
+    rule, given = quality_rule(n_resamples=4_000, seed=0), refined([3.0] * 4, 24)
     higher, lower = refined([4.0] * 4, 24), refined([2.0] * 4, 24)
     one_of_all = 1 / 2**4  # swaps of 4 equal differences
     assert rule.p_values([higher], given) == pytest.approx([one_of_all], abs=0.008)

@@ -520,7 +520,9 @@ def first_rule(firsts, inputs):
     """A rule on held-back pairs, and the judge that gives these probabilities to the first position."""
     answers = np.stack([firsts, 1 - np.array(firsts)], axis=1)[:, None]
     judged = Judged(tuple(map(str, range(len(inputs)))), "quality", answers, inputs=inputs)
-    return objectives.ObjectiveRule(First(), seed=0), judged
+    rule = objectives.objective_rule(first := First(), seed=0)
+    rule.objective = first
+    return rule, judged
 
 
 def test_the_interval_of_an_objective_draws_as_many_inputs_as_there_are():
