@@ -39,6 +39,7 @@ from evalbias.programs.items import people_choice
 from evalbias.programs.judges import likelihood_scores
 from evalbias.programs.metrics import agreement_feedback
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.values import get_logger
 
 ENOUGH = 240  # inputs from which half are held back
 SHARES = (0.25, 0.5)  # parts of the labels in a learning curve, before all of them
@@ -160,7 +161,12 @@ class Align(JudgeOptimizer):
         return own | {"optimizers": [type(one).__name__ for one in self.optimizers], "reflection_lm": model}
 
     def prepare(self, problem: Problem) -> None:
-        """Have the model report likelihoods of outputs, if it can."""
+        """Have the model report likelihoods of outputs, if it can; warn where it would reflect on itself."""
+        if self.reflection_lm is not None and getattr(self.reflection_lm, "model", None) == problem.lm.model:
+            get_logger(__name__).warning(
+                "The reflection model is the judge's own, %s: it may write what it likes to read. Give another one.",
+                problem.lm.model,
+            )
         if not isinstance(problem.student, PairwiseJudge):
             with suppress(NotImplementedError):
                 likelihood_scores(problem.fit[:1], problem.student.criterion, problem.lm)

@@ -163,12 +163,11 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
 def case(judge: Any, item: dspy.Example, answer: Any, reason: str) -> tuple[float, str]:
     """Return by how much a judge differs from people on an item, as a share of the scale, and both in words."""
     if isinstance(judge, PairwiseJudge):
-        texts = dict(zip(("Candidate A", "Candidate B"), item.candidates, strict=True))
         prediction = dspy.Prediction(preference=_choice(answer), gap=1.0)
     else:
-        texts, prediction = {"Output": item.output}, dspy.Prediction(score=float(answer))
+        prediction = dspy.Prediction(score=float(answer))
     told = agreement_feedback(judge, reason=reason)(item, prediction, None, "predict")
-    shown = [f"{label}: {text!s:.{LONGEST}}" for label, text in {"Source": item.get("source", ""), **texts}.items()]
+    shown = [f"{label}: {text!s:.{LONGEST}}" for label, text in judge._texts(judge.own(item))]
     return 1.0 - told.score, "\n".join([*shown, told.feedback.splitlines()[0]])
 
 

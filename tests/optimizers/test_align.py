@@ -211,6 +211,17 @@ def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item
     assert found.report.settings["reflection_lm"]["model"] == "reflecting"
 
 
+def test_a_model_that_reflects_on_itself_is_warned_of_and_sees_the_judges_own_labels(caplog):
+    reflecting = Reflecting()
+    reflecting.model = Prompted.model
+    judge = evalbias.PointwiseJudge(CRITERION, inputs={"source": "Task", "output": "Code"})
+    aligned(Prompted(better_by_an_edit), labeled(16), judge, reflection_lm=reflecting, budget=20)
+    assert "The reflection model is the judge's own, prompted" in caplog.text
+    asked = next(one for one in reflecting.asked if "guidelines" in one)
+    assert "Task: s" in asked
+    assert "Code: text" in asked
+
+
 class Unchanged:
     """A teleprompter, under any name, that returns the judge as it is or fails."""
 
