@@ -127,7 +127,11 @@ class Journal:
             raise ValueError(f"{place} is not a JSON object: delete the file to start over.")
         crc = _CRC.search(line)
         if "crc" in record and (crc is None or zlib.crc32(line[: crc.start()] + b"}") != int(crc[1], 16)):
-            raise ValueError(f"{place} is damaged (its checksum differs): delete the line.")
+            # Without one of its lines, a chunk takes the first of the next one, and that one's length may differ.
+            first, length = number - len(chunk), (chunk or [record])[0].get(CHUNK, 1)
+            alone = type(length) is not int or length < 2
+            lines = "the line" if alone else f"the lines {first} to {first + length - 1}, which were written together"
+            raise ValueError(f"{place} is damaged (its checksum differs): delete {lines}.")
         if missing := [name for name in (*required, "crc") if name not in record]:
             raise ValueError(f"{place} is no record of this log, it lacks {missing}: delete the file.")
         del record["crc"]

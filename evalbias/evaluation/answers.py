@@ -82,12 +82,12 @@ def recorded_scores(
     rows = []
     for i, example in enumerate(_having(examples, field)):
         place, value = f"{field!r} of the item {item_name(example, i)!r:.80}", example.get(field)
-        rows.append([_on_scale(one, place, scale) for one in (value or [None] if several else [value])])
+        rows.append([_on_scale(answer, place, scale) for answer in (value or [None] if several else [value])])
     answers, judge = mean_of_raters(samples := padded(rows)), f"recorded scores {field!r}"
     check_size(answers, f"The judge's scores {field!r}")
-    known = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
-    covariates = {**known.covariates, **({SAMPLES: samples} if several else {})}
-    return replace(known, answers=answers, covariates=covariates, scale=scale, judge=judge)
+    gathered = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
+    covariates = {**gathered.covariates, **({SAMPLES: samples} if several else {})}
+    return replace(gathered, answers=answers, covariates=covariates, scale=scale, judge=judge)
 
 
 def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> float:
@@ -126,17 +126,17 @@ def recorded_verdicts(
     check_two_candidates(examples)
     check_fields(winner, swapped)
     names = [winner] if swapped is None else [winner, swapped]
-    given = [(name, i, e) for name in names for i, e in enumerate(_having(examples, name))]
+    cells = [(name, i, e) for name in names for i, e in enumerate(_having(examples, name))]
     chosen = [
         share
         if isinstance(share := e.get(name), float) and 0 < share < 1
         else choice(share, f"{name!r} of the item {item_name(e, i)!r:.80}")
-        for name, i, e in given
+        for name, i, e in cells
     ]
     choices = np.array(chosen).reshape(len(names), -1)  # (orders, n)
-    known = gather(examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, answered=names)
+    gathered = gather(examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, answered=names)
     answers, ties = by_position(choices), bool((choices == TIE).any())
-    return replace(known, answers=answers, ties=ties, judge=f"recorded choices {winner!r}")
+    return replace(gathered, answers=answers, ties=ties, judge=f"recorded choices {winner!r}")
 
 
 def check_fields(winner: str, swapped: str | None) -> None:
@@ -221,12 +221,12 @@ def function_scores(
         raise ValueError("There are no items: give at least one.")
     pairwise = all(candidates_of(e) for e in examples)
     ask = call_of(judge, pairwise=pairwise)
-    known = gather(examples, as_criterion(criterion), pairwise=pairwise, scorer=likelihood_lm, required=False)
+    gathered = gather(examples, as_criterion(criterion), pairwise=pairwise, scorer=likelihood_lm, required=False)
     questions = _pairs(examples) if pairwise else list(examples)
     reasons: dict[str, str] = {}
 
     def answer(place: int) -> float | tuple[float, ...]:
-        example, name = questions[place], known.ids[place % len(examples)]
+        example, name = questions[place], gathered.ids[place % len(examples)]
         try:
             value = ask(example)
             return read_choice(value) if pairwise else read_score(value, scale)
@@ -242,7 +242,7 @@ def function_scores(
     if pairwise:  # (2n, 3) -> (n, orders, 2 or 3)
         values = values.reshape(2, -1, 3).swapaxes(0, 1)[..., : 3 if (values[:, 2] > 0).any() else 2]
     return replace(
-        known,
+        gathered,
         answers=values,
         ties=pairwise and values.shape[2] == 3,
         scale=scale,
@@ -274,8 +274,8 @@ def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:
 
 def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
     """Return every pair as it stands, then every pair in the other order."""
-    given = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
-    return given + [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in given]
+    pairs = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
+    return pairs + [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in pairs]
 
 
 def name_of(judge: Any) -> str:
@@ -361,12 +361,12 @@ def _inputs(module: dspy.Module) -> tuple[list[str], list[str]]:
 
 def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     """Read a number on the scale, or a prediction's ``score``; None is NaN."""
-    given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
+    score = _field(value, "score") if isinstance(value, dspy.Prediction) else value
     try:
-        return _on_scale(decided_number(given), "what the judge returned", scale)
+        return _on_scale(decided_number(score), "what the judge returned", scale)
     except data_sets.DataError:
-        wanted = remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
-        raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
+        wanted = remedy_for(score) or "a number of at most 1e+30, or a prediction with 'score'"
+        raise ValueError(f"the judge returned {score!r:.80}: return {wanted}") from None
 
 
 UNDEFINED_CHOICE = (math.nan, math.nan, math.nan)
@@ -378,12 +378,12 @@ def read_choice(value: Any) -> tuple[float, ...]:
     A choice is an index of the better output, a ``winner`` or ``preference``; a ``gap`` without a ``winner`` is a tie.
     """
     if isinstance(value, dspy.Prediction):
-        given = _field(value, "winner", "preference")
-        if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
-            given = TIE
-        value = given
+        chosen = _field(value, "winner", "preference")
+        if chosen is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
+            chosen = TIE
+        value = chosen
     places = {choice(label, "the judge's answer"): share for label, share in decided_shares(value)}
-    return UNDEFINED_CHOICE if any(map(math.isnan, places)) else tuple(places.get(one, 0.0) for one in (0, 1, TIE))
+    return UNDEFINED_CHOICE if any(map(math.isnan, places)) else tuple(places.get(index, 0.0) for index in (0, 1, TIE))
 
 
 def _field(prediction: dspy.Prediction, *names: str) -> Any:
@@ -459,9 +459,10 @@ def resolve_each(options: AuditOptions, tell: Tell = lambda _: None) -> list[Res
     if not names:
         raise ValueError("`criterion`: none is named, or people rated none by name: name those that the judge scores.")
     data_sets.items.check_once(names)
-    each = [replace(_resolved(replace(options, criterion=one), None, source), asked=options) for one in criteria]
+    each = [_resolved(replace(options, criterion=criterion), None, source) for criterion in criteria]
     data_sets.items.check_rated_apart(each[0].dataset, names)
-    return each if options.is_recorded else [replace(one, together=[other.judge for other in each]) for one in each]
+    together = [] if options.is_recorded else [ready.judge for ready in each]
+    return [replace(ready, asked=options, together=together) for ready in each]
 
 
 def _opened(options: AuditOptions, tell: Tell) -> tuple[AuditOptions, Any, Source]:
@@ -524,9 +525,9 @@ def _resolved(asked: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
     examples = list(items)
     if isinstance(judge, PairwiseJudge):
         examples = _pairs_to_judge(options, items, criterion.name)
-    given = {f.name: getattr(options, f.name) for f in fields(options)}
-    given |= {"judge": judge, "criterion": criterion}
-    return ResolvedAudit(**given, asked=asked, dataset=items, questions=examples)
+    settings = {f.name: getattr(options, f.name) for f in fields(options)}
+    settings |= {"judge": judge, "criterion": criterion}
+    return ResolvedAudit(**settings, asked=asked, dataset=items, questions=examples)
 
 
 def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Dataset:
@@ -577,14 +578,14 @@ def answers_of(options: ResolvedAudit) -> Judged:
             if likelihood_lm is not None:
                 raise
             return replace(judge_examples(judge, examples, **asking), unmeasurable={"likelihood": str(error)})
-    known = {"criterion": options.criterion, "likelihood_lm": options.lm if likelihood_lm is None else likelihood_lm}
+    settings = {"criterion": options.criterion, "likelihood_lm": options.lm if likelihood_lm is None else likelihood_lm}
     if judge is not None:
-        known |= {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
-        return function_scores(examples, judge, **known)
+        settings |= {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
+        return function_scores(examples, judge, **settings)
     if (field := options.scores_field or options.samples_field) is not None:
         several = options.samples_field is not None
-        return recorded_scores(examples, field, scale=options.scale, several=several, **known)
-    return recorded_verdicts(examples, str(options.winner_field), swapped=options.swapped_field, **known)
+        return recorded_scores(examples, field, scale=options.scale, several=several, **settings)
+    return recorded_verdicts(examples, str(options.winner_field), swapped=options.swapped_field, **settings)
 
 
 def tell_left_out(items: data_sets.Dataset, tell: Tell = logger.warning) -> None:
@@ -635,9 +636,9 @@ def _own_criterion(judge: AnyJudge, options: AuditOptions) -> Criterion:
             f"{given_words}: this judge has its own task, {own.task!r:.80}, and labels; they define LS. Leave it out."
         )
     scales = ["{:g}-{:g}".format(*scale) if scale else None for scale in (options.scale, own.scale)]
-    given = (options.language, named and _name(named), scales[0])
+    wanted = (options.language, named and _name(named), scales[0])
     its = (judge.language, own.name, scales[1])
-    for name, value, own_value in zip(("language", "criterion", "scale"), given, its, strict=True):
+    for name, value, own_value in zip(("language", "criterion", "scale"), wanted, its, strict=True):
         if value not in (None, own_value):
             raise ValueError(f"`{name}` {value:.80}: this judge has its own, {own_value:.80}. Leave it out.")
     return own
@@ -654,10 +655,10 @@ def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criteri
     if not (float(low).is_integer() and float(high).is_integer()):
         raise ValueError(f"`scale` is {low:g}-{high:g}: a judge answers with whole numbers, such as 1-5.")
     ends = (int(low), int(high))
-    made = [one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends, levels=levels) for one in names]
-    if scale is not None and all(one.scale != ends for one in made):
+    made = [Criterion.parse(name, scale=ends, levels=levels) if isinstance(name, str) else name for name in names]
+    if scale is not None and all(criterion.scale != ends for criterion in made):
         raise ValueError("The criteria have a scale of their own: leave `scale` out.")
-    data_sets.items.check_once([one.name for one in made])
+    data_sets.items.check_once([criterion.name for criterion in made])
     return tuple(_worded(criterion, options) for criterion in made)
 
 
@@ -667,9 +668,9 @@ def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Cr
     if criterion is not None and rated:
         name = _name(criterion)
         if not any(data_sets.is_rated(e, name) or data_sets.items.single_ratings(e, name) for e in items):
-            names = joined([repr(name) for name in rated])
             raise ValueError(
-                f"No item is rated on {name!r}; the items are rated on {names:.500}: name one of these as `criterion`."
+                f"No item is rated on {name!r}; the items are rated on {_quoted(rated):.500}: name one of these as "
+                "`criterion`."
             )
     if criterion is None and len(rated) > 1:
         raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one as `criterion`.")
@@ -694,5 +695,5 @@ def language_of(options: Any) -> str:
 
 
 def _name(criterion: str | Criterion) -> str:
-    given = Criterion.parse(criterion) if isinstance(criterion, str) and ":" in criterion else criterion
-    return given.name if isinstance(given, Criterion) else given
+    criterion = Criterion.parse(criterion) if isinstance(criterion, str) and ":" in criterion else criterion
+    return criterion.name if isinstance(criterion, Criterion) else criterion

@@ -97,6 +97,20 @@ def test_a_damaged_line_is_named(tmp_path, line, told):
         journal.read("score")
 
 
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_after_what_a_damaged_line_asks_for_the_other_chunks_are_read(tmp_path, place):
+    journal = Journal(tmp_path / "log.jsonl")
+    for chunk in ([0], [1, 2, 3], [4, 5]):
+        journal.append([{"n": n} for n in chunk])
+    lines = journal.path.read_text().splitlines(keepends=True)
+    lines[place] = lines[place].replace(str(place), "9", 1)
+    journal.path.write_text("".join(lines))
+    with pytest.raises(ValueError, match=rf"jsonl:{place + 1} is damaged .*: delete the lines 2 to 4, which were"):
+        journal.read()
+    journal.path.write_text("".join(lines[:1] + lines[4:]))
+    assert [record["n"] for record in journal.read()] == [0, 4, 5]
+
+
 class JournalMachine(RuleBasedStateMachine):
     """A log that is appended to, killed, damaged and read, against a list of its records."""
 
@@ -169,11 +183,7 @@ TestJournal.settings = settings(stateful_step_count=12)
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     journal = Journal(tmp_path / "log.jsonl")
     journal.append([{"a": 1}])
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module.os, "fsync", full)
+    monkeypatch.setattr(module.os, "fsync", mock.Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match=r"No space left .*log\.jsonl"):
         journal.append([{"b": 2}])
     with pytest.raises(OSError, match=r"No space left .*log\.jsonl"):
