@@ -91,24 +91,19 @@ def simulated(labels: int, repeats: int) -> list[list[str]]:
 
 def pearson(judge: Any, items: Sequence[dspy.Example], lm: Any) -> float:
     """Return the correlation with people on items."""
-    scores = [answer.score for answer in judge.batch(items, lm=lm)]
     people = [next(iter(item.scores.values())) for item in items]
-    return float(np.corrcoef(scores, people)[0, 1])
+    return float(np.corrcoef([answer.score for answer in judge.batch(items, lm=lm)], people)[0, 1])
 
 
 def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
     """Draw rated snippets of problems that both sides share none of."""
-    rows = lines("judges/ice_conala_scores.jsonl.gz")
     items = [
         dspy.Example(
-            id=row["id"],
-            input_id=row["input_id"],
-            source=row["source"],
-            output=row["output"],
+            **{name: row[name] for name in ("id", "input_id", "source", "output")},
             scores={"correctness": float(np.mean(row["ratings"]))},
             ratings={"correctness": row["ratings"]},
         )
-        for row in rows
+        for row in lines("judges/ice_conala_scores.jsonl.gz")
     ]
     problems = sorted({item.input_id for item in items})
     order = [problems[i] for i in np.random.default_rng(seed).permutation(len(problems))]
@@ -119,14 +114,19 @@ def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list
 
 
 def real(args: argparse.Namespace) -> None:
-    """Align a real judge on snippets, and print the decision and both judges on snippets of other problems."""
-    lm = evalbias.LocalLM(args.lm)
+    """Align a real judge on snippets, and compare both judges on snippets of other problems."""
+    lm = evalbias.LocalLM(args.lm, dtype=args.dtype)
     train, test = snippets(args.seed, args.train, args.test)
-    judge = evalbias.PointwiseJudge(CODE)
     align = Align(k=args.k, budget=args.budget, seed=args.seed, learning_curve=False, log_dir=args.out)
-    found = align.compile(judge, trainset=train, valset=test, lm=lm)
-    print(found.report)
-    print(found.report.comparison["agreement"])
+    report = align.compile(evalbias.PointwiseJudge(CODE), trainset=train, valset=test, lm=lm).report
+    changes = report.comparison["agreement"].changes.values()
+    headings = ("seed", "labels", "other snippets", *(change.label for change in changes))
+    row = [args.seed, len(train), len(test), *(change.text() for change in changes)]
+    text = (
+        f"## Align on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}, on problems that took no part, from the "
+    )
+    text += f'question "{CODE.definition}":\n\n{markdown(headings, [row])}\n\n```text\n{report}\n```'
+    finish(args, "align", text, section=f"seed {args.seed}")
 
 
 def main() -> None:
@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--simulate", type=int, metavar="REPEATS", help="simulate so many searches of each world")
     parser.add_argument("--labels", type=int, nargs="+", default=[80, 150])
     parser.add_argument("--lm", help="a folder or .gguf file of a model that judges code")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--train", type=int, default=120)
     parser.add_argument("--test", type=int, default=150)
     parser.add_argument("--budget", type=int, default=300)
