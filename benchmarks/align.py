@@ -122,10 +122,8 @@ def real(args: argparse.Namespace) -> None:
     changes = report.comparison["agreement"].changes.values()
     headings = ("seed", "labels", "other snippets", *(change.label for change in changes))
     row = [args.seed, len(train), len(test), *(change.text() for change in changes)]
-    text = (
-        f"## Align on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}, on problems that took no part, from the "
-    )
-    text += f'question "{CODE.definition}":\n\n{markdown(headings, [row])}\n\n```text\n{report}\n```'
+    text = f"## Align on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}, on problems that took no part, from "
+    text += f'"{CODE.definition}":\n\n{markdown(headings, [row])}\n\n```text\n{report}\n```'
     finish(args, "align", text, section=f"seed {args.seed}")
 
 
