@@ -277,7 +277,7 @@ def audited(one: Recorded, seed: int) -> dict[str, Any]:
     known = {name: np.array([of[i] for i in judged.ids], dtype=float) for name, of in one.covariates.items()}
     judged = replace(judged, covariates={**judged.covariates, **known})
     result = audit_answers(judged, own_system=ready.own_system, reliability=ready.reliability, seed=seed)
-    return {"paragraphs": result.paragraphs, "answer": result.answer, **result.to_dict()}
+    return {"paragraphs": result.paragraphs, **result.to_dict()}
 
 
 def audits(recorded: Iterable[Recorded], seed: int, out: Path) -> list[dict[str, Any]]:
@@ -497,7 +497,7 @@ def table(results: Sequence[Record]) -> str:
         cells = [content["n"], *agreement(one), *(cell(finding(one, name)) for name in biases)]
         cells += [written(estimates(one).get(name)) for name in UNTESTED]
         rows.append([one["judge"], one["criterion"], *cells])
-        said.append(f"- {one['judge']}, {one['criterion']}: {content['answer']}")
+        said.append(f"- {one['judge']}, {one['criterion']}: {' '.join(content['first_screen'])}")
         missing |= {bias: why for bias, why in content["not_measured"].items() if bias in BIASES}
     kept = [k for k in range(len(headings)) if k < 4 or any(cells[k] != "-" for cells in rows)]
     shown = markdown([headings[k] for k in kept], [[cells[k] for k in kept] for cells in rows])

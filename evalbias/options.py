@@ -137,6 +137,7 @@ class GateOut(Out):
 class AuditOut(GateOut):
     """Where the result of an audit goes, and when it fails a build."""
 
+    full: bool = option("Print every number, and what the findings rest on; the report has them too.", False)
     certify: str | None = option(
         "Rates that a judge of pass or fail must be shown to reach, such as 'tpr=.8,tnr=.8': exit with code 0 if the "
         "95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labeled items decide."

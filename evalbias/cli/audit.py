@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from evalbias.cli.doctor import command_line
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.files import EXPORTS
@@ -26,12 +27,25 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.findings import AGREEMENT
+from evalbias.evaluation.summary import Step
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
-from evalbias.options import AuditOptions, AuditOut, GateOut, MeasuringModels, Models
+from evalbias.options import (
+    RECORDED,
+    AuditOptions,
+    AuditOut,
+    CorrectOptions,
+    DriftOptions,
+    GateOut,
+    MeasuringModels,
+    Models,
+    Options,
+    ProbeEmitOptions,
+    ProbeRunOptions,
+)
+from evalbias.program_options import AlignOptions, OptimizeOptions
 from evalbias.report.builds import Outcome, check_summary, markdown, sections_of, write_summary
-from evalbias.report.page import Section
-from evalbias.report.tables import audit_view
+from evalbias.report.page import Section, in_terminal
 from evalbias.values import file_digest, message
 
 
@@ -61,7 +75,8 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         several = AuditReports(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
         certificate = [_certified(rate, one, name) for name, one in audits.items() for rate in rates]
-        run.leave(_outcome(audits, several, certificate))
+        steps = [] if several else _told(audits[""].next_step, options, out.given)
+        run.leave(_outcome(audits, several, certificate, steps, full=out.full))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
     tell_build("Audit of an LLM judge", sections_of(audits) if out.summary else {}, decided, out)
@@ -81,7 +96,12 @@ def tell_build(
 
 
 def _outcome(
-    audits: Mapping[str, AuditReport], several: AuditReports | None, certificate: Sequence[Outcome]
+    audits: Mapping[str, AuditReport],
+    several: AuditReports | None,
+    certificate: Sequence[Outcome],
+    step: Sequence[str],
+    *,
+    full: bool,
 ) -> RunOutcome:
     """Gather what the run writes and shows of an audit, or of those of several criteria."""
     contents, results = {}, {}
@@ -94,9 +114,33 @@ def _outcome(
     more = [Section("Certificate", [rate.sentence for rate in certificate])] * bool(certificate)
     if several is None:
         audit = audits[""]
-        return RunOutcome(results[""], contents[""], [audit_view(audit)], covered, audit, more, audit.answer)
+        shown, screen = [in_terminal(audit, full=full), *step], [*audit.first_screen, *step]
+        return RunOutcome(results[""], contents[""], shown, covered, audit, more, screen)
     content, result = ({"verdict": several.verdict, "criteria": parts} for parts in (contents, results))
-    return RunOutcome(result, content, [audit_view(several)], covered, several, more, several.verdict)
+    return RunOutcome(result, content, [in_terminal(several, full=full)], covered, several, more, [several.verdict])
+
+
+NEXT: Mapping[str, type[Options]] = {
+    "align": AlignOptions,
+    "correct": CorrectOptions,
+    "drift": DriftOptions,
+    "optimize": OptimizeOptions,
+    "probe emit": ProbeEmitOptions,
+    "probe run": ProbeRunOptions,
+}
+"""Command that an audit may tell next -> its options."""
+
+
+def _told(step: Step, options: AuditOptions, given: Set[str]) -> list[str]:
+    """Say what to do next; of a command, with those options of the audit that it takes too."""
+    if not step.command:
+        return [f"Next: {step.why}."]
+    kept = [name for name in NEXT[step.command].__dataclass_fields__ if name in {*given, *RECORDED} - {"data"}]
+    settings = {name: value for name in kept if (value := getattr(options, name, None)) is not None}
+    words = f"evalbias {step.command}"
+    if step.command != "drift":  # which takes two sides
+        words = command_line(str(options.data), settings, step.command, asks=False)
+    return [f"Next: {step.why}:", f"  {words} {step.more}".rstrip()]
 
 
 def _check_verdicts(ready: ResolvedAudit) -> None:

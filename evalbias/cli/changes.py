@@ -26,7 +26,7 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
         content = split.to_dict()
         brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
         shown = ["\n".join(split.paragraphs), *tables]
-        run.leave(RunOutcome(content, brief, shown, page=split, verdict=split.paragraphs[0]))
+        run.leave(RunOutcome(content, brief, shown, page=split, verdict=split.paragraphs[:1]))
     decided = [one.decide_on(split.estimates.get(one.bias)) for one in conditions]
     tell_build("Did the system improve, or did the judge change?", {"": [*split.paragraphs, *tables]}, decided, out)
 
@@ -41,7 +41,7 @@ def gain_command(options: GainOptions, out: GateOut) -> None:
     with Run("gain", options, None, out, more=digests(*filter(None, sides))) as run:
         content = parts.to_dict()
         shown = ["\n".join(parts.paragraphs), table]
-        run.leave(RunOutcome(content, content, shown, page=parts, verdict=parts.paragraphs[0]))
+        run.leave(RunOutcome(content, content, shown, page=parts, verdict=parts.paragraphs[:1]))
     decided = [one.decide_on(parts.estimates.get(one.bias)) for one in conditions]
     tell_build("What was gained by a judge's scores", {"": [*parts.paragraphs, table]}, decided, out)
 

@@ -75,7 +75,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         table = front_table(learned)
         shown = ["\n".join(sentences), learned.comparison.table(), table, f"{said}\ncorrection: {place}"]
         more = [Section("What was learned", [*sentences, table])]
-        run.leave(RunOutcome(brief, brief, shown, page=[learned.comparison], more=more, verdict=sentences[0]))
+        run.leave(RunOutcome(brief, brief, shown, page=[learned.comparison], more=more, verdict=sentences[:1]))
 
 
 def _several_systems(judged: Judged) -> bool:

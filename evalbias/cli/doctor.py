@@ -97,9 +97,9 @@ def doctor_command(file: str) -> None:
         _print(f"Not listed: {count(n_answers - MOST, 'more command')} of the same form, with other columns.")
 
 
-def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit") -> str:
-    """Return a command about a source with these options as a shell reads it."""
-    words = ["evalbias", command, "--data", spec]
+def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit", *, asks: bool = True) -> str:
+    """Return a command about a source with these options as a shell reads it; one that ``asks`` a judge names it."""
+    words = ["evalbias", *command.split(), "--data", spec]
     given = dict(settings)
     if mapping := given.pop("mapping", {}):
         words += [spelled("mapping"), ",".join(f"{ours}={theirs}" for ours, theirs in mapping.items())]
@@ -110,8 +110,8 @@ def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit")
     if scale := given.pop("scale", None):
         given["scale"] = "-".join(f"{end:g}" for end in scale)
     for name, value in given.items():
-        words += [spelled(name), value if isinstance(value, str) else ",".join(value)]
-    criterion = [] if {*RECORDED, "judges"} & {*given} else ASKED[: 2 if "criterion" in given else None]
+        words += [spelled(name), ",".join(value) if isinstance(value, list | tuple) else str(value)]
+    criterion = [] if not asks or {*RECORDED, "judges"} & {*given} else ASKED[: 2 if "criterion" in given else None]
     return " ".join(map(shell_word, [*words, *criterion]))
 
 

@@ -34,4 +34,4 @@ def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> Non
         if worth.writers:
             sections.append(Section("What each writer gets from each judge", [worth.writers_table()]))
         shown = ["\n".join(worth.paragraphs), members, sets, f"{learned}\njury: {file}"]
-        run.leave(RunOutcome(result, result, shown, more=sections, verdict=first))
+        run.leave(RunOutcome(result, result, shown, more=sections, verdict=[first]))

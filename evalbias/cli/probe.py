@@ -77,4 +77,4 @@ def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Ou
 
 def _probe_outcome(report: ProbeReport) -> RunOutcome:
     brief, shown = report.to_dict(), ["\n".join(report.paragraphs), *report.tables()]
-    return RunOutcome(brief, brief, shown, page=report, verdict=brief["verdict"])
+    return RunOutcome(brief, brief, shown, page=report, verdict=report.paragraphs[:1])

@@ -74,7 +74,7 @@ class RunOutcome:
     coverage: Mapping[str, Any] = field(default_factory=dict)  # criterion -> (n,) probability that the labels hold
     page: Any = None  # what is reported, where the result holds its numbers only
     more: Sequence[Section | None] = ()  # of the report
-    verdict: str = ""  # first sentence of the report; empty leaves it to the findings
+    verdict: Sequence[str] = ()  # first lines of the report; none leave them to the findings
 
 
 class Run(AbstractContextManager["Run"]):
@@ -190,15 +190,14 @@ class Run(AbstractContextManager["Run"]):
             self.check_model()
         self.folder.write_result(outcome.result)
         content = outcome.result if outcome.page is None else outcome.page
-        warning, verdict = coverage_warning(outcome.coverage), outcome.verdict
-        said = verdict if verdict.startswith(warning) else f"{warning} {verdict}".strip()
-        write_report(self.folder.path, content, verdict=said, more=outcome.more)
+        warning = [*filter(None, [coverage_warning(outcome.coverage)])]
+        first = [] if {*warning} <= {*outcome.verdict} else warning
+        write_report(self.folder.path, content, verdict=[*first, *outcome.verdict], more=outcome.more)
         if self._as_json:
             print_json(to_json({"schema": self.folder.schema, **outcome.brief}))
             return
         console = PlainConsole()
-        first = [] if verdict.startswith(warning) else [warning, ""]
-        for part in [*first, *outcome.shown]:
+        for part in [*first, *[""] * bool(first), *outcome.shown]:
             console.print(part, soft_wrap=isinstance(part, str))
         if self._models:
             note = f"answers asked {self._asked()}, replayed {sum(lm.replayed for lm in self._models)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, re
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
+from evalbias.evaluation.summary import Step, first_screen, next_step
 from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import Status, coverage_warning, joined, percent
 from evalbias.lm.cache import CachedLM, progress_bar
@@ -51,8 +52,10 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         judged: The judge's answers, the items, and what is known about them.
         measurements: Name of a bias, or ``"agreement"``, -> measurement.
         findings: One finding per bias.
-        paragraphs: What follows from them, the answer first.
-        answer: The first paragraphs: whether the judge tells good from bad, how lenient it is, and which biases it has.
+        answer: What follows from them: whether the judge tells good from bad, how lenient it is, which biases it has.
+        rest: What the answer rests on, what helps, and what is open or was left out.
+        first_screen: What to act on, in twelve lines of a terminal with the next step.
+        next_step: What to do next.
         validity: Whether the judge tells good from bad; None where that is not known.
         leniency: How many more points it gives than people, as in the paragraphs; empty where that is not known.
         warnings: Why the answers may mean little: what the model gives no probability to, or does not read.
@@ -68,8 +71,10 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     judged: Judged
     measurements: Mapping[str, Measurement]
     findings: tuple[Finding, ...]
-    paragraphs: tuple[str, ...]
-    answer: str
+    answer: tuple[str, ...]
+    rest: tuple[str, ...]
+    first_screen: tuple[str, ...]
+    next_step: Step
     validity: Validity | None
     leniency: str
     not_measured: Mapping[str, str]
@@ -79,6 +84,11 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     label_next: Sequence[str] = ()
     groups: Mapping[str, Measurement] = field(default_factory=dict)
     discuss: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The answer and the rest."""
+        return (*self.answer, *self.rest)
 
     @property
     def verdict(self) -> str:
@@ -100,9 +110,10 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         return [finding for finding in self.findings if finding.status == status]
 
     def __repr__(self) -> str:
-        """Return the judge and the verdict; a notebook shows everything, ``to_dict`` returns it."""
+        """Return the judge and what to act on; a notebook shows everything, ``to_dict`` returns it."""
         judged = self.judged
-        return f"AuditReport({judged.judge} on {judged.criterion}, n={len(judged.ids)}: {self.verdict})"
+        lines = "\n".join(self.first_screen)
+        return f"AuditReport({judged.judge} on {judged.criterion}, n={len(judged.ids)}):\n{lines}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items as JSON data, in which undefined numbers are None.
@@ -118,6 +129,8 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         agreement, shown = estimates.pop(AGREEMENT, {}), ("low", "high", "n", "undefined")
         content = {
             "verdict": self.verdict,
+            "first_screen": self.first_screen,
+            "next_step": asdict(self.next_step),
             "judge": self.judged.judge,
             "criterion": self.judged.criterion,
             "n": len(self.judged.ids),
@@ -290,13 +303,13 @@ def audit_answers(
     known_warnings = coverage_warning({"": judged.coverage}), rated_again(judged), *warnings_of(judged, measurements)
     warnings = tuple(filter(None, known_warnings))
     said = "" if validity is None else validity.sentence
+    screen = first_screen(findings, [*filter(None, (*warnings, *answer[:1], said, "" if answer else leniency))])
     answer += opening_of(findings, warnings=warnings, validity=said, leniency=leniency)
     # 4 what it rests on, and what else is known
     cautions = [*ratings_left_out(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     conclusions = [one.bias.conclusion(one) for one in measurements.values()]
     alone = f"Only {title_of(str(only))} was asked for: no other bias was tested." if left_out else ""
     reasons = reasons_of(findings, exact=reliability == 1)
-    paragraphs = (*answer, *filter(None, (*cautions, *reasons, *conclusions, alone)))
     known, repeats = judged.labeled, measurements.get(Repeats.name)
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
     used |= {"criteria": criteria} if criteria > 1 else {}
@@ -304,8 +317,10 @@ def audit_answers(
         judged=judged,
         measurements=measurements,
         findings=findings,
-        paragraphs=paragraphs,
-        answer=" ".join(answer),
+        answer=answer,
+        rest=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
+        first_screen=screen,
+        next_step=next_step(judged, findings, validity),
         validity=validity,
         leniency=leniency,
         warnings=warnings,

@@ -48,10 +48,10 @@ def markdown(title: str, sections: Mapping[str, Sequence[str | Table]], decision
 
 
 def sections_of(audits: Mapping[str, AuditReport]) -> dict[str, Sequence[str | Table]]:
-    """Return each audit's verdict and table of biases by criterion; a single audit has the name ``""``."""
+    """Return each audit's first screen and table of biases by criterion; a single audit has the name ``""``."""
     sections: dict[str, Sequence[str | Table]] = {} if "" in audits else {"": [AuditReports(audits).verdict]}
     for name, audit in audits.items():
-        sections[name] = [*audit.paragraphs, biases_table(audit)]
+        sections[name] = [*audit.first_screen, biases_table(audit)]
     return sections
 
 

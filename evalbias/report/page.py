@@ -17,13 +17,15 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
+from rich.console import Group
+from rich.text import Text
 
 from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.bias import Plot, interval_plot
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
 from evalbias.evaluation.changes import DriftReport, GainReport
 from evalbias.evaluation.estimates import Comparison, Measurement
-from evalbias.evaluation.findings import AGREEMENT, Finding, opening_of
+from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
 from evalbias.evaluation.probes import ProbeReport
@@ -35,7 +37,14 @@ from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.report import plots
 from evalbias.report.plots import by_construction, draw
-from evalbias.report.tables import DIFFER, candidates_table, criteria_table, estimates_table, groups_table, search_table
+from evalbias.report.tables import (
+    biases_table,
+    candidates_table,
+    criteria_table,
+    estimates_table,
+    groups_table,
+    search_table,
+)
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
 
@@ -65,13 +74,12 @@ Block = str | Quote | Table | Plot | Mapping[str, str] | list[ShownItem]
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with its blocks; the top of the page repeats its finding and remark; empty is none."""
+    """A heading with its blocks; the top of a page without a verdict repeats its finding; empty is none."""
 
     title: str
     blocks: Sequence[Block]
     finding: str = ""  # its result in a sentence
     status: str = ""  # what an audit concludes from it, such as "biased"
-    remark: str = ""  # what follows from it, such as what helps, at its end
 
 
 # --- results as sections ----------------------------------------------------------------------------------------------
@@ -86,9 +94,9 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case AuditReports():
             yield Section("All criteria", [criteria_table(result)])
             for name, one in result.audits.items():
-                yield Section(name.capitalize(), one.paragraphs, opening_of(one.findings)[-1])
+                yield Section(name.capitalize(), one.answer)
                 for section in filter(None, (*_audited(one), worst_of(one.measurements))):
-                    yield replace(section, title=f"{section.title}: {name}", finding="", remark="")
+                    yield replace(section, title=f"{section.title}: {name}", finding="")
         case AuditReport():
             yield from _audited(result)
         case CompileReport():
@@ -201,13 +209,16 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
 
 # --- an audit: every bias with what is concluded, the agreement with people, and what was not measured ----------------
 
+DIFFER = {"raters": "your raters differ most from each other", "judge": "the judge differs most from people"}
 NAMED = 20  # largest number of items without an answer that are named
 
 
 def _audited(audit: AuditReport) -> Iterator[Section]:
-    findings = sorted(audit.findings, key=lambda finding: [*STATUSES].index(finding.status))
-    remarks = {finding.bias: _remark(finding) for finding in findings}
-    known = {finding.bias: finding for finding in findings}
+    known = {one.bias: one for one in sorted(audit.findings, key=lambda one: [*STATUSES].index(one.status))}
+    overview = [biases_table(audit)] * any(one.estimate is not None for one in known.values())
+    task = str(audit.provenance.get("task", "")) if LIKELIHOODS in audit.judged.covariates else ""
+    about = f"Likelihood is that of an output after its source and the task: {task}" if task else ""
+    yield Section("Findings", [*overview, *audit.rest, *filter(None, [about])])
     for name in dict.fromkeys([AGREEMENT, *known, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
             section = measurement_section(measurement, measurement.bias.title.capitalize())
@@ -215,15 +226,13 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
                 section = replace(section, finding=_sentence(known[name].sentence), status=known[name].status)
             elif name == AGREEMENT and audit.validity is not None:
                 section = replace(section, finding=audit.validity.sentence, status=audit.validity.status)
-            if remark := remarks.get(name):
-                section = replace(section, blocks=[*section.blocks, remark], remark=remark)
             yield section
     if audit.groups:
         yield Section("Agreement with people by group", [groups_table(audit.groups)])
     missing = {bias: why for bias, why in audit.lacking.items() if bias not in audit.measurements}
     if missing:
         reasons_of = [(title_of(bias).capitalize(), why) for bias, why in missing.items()]
-        table = Table(("", "why, and what would make it possible"), reasons_of)
+        table = Table(("", "why, and what would make it possible"), reasons_of, left=2)
         yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
     for whose, ids in audit.discuss.items():
         yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
@@ -234,18 +243,6 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
         yield Section(f"Items to label next ({len(audit.label_next):,})", [said, Quote(", ".join(audit.label_next))])
     if reasons := audit.judged.reasons:
         yield Section(f"Items without an answer ({len(reasons):,})", [dict(list(reasons.items())[:NAMED])])
-
-
-def _remark(finding: Finding) -> str:
-    if finding.status == "biased":
-        caution = "" if finding.alone else "With the other biases held fixed, this one is not shown."
-        remedy = f"What helps: {finding.remedy}." if finding.remedy else ""
-        condition = f"The finding {finding.condition}." if finding.condition else ""
-        return " ".join(filter(None, (caution, remedy, condition)))
-    if finding.status == "no sign" and finding.margin_in_words:
-        over = f". The interval {finding.condition}" if finding.condition else ""
-        return _sentence(f"{finding.margin_in_words} is ruled out{over}")
-    return _sentence(finding.settled_by) if finding.settled_by else ""
 
 
 def _sentence(text: str) -> str:
@@ -499,25 +496,15 @@ class Page:
     title: str  # what was asked of which judge
     command: str  # as the user typed it, without its options
     sections: Sequence[Section]
-    verdict: str = ""  # the answer in one sentence; empty where the findings are the answer
+    verdict: Sequence[str] = ()  # the answer, its first line in large letters; empty where the findings are the answer
     run: Mapping[str, str] = field(default_factory=dict)  # what was run, for a reader
     settings: Mapping[str, str] = field(default_factory=dict)  # every setting by its dotted name, to repeat the run
 
     @property
-    def answer(self) -> tuple[str, str]:
-        """The verdict's first sentence, and the rest."""
-        first, _, rest = re.sub(r"(?<=\.) (?=[A-Z])", "\n", self.verdict, count=1).partition("\n")
-        return first, rest
-
-    @property
     def findings(self) -> list[tuple[int, Section, str]]:
-        """Number, section and sentences of every finding; without the finding itself where the verdict says it."""
-        said, rows = self.verdict.lower(), []
-        for number, section in enumerate(self.sections, start=1):
-            if section.finding:
-                new = "" if section.finding.rstrip(".").lower() in said else section.finding
-                rows.append((number, section, f"{new} {section.remark}".strip()))
-        return rows
+        """Number, section and sentence of every finding; without the sentence where a verdict says what to act on."""
+        found = [(n, section) for n, section in enumerate(self.sections, start=1) if section.finding]
+        return [(n, section, "" if self.verdict else section.finding) for n, section in found]
 
     @property
     def statuses(self) -> list[str]:
@@ -541,7 +528,8 @@ def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML with its style, for a notebook."""
     shown = [*sections(result, several=True)]
     if isinstance(result, AuditReport | AuditReports):
-        shown.insert(0, Section(_judge_of(result), [result.verdict]))
+        lines = [result.verdict] if isinstance(result, AuditReports) else result.first_screen
+        shown.insert(0, Section(_judge_of(result), lines))
     return _environment().get_template("fragment.html.j2").render(sections=shown, explained=Explainer(linked=False))
 
 
@@ -577,15 +565,37 @@ def _prose(table: Table) -> list[bool]:
     return [any(row[place] > LONGEST_NUMBER for row in longest) for place in range(len(table.headings))]
 
 
+def in_terminal(result: Any, *, full: bool = False) -> Group:
+    """Return an audit for a terminal: what to act on, or all sections of its page but for plots and texts of items."""
+    first, *others = [result.verdict] if isinstance(result, AuditReports) else result.first_screen
+    parts: list[Any] = [Text(first, style="bold"), *map(Text, others)]
+    if isinstance(result, AuditReports):
+        parts += ["", criteria_table(result)]
+    elif result.groups and not full:  # which were asked for
+        parts += ["", groups_table(result.groups)]
+    for section in sections(result) if full else ():
+        parts += ["", Text(section.title, style="bold")]
+        for block in section.blocks:
+            if isinstance(block, str | Quote):
+                parts.append(Text(block if isinstance(block, str) else block.text))
+            elif isinstance(block, Mapping):
+                parts += [Text(f"{name}: {value}") for name, value in block.items()]
+            elif isinstance(block, Table):
+                parts.append(block)
+    return Group(*parts)
+
+
 # --- the report of a run folder: what a command found, and what was run, from run.json --------------------------------
 
 TITLES = {"refine measure": "Self-bias of recorded loops"}  # by command, where no criterion or task is named
 
 
-def write_report(folder: Path, result: Any, *, verdict: str = "", more: Sequence[Section | None] = ()) -> Path:
+def write_report(
+    folder: Path, result: Any, *, verdict: Sequence[str] = (), more: Sequence[Section | None] = ()
+) -> Path:
     """Write report.html into a run folder; return its path.
 
-    An empty ``verdict`` leaves the first sentence to the sections' findings; ``more`` are sections that follow those
+    Without a ``verdict``, the page begins with the sections' findings; ``more`` are sections that follow those
     of the result.
     """
     settings = read_json(folder / SETTINGS)

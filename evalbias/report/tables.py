@@ -1,4 +1,4 @@
-"""Results as tables, for the terminal and the page; and what a terminal shows of an audit."""
+"""Results as tables, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from rich.console import Group
-from rich.text import Text
 
 from evalbias.evaluation import words
 from evalbias.evaluation.agreement import BOTH
 from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
-from evalbias.evaluation.findings import AGREEMENT, Finding, is_of_bias
-from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
+from evalbias.evaluation.findings import AGREEMENT, Finding
+from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import Table, count, joined
@@ -29,55 +27,9 @@ from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
 
-# --- an audit in a terminal: the verdict, a table of biases, the agreement, and what is missing -----------------------
+# --- an audit ---------------------------------------------------------------------------------------------------------
 
-ROWS = 12  # rows of the longest table that a terminal shows
-SHOWN = 5  # number of the items to label next that a terminal names
 INTERVAL = "95 % interval"
-DIFFER = {"raters": "your raters differ most from each other", "judge": "the judge differs most from people"}
-
-
-def audit_view(audit: AuditReport | AuditReports) -> Group:
-    """Return the whole audit for a terminal; of several criteria, what follows for each."""
-    if isinstance(audit, AuditReports):
-        said = [part for name, one in audit.audits.items() for part in ("", f"{name}: {one.verdict}")]
-        return Group(Text(audit.verdict, style="bold"), "", criteria_table(audit), *map(Text, said))
-    first, *others = audit.paragraphs
-    parts: list[object] = [Text(first, style="bold"), *([""] if others else []), *map(Text, others), ""]
-    decided = {finding.bias for finding in audit.findings if finding.estimate is not None}
-    if decided:
-        parts.append(biases_table(audit))
-    further = {name: m for name, m in audit.measurements.items() if name not in decided and not is_of_bias(m)}
-    for m in (m for m in further.values() if len(m.estimates) <= ROWS):
-        parts += ["", m.table()]
-    if audit.missing is not None:
-        parts += ["", audit.missing.table()]
-    if audit.groups:
-        parts += ["", groups_table(audit.groups)]
-    wide = [title_of(name) for name, m in further.items() if len(m.estimates) > ROWS]
-    return Group(*parts, "", *map(Text, _remarks(audit, wide)))  # type: ignore[arg-type]
-
-
-def _remarks(audit: AuditReport, wide: Sequence[str]) -> Iterator[str]:
-    """Say what the likelihood is of, what was not measured, what to label next, and what is shown elsewhere."""
-    if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
-        yield f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"
-    in_verdict = {finding.bias for finding in audit.having("not measured") if finding.estimate is not None}
-    for bias, why in audit.lacking.items():
-        if bias not in in_verdict:
-            yield f"Not measured: {title_of(bias)}: {why}"
-    if audit.label_next:
-        first = ", ".join(audit.label_next[:SHOWN])
-        rest = " ... (all in result.json)" if len(audit.label_next) > SHOWN else ""
-        yield f"Label {count(len(audit.label_next), 'item')} next: {first}{rest}"
-    for whose, ids in audit.discuss.items():
-        named = f"{', '.join(ids[:SHOWN])}{' ...' * (len(ids) > SHOWN)}"
-        yield f"Items on which {DIFFER[whose]}: {named}"
-    if wide:
-        yield f"Numbers in result.json and the report only: {', '.join(wide)}"
-    if reasons := audit.judged.reasons:
-        name, why = next(iter(reasons.items()))
-        yield f"The judge gave no answer to {count(len(reasons), 'item')}, such as {name}: {why}"
 
 
 def criteria_table(audits: AuditReports) -> Table:

@@ -58,8 +58,10 @@ def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
     assert json.loads((tmp_path / "run/result.json").read_text())["audit"]["verdict"] == found["verdict"]
     shown = " ".join(evalbias("audit", "--data", file, *VERDICTS, "--out", "run", cwd=tmp_path).stdout.split())
     assert shown.startswith("The judge agrees with people beyond chance: accuracy 0.75 (95 % interval ")
-    assert ". The judge is biased (position): the output shown first wins 75 of 100 comparisons" in shown
-    assert "Not measured: likelihood: it needs a model that reports likelihoods" in shown
+    assert ". Biased, position: the output shown first wins 75 of 100 comparisons instead of 50" in shown
+    assert "Next: Ask in both orders and average, which removes it at twice the prompts. run folder" in shown
+    whole = evalbias("audit", "--data", file, *VERDICTS, "--full", "--out", "run", cwd=tmp_path).stdout
+    assert "it needs a model that reports likelihoods" in " ".join(whole.split())
 
 
 @pytest.mark.parametrize(

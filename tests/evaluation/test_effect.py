@@ -19,7 +19,7 @@ from evalbias.lm.types import LogLikelihood
 from evalbias.measures import Draws, EqualQuality
 from evalbias.measures.pairs import ONE_GROUP, estimate_gap
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.report.tables import audit_view
+from evalbias.report.page import in_terminal
 
 NAN = math.nan
 MINE = SelfPreference(own="mine")
@@ -270,7 +270,7 @@ def test_biases_that_cancel_are_found_with_each_other_held_fixed():
         content = found.to_dict()["biases"][name]
         assert (content["hidden"], content["estimate"]) == (True, joint.value)
         assert content["estimates"][content["name"]]["low"] == joint.low
-    assert "verbosity (others held fixed)" in " ".join(printed(audit_view(found)).split())
+    assert "verbosity (others held fixed)" in " ".join(printed(in_terminal(found, full=True)).split())
     unbiased = audit_answers(opposed(np.random.default_rng(0), 500)).having("biased")
     assert [finding.bias for finding in unbiased] == ["scale_use"]  # its scores rise by .6 for one of quality
     shown = audit_answers(scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5)).having("biased")

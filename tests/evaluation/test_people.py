@@ -171,7 +171,7 @@ def test_a_judge_of_noise_says_nothing_and_one_of_few_items_is_not_shown_to(snap
     found = audit_answers(noise)
     said = {"status": "says nothing", "sentence": found.paragraphs[0], "no_better_than": ["likelier", "longer"]}
     assert found.to_dict()["validity"] == said
-    (section, *_) = sections(found)
+    (_, section, *_) = sections(found)
     shown = (section.title, section.status, section.finding)
     assert shown == ("Agreement with people", "says nothing", said["sentence"])
     assert {f.bias: f.status for f in found.findings}["scale_use"] == "not measured"

@@ -114,7 +114,8 @@ def test_a_judge_that_likes_the_first_option_is_biased_and_fails_the_build(snaps
     finding = order_of(judge)
     assert finding.status == "biased"
     assert [finding.sentence, finding.remedy] == snapshot
-    assert judge.answer.count(finding.sentence) == 1
+    assert " ".join(judge.answer).count(finding.sentence) == 1
+    assert judge.first_screen[-2] == "Biases shown, by --full: order of options."  # warnings leave no room for more
     codes = [condition.decide(judge)[0] for condition in parse_conditions(["order>0.2", "order<0.2?", "order>2"])]
     assert codes == [1, 1, 0]
     assert parse_conditions(["order>0.2"])[0].decide(fair)[0] == 0

@@ -15,7 +15,7 @@ from evalbias.evaluation import Estimate, Judged, items_needed, label_next
 from evalbias.evaluation.judged import BETTER, RATINGS
 from evalbias.evaluation.missing import missing_judgments
 from evalbias.measures.missing import missing_by_level, missing_by_size
-from evalbias.report.tables import audit_view
+from evalbias.report.page import in_terminal
 
 NAN = math.nan
 FOUND = Estimate("effect", "effect", 0.1, -0.1, 0.3, n=100, undefined=0, null=0.0, units=100)
@@ -154,7 +154,7 @@ def test_an_audit_has_a_finding_of_missing_judgments():
     told = found.to_dict()["missing_judgments"]
     assert (told["missing"], told["by_system"]["system 1"]) == (absent.sum(), [absent[1::4].sum(), 75])
     assert [row[1:3] for row in lost.table().rows[:1]] == [("300", f"{absent.sum()}")]
-    view = " ".join(str(part) for part in audit_view(found).renderables)
+    view = " ".join(str(part) for part in in_terminal(found, full=True).renderables)
     assert "judgments are missing" in view
     whole_items, *_ = rows(lost=lambda quality, length, rng: np.zeros(len(quality), dtype=bool))
     assert audit(whole_items, scores_field="mine").missing is None

@@ -1,0 +1,58 @@
+"""The first screen of an audit: how long it is, what it holds, and which step it tells next."""
+
+import textwrap
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import compared, scored, with_effect
+
+from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.findings import Finding
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
+from evalbias.evaluation.summary import LINES, WIDTH, first_screen
+
+FOUND = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons instead of 50")
+OPEN = Finding("verbosity", "too few items", None, "", settled_by="about 300 items would be enough")
+
+
+def height(lines):
+    return sum(len(textwrap.wrap(line, WIDTH)) for line in lines)
+
+
+@pytest.mark.parametrize("before", [[], ["The judge agrees with people."], ["word " * 40, "word " * 50]])
+@pytest.mark.parametrize("biased", [0, 1, 2, 5])
+def test_it_fits_and_names_every_bias(before, biased):
+    findings = [*[FOUND, replace(FOUND, bias="likelihood"), replace(FOUND, bias="order")][:biased], OPEN]
+    findings += [replace(FOUND, bias=f"feature_{k}") for k in range(biased - 3)]
+    lines = first_screen(findings, before)
+    assert height(lines) + 2 <= LINES  # two for the next step
+    assert [*lines[: len(before)]] == before
+    text = " ".join(lines[len(before) :])
+    assert all(name in text for name in ["position", "likelihood", "order", "feature 0"][:biased])
+    assert ("No bias was found" in text) == (not biased)
+    assert "verbosity" in text
+    assert "about 300 items" in text or biased > 1
+
+
+RNG = np.random.default_rng(0)
+GOOD, PAIRS = scored(RNG, 300, raters=3), compared(RNG, 300, raters=3)
+
+
+@pytest.mark.parametrize(
+    ("judged", "command"),
+    [
+        (
+            replace(GOOD, covariates={k: v for k, v in GOOD.covariates.items() if k not in (RATINGS, HUMAN_SCORES)}),
+            "probe emit",
+        ),
+        (replace(GOOD, answers=RNG.integers(1, 6, 300).astype(float)), "align"),
+        (replace(GOOD, compilable=True), "align"),
+        (GOOD, "drift"),
+        (with_effect(0.6, n=300), "correct"),
+        (replace(PAIRS, compilable=True), "align"),
+    ],
+)
+def test_the_next_step_follows_from_what_was_found(judged, command):
+    audited = audit_answers(judged)
+    assert audited.next_step.command == command, [audited.first_screen, audited.next_step]
