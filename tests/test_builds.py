@@ -191,9 +191,7 @@ def rated(n, lean):
 
 def test_an_assertion_holds_fails_or_is_undecided():
     assert assert_unbiased("mine", rated(400, 0.0), "verbosity<0.3").having("biased") == []
-    with pytest.raises(
-        AssertionError, match=r"^verbosity<0\.3\?: verbosity is .*\n.*The judge is biased \(verbosity\)"
-    ):
+    with pytest.raises(AssertionError, match=r"^verbosity<0\.3\?: verbosity is .*\n.*Biased, verbosity: "):
         assert_unbiased("mine", rated(400, 1.0), "verbosity<0.3")
     few = rated(40, 0.2)
     with pytest.raises(AssertionError, match=r"^undecided: verbosity<0\.2\?"):
@@ -212,7 +210,7 @@ def test_pytest_offers_the_assertion_as_a_fixture_and_points_to_the_test(tmp_pat
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "\ntest_mine.py:2: AssertionError\n" in done.stdout
-    assert "The judge is biased (verbosity)" in done.stdout
+    assert "Biased, verbosity" in done.stdout
 
 
 def test_pytest_starts_without_the_audit():
@@ -225,7 +223,7 @@ def test_pytest_starts_without_the_audit():
 def test_an_assertion_asks_a_function():
     items = rated(400, 1.0)
     scores = {item["output"] + item["source"]: item["mine"] for item in items}
-    with pytest.raises(AssertionError, match="The judge is biased"):
+    with pytest.raises(AssertionError, match="Biased, "):
         assert_unbiased(
             lambda item: scores[item.output + item.source], items, "agreement.spearman>0.1", "verbosity<0.3"
         )

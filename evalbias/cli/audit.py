@@ -27,7 +27,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.findings import AGREEMENT
-from evalbias.evaluation.summary import Step
+from evalbias.evaluation.summary import NextStep
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
 from evalbias.options import (
@@ -131,7 +131,7 @@ NEXT: Mapping[str, type[Options]] = {
 """Command that an audit may tell next -> its options."""
 
 
-def _told(step: Step, options: AuditOptions, given: Set[str]) -> list[str]:
+def _told(step: NextStep, options: AuditOptions, given: Set[str]) -> list[str]:
     """Say what to do next; of a command, with those options of the audit that it takes too."""
     if not step.command:
         return [f"Next: {step.why}."]

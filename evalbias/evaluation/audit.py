@@ -21,7 +21,6 @@ from evalbias.evaluation.findings import (
     confused,
     findings_of,
     is_of_bias,
-    opening_of,
     reasons_of,
     shown_findings,
     titles_of,
@@ -30,7 +29,7 @@ from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, re
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
-from evalbias.evaluation.summary import Step, first_screen, next_step
+from evalbias.evaluation.summary import LINES, NextStep, lines_of, next_step
 from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import Status, coverage_warning, joined, percent
 from evalbias.lm.cache import CachedLM, progress_bar
@@ -74,7 +73,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     answer: tuple[str, ...]
     rest: tuple[str, ...]
     first_screen: tuple[str, ...]
-    next_step: Step
+    next_step: NextStep
     validity: Validity | None
     leniency: str
     not_measured: Mapping[str, str]
@@ -294,17 +293,16 @@ def audit_answers(
     not_measured |= left_out
     lost = missing_judgments(judged, seed=seed)
     # 3 the answer: the rates of pass and fail, the agreement with people, and the biases
-    validity, leniency, answer = None, "", tuple[str, ...]()
-    if (rates := measurements.get(PassOrFail.name)) is not None:
-        answer = paragraphs_of_rates(rates)
+    validity, leniency, verdicts = None, "", measurements.get(PassOrFail.name)
+    rates = () if verdicts is None else paragraphs_of_rates(verdicts)
     if (agreement := measurements.get(AGREEMENT)) is not None:
         validity = PeopleAgreement().validity(agreement, judged, seed=seed)
         leniency = PeopleAgreement().leniency(agreement, judged)
     known_warnings = coverage_warning({"": judged.coverage}), rated_again(judged), *warnings_of(judged, measurements)
     warnings = tuple(filter(None, known_warnings))
     said = "" if validity is None else validity.sentence
-    screen = first_screen(findings, [*filter(None, (*warnings, *answer[:1], said, "" if answer else leniency))])
-    answer += opening_of(findings, warnings=warnings, validity=said, leniency=leniency)
+    begins = [*filter(None, (*warnings, *rates[:1], said, "" if rates else leniency))]
+    answer = lines_of(findings, [*filter(None, (*warnings, *rates, said, leniency))])
     # 4 what it rests on, and what else is known
     cautions = [*ratings_left_out(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     conclusions = [one.bias.conclusion(one) for one in measurements.values()]
@@ -319,7 +317,7 @@ def audit_answers(
         findings=findings,
         answer=answer,
         rest=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
-        first_screen=screen,
+        first_screen=lines_of(findings, begins, most=LINES),
         next_step=next_step(judged, findings, validity),
         validity=validity,
         leniency=leniency,

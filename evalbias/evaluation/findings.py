@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -279,47 +279,6 @@ def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
 
 
 # --- what follows from all findings -----------------------------------------------------------------------------------
-
-
-def opening_of(
-    findings: Sequence[Finding], *, warnings: Sequence[str] = (), validity: str = "", leniency: str = ""
-) -> tuple[str, ...]:
-    """Say after ``warnings`` whether the judge tells good from bad, how lenient it is, and whether it is biased."""
-    _, bounded, open_, clear, missing = by_status(findings)
-    if not (first := " ".join(_shown(findings))):
-        if open_:
-            first = "No bias was found, but there are too few items to rule one out."
-        elif clear:
-            among = " among those that can be told" if bounded else " among those measured" if missing else ""
-            first = f"No bias was found{among}, and there are enough items to say so."
-        elif bounded:
-            first = "Whether the judge is biased cannot be told with any number of such items."
-        else:
-            first = "No bias could be measured."
-    return tuple(filter(None, (*warnings, validity, leniency, first)))
-
-
-def _shown(findings: Sequence[Finding]) -> Iterator[str]:
-    """Say which biases are shown: those that are no other, those that may be another, and those under a condition."""
-    alone, others, conditional, within = shown_findings(findings)
-    if alone:
-        yield f"The judge is biased ({titles_of(alone)}): {_sentences(alone)}."
-    if others and (known := [f for f in alone if f.joint is not None]):
-        what = "it is not shown" if len(others) == 1 else "they are not shown"
-        if all(f.joint is None or math.isnan(f.joint.low) for f in others):
-            what = "it cannot be told" if len(others) == 1 else "they cannot be told"
-        yield (
-            f"What looks like {titles_of(others)} may be {titles_of(known)}, for {what} with the other biases held "
-            f"fixed (see 'Biases in one model'): {_sentences(others)}."
-        )
-    elif others:
-        one_of = f"One of {titles_of(confused(others, findings))} is shown; these data cannot tell which"
-        yield f"{one_of} (see 'Biases in one model'): {_sentences(others)}."
-    for f in within:
-        systems = count(f.estimate.systems if f.estimate else 0, "system")
-        yield f"Within these {systems}, {f.within}; {systems} do not show whether that holds for others."
-    if conditional:
-        yield f"The judge is biased ({titles_of(conditional)}), under a condition: {_sentences(conditional)}."
 
 
 def shown_findings(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding], list[Finding], list[Finding]]:

@@ -19,25 +19,25 @@ SUBTRACTED = (Likelihood.name, Verbosity.name)  # biases that ``evalbias correct
 SECOND_RATINGS = 60  # items whose second ratings tell how reliable one rating is
 
 
-def first_screen(findings: Sequence[Finding], before: Sequence[str]) -> tuple[str, ...]:
+def lines_of(findings: Sequence[Finding], before: Sequence[str], *, most: float = math.inf) -> tuple[str, ...]:
     """Return what follows from an audit: what comes ``before`` the biases, those that are shown, and what is open.
 
-    ``before`` holds warnings, whether the judge tells good from bad, and how lenient it is. Biases for which the lines
-    do not suffice are named only.
+    ``before`` holds warnings, whether the judge tells good from bad, and how lenient it is. Where a terminal would need
+    more than ``most`` lines, with those for the next step, the last biases are named only.
     """
     _, bounded, open_, clear, missing = by_status(findings)
     statements, shown, named = [*_statements(findings)], list[str](), list[Finding]()
     found = "" if statements else "No bias was found." if open_ or clear else "" if bounded else "No bias was measured."
-    for reasons in (True, False):  # what would tell more, where the lines suffice
+    for reasons in (math.isfinite(most), False):  # what would tell more, where the lines suffice
         told = [
             found,
             _listed("No sign of", clear),
             _listed("Too few items to tell", [f for f in open_ if not f.within], reasons=reasons),
-            _listed("One rating an item does not tell", [f for f in bounded if not f.is_shown_by_bounds]),
+            _listed("Known between bounds only", [f for f in bounded if not f.is_shown_by_bounds]),
             _listed("Not measured", missing),
         ]
         after = " ".join(filter(None, told))
-        room = LINES - NEXT - sum(map(_height, [*before, after]))
+        room = most - NEXT - sum(map(_height, [*before, after]))
         if room >= sum(_height(statement) for _, statement in statements):
             break
     else:
@@ -59,8 +59,8 @@ def _statements(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
     for f in alone:
         yield f, f"Biased, {title_of(f.bias)}: {f.sentence}."
     for f in others:
-        which = f"or {titles_of(fixed)}" if fixed else f"or another of {titles_of(confused(others, findings))}"
-        yield f, f"Biased, {title_of(f.bias)} {which}, which these data cannot tell apart: {f.sentence}."
+        rivals = titles_of(fixed or [one for one in confused(others, findings) if one is not f])
+        yield f, f"Biased, {title_of(f.bias)} or {rivals}, which these data cannot tell apart: {f.sentence}."
     for f in within:
         systems = count(f.estimate.systems if f.estimate else 0, "system")
         yield f, f"Within these {systems}, {f.within}; {systems} do not show whether that holds for others."
@@ -81,7 +81,7 @@ def _height(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Step:
+class NextStep:
     """What to do next: why, or all that is to be done, and the command that does it, if one does.
 
     ``more`` are words of the command that the options of the audit do not tell.
@@ -92,35 +92,35 @@ class Step:
     more: str = ""
 
 
-def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | None) -> Step:
+def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | None) -> NextStep:
     """Return the most useful step after an audit."""
     if not judged.rated:
         command, more = ("probe run", "") if judged.compilable else ("probe emit", "--out rows.jsonl")
-        return Step("Nobody rated these items; what moves the judge can be told without ratings", command, more)
+        return NextStep("Nobody rated these items; what moves the judge can be told without ratings", command, more)
     if validity is not None and validity.status not in ("valid", "undefined"):
         if validity.status == "not shown":
-            return Step("Have more items rated, and audit again")
-        return Step(
+            return NextStep("Have more items rated, and audit again")
+        return NextStep(
             "See whether a judge made with these ratings agrees better",
             "align",
             "" if judged.compilable else "--criterion 'NAME: DEFINITION' --lm MODEL",
         )
     for finding in (f for some in shown_findings(findings) for f in some):
         if not judged.compilable and not judged.pairwise and finding.bias in SUBTRACTED:
-            return Step(f"Take {title_of(finding.bias)} off these scores, where that costs no agreement", "correct")
+            return NextStep(f"Take {title_of(finding.bias)} off these scores, where that costs no agreement", "correct")
         if judged.compilable and _searched(finding, judged):
-            return Step("Search for a wording without it", "optimize", f"--aim {finding.bias}")
+            return NextStep("Search for a wording without it", "optimize", f"--aim {finding.bias}")
         if finding.remedy:
-            return Step(f"{finding.remedy[:1].upper()}{finding.remedy[1:]}")
+            return NextStep(f"{finding.remedy[:1].upper()}{finding.remedy[1:]}")
     _, bounded, open_, *_ = by_status(findings)
     if judged.compilable:
-        return Step("See whether these ratings make the judge agree better", "align")
+        return NextStep("See whether these ratings make the judge agree better", "align")
     if any(f.estimate is not None and math.isnan(f.estimate.value) for f in bounded):
         twice = min(SECOND_RATINGS, len(judged.ids))
-        return Step(f"Have {count(twice, 'item')} rated by a second person, which tells how reliable one rating is")
+        return NextStep(f"Have {count(twice, 'item')} rated by a second person, which tells how reliable one rating is")
     if open_:
-        return Step("Have more items rated, and audit again")
-    return Step("When the judge or its model changes, ask what that moved", "drift", "--before RUN --after FILE")
+        return NextStep("Have more items rated, and audit again")
+    return NextStep("When the judge or its model changes, ask what that moved", "drift", "--before RUN --after FILE")
 
 
 def _searched(finding: Finding, judged: Judged) -> bool:

@@ -53,7 +53,7 @@ def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
     assert position["low"] > 0
     assert (position["n"], position["undefined"]) == (120, 0)
     assert found["verdict"].startswith(found["validity"]["sentence"])
-    assert " The judge is biased (position)" in found["verdict"]
+    assert " Biased, position: " in found["verdict"]
     assert "--likelihood-lm" in found["not_measured"]["likelihood"]
     assert json.loads((tmp_path / "run/result.json").read_text())["audit"]["verdict"] == found["verdict"]
     shown = " ".join(evalbias("audit", "--data", file, *VERDICTS, "--out", "run", cwd=tmp_path).stdout.split())

@@ -19,7 +19,8 @@ import evalbias
 from evalbias.evaluation.answers import instruction_place_for, recorded_scores, resolve
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Verbosity
-from evalbias.evaluation.findings import Finding, findings_of, opening_of, reasons_of
+from evalbias.evaluation.findings import Finding, findings_of, reasons_of
+from evalbias.evaluation.summary import lines_of
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM
 from evalbias.options import AuditOptions
@@ -86,7 +87,7 @@ def test_no_number_of_items_is_promised_that_is_there_already():
 def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said(snapshot):
     biased = [Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)]
     warnings = [coverage_warning({"": [coverage]}) for coverage in (1e-7, 0.096)]
-    assert [opening_of(biased, warnings=[warning]) for warning in warnings] == snapshot
+    assert [lines_of(biased, [warning]) for warning in warnings] == snapshot
     for coverage in (LOW_COVERAGE, math.nan):
         assert not coverage_warning({"": [coverage], "tone": []})
 

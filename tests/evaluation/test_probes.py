@@ -101,7 +101,7 @@ def test_a_summary_behind_a_long_article_is_not_read_and_the_answer_begins_with_
     unchanged = found["probes"]["unchanged"].value
     assert unchanged > 0.25
     warning = f"The output is not read in {100 * unchanged:.0f} % of the items"
-    assert found.answer.startswith(warning)
+    assert found.answer[0].startswith(warning)
     assert found.to_dict()["warnings"][0].startswith(warning)
     assert found["probes"]["explained"].value < 0.7
 

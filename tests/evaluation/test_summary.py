@@ -10,7 +10,7 @@ from planted import compared, scored, with_effect
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.findings import Finding
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
-from evalbias.evaluation.summary import LINES, WIDTH, first_screen
+from evalbias.evaluation.summary import LINES, WIDTH, lines_of
 
 FOUND = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons instead of 50")
 OPEN = Finding("verbosity", "too few items", None, "", settled_by="about 300 items would be enough")
@@ -25,7 +25,7 @@ def height(lines):
 def test_it_fits_and_names_every_bias(before, biased):
     findings = [*[FOUND, replace(FOUND, bias="likelihood"), replace(FOUND, bias="order")][:biased], OPEN]
     findings += [replace(FOUND, bias=f"feature_{k}") for k in range(biased - 3)]
-    lines = first_screen(findings, before)
+    lines = lines_of(findings, before, most=LINES)
     assert height(lines) + 2 <= LINES  # two for the next step
     assert [*lines[: len(before)]] == before
     text = " ".join(lines[len(before) :])
