@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from evalbias.cli.doctor import command_line
+from evalbias.cli.flags import command_line
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.files import EXPORTS

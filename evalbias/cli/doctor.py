@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from evalbias.cli.flags import as_typed, parse_mapping, spelled
+from evalbias.cli.flags import as_typed, command_line
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, looked_at, recognised_columns
@@ -24,9 +24,8 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined
 from evalbias.options import RECORDED, AuditOptions
-from evalbias.values import message, shell_word
+from evalbias.values import message
 
-ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
 SHOWN = 40  # characters of a cell that are shown
 MOST = 6  # commands that are printed
 
@@ -95,24 +94,6 @@ def doctor_command(file: str) -> None:
         typer.echo(f"\nThe judges together:\n\n  {command_line(spec, together, 'jury')}")
     if n_answers > MOST and name not in EXPORTS:
         _print(f"Not listed: {count(n_answers - MOST, 'more command')} of the same form, with other columns.")
-
-
-def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit", *, asks: bool = True) -> str:
-    """Return a command about a source with these options as a shell reads it; one that ``asks`` a judge names it."""
-    words = ["evalbias", *command.split(), "--data", spec]
-    given = dict(settings)
-    if mapping := given.pop("mapping", {}):
-        words += [spelled("mapping"), ",".join(f"{ours}={theirs}" for ours, theirs in mapping.items())]
-        if parse_mapping(words[-1:]) != mapping:
-            raise DataError(
-                f"{spec}: --map cannot name {joined([*map(repr, mapping.values())])}: rename these columns."
-            )
-    if scale := given.pop("scale", None):
-        given["scale"] = "-".join(f"{end:g}" for end in scale)
-    for name, value in given.items():
-        words += [spelled(name), ",".join(value) if isinstance(value, list | tuple) else str(value)]
-    criterion = [] if not asks or {*RECORDED, "judges"} & {*given} else ASKED[: 2 if "criterion" in given else None]
-    return " ".join(map(shell_word, [*words, *criterion]))
 
 
 def _print(text: str) -> None:

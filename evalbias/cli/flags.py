@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evalbias.data.items import DataError
+from evalbias.evaluation.words import joined
+from evalbias.options import RECORDED
 from evalbias.program_options import NAMES
+from evalbias.values import shell_word
 
 
 def pair_limit(text: str) -> int | None:
@@ -121,3 +125,24 @@ def spelled(name: str) -> str:
 def as_typed(text: str) -> str:
     """Write the options that a docstring or an error names in backticks as they are typed."""
     return re.sub(r"`+(\w+)`+", lambda name: spelled(name[1]) if name[1] in NAMES else name[0], text)
+
+
+ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
+
+
+def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit", *, asks: bool = True) -> str:
+    """Return a command about a source with these options as a shell reads it; one that ``asks`` a judge names it."""
+    words = ["evalbias", *command.split(), "--data", spec]
+    given = dict(settings)
+    if mapping := given.pop("mapping", {}):
+        words += [spelled("mapping"), ",".join(f"{ours}={theirs}" for ours, theirs in mapping.items())]
+        if parse_mapping(words[-1:]) != mapping:
+            raise DataError(
+                f"{spec}: --map cannot name {joined([*map(repr, mapping.values())])}: rename these columns."
+            )
+    if scale := given.pop("scale", None):
+        given["scale"] = "-".join(f"{end:g}" for end in scale)
+    for name, value in given.items():
+        words += [spelled(name), ",".join(value) if isinstance(value, list | tuple) else str(value)]
+    criterion = [] if not asks or {*RECORDED, "judges"} & {*given} else ASKED[: 2 if "criterion" in given else None]
+    return " ".join(map(shell_word, [*words, *criterion]))

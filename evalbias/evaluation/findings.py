@@ -308,7 +308,6 @@ def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str
         _between_bounds(bounded),
         _listed("Too small to matter, if there", small, _why_small),
         _listed("No sign of bias", [f for f in clear if f not in small], _why_clear),
-        _listed("Too few items to decide", open_, lambda f: f.settled_by),
         # why a number is undefined where the items seemed to allow it
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]

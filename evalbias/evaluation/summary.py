@@ -28,7 +28,7 @@ def lines_of(findings: Sequence[Finding], before: Sequence[str], *, most: float 
     _, bounded, open_, clear, missing = by_status(findings)
     statements, shown, named = [*_statements(findings)], list[str](), list[Finding]()
     found = "" if statements else "No bias was found." if open_ or clear else "" if bounded else "No bias was measured."
-    for reasons in (math.isfinite(most), False):  # what would tell more, where the lines suffice
+    for reasons in (True, False):  # what would tell more, where the lines suffice
         told = [
             found,
             _listed("No sign of", clear),

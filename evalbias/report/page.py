@@ -218,7 +218,8 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
     overview = [biases_table(audit)] * any(one.estimate is not None for one in known.values())
     task = str(audit.provenance.get("task", "")) if LIKELIHOODS in audit.judged.covariates else ""
     about = f"Likelihood is that of an output after its source and the task: {task}" if task else ""
-    yield Section("Findings", [*overview, *audit.rest, *filter(None, [about])])
+    more = [line for line in audit.paragraphs if line not in audit.first_screen]
+    yield Section("Findings", [*overview, *more, *filter(None, [about])])
     for name in dict.fromkeys([AGREEMENT, *known, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
             section = measurement_section(measurement, measurement.bias.title.capitalize())
