@@ -44,8 +44,9 @@ from evalbias.options import (
     ProbeRunOptions,
 )
 from evalbias.program_options import AlignOptions, OptimizeOptions
-from evalbias.report.builds import Outcome, check_summary, markdown, sections_of, write_summary
+from evalbias.report.builds import Outcome, check_summary, markdown, write_summary
 from evalbias.report.page import Section, in_terminal
+from evalbias.report.tables import biases_table
 from evalbias.values import file_digest, message
 
 
@@ -79,7 +80,9 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         run.leave(_outcome(audits, several, certificate, steps, full=out.full))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
-    tell_build("Audit of an LLM judge", sections_of(audits) if out.summary else {}, decided, out)
+    told: dict[str, Sequence[str | Table]] = {"": [several.verdict]} if several else {}
+    told |= {name: [*audit.first_screen, biases_table(audit)] for name, audit in audits.items()}
+    tell_build("Audit of an LLM judge", told, decided, out)
 
 
 def tell_build(

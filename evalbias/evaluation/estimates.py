@@ -239,14 +239,18 @@ class Measurement(ByName[Estimate], parts="estimates"):
         return dict(to_json({**content, "items": {"id": self.ids, **self.columns}} if items else content))
 
     def table(self) -> Table:
-        """Return one row an estimate, for a terminal; without the column of nulls where no estimate has one."""
+        """Return one row an estimate, in words; columns that hold nothing are left out."""
         rows = []
         for e in self.estimates.values():
-            null = "" if e.null is None else e.text(e.null)
-            rows.append((e.label, e.text(), e.interval, null, str(e.n)))
-        title = f"{self.bias.title.capitalize()} on {self.criterion}"
-        headings = ("estimate", "value", "95 % interval", "no bias", "n")
-        return Table(headings, rows, title, self.caption()).without_empty()
+            lost = [
+                f"{amount} {word}" for amount, word in ((e.undefined, "undefined"), (e.excluded, "excluded")) if amount
+            ]
+            unbiased = "" if e.null is None else f"{e.null:g}"
+            rows.append((e.words, e.text(), e.interval, unbiased, f"{e.n:,}", ", ".join(lost)))
+        headings = ("", "value", "95 % interval", "no bias", "items", "left out")
+        return Table(
+            headings, rows, f"{self.bias.title.capitalize()} on {self.criterion}", self.caption()
+        ).without_empty()
 
     def caption(self) -> str:
         """Return the undefined items, the inputs of the intervals, and the notes."""

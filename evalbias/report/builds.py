@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.words import Table
-from evalbias.report.tables import biases_table
 from evalbias.runs import no_link, write_whole
 from evalbias.values import visible
 
@@ -45,14 +43,6 @@ def markdown(title: str, sections: Mapping[str, Sequence[str | Table]], decision
         parts += [f"### {_plain(heading)}"] * bool(heading)
         parts += [_table(one) if isinstance(one, Table) else _plain(one) for one in content]
     return "\n\n".join(parts) + "\n"
-
-
-def sections_of(audits: Mapping[str, AuditReport]) -> dict[str, Sequence[str | Table]]:
-    """Return each audit's first screen and table of biases by criterion; a single audit has the name ``""``."""
-    sections: dict[str, Sequence[str | Table]] = {} if "" in audits else {"": [AuditReports(audits).verdict]}
-    for name, audit in audits.items():
-        sections[name] = [*audit.first_screen, biases_table(audit)]
-    return sections
 
 
 MARK = "<!-- evalbias -->\n"

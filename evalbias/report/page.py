@@ -41,7 +41,6 @@ from evalbias.report.tables import (
     biases_table,
     candidates_table,
     criteria_table,
-    estimates_table,
     groups_table,
     search_table,
 )
@@ -178,7 +177,7 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
     """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
     drawing = measurement.bias.plot(measurement)
     drawn = [*_known(by_construction(measurement)), *_known(drawing)]
-    blocks = [measurement.bias.question, *drawn, estimates_table(measurement)]
+    blocks = [measurement.bias.question, *drawn, replace(measurement.table(), title="")]
     if not (names := measurement.headlines):
         return Section(title, blocks)
     return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")

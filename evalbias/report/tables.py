@@ -109,17 +109,6 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
 # --- one or more measurements, and two judges compared ----------------------------------------------------------------
 
 
-def estimates_table(measurement: Measurement) -> Table:
-    """Return one row an estimate of one measurement, in words; columns that hold nothing are left out."""
-    rows: list[tuple[str, ...]] = []
-    for e in measurement.estimates.values():
-        left_out = [f"{amount} {word}" for amount, word in ((e.undefined, "undefined"), (e.excluded, "excluded"))]
-        unbiased, missing = "" if e.null is None else f"{e.null:g}", [one for one in left_out if one[0] != "0"]
-        rows.append((e.words, e.text(), e.interval, unbiased, f"{e.n:,}", ", ".join(missing)))
-    table = Table(("", "value", INTERVAL, "no bias", "items", "left out"), rows, caption=measurement.caption())
-    return table.without_empty()
-
-
 def headlines_table(
     results: Mapping[str, Comparison], *, of: str = "criterion", title: str = "", note: str = ""
 ) -> Table:
