@@ -55,7 +55,7 @@ def test_a_number_becomes_an_estimate():
     with pytest.raises(KeyError, match="'losses' is not among 'wins'"):
         found["losses"]
     assert columns(found)["value"] == ["0.67"]
-    assert columns(found)["no bias"] == ["0.50"]
+    assert columns(found)["no bias"] == ["0.5"]
     assert "no bias" not in columns(dataclasses.replace(found, estimates={"m": estimate(null=None)}))
 
 
