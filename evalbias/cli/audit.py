@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from evalbias.cli.app import COMMANDS
 from evalbias.cli.flags import command_line
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
@@ -34,16 +35,10 @@ from evalbias.options import (
     RECORDED,
     AuditOptions,
     AuditOut,
-    CorrectOptions,
-    DriftOptions,
     GateOut,
     MeasuringModels,
     Models,
-    Options,
-    ProbeEmitOptions,
-    ProbeRunOptions,
 )
-from evalbias.program_options import AlignOptions, OptimizeOptions
 from evalbias.report.builds import Outcome, check_summary, markdown, write_summary
 from evalbias.report.page import Section, in_terminal
 from evalbias.report.tables import biases_table
@@ -123,22 +118,11 @@ def _outcome(
     return RunOutcome(result, content, [in_terminal(several, full=full)], covered, several, more, [several.verdict])
 
 
-NEXT: Mapping[str, type[Options]] = {
-    "align": AlignOptions,
-    "correct": CorrectOptions,
-    "drift": DriftOptions,
-    "optimize": OptimizeOptions,
-    "probe emit": ProbeEmitOptions,
-    "probe run": ProbeRunOptions,
-}
-"""Command that an audit may tell next -> its options."""
-
-
 def _told(step: NextStep, options: AuditOptions, given: Set[str]) -> list[str]:
     """Say what to do next; of a command, with those options of the audit that it takes too."""
     if not step.command:
         return [f"Next: {step.why}."]
-    kept = [name for name in NEXT[step.command].__dataclass_fields__ if name in {*given, *RECORDED} - {"data"}]
+    kept = [name for name in COMMANDS[step.command][1].__dataclass_fields__ if name in {*given, *RECORDED} - {"data"}]
     settings = {name: value for name in kept if (value := getattr(options, name, None)) is not None}
     words = f"evalbias {step.command}"
     if step.command != "drift":  # which takes two sides

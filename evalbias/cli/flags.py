@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalbias.data.items import DataError
-from evalbias.evaluation.words import joined
 from evalbias.options import RECORDED
 from evalbias.program_options import NAMES
 from evalbias.values import shell_word
@@ -137,8 +135,8 @@ def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit",
     if mapping := given.pop("mapping", {}):
         words += [spelled("mapping"), ",".join(f"{ours}={theirs}" for ours, theirs in mapping.items())]
         if parse_mapping(words[-1:]) != mapping:
-            raise DataError(
-                f"{spec}: --map cannot name {joined([*map(repr, mapping.values())])}: rename these columns."
+            raise ValueError(
+                f"{spec}: --map cannot name {', '.join(map(repr, mapping.values()))}: rename these columns."
             )
     if scale := given.pop("scale", None):
         given["scale"] = "-".join(f"{end:g}" for end in scale)

@@ -54,7 +54,6 @@ from evalbias.report.tables import (
     mitigation_table,
     refine_table,
     rows_table,
-    words_note,
 )
 
 # Judges that people labeled: whatever makes one agree with them.
@@ -152,8 +151,6 @@ def compile_judges(
     shown: list[Any] = [mitigation_table(mitigated, seed=options.seed)] if mitigated else []
     if demonstrated or len(reports) > 1:
         shown.append(headlines_table(comparisons))
-    if demonstrated:
-        shown.append(words_note(demonstrated))
     for name, report in reports.items():
         remarks = [report.decision, getattr(report, "against_baselines", ""), written[name]]
         shown.append(f"{name}: {' '.join(filter(None, remarks))}")

@@ -85,6 +85,11 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     discuss: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
+    def judge(self) -> str:
+        """The judge, in words."""
+        return self.judged.judge
+
+    @property
     def paragraphs(self) -> tuple[str, ...]:
         """The answer and the rest."""
         return (*self.answer, *self.rest)
@@ -110,9 +115,8 @@ class AuditReport(ByName[Measurement], parts="measurements"):
 
     def __repr__(self) -> str:
         """Return the judge and what to act on; a notebook shows everything, ``to_dict`` returns it."""
-        judged = self.judged
         lines = "\n".join(self.first_screen)
-        return f"AuditReport({judged.judge} on {judged.criterion}, n={len(judged.ids)}):\n{lines}"
+        return f"AuditReport({self.judge} on {self.judged.criterion}, n={len(self.judged.ids)}):\n{lines}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items as JSON data, in which undefined numbers are None.
@@ -174,6 +178,11 @@ class AuditReports(ByName[AuditReport], parts="audits"):
         name, one = next(iter(self.audits.items()))
         said, quote, field = one.judged.judge.partition("'")
         return said + quote + field.replace(name, CRITERION)
+
+    @property
+    def first_screen(self) -> tuple[str, ...]:
+        """The verdict."""
+        return (self.verdict,)
 
     @property
     def verdict(self) -> str:

@@ -519,17 +519,12 @@ class Page:
         shown = {"page": self, "explained": Explainer(linked=True), "script": Markup(script), "allowed": allowed}
         return _environment().get_template("page.html.j2").render(shown)
 
-    def write(self, file: Path) -> None:
-        """Write the file, whole or not at all."""
-        write_whole(file, self.html())
-
 
 def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML with its style, for a notebook."""
     shown = [*sections(result, several=True)]
     if isinstance(result, AuditReport | AuditReports):
-        lines = [result.verdict] if isinstance(result, AuditReports) else result.first_screen
-        shown.insert(0, Section(_judge_of(result), lines))
+        shown.insert(0, Section(result.judge, result.first_screen))
     return _environment().get_template("fragment.html.j2").render(sections=shown, explained=Explainer(linked=False))
 
 
@@ -565,9 +560,9 @@ def _prose(table: Table) -> list[bool]:
     return [any(row[place] > LONGEST_NUMBER for row in longest) for place in range(len(table.headings))]
 
 
-def in_terminal(result: Any, *, full: bool = False) -> Group:
+def in_terminal(result: AuditReport | AuditReports, *, full: bool = False) -> Group:
     """Return an audit for a terminal: what to act on, or all sections of its page but for plots and texts of items."""
-    first, *others = [result.verdict] if isinstance(result, AuditReports) else result.first_screen
+    first, *others = result.first_screen
     parts: list[Any] = [Text(first, style="bold"), *map(Text, others)]
     if isinstance(result, AuditReports):
         parts += ["", criteria_table(result)]
@@ -602,21 +597,11 @@ def write_report(
     worst = None if isinstance(result, AuditReports) else worst_of(result)  # which has those of each criterion
     parts = [*sections(result, several=several_criteria(result)), *more, worst]
     shown = [section for section in parts if section is not None]
-    title = _judge_of(result) or title_of_run(settings)
+    title = result.judge if isinstance(result, AuditReport | AuditReports) else title_of_run(settings)
     every = {name: str(value) for name, value in flatten(settings).items()}
     page = Page(title[:1].upper() + title[1:], str(settings["command"]), shown, verdict, _run(settings), every)
-    page.write(folder / FILE)
+    write_whole(folder / FILE, page.html())
     return folder / FILE
-
-
-def _judge_of(result: Any) -> str:
-    """Return the judge of an audit; empty for another result."""
-    match result:
-        case AuditReport():
-            return result.judged.judge
-        case AuditReports():
-            return result.judge
-    return ""
 
 
 def title_of_run(settings: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import Table, count, joined
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
-from evalbias.optimizers.likelihood import BiasedDemosReport, MitigationReport
+from evalbias.optimizers.likelihood import MitigationReport
 from evalbias.optimizers.likelihood_rules import bias_number, estimates
 from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import RefineReport
@@ -73,7 +73,7 @@ def biases_table(audit: AuditReport) -> Table:
     for finding in audit.findings:
         if (e := finding.estimate) is not None:
             interval = words.ends(words.signed(e.low), words.signed(e.high))
-            counts = str(e.n), str(e.undefined)
+            counts = str(e.n), str(e.undefined or "")
             rows.append((_titled(finding), finding.status, words.signed(e.value), interval, *counts))
     parts = _units(audit.findings)
     once = audit.judged.rated_once
@@ -81,14 +81,8 @@ def biases_table(audit: AuditReport) -> Table:
         state = "state how reliable one is to use them (--reliability)"
         parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating: {state}")
     name, headings = f"{audit.judged.judge} on {audit.judged.criterion}", ("bias", "finding", "estimate", INTERVAL)
-    return _counted((*headings, "n", "undefined"), rows, name, "; ".join(filter(None, parts)))
-
-
-def _counted(headings: Sequence[str], rows: Sequence[Sequence[str]], name: str, caption: str = "") -> Table:
-    """Return a table of two columns of words, then figures; without its last column if that holds zeros only."""
-    if all(row[-1] == "0" for row in rows):
-        headings, rows = headings[:-1], [row[:-1] for row in rows]
-    return Table(headings, rows, name, caption, left=2)
+    caption = "; ".join(filter(None, parts))
+    return Table((*headings, "n", "undefined"), rows, name, caption, left=2).without_empty()
 
 
 def groups_table(groups: Mapping[str, Measurement]) -> Table:
@@ -121,11 +115,11 @@ def headlines_table(
     for told_apart, result in results.items():
         for place, part in enumerate(result[name] for name in result.headlines):
             e, p_value = part.after, words.p_text(part.p_value)
-            rows.append(("" if place else told_apart, e.label, part.text(), p_value, str(e.n), str(e.undefined)))
+            rows.append(("" if place else told_apart, e.label, part.text(), p_value, str(e.n), str(e.undefined or "")))
     name = f"{next(iter(results.values())).bias.title.capitalize()} bias"
     caption = "; ".join(filter(None, [words.SIGNIFICANCE, note]))
     headings = (of, "estimate", "before -> after", "p", "n", "undefined")
-    return _counted(headings, rows, title or f"{name}, before -> after", caption)
+    return Table(headings, rows, title or f"{name}, before -> after", caption, left=2).without_empty()
 
 
 # --- what optimizers report -------------------------------------------------------------------------------------------
@@ -159,16 +153,6 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
             rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))
     caption = "; ".join(["in brackets: 95 % intervals", *reasons])
     return Table(("criterion", "judge", *headings), rows, "Likelihood bias on items that took no part", caption, left=2)
-
-
-def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
-    """Return the lengths of the chosen demonstrations beside those of all items, by criterion."""
-    listed = ", ".join(
-        f"{name} {np.mean(r.demonstration_words):.0f} ({min(r.demonstration_words)} to {max(r.demonstration_words)}; "
-        f"all items {r.mean_words:.0f})"
-        for name, r in reports.items()
-    )
-    return f"mean words of the demonstrations: {listed}"
 
 
 def search_table(report: ZEPOReport) -> Table:
