@@ -109,7 +109,7 @@ def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | 
         if not judged.compilable and not judged.pairwise and finding.bias in SUBTRACTED:
             return NextStep(f"Take {title_of(finding.bias)} off these scores, where that costs no agreement", "correct")
         if judged.compilable and _searched(finding, judged):
-            return NextStep("Search for a wording without it", "optimize", f"--aim {finding.bias}")
+            return NextStep(f"Search for a judge without {title_of(finding.bias)}", "optimize", f"--aim {finding.bias}")
         if finding.remedy:
             return NextStep(f"{finding.remedy[:1].upper()}{finding.remedy[1:]}")
     _, bounded, open_, *_ = by_status(findings)
