@@ -96,7 +96,7 @@ def pearson(judge: Any, items: Sequence[dspy.Example], lm: Any) -> float:
 
 
 def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Draw rated snippets of problems that both sides share none of."""
+    """Draw two rated snippets of each of so many problems, on two sides that share none."""
     items = [
         dspy.Example(
             **{name: row[name] for name in ("id", "input_id", "source", "output")},
@@ -105,12 +105,11 @@ def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list
         )
         for row in lines("judges/ice_conala_scores.jsonl.gz")
     ]
-    problems = sorted({item.input_id for item in items})
-    order = [problems[i] for i in np.random.default_rng(seed).permutation(len(problems))]
-    ranked = sorted(items, key=lambda item: order.index(item.input_id))
-    held = {item.input_id for item in ranked[:train]}
-    others = [item for item in ranked if item.input_id not in held]
-    return ranked[:train], others[:test]
+    rng, of = np.random.default_rng(seed), dict[str, list[dspy.Example]]()
+    for place in rng.permutation(len(items)):
+        of.setdefault(items[place].input_id, []).append(items[place])
+    drawn = [item for problem in rng.permutation(sorted(of))[: train + test] for item in of[problem][:2]]
+    return drawn[: 2 * train], drawn[2 * train :]
 
 
 def real(args: argparse.Namespace) -> None:
@@ -134,8 +133,8 @@ def main() -> None:
     parser.add_argument("--labels", type=int, nargs="+", default=[80, 150])
     parser.add_argument("--lm", help="a folder or .gguf file of a model that judges code")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--train", type=int, default=120)
-    parser.add_argument("--test", type=int, default=150)
+    parser.add_argument("--train", type=int, default=60, help="problems to align on")
+    parser.add_argument("--test", type=int, default=60, help="problems to report on")
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--k", type=int, nargs="*", default=[4, 8])
     args = parser.parse_args()

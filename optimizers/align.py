@@ -54,7 +54,6 @@ class AlignReport(CompileReport):
         measure: How agreement is measured: "pearson", "kappa" or "accuracy".
         agreement: "before" and "after" -> the agreement on inputs that the judge was not made from.
         biases: Bias -> the given judge against the chosen one on the same inputs; empty where it was kept.
-        tested_on: Those inputs in words.
         prompt_difference: Lines of the prompt that were removed (-) and added (+), of the first item.
         learning_curve: (labels, agreement) of what was chosen, searched with a part of the labels; empty where the
             judge was kept, or the curve was not asked for.
@@ -64,7 +63,6 @@ class AlignReport(CompileReport):
     measure: str = ""
     agreement: Mapping[str, Estimate] = field(default_factory=dict)
     biases: Mapping[str, Comparison] = field(default_factory=dict)
-    tested_on: str = ""
     prompt_difference: str = ""
     learning_curve: tuple[tuple[int, Estimate], ...] = ()
 
@@ -225,7 +223,6 @@ class Align(JudgeOptimizer):
         measure, chosen = agreement_of(given), selection.chosen
         before, after = (measure.estimate(judged, self.seed) for judged in (given, selection.answers))
         fields |= {"measure": measure.name, "agreement": {"before": before, "after": after}}
-        fields["tested_on"] = problem.given.items or count(len(set(given.inputs)), "held-back input")
         if chosen.program is problem.student:
             return fields
         old, new = (_prompt(judge, problem.held_back[0]) for judge in (problem.student, chosen.program))

@@ -164,6 +164,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         chosen = selection.chosen
         program = with_part(student, self.compiles, path, chosen.program)
         fields = {**selection.fields, **problem.details, **chosen.details, **comparisons}
+        if problem.given.items:  # cross-fitted
+            fields["tested_on"] = problem.given.items
         program.report = self.report_type(
             chosen=chosen.name,
             **fields,

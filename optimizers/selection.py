@@ -77,7 +77,8 @@ class CompileReport:
     Attributes:
         chosen: The choice that was compiled into the program, in words.
         decision: What was chosen on the held-back items and why, in a sentence; empty with ``select=False``.
-        candidates: The given program and every candidate on the held-back items; empty with ``select=False``.
+        candidates: The given program and every candidate on ``tested_on``; empty with ``select=False``.
+        tested_on: The inputs that chose, in words.
         front: Names of those that no other one surpasses in everything that the choice looks at.
         left_out: Candidate -> why it could not be made.
         comparison: Bias -> the baseline against the compiled program on the valset; empty without a valset.
@@ -91,6 +92,7 @@ class CompileReport:
     chosen: str
     decision: str = ""
     candidates: tuple[Tried, ...] = ()
+    tested_on: str = "held-back items"
     front: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     comparison: Mapping[str, Comparison] = field(default_factory=dict)

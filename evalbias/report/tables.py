@@ -132,8 +132,7 @@ def candidates_table(report: CompileReport) -> Table:
     for tried in report.candidates:
         cells = [tried.estimates[name].text() if name in tried.estimates else "" for name in labels]
         rows.append((tried.name + " (chosen)" * tried.chosen, *cells, words.p_text(tried.p_value), tried.reason))
-    where = getattr(report, "tested_on", "") or "held-back items"
-    caption = f"On {where}; p: one-sided, that it is better than the given judge."
+    caption = f"On {report.tested_on}; p: one-sided, that it is better than the given judge."
     return Table(("candidate", *labels.values(), "p", "result"), rows, caption=caption)
 
 

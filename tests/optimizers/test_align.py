@@ -123,7 +123,7 @@ def test_the_numbers_of_few_labels_are_of_judges_that_did_not_see_the_item():
 
 def test_many_labels_hold_half_of_the_inputs_back():
     report = aligned(Prompted(better_by_an_edit), labeled(ENOUGH), learning_curve=True).report
-    assert report.tested_on == f"{ENOUGH // 2} held-back inputs"
+    assert report.tested_on == "held-back items"
     assert report.agreement["after"].n == ENOUGH // 2
     assert [labels for labels, _ in report.learning_curve] == [ENOUGH // 8, ENOUGH // 4, ENOUGH // 2]
     assert report.learning_curve[-1][1] == report.agreement["after"]
