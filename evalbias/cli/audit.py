@@ -27,8 +27,7 @@ from evalbias.evaluation.audit import AuditReport, AuditReports, answers_needed,
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.findings import AGREEMENT
-from evalbias.evaluation.summary import NextStep
+from evalbias.evaluation.findings import AGREEMENT, NextStep
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
 from evalbias.options import (

@@ -17,10 +17,14 @@ from evalbias.evaluation.estimates import ByName, Measurement, label_next
 from evalbias.evaluation.findings import (
     AGREEMENT,
     ALPHA,
+    LINES,
     Finding,
+    NextStep,
     confused,
     findings_of,
     is_of_bias,
+    lines_of,
+    next_step,
     reasons_of,
     shown_findings,
     titles_of,
@@ -29,7 +33,6 @@ from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, re
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
-from evalbias.evaluation.summary import LINES, NextStep, lines_of, next_step
 from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import Status, coverage_warning, joined, percent
 from evalbias.lm.cache import CachedLM, progress_bar
@@ -326,7 +329,7 @@ def audit_answers(
         findings=findings,
         answer=answer,
         rest=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
-        first_screen=lines_of(findings, begins, most=LINES),
+        first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], most=LINES),
         next_step=next_step(judged, findings, validity),
         validity=validity,
         leniency=leniency,

@@ -69,7 +69,7 @@ def test_compile_and_judge(scoring, items, tmp_path):
     options += ["--keep-worse"]  # 80 items may show nothing to be better
     found = answered(*options, cwd=tmp_path)
     decision, written = (found[name][world.NAME] for name in ("decisions", "written"))
-    assert "held-back inputs" in decision
+    assert "training inputs (cross-fitted)" in decision
     kept = "Kept your judge" in decision
     assert f"judge-{world.NAME}.json holds the {'judge as it was given' if kept else 'compiled judge'}" in written
     shown = " ".join(evalbias(*options, cwd=tmp_path).stdout.split())

@@ -19,8 +19,7 @@ import evalbias
 from evalbias.evaluation.answers import instruction_place_for, recorded_scores, resolve
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Verbosity
-from evalbias.evaluation.findings import Finding, findings_of, reasons_of
-from evalbias.evaluation.summary import lines_of
+from evalbias.evaluation.findings import Finding, findings_of, lines_of, reasons_of
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM
 from evalbias.options import AuditOptions

@@ -239,7 +239,7 @@ def test_an_audit_says_which_bias_may_look_like_another():
     assert likelihood.estimate.value == pytest.approx(-verbosity.estimate.value)
     assert np.isnan([likelihood.joint.low, verbosity.joint.low]).all()
     assert (likelihood.alone, verbosity.alone) == (False, False)
-    assert re.search("One of .* and .* is shown; these data cannot tell which", found.verdict)
+    assert re.search("Biased, .* or .*, which these data cannot tell apart", found.verdict)
 
 
 def opposed(rng, n, *, length=0.0, likelihood=0.0, r=-0.85):

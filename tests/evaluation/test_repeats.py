@@ -123,7 +123,7 @@ def test_the_command_audits_samples_and_a_condition_names_their_numbers(tmp_path
         assert all(f"Items to discuss: {words}" in text for text in (page, shown))
         assert ", ".join(found["discuss"][whose][:5]) in shown
         assert ", ".join(found["discuss"][whose]) in page
-    assert "The same input twice on quality" in shown
+    assert "The same input twice" in shown
     assert "--labels" in refused(*options, "--labels", "1,2", cwd=tmp_path)
     assert "'reliability'" in refused(*options, "--fail-on", "repeats.reliability<0.5", cwd=tmp_path)
 

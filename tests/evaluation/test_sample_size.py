@@ -149,7 +149,7 @@ def test_an_audit_has_a_finding_of_missing_judgments():
     assert {*lost.dependence} == {"quality", "length", "system"}
     assert lost.dependence["quality"].p_adjusted < 0.01 > lost.dependence["quality"].p_value
     assert lost.dependence["quality"].difference < -0.5
-    assert f"{absent.sum()} of 300 judgments are missing (" in found.paragraphs[3]
+    assert f"{absent.sum()} of 300 judgments are missing (" in found.verdict
     assert lost.by_system == {f"system {k}": (absent[k::4].sum(), 75) for k in range(4)}
     told = found.to_dict()["missing_judgments"]
     assert (told["missing"], told["by_system"]["system 1"]) == (absent.sum(), [absent[1::4].sum(), 75])

@@ -8,9 +8,8 @@ import pytest
 from planted import compared, scored, with_effect
 
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.findings import Finding
+from evalbias.evaluation.findings import LINES, WIDTH, Finding, lines_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
-from evalbias.evaluation.summary import LINES, WIDTH, lines_of
 
 FOUND = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons instead of 50")
 OPEN = Finding("verbosity", "too few items", None, "", settled_by="about 300 items would be enough")
