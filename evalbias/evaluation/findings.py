@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from evalbias.evaluation.agreement import PeopleAgreement, Validity
@@ -326,10 +327,6 @@ def titles_of(findings: Sequence[Finding]) -> str:
     return joined([title_of(f.bias) for f in findings])
 
 
-def _sentences(findings: Sequence[Finding]) -> str:
-    return "; ".join(f.sentence for f in findings)
-
-
 def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
     """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
     decided = [f for f in findings if f.status in ("biased", "no sign")]
@@ -349,9 +346,9 @@ def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
     return f"Conclusions at equal quality take {taken}. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}".strip()
 
 
-def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str] = lambda finding: "") -> str:
+def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str] | None = None) -> str:
     """Name biases, each with a reason in brackets where there is one; empty without any."""
-    names = [f"{title_of(f.bias)} ({why(f)})" if why(f) else title_of(f.bias) for f in findings]
+    names = [title_of(f.bias) + (f" ({why(f)})" if why and why(f) else "") for f in findings]
     return f"{what}: {joined(names)}." if names else ""
 
 
@@ -364,15 +361,13 @@ def _why_clear(finding: Finding) -> str:
 
 
 def _between_bounds(findings: Sequence[Finding]) -> str:
-    """Say the bounds, and what would tell more; empty without any."""
-    settling = [f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings)]
-    untold = [f for f in findings if not f.is_shown_by_bounds]
-    effects = [f"Bounds only ({titles_of(untold)}): {_sentences(untold)}."] if untold else []
-    return " ".join([*effects, *settling])
+    """Say what would tell more than bounds; empty without any."""
+    return " ".join(f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings))
 
 
 # --- what to act on: at most twelve lines of a terminal, the next step last -------------------------------------------
 
+Reasons = tuple[Callable[[Finding], str] | None, Callable[[Finding], str] | None]
 LINES, WIDTH = 12, 80  # of a terminal
 NEXT = 2  # lines that are kept for the next step
 SUBTRACTED = (Likelihood.name, Verbosity.name)  # biases that ``evalbias correct`` takes off recorded scores
@@ -390,14 +385,15 @@ def lines_of(
     """
     _, bounded, open_, clear, missing = by_status(findings)
     statements, shown, named = [*_statements(findings)], list[str](), list[Finding]()
+    untold = [f for f in bounded if not f.is_shown_by_bounds]
     found = "" if statements else "No bias was found." if open_ or clear else "" if bounded else "No bias was measured."
-    reasons: tuple[Callable[[Finding], str], ...] = (lambda f: f.settled_by, lambda f: "")
-    for why in reasons:  # what would tell more is told where the lines suffice
+    reasons: tuple[Reasons, ...] = ((attrgetter("settled_by"), attrgetter("sentence")), (None, None))
+    for settled_by, bounds in reasons:  # which are told where the lines suffice
         told = [
             found,
             _listed("No sign of", clear),
-            _listed("Too few items to tell", [f for f in open_ if not f.within], why),
-            _listed("Known between bounds only", [f for f in bounded if not f.is_shown_by_bounds]),
+            _listed("Too few items to tell", [f for f in open_ if not f.within], settled_by),
+            _listed("Known between bounds only", untold, bounds),
             _listed("Not measured", missing),
         ]
         after = " ".join(filter(None, told))
