@@ -17,12 +17,7 @@ from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.files import EXPORTS
 from evalbias.data.hints import like_ratings
-from evalbias.evaluation.answers import (
-    ResolvedAudit,
-    answers_of,
-    resolve_each,
-    tell_left_out,
-)
+from evalbias.evaluation.answers import ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.audit import AuditReport, AuditReports, answers_needed, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
@@ -30,14 +25,7 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.findings import AGREEMENT, NextStep
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
-from evalbias.options import (
-    RECORDED,
-    AuditOptions,
-    AuditOut,
-    GateOut,
-    MeasuringModels,
-    Models,
-)
+from evalbias.options import RECORDED, AuditOptions, AuditOut, GateOut, MeasuringModels, Models
 from evalbias.report.builds import Outcome, check_summary, markdown, write_summary
 from evalbias.report.page import Section, in_terminal
 from evalbias.report.tables import biases_table
@@ -70,13 +58,15 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         several = AuditReports(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
         certificate = [_certified(rate, one, name) for name, one in audits.items() for rate in rates]
-        steps = [] if several else _told(audits[""].next_step, options, out.given)
+        steps = [] if several else _told(audits[""].next_step, {**vars(models), **vars(options)}, out.given)
         run.leave(_outcome(audits, several, certificate, steps, full=out.full))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
-    told: dict[str, Sequence[str | Table]] = {"": [several.verdict]} if several else {}
-    told |= {name: [*audit.first_screen, biases_table(audit)] for name, audit in audits.items()}
-    tell_build("Audit of an LLM judge", told, decided, out)
+    summary: dict[str, Sequence[str | Table]] = {}
+    if out.summary is not None:
+        summary = {"": [several.verdict]} if several else {}
+        summary |= {name: [*audit.first_screen, biases_table(audit)] for name, audit in audits.items()}
+    tell_build("Audit of an LLM judge", summary, decided, out)
 
 
 def tell_build(
@@ -117,15 +107,16 @@ def _outcome(
     return RunOutcome(result, content, [in_terminal(several, full=full)], covered, several, more, [several.verdict])
 
 
-def _told(step: NextStep, options: AuditOptions, given: Set[str]) -> list[str]:
-    """Say what to do next; of a command, with those options of the audit that it takes too."""
+def _told(step: NextStep, options: Mapping[str, Any], typed: Set[str]) -> list[str]:
+    """Say what to do next; of a command on the same data, with those typed options of the audit that it takes too."""
     if not step.command:
         return [f"Next: {step.why}."]
-    kept = [name for name in COMMANDS[step.command][1].__dataclass_fields__ if name in {*given, *RECORDED} - {"data"}]
-    settings = {name: value for name in kept if (value := getattr(options, name, None)) is not None}
-    words = f"evalbias {step.command}"
-    if step.command != "drift":  # which takes two sides
-        words = command_line(str(options.data), settings, step.command, asks=False)
+    form, words = COMMANDS[step.command][1], f"evalbias {step.command}"
+    takes = [name for group in (form, *form.beside) for name in group.__dataclass_fields__]
+    if "data" in takes:
+        kept = [name for name in takes if name in {*typed, *RECORDED} - {"data", "yes"}]
+        settings = {name: value for name in kept if (value := options.get(name)) is not None}
+        words = command_line(str(options["data"]), settings, step.command, asks=False)
     return [f"Next: {step.why}:", f"  {words} {step.more}".rstrip()]
 
 

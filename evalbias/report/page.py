@@ -37,13 +37,7 @@ from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.report import plots
 from evalbias.report.plots import by_construction, draw
-from evalbias.report.tables import (
-    biases_table,
-    candidates_table,
-    criteria_table,
-    groups_table,
-    search_table,
-)
+from evalbias.report.tables import biases_table, candidates_table, criteria_table, groups_table, search_table
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
 
@@ -93,7 +87,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case AuditReports():
             yield Section("All criteria", [criteria_table(result)])
             for name, one in result.audits.items():
-                yield Section(name.capitalize(), one.answer)
+                yield Section(name.capitalize(), one.first_screen)
                 for section in filter(None, (*_audited(one), worst_of(one.measurements))):
                     yield replace(section, title=f"{section.title}: {name}", finding="")
         case AuditReport():
@@ -565,7 +559,7 @@ def in_terminal(result: AuditReport | AuditReports, *, full: bool = False) -> Gr
     first, *others = result.first_screen
     parts: list[Any] = [Text(first, style="bold"), *map(Text, others)]
     if isinstance(result, AuditReports):
-        parts += ["", criteria_table(result)]
+        parts += [] if full else ["", criteria_table(result)]
     elif result.groups and not full:  # which were asked for
         parts += ["", groups_table(result.groups)]
     for section in sections(result) if full else ():

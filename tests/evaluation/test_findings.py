@@ -1,22 +1,19 @@
-"""The first screen of an audit: how long it is, what it holds, and which step it tells next."""
+"""What follows from the findings of an audit: how long its first lines are, what they hold, and the next step."""
 
 import textwrap
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, scored, with_effect
+from planted import compared, scored, with_effect, without
 
+from evalbias.cli.audit import _told
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.findings import LINES, WIDTH, Finding, lines_of
+from evalbias.evaluation.findings import LINES, WIDTH, Finding, NextStep, lines_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 
 FOUND = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons instead of 50")
 OPEN = Finding("verbosity", "too few items", None, "", settled_by="about 300 items would be enough")
-
-
-def height(lines):
-    return sum(len(textwrap.wrap(line, WIDTH)) for line in lines)
 
 
 @pytest.mark.parametrize("before", [[], ["The judge agrees with people."], ["word " * 40, "word " * 50]])
@@ -25,13 +22,12 @@ def test_it_fits_and_names_every_bias(before, biased):
     findings = [*[FOUND, replace(FOUND, bias="likelihood"), replace(FOUND, bias="order")][:biased], OPEN]
     findings += [replace(FOUND, bias=f"feature_{k}") for k in range(biased - 3)]
     lines = lines_of(findings, before, most=LINES)
-    assert height(lines) + 2 <= LINES  # two for the next step
+    assert sum(len(textwrap.wrap(line, WIDTH)) for line in lines) + 2 <= LINES  # two for the next step
     assert [*lines[: len(before)]] == before
     text = " ".join(lines[len(before) :])
     assert all(name in text for name in ["position", "likelihood", "order", "feature 0"][:biased])
     assert ("No bias was found" in text) == (not biased)
-    assert "verbosity" in text
-    assert "about 300 items" in text or biased > 1
+    assert "verbosity (about 300 items" in text or (biased > 1 and "verbosity" in text)
 
 
 RNG = np.random.default_rng(0)
@@ -41,10 +37,7 @@ GOOD, PAIRS = scored(RNG, 300, raters=3), compared(RNG, 300, raters=3)
 @pytest.mark.parametrize(
     ("judged", "command"),
     [
-        (
-            replace(GOOD, covariates={k: v for k, v in GOOD.covariates.items() if k not in (RATINGS, HUMAN_SCORES)}),
-            "probe emit",
-        ),
+        (without(GOOD, RATINGS, HUMAN_SCORES), "probe emit"),
         (replace(GOOD, answers=RNG.integers(1, 6, 300).astype(float)), "align"),
         (replace(GOOD, compilable=True), "align"),
         (GOOD, "drift"),
@@ -55,3 +48,10 @@ GOOD, PAIRS = scored(RNG, 300, raters=3), compared(RNG, 300, raters=3)
 def test_the_next_step_follows_from_what_was_found(judged, command):
     audited = audit_answers(judged)
     assert audited.next_step.command == command, [audited.first_screen, audited.next_step]
+
+
+def test_the_command_names_the_server_of_a_judge_and_answers_no_question():
+    options = {"data": "a b.csv", "lm": "tiny", "api_base": "http://127.0.0.1:1", "yes": True, "scale": (1.0, 5.0)}
+    commands = [_told(NextStep("Go on", name), options, {*options})[1].strip() for name in ("drift", "align")]
+    aligning = "evalbias align --data 'a b.csv' --lm tiny --api-base http://127.0.0.1:1 --scale 1-5"
+    assert commands == ["evalbias drift", aligning]
