@@ -107,8 +107,7 @@ def _with_interval(estimate: Estimate) -> str:
 
 
 def _lean(e: Estimate, above: str, below: str, neither: str) -> str:
-    null = e.null or 0.0
-    return conclude(e.low - null, e.high - null, above=above, below=below, neither=neither, undefined=neither)
+    return conclude(e.less_null(), above=above, below=below, neither=neither, undefined=neither)
 
 
 def _became(change: Change) -> str:

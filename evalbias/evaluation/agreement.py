@@ -14,7 +14,7 @@ from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
-from evalbias.evaluation.words import amount, count, decimals, interval_words
+from evalbias.evaluation.words import amount_words, count
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall
 from evalbias.measures.arrays import FloatArray
@@ -104,14 +104,10 @@ class PeopleAgreement(Bias):
         if e is None or math.isnan(e.low):
             return ""
         if judged.pass_or_fail:
-            value, low, high = (100 * end for end in (e.value, e.low, e.high))
-            passes = f"Of 100 outputs, the judge passes {amount(value, low, high, 0)} than people do on average"
-            return f"{passes} ({interval_words(value, low, high, 0)})."
-        digits = decimals(e.value, e.low, e.high)
-        points = f"{amount(e.value, e.low, e.high, digits)} points than people on average"
+            return f"Of 100 outputs, the judge passes {amount_words(e.scaled(100), 'than people do on average', 0)}."
         outside = without_outliers(judged)[1]
         left_out = f", without {count(outside, 'rating')} outside the scale" if outside else ""
-        return f"The judge gives {points} ({interval_words(e.value, e.low, e.high, digits)}{left_out})."
+        return f"The judge gives {amount_words(e, 'points than people on average', note=left_out)}."
 
 
 ValidityStatus = Literal[

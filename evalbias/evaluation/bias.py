@@ -20,7 +20,7 @@ from evalbias.data.hints import like_ratings
 from evalbias.data.items import rated_criteria
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
-from evalbias.evaluation.words import amount, decimals, ends, interval_words, joined, signed
+from evalbias.evaluation.words import amount_words, decimals, ends, interval_words, joined, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, EqualQuality, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean
@@ -101,7 +101,7 @@ class Bias:
         """Say an estimate in units that people understand."""
         null = estimate.null or 0.0
         if estimate.unit == SHARE:
-            value, low, high = (100 * end for end in (estimate.value, estimate.low, estimate.high))
+            value, low, high = estimate.scaled(100).numbers
             wins = f"wins {value:.3g} of 100 comparisons instead of {100 * null:.3g}"
             return f"{self.favored} {wins} (95 % interval {low:.3g} to {high:.3g})"
         interval = ends(estimate.text(estimate.low - null), estimate.text(estimate.high - null))
@@ -270,10 +270,8 @@ class EffectBias(Bias):
 
     def _points(self, e: Estimate, judged: Judged) -> str:
         """Say an effect on scores in points, with its interval."""
-        value, low, high = (e.points * end for end in (e.value, e.low, e.high))
-        digits = decimals(value, low, high)
-        interval = interval_words(value, low, high, digits, held_if=judged.held_if) + self._stated(judged)
-        return f"{amount(value, low, high, digits)} points at equal quality{_scale(judged)} ({interval})"
+        what, note = f"points at equal quality{_scale(judged)}", self._stated(judged)
+        return amount_words(e.scaled(e.points), what, held_if=judged.held_if, note=note)
 
     def _stated(self, judged: Judged) -> str:
         """Return the stated reliability on which an interval rests, in words; empty where it is measured, or 1."""
@@ -286,8 +284,7 @@ class EffectBias(Bias):
             return super().sentence(estimate, judged)
         if not judged.pairwise:
             return f"{self.favored} gets {self._points(estimate, judged)}"
-        shifts = (estimate.points * end for end in (estimate.value, estimate.low, estimate.high))
-        value, low, high = (100 * _even_pair(shift, judged) for shift in shifts)
+        value, low, high = (100 * _even_pair(end, judged) for end in estimate.scaled(estimate.points).numbers)
         interval = interval_words(value, low, high, digits=0, held_if=judged.held_if)
         interval += self._stated(judged)
         among = f"between {low:.0f} and {high:.0f}" if judged.verdicts else f"{low:.0f} to {high:.0f}"
@@ -319,7 +316,7 @@ class EffectBias(Bias):
         fit = full_effect(recipe, measurement.clusters)
         x, y = beyond_quality(recipe, fit, mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
-        value, low, high = (end * e.points for end in (e.value, e.low, e.high))
+        value, low, high = e.scaled(e.points).numbers
         unit = "log-odds" if judged.pairwise else "points"
         unit = "on a scale from -1 (loses) to 1 (wins)" if judged.verdicts else unit
         form = f"+.{decimals(value, low, high)}f"

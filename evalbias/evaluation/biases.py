@@ -524,8 +524,7 @@ class ScaleUse(Bias):
             return None
         if not spread.low > 1 - self.margin(slope):
             return None
-        above = replace(spread, value=spread.value - 1, low=spread.low - 1, high=spread.high - 1, null=0.0, signed=True)
-        return above, (
+        return replace(spread.scaled(1, less=1), null=0.0, signed=True), (
             f"its scores do not crowd, spread {spread.value:.2f} times as much as people's (95 % interval "
             f"{spread.interval}); they rise {slope.value:.2f} points for each point of quality because the judge "
             "follows quality loosely"

@@ -26,6 +26,7 @@ from evalbias.evaluation.estimates import (
     Estimate,
     Measurement,
     compare,
+    decide,
     items_needed,
     measured,
 )
@@ -47,15 +48,16 @@ from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import (
     Table,
     amount,
+    amount_words,
     conclude,
     count,
     ends,
-    interval_words,
     joined,
     p_equals,
     percent,
     signed,
     unsigned,
+    with_interval,
 )
 from evalbias.measures.agreement import estimate_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
@@ -362,7 +364,7 @@ def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> lis
     parts = f"{judge.shown} is the judge's part, {system.shown} the system's"
     shown = {"above": "The system improved.", "below": "The system got worse."}
     neither, unknown = "Whether the system changed is open.", "Whether the system changed cannot be told."
-    return [f"{said}: {parts}.", conclude(system.low, system.high, **shown, neither=neither, undefined=unknown)]
+    return [f"{said}: {parts}.", conclude(system, **shown, neither=neither, undefined=unknown)]
 
 
 def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool) -> str:
@@ -372,12 +374,12 @@ def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool)
     if e.low == e.high == 0 and not moved:
         most = percent(1 - LEVEL ** (1 / e.units))
         return f"The judge gave all {e.n:,} anchors the same score again: at most {most} of texts have another one now."
-    change = f"{amount(e.value, e.low, e.high)} points ({interval_words(e.value, e.low, e.high)})"
-    if e.p_value < LEVEL:
+    change = amount_words(e, "points", 2)
+    if (status := decide(e, margin, e.p_value)) == "biased":
         return f"The judge changed: it would have given the old outputs {change}."
     if not margin > 0:
         return f"No change of the judge is shown ({change}); the old scores are all the same: name a `margin`."
-    if max(-e.low, e.high) < margin:
+    if status == "no sign":
         return f"No change of the judge is shown, and one of {margin:.2g} points or more is ruled out."
     said = f"Whether the judge changed is open: too few anchors to rule out {margin:.2g} points ({change})"
     return f"{said}{f'; about {enough:,} would be enough' if enough is not None and enough > e.n else ''}."
@@ -433,8 +435,7 @@ def _agreement_words(agreement: Comparison) -> str:
     if d.p_value < LEVEL:  # NaN is not below
         finding = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"
     figures = f"{change.label} {change.before.text()} before, {change.after.text()} after"
-    interval = f"95 % interval {ends(signed(d.low), signed(d.high))}, {p_equals(d.p_value)}"
-    return f"{finding}: {figures}; difference {signed(d.value)} ({interval})."
+    return f"{finding}: {figures}; difference {with_interval(d, note=f', {p_equals(d.p_value)}')}."
 
 
 def _compare_biases(before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
@@ -625,18 +626,15 @@ def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:
         left = "is neither" if rated else "is left for quality and what was not measured"
         yield f"Of {total}, {shares}; {rest.shown} {left}."
         yield conclude(
-            rest.low,
-            rest.high,
+            rest,
             above="At equal quality the judge favors the second version." if rated else "The gain is more than that.",
             below="At equal quality the judge favors the first version." if rated else "Without that, scores fell.",
             neither="That the judge favors a version is not shown." if rated else "A gain beyond that is not shown.",
-            undefined="",
         )
     if PEOPLE in estimates:
         people = estimates[PEOPLE]
         seen = conclude(
-            people.low,
-            people.high,
+            people,
             above="People see a gain",
             below="People see a loss",
             neither="People are not shown to see a difference",

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.judged import LENGTH, Judged
-from evalbias.evaluation.words import UNDEFINED, Table, count, ends, joined, mark, p_text, signed, unsigned
+from evalbias.evaluation.words import UNDEFINED, Status, Table, count, ends, joined, mark, p_text, signed, unsigned
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.equal_quality import Effect, within_scale
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
@@ -155,6 +155,10 @@ class Estimate(Interval, Named):
         """Format the estimate, or another value in its form."""
         shown = self.value if value is None else value
         return signed(shown) if self.signed else unsigned(shown)
+
+    def less_null(self) -> Estimate:
+        """Return it as the distance from an unbiased judge."""
+        return replace(self.scaled(1, less=self.null or 0.0), null=0.0, signed=True)
 
     @property
     def words(self) -> str:
@@ -457,7 +461,16 @@ def _is_worse(change: Change) -> bool:
     return abs(after - null) > abs(before - null)
 
 
-# Number of items that showing a bias needs, and the items that people should label next.
+# What an estimate shows; the number of items that showing a bias needs, and the items that people should label next.
+
+
+def decide(e: Estimate, margin: float, p_value: float) -> Status:
+    """Say what the distance from an unbiased judge shows: a bias, none of ``margin`` or more, or that it is open."""
+    if math.isnan(e.low):
+        return "not measured"
+    if p_value < LEVEL and not math.isnan(e.value):
+        return "biased"
+    return "no sign" if -margin < e.low and (e.high < margin or e.only_below) else "too few items"
 
 
 def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests: int = 1) -> int | None:

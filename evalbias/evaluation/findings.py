@@ -12,7 +12,7 @@ from typing import Any
 from evalbias.evaluation.agreement import PeopleAgreement, Validity
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, holding
 from evalbias.evaluation.biases import BIASES, Joint, Likelihood, ScaleUse, Verbosity, title_of
-from evalbias.evaluation.estimates import Estimate, Measurement, items_needed
+from evalbias.evaluation.estimates import Estimate, Measurement, decide, items_needed
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
 from evalbias.evaluation.words import STATUSES, Status, count, joined
 from evalbias.measures.equal_quality import SCORE_SD
@@ -125,7 +125,7 @@ def headline(measurement: Measurement) -> Estimate | None:
     for name in measurement.headlines:
         e = measurement[name]
         if e.null is not None and not e.confounded:
-            return replace(e, value=e.value - e.null, low=e.low - e.null, high=e.high - e.null, null=0.0)
+            return e.less_null()
     return None
 
 
@@ -197,11 +197,7 @@ def _finding(
         return Finding(bias.name, "not measured", estimate, estimate.why_undefined)
     margin = bias.margin(estimate)
     wanted = margin - ALLOWANCES.get(estimate.unit, 0.0)
-    status: Status = "too few items"
-    if p_adjusted < ALPHA and not math.isnan(estimate.value):
-        status = "biased"
-    elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
-        status = "no sign"
+    status = decide(estimate, margin, p_adjusted)
     needed, settled_by, held_if, within = items_needed(estimate, wanted, tests=tests), "", "", ""
     rated_twice = estimate.unit in RATED and judged.rated_once > 0
     if math.isnan(estimate.value):

@@ -17,9 +17,9 @@ from evalbias.data.reading import table_of
 from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
-from evalbias.evaluation.estimates import LEVEL, Estimate
+from evalbias.evaluation.estimates import LEVEL, Estimate, decide
 from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, written_by
-from evalbias.evaluation.words import Table, count, ends, joined, short, signed, unsigned
+from evalbias.evaluation.words import Table, count, ends, joined, short, signed, unsigned, with_interval
 from evalbias.measures import juries
 from evalbias.measures.arrays import FloatArray, defined, standardized
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD
@@ -33,6 +33,7 @@ MEAN = "mean of all"  # name of the jury whose members count alike
 EFFECTS = ("likelihood_effect", "length_effect", "first_rate")  # numbers of biases that members may share
 FEWEST = 30  # fewest items from which a jury is told of or learned
 NEAR = 0.01  # correlation with quality by which a cheaper set may be lower and is named all the same
+AVERAGED = {"biased": "averaging does not remove it", "no sign": "averaging cancels it, or leaves too little to matter"}
 FOR_JUDGE = "{judge}"  # what stands for a judge's name in the field of its choices in the other order
 
 
@@ -96,12 +97,9 @@ class Shared:
             return ""
         unit = "of the wins" if self.mean.unit == SHARE else self.mean.unit
         mean, of_each = self.mean, joined([f"{one} {signed(e.value)}" for one, e in self.biased.items()])
-        said = f"{title_of(self.bias).capitalize()}: {of_each} {unit}, the {self.jury} {_text(mean)}"
-        if mean.low > 0 or mean.high < 0:
-            return f"{said}: averaging does not remove it."
-        if max(-mean.low, mean.high) < MARGINS.get(mean.unit, 0.1):
-            return f"{said}: averaging cancels it, or leaves too little to matter."
-        return f"{said}: too few items to say whether averaging cancels it."
+        said = f"{title_of(self.bias).capitalize()}: {of_each} {unit}, the {self.jury} {with_interval(mean)}"
+        status = decide(mean, MARGINS.get(mean.unit, 0.1), 0.0 if mean.low > 0 or mean.high < 0 else 1.0)
+        return f"{said}: {AVERAGED.get(status, 'too few items to say whether averaging cancels it')}."
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,13 +168,13 @@ class JuryReport:
         if math.isnan(rho.value):
             paragraphs = [f"{said}. How their errors correlate is unknown, because one of them shows none."]
         else:
-            alike = f"at equal quality their errors correlate at {_text(rho)} on average"
+            alike = f"at equal quality their errors correlate at {with_interval(rho)} on average"
             naive = f"; against people's ratings as they are, they seem to correlate at {signed(self.seeming)}"
             paragraphs = [f"{said}: {alike}{naive if self.noise > 0 else ''}."]
         shown = "better" if self.gain.low > 0 else "worse" if self.gain.high < 0 else "not shown to be better or worse"
         paragraphs.append(
-            f"Their mean correlates with quality at {_text(mean)}, the best judge alone, {self.best}, at "
-            f"{_text(self.validities[self.best])}. The mean is {shown}: {_text(self.gain)}."
+            f"Their mean correlates with quality at {with_interval(mean)}, the best judge alone, {self.best}, at "
+            f"{with_interval(self.validities[self.best])}. The mean is {shown}: {with_interval(self.gain)}."
         )
         if not any(self.validities[one].low > 0 for one in self.judges):
             paragraphs.append("No judge is shown to follow quality at all.")
@@ -194,7 +192,7 @@ class JuryReport:
         for name, e in self.families.items():
             differ = "more alike" if e.low > 0 else "less alike" if e.high < 0 else "no more alike, as far as is shown,"
             paragraphs.append(
-                f"Judges {name} err {differ} than others: error correlation {_text(e)} beside other pairs."
+                f"Judges {name} err {differ} than others: error correlation {with_interval(e)} beside other pairs."
             )
         shared = (one.sentence() for one in self.shared)
         return (*paragraphs, *filter(None, (self._own_sentence(), *shared, *self.notes)))
@@ -261,10 +259,6 @@ class JuryReport:
         content = {one.name: getattr(self, one.name) for one in fields(self)} | {"paragraphs": self.paragraphs}
         content["shared"] = {one.bias: {**one.members, MEAN: one.mean} for one in self.shared}
         return dict(to_json(content))
-
-
-def _text(e: Interval) -> str:
-    return f"{signed(e.value)} (95 % interval {ends(signed(e.low), signed(e.high))})"
 
 
 def _brief(e: Interval) -> str:
@@ -363,8 +357,7 @@ def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | N
         for one in (*judged, jury):
             numbers = [number for number in bias.numbers(one) if number.name in EFFECTS] if bias.suits(one) else []
             if numbers and (one.both_orders or numbers[0].name != "first_rate"):
-                e, null = numbers[0].estimate(one.clusters, seed=0), numbers[0].null or 0.0
-                each[one.judge] = replace(e, value=e.value - null, low=e.low - null, high=e.high - null, null=0.0)
+                each[one.judge] = numbers[0].estimate(one.clusters, seed=0).less_null()
         if each and not any(math.isnan(e.value) for e in each.values()):
             shared.append(Shared(bias.name, each, each.pop(jury.judge), jury.judge))
     return shared
@@ -414,5 +407,4 @@ def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
 
 def _unscaled(e: Estimate, unit: str) -> Estimate:
     """Return an effect in the unit of the numbers that it was estimated from."""
-    value, low, high = (end * e.points for end in (e.value, e.low, e.high))
-    return replace(e, value=value, low=low, high=high, points=math.nan, unit=unit)
+    return replace(e.scaled(e.points), points=math.nan, unit=unit)

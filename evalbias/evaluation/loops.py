@@ -20,9 +20,9 @@ from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, compare
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
-from evalbias.evaluation.words import conclude, count, signed
+from evalbias.evaluation.words import conclude, count, signed, with_interval
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.resample import Draws, Interval, estimate_mean
+from evalbias.measures.resample import Draws, estimate_mean
 from evalbias.programs.feedback import Feedback, FeedbackSource, checked_source, expected_scores, validated
 from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
@@ -438,12 +438,10 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     interval = f"95 % interval {last.interval}, {count(last.n, 'item')}"
     end, points = f"at {rounds} {summary.numbers[summary.last]}", f"{last.text()} points ({interval})"
     verdict = conclude(
-        last.low,
-        last.high,
+        last,
         above=f"the model overrates its own outputs {end} by {points}",
         below=f"the model underrates its own outputs {end} by {points}",
         neither=f"no self-bias is shown {end}: {points}",
-        undefined="",
     )
     moved = change.difference.value
     tested = f"no significant change from {signed(first.value)} at {summary.numbers[0]}"
@@ -457,11 +455,10 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
 def conclude_style(change: Comparison) -> str:
     """Say whether a model overrates its own paraphrases."""
     gain = change["bias"].difference
-    shown, own = _points(gain), "paraphrased by itself, an output"
+    shown, own = with_interval(gain, unit=" points"), "paraphrased by itself, an output"
     why = "quality and own scores are on different scales"
     return conclude(
-        gain.low,
-        gain.high,
+        gain,
         above=f"The model prefers its own style: {own} gains {shown} of undue score.",
         below=f"The model does not prefer its own style: {own} loses {shown}.",
         neither=f"No preference for the own style is shown: paraphrasing changes the undue score by {shown}.",
@@ -475,17 +472,12 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     if len(values) < 2:
         return ""
     gain = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed, resamples=10_000))
-    shown, why = _points(gain, f" of {source}"), gain.reason or f"{source} scores too few of them"
+    shown, why = with_interval(gain, unit=f" points of {source}"), gain.reason or f"{source} scores too few of them"
     return conclude(
-        gain.low,
-        gain.high,
+        gain,
         above=f"The loop improves its outputs by {shown}.",
         below=f"The loop makes its outputs worse by {shown}: do without it, or compile it ('evalbias optimize --aim "
         "self-bias').",
         neither=f"The loop is not shown to improve its outputs: {shown}.",
         undefined=f"Whether the loop improves its outputs is undefined: {why}.",
     )
-
-
-def _points(gain: Interval, of: str = "") -> str:
-    return f"{signed(gain.value)} points{of} (95 % interval {signed(gain.low)} to {signed(gain.high)})"

@@ -33,17 +33,16 @@ from evalbias.data.probes import (
 from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
 from evalbias.evaluation.bias import EffectBias, Plot, interval_plot, measure, people_missing
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import LEVEL, ByName, Estimate, Measurement, Number, items_needed
+from evalbias.evaluation.estimates import ByName, Estimate, Measurement, Number, decide, items_needed
 from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples
 from evalbias.evaluation.repeats import TOLERATED, WORTH, Order, Probes, probed, reach_of
 from evalbias.evaluation.words import (
     Status,
     Table,
-    amount,
+    amount_words,
     count,
     coverage_warning,
     decimals,
-    interval_words,
     joined,
     p_text,
     percent,
@@ -61,6 +60,7 @@ from evalbias.programs.jury import AnyJudge, Rubric
 SWAPS = 10_000  # random exchanges of edit and placebo in the test of an effect
 NEAR_TOP = 0.125  # share of the scale's length within which a score counts as the highest: half a level of 1 to 5
 MOST_NAMED = 10  # most missing rows that are named
+BESIDE = {"biased": "disagree", "no sign": "agree"}  # what a difference shows -> what the two effects do
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
         """Return one row a kind: the effect less its placebo's, both changes, and the finding."""
         rows, unit = [], "wins of the edited output in 100 comparisons" if self.pairwise else "points"
         for name, e in self.effects.items():
-            effect, edit, placebo = (_in_unit(one, self.pairwise) for one in (e.estimate, e.edit, e.placebo))
+            effect, edit, placebo = (one.scaled(100 if self.pairwise else 1) for one in (e.estimate, e.edit, e.placebo))
             shown = (effect.text(), effect.interval, p_text(e.p_adjusted), edit.text(), placebo.text())
             rows.append((name, e.status, *shown, str(effect.n)))
         caption = f"effect: change by the edit less that by its placebo, {unit}; p: adjusted by Holm"
@@ -222,11 +222,6 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
         further = {name: m.estimates for name, m in self.measurements.items()}
         content = {name: getattr(self, name) for name in names}
         return {"verdict": self.paragraphs[0], "kinds": dict(self.effects), **content, "further": further}
-
-
-def _in_unit(e: Estimate, pairwise: bool) -> Estimate:
-    """Return an effect in the unit in which it is told: points, or wins in 100 comparisons."""
-    return replace(e, value=100 * e.value, low=100 * e.low, high=100 * e.high) if pairwise else e
 
 
 def _named(effects: Sequence[ProbeEffect]) -> str:
@@ -402,7 +397,7 @@ def _observed(judged: Judged, scores: FloatArray, feature: FloatArray, reliabili
     given = (judged.ratings, feature)
     effect = Number("observed", "at equal quality", scores, partial(estimate_effect, **how), given=given, null=0.0)
     e = effect.estimate(judged.clusters, seed=0)
-    return replace(e, value=e.points * e.value, low=e.points * e.low, high=e.points * e.high, unit="points")
+    return replace(e.scaled(e.points), unit="points")
 
 
 def _difference(first: Estimate, second: Estimate) -> Estimate:
@@ -421,21 +416,16 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
     decided = {}
     for (kind, effect), p, p_apart in zip(effects.items(), adjusted, apart, strict=True):
         e, d = effect.estimate, effect.difference
-        status: Status | Literal["not tested"] = "not measured"
-        if not math.isnan(e.low):
-            moved = p < LEVEL and abs(e.value) > margin * TOLERATED / WORTH and not e.low <= 0 <= e.high
-            status = "biased" if moved else "no sign" if -margin < e.low and e.high < margin else "too few items"
-            status = "not tested" if e.null is None else status
-        beside = ""
-        if d is not None:
-            beside = "disagree" if p_apart < LEVEL else "agree" if -margin < d.low and d.high < margin else "open"
-        shown, edit, placebo = (_in_unit(one, pairwise) for one in (e, effect.edit, effect.placebo))
-        known, (name, _, word) = (shown.value, shown.low, shown.high), kind.partition(": ")
-        digits, what = decimals(*known), "wins in 100 comparisons" if pairwise else "points"
-        adds = KINDS[name].adds + f" ({word})" * bool(word)
-        parts = f"by the edit {edit.text()}, by its placebo {placebo.text()}"
-        said = f"{adds} brings {amount(*known, digits)} {what} ({interval_words(*known, digits)}"
-        decided[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=f"{said}; {parts})")
+        tolerated = e.low <= 0 <= e.high or abs(e.value) <= margin * TOLERATED / WORTH
+        status: Status | Literal["not tested"] = decide(e, margin, 1.0 if tolerated else p)
+        if e.null is None and status != "not measured":
+            status = "not tested"
+        beside = "" if d is None else BESIDE.get(decide(d, margin, p_apart), "open")
+        shown, edit, placebo = (one.scaled(100 if pairwise else 1) for one in (e, effect.edit, effect.placebo))
+        what, (name, _, word) = "wins in 100 comparisons" if pairwise else "points", kind.partition(": ")
+        parts = f"; by the edit {edit.text()}, by its placebo {placebo.text()}"
+        said = f"{KINDS[name].adds}{f' ({word})' * bool(word)} brings {amount_words(shown, what, note=parts)}"
+        decided[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=said)
     return decided
 
 

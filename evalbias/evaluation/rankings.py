@@ -87,8 +87,7 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
     rho = agreement["spearman"]
     shown = f"Spearman {rho.text()} (95 % interval {rho.interval}, {count(rho.n, 'document')})"
     return conclude(
-        rho.low,
-        rho.high,
+        rho,
         above=f"The rankings agree with people better than chance does: {shown}.",
         below=f"The rankings contradict people: {shown}. Do not use this judge.",
         neither=f"The rankings are not shown to agree with people better than chance does: {shown}. Rate more "

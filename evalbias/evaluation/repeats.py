@@ -20,7 +20,7 @@ from evalbias.evaluation.answers import ResolvedAudit, function_scores
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
-from evalbias.evaluation.words import amount, decimals, interval_words, percent
+from evalbias.evaluation.words import amount_words, decimals, percent
 from evalbias.lm.cache import as_measuring, measuring, resolve_lm
 from evalbias.lm.dspy_seam import is_decision, is_yes_or_no
 from evalbias.lm.orders import ReversedOptions
@@ -368,12 +368,10 @@ class Order(Bias):
         if estimate.name != "shift":
             return super().sentence(estimate, judged)
         changed, near, spread = (one.value(judged.clusters) for one in self.numbers(judged)[1:])
-        value, low, high = estimate.value, estimate.low, estimate.high
-        digits = decimals(value, low, high)
         return (
-            f"with the options in reversed order, {self.favored} gets {amount(value, low, high, digits)} points "
-            f"({interval_words(value, low, high, digits)}), where scores spread by {spread:.{decimals(spread)}f} "
-            f"(standard deviation); the nearest level of {percent(changed)} changes ({percent(near)} in a near tie)"
+            f"with the options in reversed order, {self.favored} gets {amount_words(estimate, 'points')}, where scores "
+            f"spread by {spread:.{decimals(spread)}f} (standard deviation); the nearest level of {percent(changed)} "
+            f"changes ({percent(near)} in a near tie)"
         )
 
     def remedy(self, estimate: Estimate, judged: Judged) -> str:

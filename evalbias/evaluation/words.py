@@ -10,6 +10,7 @@ from typing import Literal
 import rich.table
 from numpy.typing import ArrayLike
 
+from evalbias.measures.resample import Interval
 from evalbias.programs.judges import LOW_COVERAGE, median_coverage
 
 UNDEFINED = "undefined"
@@ -54,6 +55,11 @@ def ends(low: str, high: str) -> str:
     return low if low == high == UNDEFINED else f"{low} to {high}"
 
 
+def with_interval(e: Interval, *, unit: str = "", note: str = "") -> str:
+    """Format an estimate in a unit with its 95 % interval, after which a note stands in the brackets."""
+    return f"{signed(e.value)}{unit} (95 % interval {ends(signed(e.low), signed(e.high))}{note})"
+
+
 def p_text(p_value: float) -> str:
     """Format a p-value with five decimals; empty where there is none."""
     return "" if math.isnan(p_value) else "< 0.00001" if p_value < 5e-6 else f"{p_value:.5f}"
@@ -72,6 +78,15 @@ def mark(p_value: float) -> str:
 
 
 # --- amounts: how many points more or fewer something gets ------------------------------------------------------------
+
+
+def amount_words(e: Interval, what: str, digits: int | None = None, *, held_if: str = "", note: str = "") -> str:
+    """Return how many more or fewer of ``what`` with the 95 % interval, after which a note stands in the brackets.
+
+    Bounds hold ``held_if``; without ``digits``, there are as many decimals as the numbers need.
+    """
+    digits = decimals(*e.numbers) if digits is None else digits
+    return f"{amount(*e.numbers, digits)} {what} ({interval_words(*e.numbers, digits, held_if=held_if)}{note})"
 
 
 def amount(value: float, low: float, high: float, digits: int = 2) -> str:
@@ -131,11 +146,11 @@ def model_title(name: str) -> str:
 # --- conclusions ------------------------------------------------------------------------------------------------------
 
 
-def conclude(low: float, high: float, *, above: str, below: str, neither: str, undefined: str) -> str:
+def conclude(e: Interval, *, above: str, below: str, neither: str, undefined: str = "") -> str:
     """Return the sentence that an interval allows: it lies above 0, below 0, holds 0, or is undefined."""
-    if math.isnan(low):
+    if math.isnan(e.low):
         return undefined
-    return above if low > 0 else below if high < 0 else neither
+    return above if e.low > 0 else below if e.high < 0 else neither
 
 
 def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy
@@ -55,6 +55,9 @@ DRAWS = Draws()
 ALONE = Draws(resamples=0, swaps=0)  # draws of an estimate whose value alone is wanted
 
 
+AnyInterval = TypeVar("AnyInterval", bound="Interval")
+
+
 @dataclass(frozen=True)
 class Interval:
     """An estimate, or by how much it differs between two judges, with its confidence interval and its test.
@@ -71,6 +74,16 @@ class Interval:
     p_value: float = math.nan  # two-sided, of its own test against an unbiased judge, or of a change; NaN without one
     unit: str = ""  # of the value, such as ``SHARE``; empty where it has none
     reason: str = ""  # why the estimate or its interval is undefined, where that is known
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """The value and both ends."""
+        return self.value, self.low, self.high
+
+    def scaled(self: AnyInterval, factor: float, *, less: float = 0.0) -> AnyInterval:
+        """Return value and ends times a factor that is not negative, less a number; all else stays."""
+        value, low, high = (factor * end - less for end in self.numbers)
+        return replace(self, value=value, low=low, high=high)
 
 
 # One judge.
@@ -484,7 +497,7 @@ def skewed_mean_p(x: FloatArray, codes: IntArray) -> float:
 
 def stretched(share: Interval) -> Interval:
     """Return the estimate of 2 x - 1 from that of a share x: from [0, 1] to [-1, 1]."""
-    return replace(share, value=2 * share.value - 1, low=2 * share.low - 1, high=2 * share.high - 1)
+    return share.scaled(2, less=1)
 
 
 def p_of_interval(value: float, low: float, high: float, *, null: float, units: int = 0) -> float:

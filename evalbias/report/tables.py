@@ -12,7 +12,7 @@ from evalbias.evaluation import words
 from evalbias.evaluation.agreement import BOTH
 from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.biases import title_of
-from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
+from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.findings import AGREEMENT, Finding
 from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
@@ -38,17 +38,16 @@ def criteria_table(audits: AuditReports) -> Table:
     decided = [f for findings in by_criterion.values() for f in findings.values() if f.estimate is not None]
     biases, rows = list(dict.fromkeys(f.bias for f in decided)), list[tuple[str, ...]]()
     for name, findings in by_criterion.items():
-        cells, one = [f"{f.status}\n{_ends(f.estimate)}" if f else "" for f in map(findings.get, biases)], audits[name]
+        cells, one = (
+            [f"{f.status}\n{f.estimate.shown if f.estimate else ''}" if f else "" for f in map(findings.get, biases)],
+            audits[name],
+        )
         e = next((m[m.headlines[0]] for n, m in one.measurements.items() if n == AGREEMENT), None)
         valid = "" if one.validity is None else f"{one.validity.status}\n"
         rows.append((name, "not rated" if e is None else f"{valid}{e.shown}", *cells))
     parts = _units(sorted(decided, key=lambda finding: -finding.tolerated))
     note = "; ".join([*parts, "in brackets: 95 % intervals"])
     return Table(("criterion", "agreement", *map(title_of, biases)), rows, audits.judge, note)
-
-
-def _ends(e: Estimate | None) -> str:
-    return "" if e is None else f"{words.signed(e.value)} ({words.ends(words.signed(e.low), words.signed(e.high))})"
 
 
 def _titled(finding: Finding) -> str:
@@ -72,9 +71,8 @@ def biases_table(audit: AuditReport) -> Table:
     rows = []
     for finding in audit.findings:
         if (e := finding.estimate) is not None:
-            interval = words.ends(words.signed(e.low), words.signed(e.high))
             counts = str(e.n), str(e.undefined or "")
-            rows.append((_titled(finding), finding.status, words.signed(e.value), interval, *counts))
+            rows.append((_titled(finding), finding.status, e.text(), e.interval, *counts))
     parts = _units(audit.findings)
     once = audit.judged.rated_once
     if once:
