@@ -13,7 +13,7 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.lm.dspy_seam import ClientLM
+from evalbias.lm.decisions import ClientLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.optimizers.base import Problem

@@ -26,7 +26,9 @@ from evalbias.data.reading import opened, table_of
 from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
 from evalbias.lm.contract import Reasoned, Reasoning, Sampling, answer_reasoned, ask
-from evalbias.lm.dspy_seam import ClientLM, UsageTracker, active_trace, add_usage, decides, with_callbacks
+from evalbias.lm.decision_servers import decides
+from evalbias.lm.decisions import ClientLM
+from evalbias.lm.dspy_seam import UsageTracker, active_trace, add_usage, with_callbacks
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts

@@ -14,8 +14,8 @@ import numpy as np
 from evalbias.data.items import number
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Reasoning, Sampling
-from evalbias.lm.dspy_seam import check_decisions, decided_place, decision_output, evidence_of, is_decided
-from evalbias.lm.forms import LEVELS
+from evalbias.lm.decision_servers import LEVELS
+from evalbias.lm.decisions import check_decisions, decided_place, decision_output, evidence_of, is_decided
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts

@@ -34,7 +34,7 @@ from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, opened, table_of
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
-from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
+from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import ALL, RECORDED, AuditOptions, reading_of

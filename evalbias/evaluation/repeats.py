@@ -22,8 +22,7 @@ from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
 from evalbias.evaluation.words import amount_words, decimals, percent
 from evalbias.lm.cache import as_measuring, measuring, resolve_lm
-from evalbias.lm.dspy_seam import is_decision, is_yes_or_no
-from evalbias.lm.orders import ReversedOptions
+from evalbias.lm.decisions import ReversedOptions, is_decision, is_yes_or_no
 from evalbias.measures import estimate, estimate_coefficient, estimate_mean, repeats
 from evalbias.measures.agreement import counted_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
@@ -336,8 +335,8 @@ class Order(Bias):
     favored, judges = "an output", "scores"
     headlines = ("shift", "changed")
     helps: ClassVar[Mapping[str, str]] = {
-        "scores": "ask with the options in both orders (evalbias.lm.orders.ReversedOptions) and average, at twice the "
-        "questions"
+        "scores": "ask with the options in both orders (evalbias.lm.decisions.ReversedOptions) and average, at "
+        "twice the questions"
     }
 
     def numbers(self, judged: Judged) -> list[Number]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from traceback import clear_frames
@@ -12,7 +10,7 @@ from typing import Any, TypeVar
 
 from evalbias.lm import types
 from evalbias.lm.dspy_seam import own_refusal
-from evalbias.lm.types import Answers, Decided, Decision, Decisions, Likelihood, Prompt, Question, Refused
+from evalbias.lm.types import Answers, Decisions, Likelihood, Prompt, Question, Refused
 
 Result = TypeVar("Result")
 
@@ -33,38 +31,6 @@ def _harmless_prompt(prompt: Prompt) -> Prompt:
         return HARMLESS
     last = max((i for i, message in enumerate(prompt) if message["role"] == "user"), default=len(prompt) - 1)
     return [{**message, "content": HARMLESS} if i == last else message for i, message in enumerate(prompt)]
-
-
-class Together(dict[int, Any]):
-    """The questions of a call, with those decisions as one that are about one state; answers go on to their places.
-
-    At most ``most`` decisions make a request, whose tokens count for the first of them that has an answer.
-    """
-
-    def __init__(self, questions: Sequence[Question], answers: Answers, most: int) -> None:
-        super().__init__()
-        self._answers = answers
-        groups: dict[Any, list[int]] = {}  # a question's place, or the state and number of a request -> places
-        for place, question in enumerate(questions):
-            key: Any = place
-            if isinstance(question, Decision):
-                state = json.dumps(question.prompt, default=str)
-                key = next(key for number in itertools.count() if len(groups.get(key := (state, number), ())) < most)
-            groups.setdefault(key, []).append(place)
-        self._places = list(groups.values())
-        self.questions: list[Any] = [
-            Decisions(tuple(questions[place] for place in places)) if isinstance(key, tuple) else questions[key]  # type: ignore[misc]
-            for key, places in groups.items()
-        ]
-
-    def __setitem__(self, number: int, answer: Any) -> None:
-        super().__setitem__(number, answer)
-        places = self._places[number]
-        together, usage = isinstance(answer, Decided), getattr(answer, "usage", None)
-        for place, one in zip(places, answer.answers if together else [answer] * len(places), strict=True):
-            if together and isinstance(one, types.ChoiceLogprobs):
-                one, usage = replace(one, usage=usage), None
-            self._answers[place] = one
 
 
 class Call:

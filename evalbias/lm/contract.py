@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import dspy
 import numpy as np
 
+from evalbias.lm import decision_servers as servers
 from evalbias.lm import dspy_seam as seam
 from evalbias.lm import types
-from evalbias.lm.calls import Call, Together, driven, harmless
+from evalbias.lm.calls import Call, driven, harmless
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
-from evalbias.lm.forms import answer_of, mass_in, names_of, systemone_form, systemone_shares
-from evalbias.lm.reading import named_choice, part
+from evalbias.lm.reading import named_choice
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, Decided, Decisions, Question, Text, Unanswered, Written
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import digest
@@ -42,7 +42,7 @@ class AnyLM(types.MeasuringLM):
         self.lm, self.model, self._options = lm, str(lm.model), options
         self.answering = [Answering()]
         self._before = next(iter(reversed(getattr(lm, "history", None) or ())), None)  # what others asked is not ours
-        self.decides = lm.decides if isinstance(lm, types.MeasuringLM) else seam.decides(lm)
+        self.decides = lm.decides if isinstance(lm, types.MeasuringLM) else servers.decides(lm)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""
@@ -67,8 +67,8 @@ class AnyLM(types.MeasuringLM):
 
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
-        together = Together(questions, answers, MOST_DECISIONS)
-        bundled, context = together.questions, copy_context()
+        bundled, bundled_answers = servers.together(questions, answers, MOST_DECISIONS)
+        context = copy_context()
         pool = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy")
 
         async def ask(question: Question) -> Any:
@@ -78,7 +78,7 @@ class AnyLM(types.MeasuringLM):
 
         call = Call(
             lambda place: ask(bundled[place]),
-            together,
+            bundled_answers,
             control=lambda place: ask(harmless(bundled[place])),
             refusal=seam.refusal_of,
         )
@@ -96,7 +96,7 @@ class AnyLM(types.MeasuringLM):
         """Send a request, with DSPy's own options, which a decision request has none of; return the response."""
         response = self.lm(*request, **(options if "questions" in options else self._options | options))
         if isinstance(response, dict):  # of a decision request, whose model is only in the history
-            for model in seam.answering_models(self.lm, self._before):
+            for model in servers.answering_models(self.lm, self._before):
                 self.answering[0].check("decision", model, {})
         else:
             self.answering[0].check("answer", response.model, response.provider_data or {})
@@ -107,7 +107,7 @@ class AnyLM(types.MeasuringLM):
             raise NotImplementedError(
                 f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
             )
-        if seam.decides(self.lm) and not isinstance(question, Decisions):
+        if servers.decides(self.lm) and not isinstance(question, Decisions):
             raise NotImplementedError(
                 f"{self.model} answers closed questions and writes no texts: use scoring='expected', or another model."
             )
@@ -147,21 +147,15 @@ class AnyLM(types.MeasuringLM):
 
     def _decisions(self, decisions: Decisions) -> Decided:
         """Ask a model of decision requests, such as ``dspy.TypeSafe``."""
-        named = dict(zip(names_of(decisions.questions), decisions.questions, strict=True))
-        forms = {name: systemone_form(one) for name, one in named.items()}
+        named = servers.named_questions(decisions.questions)
+        forms = {name: servers.systemone_form(question) for name, question in named.items()}
         try:
-            given = self._send(state=decisions.questions[0].prompt, questions=forms)
+            answers = self._send(state=decisions.questions[0].prompt, questions=forms)
         except (ImportError, TypeError, ValueError):
             raise
         except Exception as error:  # the client's own
-            raise seam.client_error(error, self.model) from error
-        answers = {name: part(given, name, kind=dict) for name in named}
-        return Decided(
-            tuple(
-                answer_of(one.choices, systemone_shares(one, answers[name]), mass_in(answers[name]))
-                for name, one in named.items()
-            )
-        )
+            raise servers.client_error(error, self.model) from error
+        return servers.read_answers(answers, named, forms, model=self.model)
 
     def _text(self, question: Text) -> Written:
         """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import itertools
 import logging
 import os
 import re
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -22,8 +21,11 @@ import numpy as np
 from dspy import lm15
 from dspy._vendor.lm15 import registry
 from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments
-from dspy.adapters.decision_state import DecisionState
-from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
+from dspy.adapters.decision_state import DecisionState as DecisionState
+from dspy.adapters.types.decision import Choice as Choice
+from dspy.adapters.types.decision import Noul as Noul
+from dspy.adapters.types.decision import Score as Score
+from dspy.adapters.types.decision import decision_type as decision_type
 from dspy.clients import base_lm
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.engines.base import validate_request
@@ -35,8 +37,7 @@ from dspy.utils.callback import with_callbacks as with_callbacks
 from dspy.utils.usage_tracker import UsageTracker as UsageTracker
 
 from evalbias.lm import types
-from evalbias.lm.forms import answer_of
-from evalbias.lm.reading import TOP, first_token_row, first_tokens
+from evalbias.lm.reading import TOP, answer_of, first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
 
 # Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in
@@ -73,114 +74,6 @@ def calling_predictor() -> Any:
 def is_provider(name: str) -> bool:
     """Return whether DSPy knows a provider, the part of a model's name before the slash, without an address."""
     return registry.lookup(name) is not None
-
-
-def is_decision(field: Any) -> bool:
-    """Return whether an output field is declared as one of DSPy's decisions, with its options."""
-    declared = any(
-        isinstance(kind, type) and issubclass(kind, Noul | Score | Choice)
-        for kind in (field.annotation, *field.metadata)
-    )
-    return declared and decision_type(field) is not None
-
-
-def is_yes_or_no(field: Any) -> bool:
-    """Return whether an output field is a decision between yes and no."""
-    return is_decision(field) and issubclass(decision_type(field), Noul)
-
-
-def decides(lm: Any) -> bool:
-    """Return whether a client takes decision requests and no others, such as ``dspy.TypeSafe``."""
-    return getattr(lm, "supports_decision_requests", False) is True and not isinstance(lm, dspy.BaseLM)
-
-
-def is_decided(value: Any) -> bool:
-    """Return whether a value of a prediction is one of DSPy's decisions."""
-    return isinstance(value, Noul | Score | Choice)
-
-
-def decided_number(value: Any) -> Any:
-    """Return a decision as a number: P(yes), the mean level, or the mean of options that are numbers; others as is."""
-    if isinstance(value, Noul):
-        return float(value.value) if value.probability is None else value.probability
-    if isinstance(value, Choice):
-        shares = decided_shares(value)
-        with suppress(TypeError, ValueError):
-            return sum(float(label) * share for label, share in shares)
-        return value.value
-    return value.value if isinstance(value, Score) else value
-
-
-def decided_shares(value: Any) -> list[tuple[Any, float]]:
-    """Return the options of a choice with their probabilities; what is chosen with 1 where there are none."""
-    if isinstance(value, Choice):
-        return [*(value.probabilities or {value.value: 1.0}).items()]
-    return [(value, 1.0)]
-
-
-class ClientLM(dspy.BaseLM):  # type: ignore[misc]
-    """A model as a predictor takes it that leaves decision requests to its adapter, which asks the ``client``."""
-
-    def __init__(self, client: Any) -> None:
-        super().__init__(model=client.model)
-        self.client = client
-
-    def __deepcopy__(self, memo: Any) -> ClientLM:
-        """Return a model that asks the same client: DSPy's optimizers copy a model for each attempt."""
-        return ClientLM(self.client)
-
-
-def decision_output(kind: str, labels: Sequence[str], meanings: Sequence[str]) -> Any:
-    """Return DSPy's type of an output that is decided: ``noul`` (no, then yes), ``score`` (levels) or ``choice``."""
-    if kind == "noul":
-        return Noul[(False, meanings[0]), (True, meanings[1])]
-    if kind == "score":
-        return Score[tuple(meanings)]
-    return Choice[tuple(zip(labels, meanings, strict=True))]
-
-
-def evidence_of(kind: str, labels: Sequence[str], p: Sequence[float]) -> dict[str, Any]:
-    """Return the probabilities of an output's options as DSPy's adapters decode them."""
-    if kind == "noul":
-        return {"noul": p[1]}
-    keys = range(len(p)) if kind == "score" else labels
-    return {"probabilities": dict(zip(keys, p, strict=True)), "confidence": max(p)}
-
-
-def check_decisions(predict: dspy.Predict) -> None:
-    """Raise ValueError for settings of decisions that DSPy refuses, or that ask another question than the judge's."""
-    DecisionState(predict.signature, predict.fields)
-    for name, settings in predict.fields.items():
-        if other := sorted({"instructions", "criteria"} & set(settings)):
-            raise ValueError(
-                f"predict.fields[{name!r}] has {other[0]!r}, but a judge's question is its instruction and criterion: "
-                "change these."
-            )
-
-
-def decided_place(kind: str, labels: Sequence[str], p: Sequence[float], settings: Mapping[str, Any]) -> int:
-    """Return which option DSPy decides for: by its threshold, its cuts or its weights, as in ``Predict.fields``."""
-    if kind == "noul":
-        return int(p[1] >= settings.get("threshold", 0.5))
-    if kind == "score":
-        mean = sum(place * share for place, share in enumerate(p)) / sum(p)
-        return sum(mean >= cut for cut in settings.get("cuts", [place + 0.5 for place in range(len(p) - 1)]))
-    weights, best = settings.get("weights", {}), max(range(len(p)), key=p.__getitem__)
-    return max(range(len(p)), key=lambda place: (p[place] * weights.get(labels[place], 1.0), place == best, -place))
-
-
-def answering_models(client: Any, after: Any) -> list[str]:
-    """Return the models that answered a client's decision requests after an entry of its history, as that tells."""
-    entries = [*itertools.takewhile(lambda one: one is not after, reversed(getattr(client, "history", ())))][::-1]
-    responses = [one["response"] for one in entries if isinstance(one.get("response"), dict)]
-    return list(dict.fromkeys(str(response["model"]) for response in responses))
-
-
-def client_error(error: Exception, model: str) -> dspy.LMError:
-    """Return the error of a decision client as one of DSPy's: an invalid request where its status may mean that."""
-    status = getattr(error, "status", None)
-    kind = dspy.LMInvalidRequestError if status in types.STATUSES else dspy.LMError
-    return kind(message=str(error), model=model, status=status)
 
 
 @contextmanager

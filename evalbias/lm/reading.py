@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import WORD_CHARACTER, half_width
 
@@ -157,3 +158,28 @@ def part(answer: Any, *path: Any, kind: type = object) -> Any:
     if not isinstance(answer, kind) or (kind is int and isinstance(answer, bool)):
         raise Unreadable(f"{name} is a {type(answer).__name__}, but must be a {kind.__name__}")
     return answer
+
+
+# Probabilities of options as a server reports them.
+
+
+SHARES_ROUNDING = 0.02  # largest difference between 1 and the sum of the reported probabilities
+
+
+def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], mass: Any = None) -> ChoiceLogprobs:
+    """Return reported shares of (c,) options as log-probabilities, or raise ``Unreadable``; None: no coverage."""
+    if set(shares) != set(choices):
+        raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
+    row = np.array([probability(shares[choice]) for choice in choices])  # (c,)
+    if abs(row.sum() - 1.0) > SHARES_ROUNDING:
+        raise Unreadable(f"the probabilities of the options sum to {row.sum():.3f}, not to 1")
+    with np.errstate(divide="ignore"):  # a probability of 0 is a log-probability of -inf
+        logprobs = np.log(row) + (0.0 if mass is None else np.log(probability(mass)))
+    return ChoiceLogprobs(choices, logprobs[None], renormalized=mass is None)
+
+
+def probability(value: Any) -> float:
+    """Return a reported probability as a float in [0, 1], within rounding."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e-6 <= value <= 1.0 + 1e-3:
+        raise Unreadable(f"{value!r:.80} is not a probability")
+    return min(max(float(value), 0.0), 1.0)

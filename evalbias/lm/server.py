@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from dspy import lm15
 
 from evalbias.lm import transport, types
-from evalbias.lm.calls import Call, Together, harmless
+from evalbias.lm.calls import Call, harmless
+from evalbias.lm.decision_servers import together
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dialect import Dialect, Endpoint, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
@@ -190,8 +191,8 @@ class ServerEngine(Engine):
     def _begun(self, questions: Sequence[Question], answers: Answers) -> Coroutine[Any, Any, None]:
         """Return what is to be run on the event loop; the questions are prepared in this thread."""
         # 1. Questions that the model cannot take are answered before anything is sent.
-        together = Together(questions, answers, min(dialect.most_questions for dialect in self.dialects))
-        questions, answers = together.questions, together
+        most = min(dialect.most_questions for dialect in self.dialects)
+        questions, answers = together(questions, answers, most)
         prepared = dict(enumerate(self.dialects[0].prepared(questions)))
         for place, refused in prepared.items():
             if isinstance(refused, Refused):

@@ -13,7 +13,7 @@ from dspy.utils.exceptions import LMInvalidRequestError
 from fake_server import served
 
 from evalbias import LocalLM, PointwiseJudge
-from evalbias.lm.decisions import decision_messages
+from evalbias.lm.decisions import decision_messages, question_in
 from evalbias.programs import Criterion
 
 Topic = Choice[("cat", "animals"), ("mat", "things"), ("no", None)]
@@ -137,7 +137,7 @@ def test_a_decision_that_dspy_returned_is_a_demonstration():
     state = {"instructions": "Sort.", "input_fields": "1. `text` (str):", "inputs": {"text": "b"}}
     returned = {"value": 1.2, "confidence": 0.5, "probabilities": {0: 0.2, 1: 0.4, 2: 0.4}, "level": 1}
     question = {"type": "score", "instructions": {"ask": "how good"}, "criteria": ["poor", "fair", "good"]}
-    messages = decision_messages({**state, "demos": [{"text": "a", "good": returned}]}, "good", question)
+    messages = decision_messages(question_in({**state, "demos": [{"text": "a", "good": returned}]}, "good", question))
     assert messages[2]["content"] == "1"
     assert 'good: {"ask": "how good"}' in messages[0]["content"]
 

@@ -10,7 +10,7 @@ from decision_models import COHERENCE, ITEMS, LEVELS, TEXTS, Client, FirstOption
 from evalbias import Criterion, PointwiseJudge, ServerLM
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
-from evalbias.lm.orders import ReversedOptions, in_order_of, with_reversed_options
+from evalbias.lm.decisions import ReversedOptions, in_order_of, with_reversed_options
 from evalbias.lm.types import Decision, MeasuringLM, Refused
 
 
