@@ -26,8 +26,7 @@ from evalbias.data.reading import opened, table_of
 from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
 from evalbias.lm.contract import Reasoned, Reasoning, Sampling, answer_reasoned, ask
-from evalbias.lm.decision_servers import decides
-from evalbias.lm.decisions import ClientLM
+from evalbias.lm.decisions import ClientLM, decides
 from evalbias.lm.dspy_seam import UsageTracker, active_trace, add_usage, with_callbacks
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
@@ -133,7 +132,6 @@ class Judge(Instrument):
     label_fields: tuple[str, ...]
     predict: Predictor
     later = MappingProxyType({"inputs": {}, "judged": "output", "reasoning": None})
-    _decided = False  # whether the output of ``predict`` is one of DSPy's decisions
     scoring: Setting[str]
     criterion = Setting[Criterion](
         instance_of(Criterion, "a criterion, evalbias.Criterion(NAME, DEFINITION)"),
@@ -260,7 +258,7 @@ class Judge(Instrument):
         item, lm = self.read(self.named(texts, fields)), resolve_lm(None, self.predict)
         self._check([item], lm)
         # ``JudgeAdapter`` answers decision requests instead of DSPy.
-        own = {"lm": ClientLM(lm)} if lm is not None and (self._decided or decides(lm)) else {}
+        own = {"lm": ClientLM(lm)} if lm is not None and decides(lm) else {}
         # In a program around it, a closed judge leaves no trace: DSPy would fine-tune that program's own model on it.
         closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
         with dspy.context(adapter=JudgeAdapter(self), **({"trace": None} if closed else {})):
@@ -460,8 +458,6 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
     ) -> list[dict[str, Any]]:
         judge = self.judge
         lm = lm.client if isinstance(lm, ClientLM) else lm
-        if judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
-            signature, demos = judge.predict.signature, judge.predict.demos
         question = judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)
         options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
         return [judge._completion(ask(lm, question, judge.sampling, **options))]

@@ -14,8 +14,7 @@ import numpy as np
 from evalbias.data.items import number
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Reasoning, Sampling
-from evalbias.lm.decision_servers import LEVELS
-from evalbias.lm.decisions import check_decisions, decided_place, decision_output, evidence_of, is_decided
+from evalbias.lm.decisions import LEVELS
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
@@ -136,25 +135,6 @@ class PointwiseJudge(Judge):
         self.predict = Predictor(
             dspy.Signature({**fields, "score": (float, output)}, f"{wording}\n{self.answer_format}")
         )
-        self._declare()
-
-    def _declare(self) -> None:
-        """Declare the output of ``predict`` as the criterion has it: a number, or one of DSPy's decisions."""
-        kind = float
-        if self._decided:
-            kind = decision_output(self._kind, self.criterion.labels, self.criterion.levels)
-        if self.predict.signature.output_fields["score"].annotation is not kind:
-            self.predict.signature = self.predict.signature.with_updated_fields("score", type_=kind)
-
-    def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
-        """Refuse settings of the decision that DSPy refuses; the criterion may have been set, or loaded, since."""
-        self._declare()
-        if self._decided:
-            check_decisions(self.predict)
-
-    @property
-    def _decided(self) -> bool:  # type: ignore[override]
-        return bool(self.criterion.levels)
 
     @property
     def _kind(self) -> str:
@@ -187,8 +167,7 @@ class PointwiseJudge(Judge):
         and ``samples`` (None). Sampled scoring estimates them from ``samples`` answers, of which the share ``coverage``
         was readable: the score's standard error is the distribution's standard deviation over ``sqrt(samples *
         coverage)``. A correction changes ``score`` and adds ``raw_score``, without it, and, where it is for likelihood,
-        ``likelihood``, LS in nats. With reasoning, ``reasons`` are the texts that the model wrote. With described
-        levels, ``level`` is the score that DSPy's threshold, cuts or weights in ``predict.fields`` decide for.
+        ``likelihood``, LS in nats. With reasoning, ``reasons`` are the texts that the model wrote.
 
         Raises:
             ValueError: An input is missing or empty.
@@ -234,9 +213,6 @@ class PointwiseJudge(Judge):
         value: Any = demo.get("score")
         if value in self.criterion.answers:
             return self.own(demo), value
-        if self._decided and (is_decided(value) or isinstance(value, Mapping)):  # DSPy drew or saved it
-            decided = value["value"] if isinstance(value, Mapping) else value.value
-            value = self.criterion.scale[0] + decided if self._kind == "score" else float(decided)
         score = number(value, f"The score of {name}", texts=True)
         if math.isnan(score):
             raise ValueError(
@@ -255,36 +231,17 @@ class PointwiseJudge(Judge):
         score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
         best = self.criterion.values[int(np.argmax(answer.probabilities[0]))]
         mode = math.nan if math.isnan(score) else float(best)
-        coverage, level = float(answer.coverage[0]), dict[str, Any]()
-        if self._decided:  # by threshold, cuts or weights
-            p, settings = list(distribution.values()), self.predict.fields.get("score", {})
-            place = None if math.isnan(score) else decided_place(self._kind, list(distribution), p, settings)
-            level["level"] = None if place is None else self.criterion.values[place]
-        row = {"score": score, "distribution": distribution, "mode": mode, "coverage": coverage}
+        row = {"score": score, "distribution": distribution, "mode": mode, "coverage": float(answer.coverage[0])}
         reasons = {"reasons": list(answer.reasons)} if self.reasoning else {}
-        return {**row, **level, "samples": answer.samples, **reasons}
+        return {**row, "samples": answer.samples, **reasons}
 
     def _completion(self, answer: ChoiceLogprobs) -> dict[str, Any]:
-        row, labels = self._row(answer), self.criterion.labels
-        if not self._decided:
-            return row
-        p = list(row["distribution"].values())
-        if math.isnan(p[0]):  # DSPy decides nothing: ``_scored`` puts the undefined score back
-            p = [1.0 / len(labels)] * len(labels)
-        return {**row, "raw": row["score"], "score": evidence_of(self._kind, labels, p)}
-
-    def _scored(self, row: Any) -> Any:
-        """Return a row with the score in place of DSPy's decision."""
-        if not self._decided or not isinstance(row, dspy.Prediction):
-            return row
-        fields = dict(row)
-        fields["score"] = fields.pop("raw")
-        return dspy.Prediction(**fields)
+        return self._row(answer)
 
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
-        scored = [self._scored(row) for (row,) in rows]
+        scored = [row for (row,) in rows]
         if (correction := self.correction) is None:
             return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]
         lengths = np.array([text_length(e.output, correction.length) for e in items], dtype=np.float64)

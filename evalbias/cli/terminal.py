@@ -242,7 +242,7 @@ def tell_plan(questions: Sequence[Question], left: int, model: str, *, hosted: s
 
 
 def _length(question: Question) -> int:
-    from evalbias.lm.decision_servers import state_text
+    from evalbias.lm.decisions import state_text
     from evalbias.lm.types import Decision, Likelihood
 
     prompt = question.context if isinstance(question, Likelihood) else question.prompt

@@ -21,8 +21,10 @@ from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
 from evalbias.evaluation.words import amount_words, decimals, percent
-from evalbias.lm.cache import as_measuring, measuring, resolve_lm
-from evalbias.lm.decisions import ReversedOptions, is_decision, is_yes_or_no
+from evalbias.lm.cache import as_measuring, measuring, model_identity, resolve_lm
+from evalbias.lm.decisions import Passed, decided, is_decision, is_yes_or_no
+from evalbias.lm.dspy_seam import in_thread
+from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question, chunk_of
 from evalbias.measures import estimate, estimate_coefficient, estimate_mean, repeats
 from evalbias.measures.agreement import counted_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
@@ -285,6 +287,67 @@ def _asked(name: str, examples: Sequence[dspy.Example], options: ResolvedAudit) 
     return np.array([p.score for p in predictions], dtype=np.float64)
 
 
+def with_reversed_options(question: Question) -> Question:
+    """Return a question whose last option, or highest level, comes first; demonstrations count levels as it does.
+
+    ``in_order_of`` puts the answer back. A question without an order, as that of yes/no, is returned as it is.
+    """
+    if not isinstance(question, Decision) or question.kind == "noul":  # whose options have fixed names
+        return question
+    state: Any = question.prompt
+    if question.kind == "score" and isinstance(state, Mapping) and "demos" in state:
+        demos = [{**demo} for demo in state["demos"]]
+        for demo in demos:  # levels are counted from 0
+            level = demo.get(question.name)
+            level = level.get("value") if isinstance(level, Mapping) else level  # a decision that DSPy returned
+            if isinstance(level, int | float):
+                demo[question.name] = type(level)(len(question.choices) - 1 - level)
+        state = {**state, "demos": demos}
+    return replace(question, prompt=state, choices=question.choices[::-1], meanings=question.meanings[::-1])
+
+
+def in_order_of(question: Any, answer: Any) -> Any:
+    """Return an answer with its (n, c) options in the order of a question; a refusal is returned as it is."""
+    if not isinstance(answer, ChoiceLogprobs):
+        return answer
+    columns = [answer.choices.index(choice) for choice in question.choices]
+    return replace(answer, choices=question.choices, logprobs=answer.logprobs[:, columns])
+
+
+class ReversedOptions(MeasuringLM):
+    """A model that is asked closed questions with their options in reversed order, and answers by option as before.
+
+    A choice is sent with its last option first, a score with its highest level first; the options between the ends move
+    least. Yes/no questions, and questions that are not closed, are sent as they are. Judges ask it like any other model
+    (``lm``), and so do DSPy's predictors with decision outputs. ValueError for a model that takes no closed questions.
+    """
+
+    supports_decision_requests = True
+
+    def __init__(self, lm: Any) -> None:
+        self._lm = as_measuring(lm)
+        if not self._lm.decides:
+            raise ValueError(f"{self._lm.model} takes no closed questions, so there are no options in an order.")
+        self.model, self.decides = self._lm.model, True
+        self.answers_alone, self.chunk = self._lm.answers_alone, chunk_of(self._lm)
+
+    def provenance(self) -> dict[str, Any]:
+        return {**model_identity(self._lm), "options": ["reversed"]}
+
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        def pass_on(place: int, answer: Any) -> None:
+            answers[place] = in_order_of(questions[place], answer)
+
+        self._lm.answer([with_reversed_options(question) for question in questions], Passed(pass_on))
+
+    def __call__(self, **request: Any) -> dict[str, Any]:
+        """Answer a decision request of DSPy."""
+        return decided(self, **request)
+
+    async def acall(self, **request: Any) -> Any:
+        return await in_thread(decided, self, **request)
+
+
 # --- the order of options, a bias -------------------------------------------------------------------------------------
 
 
@@ -335,7 +398,7 @@ class Order(Bias):
     favored, judges = "an output", "scores"
     headlines = ("shift", "changed")
     helps: ClassVar[Mapping[str, str]] = {
-        "scores": "ask with the options in both orders (evalbias.lm.decisions.ReversedOptions) and average, at "
+        "scores": "ask with the options in both orders (evalbias.evaluation.repeats.ReversedOptions) and average, at "
         "twice the questions"
     }
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import dspy
 import numpy as np
 
-from evalbias.lm import decision_servers as servers
+from evalbias.lm import decisions as closed
 from evalbias.lm import dspy_seam as seam
 from evalbias.lm import types
 from evalbias.lm.calls import Call, driven, harmless
@@ -42,7 +42,7 @@ class AnyLM(types.MeasuringLM):
         self.lm, self.model, self._options = lm, str(lm.model), options
         self.answering = [Answering()]
         self._before = next(iter(reversed(getattr(lm, "history", None) or ())), None)  # what others asked is not ours
-        self.decides = lm.decides if isinstance(lm, types.MeasuringLM) else servers.decides(lm)
+        self.decides = lm.decides if isinstance(lm, types.MeasuringLM) else closed.decides(lm)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""
@@ -67,7 +67,7 @@ class AnyLM(types.MeasuringLM):
 
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
-        bundled, bundled_answers = servers.together(questions, answers, MOST_DECISIONS)
+        bundled, bundled_answers = closed.by_state(questions, answers, MOST_DECISIONS)
         context = copy_context()
         pool = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy")
 
@@ -96,7 +96,7 @@ class AnyLM(types.MeasuringLM):
         """Send a request, with DSPy's own options, which a decision request has none of; return the response."""
         response = self.lm(*request, **(options if "questions" in options else self._options | options))
         if isinstance(response, dict):  # of a decision request, whose model is only in the history
-            for model in servers.answering_models(self.lm, self._before):
+            for model in closed.answering_models(self.lm, self._before):
                 self.answering[0].check("decision", model, {})
         else:
             self.answering[0].check("answer", response.model, response.provider_data or {})
@@ -107,7 +107,7 @@ class AnyLM(types.MeasuringLM):
             raise NotImplementedError(
                 f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
             )
-        if servers.decides(self.lm) and not isinstance(question, Decisions):
+        if closed.decides(self.lm) and not isinstance(question, Decisions):
             raise NotImplementedError(
                 f"{self.model} answers closed questions and writes no texts: use scoring='expected', or another model."
             )
@@ -147,15 +147,15 @@ class AnyLM(types.MeasuringLM):
 
     def _decisions(self, decisions: Decisions) -> Decided:
         """Ask a model of decision requests, such as ``dspy.TypeSafe``."""
-        named = servers.named_questions(decisions.questions)
-        forms = {name: servers.systemone_form(question) for name, question in named.items()}
+        named = closed.named_questions(decisions.questions)
+        forms = {name: closed.systemone_form(question) for name, question in named.items()}
         try:
             answers = self._send(state=decisions.questions[0].prompt, questions=forms)
         except (ImportError, TypeError, ValueError):
             raise
         except Exception as error:  # the client's own
-            raise servers.client_error(error, self.model) from error
-        return servers.read_answers(answers, named, forms, model=self.model)
+            raise closed.client_error(error, self.model) from error
+        return closed.read_answers(answers, named, forms, model=self.model)
 
     def _text(self, question: Text) -> Written:
         """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""

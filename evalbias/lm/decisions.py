@@ -1,9 +1,11 @@
-"""DSPy's decision outputs (``Noul``, ``Choice``, ``Score``) and decision requests: closed questions to any model."""
+"""Closed questions: DSPy's decision outputs and requests, and what endpoints and clients are sent and answer."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,10 +13,183 @@ from typing import Any
 import dspy
 
 from evalbias.lm import dspy_seam as seam
-from evalbias.lm.cache import as_measuring, model_identity
-from evalbias.lm.decision_servers import Passed, state_text
-from evalbias.lm.dspy_seam import Choice, DecisionState, Noul, Score, decision_type, in_thread
-from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Message, Question, Refused, chunk_of
+from evalbias.lm import types
+from evalbias.lm.dspy_seam import Choice, Noul, Score, decision_type, in_thread
+from evalbias.lm.reading import Unreadable, answer_of, part, probability
+from evalbias.lm.types import Answers, ChoiceLogprobs, Decided, Decision, Decisions, Message, Question, Refused
+
+LEVELS = 10  # most levels of a score that an endpoint takes
+MASSES = ("coverage", "x_label_mass", "label_mass")
+"""Names for how probable the options are together: of ``DecidingLM``, of SGLang, of vLLM and ``/v1/decisions``."""
+
+# A question as each endpoint takes it.
+
+
+def state_text(state: Any) -> str:
+    """Return a state, or a description, as one text: JSON where it is none."""
+    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, default=str)
+
+
+def _described(question: Decision, key: str) -> list[dict[str, Any]]:
+    """Return each option under a key, with its description where it has one."""
+    options = question.options.items()
+    return [{key: label} if meaning is None else {key: label, "description": meaning} for label, meaning in options]
+
+
+def _levels(question: Decision) -> list[Any]:
+    return [label if meaning is None else meaning for label, meaning in question.options.items()]
+
+
+def _yes_and_no(question: Decision, yes: str, no: str) -> dict[str, Any]:
+    """Return the descriptions of yes and no under an endpoint's words for them, where they have one."""
+    meanings = dict(zip((no, yes), question.options.values(), strict=True))
+    return {word: meanings[word] for word in (yes, no) if meanings[word] is not None}
+
+
+def systemone_form(question: Decision) -> dict[str, Any]:
+    """Return a question in the form of ``/v1/systemone``, which is also that of DSPy's decision requests."""
+    form = {"type": question.kind, "instructions": question.instructions}
+    if question.kind == "noul":
+        described = _yes_and_no(question, "true", "false")
+        return form | ({"criteria": described} if described else {})
+    return form | {"criteria": question.options if question.kind == "choice" else _levels(question)}
+
+
+def openai_form(question: Decision) -> dict[str, Any]:
+    """Return a question in OpenAI's form; its yes/no question has no descriptions, so they follow the instructions."""
+    instructions = state_text(question.instructions)
+    if question.kind == "noul":
+        lines = [f"{word}: {state_text(said)}" for word, said in _yes_and_no(question, "Yes", "No").items()]
+        return {"type": "predicate", "instructions": "\n".join([instructions, *lines])}
+    key, name = ("levels", "label") if question.kind == "score" else ("choices", "value")
+    return {"type": question.kind, "instructions": instructions, key: _described(question, name)}
+
+
+def sglang_form(question: Decision) -> dict[str, Any]:
+    """Return a question in SGLang's form of ``/v1/decisions``."""
+    form: dict[str, Any] = {"type": question.kind, "question": state_text(question.instructions)}
+    if question.kind == "choice":
+        return form | {"options": _described(question, "name")}
+    if question.kind == "score":
+        return form | {"levels": [*map(state_text, _levels(question))]}
+    said = _yes_and_no(question, "yes", "no")
+    return {**form, "type": "yes_no", **{word: state_text(meaning) for word, meaning in said.items()}}
+
+
+# Its answer, in the form of any of them.
+
+
+def named_questions(questions: Sequence[Decision]) -> dict[str, Decision]:
+    """Return the questions of a request by name, with a number where an earlier one has the same."""
+    named: dict[str, Decision] = {}
+    for question in questions:
+        numbered = (f"{question.name}_{number}" for number in itertools.count(2))
+        named[next(name for name in itertools.chain([question.name], numbered) if name not in named)] = question
+    return named
+
+
+def read_answers(
+    answers: Any, named: Mapping[str, Decision], forms: Mapping[str, Mapping[str, Any]], *, model: str
+) -> Decided:
+    """Return the answers to the questions of a request, or raise ``Unreadable``; ``forms`` are these as sent.
+
+    The place of an answer in a list shows nothing: only the answer to a single question may lack its name.
+    """
+    if isinstance(answers, list) and len(answers) == len(forms) == 1 and is_nameless(answers):
+        answers = dict.fromkeys(forms, answers[0])
+    if isinstance(answers, list):
+        pairs = [(part(answer, "name", kind=str), answer) for answer in answers]
+    else:
+        pairs = [*part(answers, kind=dict).items()]
+    if sorted(name for name, _ in pairs) != sorted(forms):
+        raise Unreadable(f"its answers are to {[name for name, _ in pairs]!r:.200}, the questions {[*forms]!r:.200}")
+    read = dict[str, ChoiceLogprobs | Refused]()
+    for name, answer in pairs:
+        kind, asked = part(answer, kind=dict).get("type"), forms[name]["type"]
+        if kind not in (None, "refusal", asked):
+            raise Unreadable(f"the answer to {name!r:.80} is of the type {kind!r:.80}, the question of {asked!r}")
+        if kind == "refusal":
+            read[name] = Refused(f"is refused by {model}: the model declined the question.")
+        else:
+            mass = next((answer[key] for key in MASSES if answer.get(key) is not None), None)
+            read[name] = answer_of(named[name].choices, _shares(named[name], answer), mass)
+    return Decided(tuple(read[name] for name in named))
+
+
+def is_nameless(answers: Sequence[Any]) -> bool:
+    """Return whether an answer of a list does not say to which question it is."""
+    return any(part(answer, kind=dict).get("name") is None for answer in answers)
+
+
+def _shares(question: Decision, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reported probability of each label."""
+    labels = question.choices
+    if question.kind == "noul":  # P(yes) of /v1/systemone and OpenAI, both of SGLang
+        yes = next((answer[key] for key in ("noul", "probability") if answer.get(key) is not None), None)
+        if yes is None:
+            return {
+                label: part(answer, "probabilities", word) for label, word in zip(labels, ("no", "yes"), strict=True)
+            }
+        return dict(zip(labels, (1.0 - probability(yes), probability(yes)), strict=True))
+    shares = part(answer, "probabilities")
+    if isinstance(shares, list):  # OpenAI's
+        key = "label" if question.kind == "score" else "value"
+        by_label = {part(entry, key, kind=str): part(entry, "probability") for entry in shares}
+        if len(by_label) < len(shares):
+            raise Unreadable("the probabilities name an option twice")
+        return by_label
+    shares = {str(name): share for name, share in part(shares, kind=dict).items()}
+    if question.kind == "score":  # a level is named by its number from 0, its description or its label
+        for names in (map(str, range(len(labels))), map(state_text, question.options.values())):
+            places = dict(zip(labels, names, strict=True))
+            if {*places.values()} == {*shares}:
+                return {label: shares[name] for label, name in places.items()}
+    return shares
+
+
+# Several questions about one state go in one request.
+
+
+class Passed(dict[int, Any]):
+    """The answers of a call, each of which ``pass_on`` gets with its place as it comes."""
+
+    def __init__(self, pass_on: Callable[[int, Any], None]) -> None:
+        super().__init__()
+        self._pass_on = pass_on
+
+    def __setitem__(self, place: int, answer: Any) -> None:
+        super().__setitem__(place, answer)
+        self._pass_on(place, answer)
+
+
+def by_state(questions: Sequence[Question], answers: Answers, most: int) -> tuple[list[Any], Passed]:
+    """Return the requests of a call and where their answers go: decisions about one state are one, of ``most`` each.
+
+    The tokens of a request count for the first of its questions that has an answer.
+    """
+    groups: dict[Any, list[int]] = {}  # a question's place, or the state and number of a request -> places
+    for place, question in enumerate(questions):
+        key: Any = place
+        if isinstance(question, Decision):
+            state = json.dumps(question.prompt, default=str)
+            key = next(key for number in itertools.count() if len(groups.get(key := (state, number), ())) < most)
+        groups.setdefault(key, []).append(place)
+    requests = [
+        Decisions(tuple(questions[place] for place in places)) if isinstance(key, tuple) else questions[key]  # type: ignore[misc]
+        for key, places in groups.items()
+    ]
+    places_of = [*groups.values()]
+
+    def pass_on(number: int, answer: Any) -> None:
+        usage = getattr(answer, "usage", None)
+        of_each = answer.answers if isinstance(answer, Decided) else [answer] * len(places_of[number])
+        for place, own in zip(places_of[number], of_each, strict=True):
+            if isinstance(answer, Decided) and isinstance(own, ChoiceLogprobs):
+                own, usage = replace(own, usage=usage), None
+            answers[place] = own
+
+    return requests, Passed(pass_on)
+
 
 # Outputs that are decided, and what was decided.
 
@@ -55,48 +230,6 @@ def decided_shares(value: Any) -> list[tuple[Any, float]]:
     if isinstance(value, Choice):
         return [*(value.probabilities or {value.value: 1.0}).items()]
     return [(value, 1.0)]
-
-
-# Judges whose output is decided.
-
-
-def decision_output(kind: str, labels: Sequence[str], meanings: Sequence[str]) -> Any:
-    """Return DSPy's type of an output that is decided: ``noul`` (no, then yes), ``score`` (levels) or ``choice``."""
-    if kind == "noul":
-        return Noul[(False, meanings[0]), (True, meanings[1])]
-    if kind == "score":
-        return Score[tuple(meanings)]
-    return Choice[tuple(zip(labels, meanings, strict=True))]
-
-
-def evidence_of(kind: str, labels: Sequence[str], p: Sequence[float]) -> dict[str, Any]:
-    """Return the probabilities of an output's options as DSPy's adapters decode them."""
-    if kind == "noul":
-        return {"noul": p[1]}
-    keys = range(len(p)) if kind == "score" else labels
-    return {"probabilities": dict(zip(keys, p, strict=True)), "confidence": max(p)}
-
-
-def check_decisions(predict: dspy.Predict) -> None:
-    """Raise ValueError for settings of decisions that DSPy refuses, or that ask another question than the judge's."""
-    DecisionState(predict.signature, predict.fields)
-    for name, settings in predict.fields.items():
-        if other := sorted({"instructions", "criteria"} & set(settings)):
-            raise ValueError(
-                f"predict.fields[{name!r}] has {other[0]!r}, but a judge's question is its instruction and criterion: "
-                "change these."
-            )
-
-
-def decided_place(kind: str, labels: Sequence[str], p: Sequence[float], settings: Mapping[str, Any]) -> int:
-    """Return which option DSPy decides for: by its threshold, its cuts or its weights, as in ``Predict.fields``."""
-    if kind == "noul":
-        return int(p[1] >= settings.get("threshold", 0.5))
-    if kind == "score":
-        mean = sum(place * share for place, share in enumerate(p)) / sum(p)
-        return sum(mean >= cut for cut in settings.get("cuts", [place + 0.5 for place in range(len(p) - 1)]))
-    weights, best = settings.get("weights", {}), max(range(len(p)), key=p.__getitem__)
-    return max(range(len(p)), key=lambda place: (p[place] * weights.get(labels[place], 1.0), place == best, -place))
 
 
 # Decision requests.
@@ -150,7 +283,8 @@ def decided(lm: Any, state: Mapping[str, Any], questions: Mapping[str, Any]) -> 
     evidence = {}
     for place, question in enumerate(posed):
         coverage = None if read[place].renormalized else float(read[place].coverage[0])
-        shares = evidence_of(question.kind, question.choices, read[place].probabilities[0].tolist())
+        p = dict(zip(question.choices, read[place].probabilities[0].tolist(), strict=True))
+        shares = {"noul": p["true"]} if question.kind == "noul" else {"probabilities": p, "confidence": max(p.values())}
         evidence[question.name] = {**shares, "coverage": coverage}
     return evidence
 
@@ -212,65 +346,23 @@ class ClientLM(dspy.BaseLM):  # type: ignore[misc]
         return ClientLM(self.client)
 
 
-# Options in reversed order.
+# DSPy's clients of such servers, which take decision requests and no others.
 
 
-def with_reversed_options(question: Question) -> Question:
-    """Return a question whose last option, or highest level, comes first; demonstrations count levels as it does.
-
-    ``in_order_of`` puts the answer back. A question without an order, as that of yes/no, is returned as it is.
-    """
-    if not isinstance(question, Decision) or question.kind == "noul":  # whose options have fixed names
-        return question
-    state: Any = question.prompt
-    if question.kind == "score" and isinstance(state, Mapping) and "demos" in state:
-        demos = [{**demo} for demo in state["demos"]]
-        for demo in demos:  # levels are counted from 0
-            level = demo.get(question.name)
-            level = level.get("value") if isinstance(level, Mapping) else level  # a decision that DSPy returned
-            if isinstance(level, int | float):
-                demo[question.name] = type(level)(len(question.choices) - 1 - level)
-        state = {**state, "demos": demos}
-    return replace(question, prompt=state, choices=question.choices[::-1], meanings=question.meanings[::-1])
+def decides(lm: Any) -> bool:
+    """Return whether a client takes decision requests and no others, such as ``dspy.TypeSafe``."""
+    return getattr(lm, "supports_decision_requests", False) is True and not isinstance(lm, dspy.BaseLM)
 
 
-def in_order_of(question: Any, answer: Any) -> Any:
-    """Return an answer with its (n, c) options in the order of a question; a refusal is returned as it is."""
-    if not isinstance(answer, ChoiceLogprobs):
-        return answer
-    columns = [answer.choices.index(choice) for choice in question.choices]
-    return replace(answer, choices=question.choices, logprobs=answer.logprobs[:, columns])
+def answering_models(client: Any, after: Any) -> list[str]:
+    """Return the models that answered a client's decision requests after an entry of its history, as that tells."""
+    entries = itertools.takewhile(lambda entry: entry is not after, reversed(getattr(client, "history", ())))
+    responses = [entry.get("response") for entry in entries][::-1]
+    return list(dict.fromkeys(str(response["model"]) for response in responses if isinstance(response, dict)))
 
 
-class ReversedOptions(MeasuringLM):
-    """A model that is asked closed questions with their options in reversed order, and answers by option as before.
-
-    A choice is sent with its last option first, a score with its highest level first; the options between the ends move
-    least. Yes/no questions, and questions that are not closed, are sent as they are. Judges ask it like any other model
-    (``lm``), and so do DSPy's predictors with decision outputs. ValueError for a model that takes no closed questions.
-    """
-
-    supports_decision_requests = True
-
-    def __init__(self, lm: Any) -> None:
-        self._lm = as_measuring(lm)
-        if not self._lm.decides:
-            raise ValueError(f"{self._lm.model} takes no closed questions, so there are no options in an order.")
-        self.model, self.decides = self._lm.model, True
-        self.answers_alone, self.chunk = self._lm.answers_alone, chunk_of(self._lm)
-
-    def provenance(self) -> dict[str, Any]:
-        return {**model_identity(self._lm), "options": ["reversed"]}
-
-    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        def pass_on(place: int, answer: Any) -> None:
-            answers[place] = in_order_of(questions[place], answer)
-
-        self._lm.answer([with_reversed_options(question) for question in questions], Passed(pass_on))
-
-    def __call__(self, **request: Any) -> dict[str, Any]:
-        """Answer a decision request of DSPy."""
-        return decided(self, **request)
-
-    async def acall(self, **request: Any) -> Any:
-        return await in_thread(decided, self, **request)
+def client_error(error: Exception, model: str) -> dspy.LMError:
+    """Return the error of a decision client as one of DSPy's: an invalid request where its status may mean that."""
+    status = getattr(error, "status", None)
+    kind = dspy.LMInvalidRequestError if status in types.STATUSES else dspy.LMError
+    return kind(message=str(error), model=model, status=status)

@@ -21,7 +21,6 @@ import numpy as np
 from dspy import lm15
 from dspy._vendor.lm15 import registry
 from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments
-from dspy.adapters.decision_state import DecisionState as DecisionState
 from dspy.adapters.types.decision import Choice as Choice
 from dspy.adapters.types.decision import Noul as Noul
 from dspy.adapters.types.decision import Score as Score

@@ -13,8 +13,7 @@ from dspy import lm15
 
 from evalbias.lm import transport, types
 from evalbias.lm.calls import Call, harmless
-from evalbias.lm.decision_servers import together
-from evalbias.lm.decisions import DecidingLM
+from evalbias.lm.decisions import DecidingLM, by_state
 from evalbias.lm.dialect import Dialect, Endpoint, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
@@ -192,7 +191,7 @@ class ServerEngine(Engine):
         """Return what is to be run on the event loop; the questions are prepared in this thread."""
         # 1. Questions that the model cannot take are answered before anything is sent.
         most = min(dialect.most_questions for dialect in self.dialects)
-        questions, answers = together(questions, answers, most)
+        questions, answers = by_state(questions, answers, most)
         prepared = dict(enumerate(self.dialects[0].prepared(questions)))
         for place, refused in prepared.items():
             if isinstance(refused, Refused):

@@ -21,7 +21,7 @@ from evalbias import PointwiseJudge
 from evalbias.cli.run import ModelWatch
 from evalbias.lm import dialect as tokenized
 from evalbias.lm.cache import CachedLM, measuring
-from evalbias.lm.decision_servers import together
+from evalbias.lm.decisions import by_state
 from evalbias.lm.dialect import CONTROL, Endpoint
 from evalbias.lm.dialects import DIALECTS
 from evalbias.lm.dspy_seam import LOGPROBS, Engine, judgment_request, read_judgment
@@ -101,7 +101,7 @@ def spoken(request, lms):
 
 def ask(dialect, *questions):
     answers: dict = {}
-    requests, passed = together(questions, answers, dialect.most_questions)
+    requests, passed = by_state(questions, answers, dialect.most_questions)
     for number, one in enumerate(dialect.prepared(requests)):
         passed[number] = one if isinstance(one, Refused) else asyncio.run(dialect.ask(one))
     return [answers[place] for place in range(len(questions))]

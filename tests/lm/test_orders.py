@@ -8,9 +8,9 @@ import pytest
 from decision_models import COHERENCE, ITEMS, LEVELS, TEXTS, Client, FirstOption, Native, sparrow, sparrow_server
 
 from evalbias import Criterion, PointwiseJudge, ServerLM
+from evalbias.evaluation.repeats import ReversedOptions, in_order_of, with_reversed_options
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
-from evalbias.lm.decisions import ReversedOptions, in_order_of, with_reversed_options
 from evalbias.lm.types import Decision, MeasuringLM, Refused
 
 

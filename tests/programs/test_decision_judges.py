@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from commands import as_jsonl, evalbias
 from decision_models import COHERENCE, ITEMS, LEVELS, TEXTS, Client, Native, sparrow, sparrow_server
-from dspy.experimental import Choice, Noul, ReAnchor
+from dspy.experimental import Choice, Noul
 
 from evalbias import Criterion, PairwiseJudge, PointwiseJudge, ServerLM
 from evalbias.evaluation.answers import function_scores
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
 from evalbias.lm.types import Decision, ModelChanged, Unanswered
-from evalbias.programs.files import load
 from evalbias.programs.judges import asked_together
 
 ITEM = dspy.Example(source="The council met on Monday to talk of the bridge.", output="The council met.")
@@ -197,84 +196,11 @@ def test_a_client_that_fails_is_named_with_its_words():
         missing.answer([Decision("a", ("1", "2"))], {})
 
 
-def judged(metric, **options):
-    """Compile a judge by DSPy's own optimizer, on labels at which its given decisions are right in about half."""
-    judge = PointwiseJudge(**options)
-    judge.predict.lm, judge.tunable = Client(), True
-    given = judge.batch(ITEMS)
-    middle = float(np.median([p.score for p in given])) + 1e-9
-    low, high = judge.criterion.values[:2] if len(judge.criterion.values) < 3 else judge.criterion.values[1:3]
-    trainset = [
-        dspy.Example(source=e.source, output=e.output, score=low if p.score < middle else high).with_inputs(
-            "source", "output"
-        )
-        for e, p in zip(ITEMS, given, strict=True)
-    ]
-    optimizer = ReAnchor(metric, num_threads=1, require_cache=False)
-    return optimizer.compile(judge, trainset=trainset), trainset, optimizer.report
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("criterion", "setting"),
-    [(COHERENCE, "cuts"), (Criterion("fine", "is it fine?", (0, 1), levels=("not fine", "fine")), "threshold")],
-)
-def test_dspys_own_optimizer_moves_a_judges_cuts_and_threshold_and_they_are_saved(tmp_path, criterion, setting):
-    compiled, trainset, report = judged(lambda e, p: float(p.level == e.score), criterion=criterion)
-    assert report["train_score"] > report["train_score_before"]
-    assert setting in compiled.predict.fields["score"]
-    called = [compiled(source=e.source, output=e.output) for e in trainset]
-    batched = compiled.batch(trainset)
-    assert [p.level for p in called] == [p.level for p in batched]
-    np.testing.assert_allclose([p.score for p in called], [p.score for p in batched], atol=1e-12)
-    assert np.mean([p.level == e.score for e, p in zip(trainset, batched, strict=True)]) == report["train_score"]
-    compiled.predict.lm = None
-    compiled.save(tmp_path / "judge.json")
-    loaded = load(tmp_path / "judge.json")
-    assert loaded.predict.fields == compiled.predict.fields
-    assert loaded.criterion == compiled.criterion
-    loaded.predict.lm = Client()
-    assert [p.level for p in loaded.batch(trainset)] == [p.level for p in batched]
-
-
-@pytest.mark.parametrize(
-    ("scale", "levels", "shown"),
-    [((1, 3), LEVELS, [0, 1, 2]), ((0, 1), ("no", "yes"), [False, True]), ((0, 10), tuple("abcdefghijk"), None)],
-)
-def test_what_a_judge_decided_is_a_demonstration_of_it_and_is_saved_as_one(tmp_path, scale, levels, shown):
-    judge = PointwiseJudge(Criterion("coherence", "is it coherent?", scale, levels=levels))
-    judge.predict.lm, judge.tunable = Client(), True
-    with dspy.context(trace=[]):
-        said = judge(source="a", output="a cat")
-        ((_, inputs, predicted),) = dspy.settings.trace
-    judge.predict.demos = [dspy.Example(**inputs, **predicted)]
-    judge.predict.lm = client = Client()
-    judge(source="b", output="a mat")
-    (demo,) = client.requests[-1][0]["demos"]
-    wanted = said.level if shown is None else shown[said.level - scale[0]]
-    assert demo == {"Source": "a", "Output": "a cat", "coherence": wanted if shown else str(wanted)}
-    judge.predict.lm = None
-    judge.save(tmp_path / "judge.json")
-    loaded = load(tmp_path / "judge.json")
-    assert loaded.labeled(loaded.predict.demos) == judge.labeled(judge.predict.demos)
-
-
 def test_levels_change_nothing_but_the_question():
     with_levels, bare = PointwiseJudge(COHERENCE), PointwiseJudge(Criterion("coherence", "is it?", (1, 3)))
-    changed = PointwiseJudge(COHERENCE)
-    changed.criterion = bare.criterion
-    changed.predict.lm = Client()
-    assert "level" not in changed(source="a", output="b")
     for judge in (with_levels, bare):
         with pytest.raises(ValueError, match="No LM is loaded"):
             judge(source="a", output="b")
-    for settings, message in [
-        ({"cuts": [1.9, 0.1]}, "Invalid cuts"),
-        ({"cuts": [0.5, 1.5], "criteria": ["x", "y", "z"]}, "has 'criteria', but a judge's question"),
-    ]:
-        with_levels.predict.fields = {"score": settings}
-        with pytest.raises(ValueError, match=message):
-            with_levels.batch(ITEMS[:2], lm=Client())
 
 
 def test_texts_of_one_name_are_shown_to_models_of_tokens_and_refused_for_decisions():
@@ -298,17 +224,6 @@ def test_a_client_that_can_only_decide_says_so(served):
     PointwiseJudge(COHERENCE).batch(ITEMS[1:2], lm=new)  # another run, after a release: no model is mixed with another
 
 
-def test_weights_decide_between_many_levels():
-    criterion = Criterion("worth", "is it worth it?", (0, 10), levels=tuple(f"{i} of 10" for i in range(11)))
-    judge = PointwiseJudge(criterion)
-    judge.predict.lm = Client()
-    plain = judge.batch(ITEMS)
-    judge.predict.fields = {"score": {"weights": {"7": 1e6}}}
-    for model in (judge.batch(ITEMS[:3]), [judge(source=e.source, output=e.output) for e in ITEMS[:3]]):
-        assert [p.level for p in model] == [7, 7, 7]
-    assert {p.level for p in plain} != {7}
-
-
 def test_levels_are_described_to_models_that_are_read_by_tokens_and_nothing_else_changes(lms):
     judge, bare = PointwiseJudge(COHERENCE), PointwiseJudge(Criterion("coherence", "is the summary coherent?", (1, 3)))
     first, *levels, last = judge.predict.signature.instructions.split("\n")
@@ -320,9 +235,6 @@ def test_levels_are_described_to_models_that_are_read_by_tokens_and_nothing_else
         judge.batch([dspy.Example(source="the cat", output="a mat")])[0],
     )
     assert called.score == pytest.approx(batched.score, abs=1e-6)
-    assert called.level == batched.level == 1 + sum(called.score - 1 >= cut for cut in (0.5, 1.5))
-    bare.predict.lm = lms["qwen2-chat"]
-    assert "level" not in bare(source="the cat", output="a mat")
 
 
 @pytest.mark.parametrize(
