@@ -291,7 +291,8 @@ def decided(lm: Any, state: Mapping[str, Any], questions: Mapping[str, Any]) -> 
 
 def question_in(state: Any, name: str, question: Mapping[str, Any]) -> Decision:
     """Return a question of DSPy's decision requests, with its labels and their meanings, None where they have none."""
-    kind, criteria = question["type"], question.get("criteria")  # None only where a boolean has no descriptions
+    kind = question["type"]
+    criteria: Any = question.get("criteria")  # None only where a boolean has no descriptions
     options = criteria
     if kind == "noul":
         options = {label: (criteria or {}).get(label) for label in ("false", "true")}
