@@ -19,6 +19,7 @@ from evalbias.data.files import EXPORTS
 from evalbias.data.hints import like_ratings
 from evalbias.evaluation.answers import ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.audit import AuditReport, AuditReports, answers_needed, audit_each
+from evalbias.evaluation.bias import Section
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
@@ -27,7 +28,7 @@ from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
 from evalbias.options import RECORDED, AuditOptions, AuditOut, GateOut, MeasuringModels, Models
 from evalbias.report.builds import Outcome, check_summary, markdown, write_summary
-from evalbias.report.page import Section, in_terminal
+from evalbias.report.page import in_terminal
 from evalbias.report.tables import biases_table
 from evalbias.values import file_digest, message
 
@@ -37,8 +38,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     conditions, rates = parse_conditions(out.fail_on, (), options.features), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
-    if out.summary is not None:
-        check_summary(out.summary)
+    check_summary(out.summary)
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
     each = resolve_each(options, say)

@@ -11,6 +11,7 @@ from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.data.hints import like_ratings
 from evalbias.evaluation.answers import ResolvedAudit, answers_of
+from evalbias.evaluation.bias import Section
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import Table, count, signed
@@ -20,7 +21,6 @@ from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_sco
 from evalbias.options import CorrectOptions, MeasuringModels, Out
 from evalbias.programs.files import load, save
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
-from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
 
 LEARNING = {"features", "max_loss", "reliability", "length"}  # options that decide nothing of a saved correction

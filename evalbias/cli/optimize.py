@@ -29,6 +29,7 @@ from evalbias.data import by_input, count_pairs, hold_pairs, pairs, read, world
 from evalbias.data import split as split_items
 from evalbias.data.items import comparable
 from evalbias.evaluation import BIASES, compare_with_baselines
+from evalbias.evaluation.bias import Section
 from evalbias.evaluation.changes import own_gain
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.rankings import PROMPTS, Row
@@ -46,7 +47,6 @@ from evalbias.programs.files import load
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
 from evalbias.programs.ranking import most_comparisons
-from evalbias.report.page import Section
 from evalbias.report.plots import scatter
 from evalbias.report.tables import (
     candidates_table,

@@ -15,7 +15,7 @@ from evalbias.cli.terminal import say
 from evalbias.data.items import DataError
 from evalbias.data.probes import named_kinds, with_edits
 from evalbias.evaluation.answers import answers_of, tell_left_out
-from evalbias.evaluation.probes import ProbeReport, probe_answers, read_probes
+from evalbias.evaluation.probes import probe_answers, read_probes
 from evalbias.evaluation.words import count
 from evalbias.options import (
     PROBES,
@@ -59,7 +59,7 @@ def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
     ready = audited_items(options)
     with Run("probe read", options, None, out, more=audit_settings(ready)) as run:
         report = read_probes(answers_of(ready), reliability=options.reliability, seed=options.seed)
-        run.leave(_probe_outcome(report))
+        run.leave(RunOutcome.of(report))
 
 
 def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Out) -> None:
@@ -72,9 +72,4 @@ def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Ou
         orders = 2 if isinstance(ready.judge, PairwiseJudge) else 1
         with run.progress(orders * len(ready.questions) * (1 + 2 * len(named))):
             report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)
-        run.leave(_probe_outcome(report))
-
-
-def _probe_outcome(report: ProbeReport) -> RunOutcome:
-    brief, shown = report.to_dict(), ["\n".join(report.paragraphs), *report.tables()]
-    return RunOutcome(brief, brief, shown, page=report, verdict=report.paragraphs[:1])
+        run.leave(RunOutcome.of(report))

@@ -17,6 +17,7 @@ from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
+from evalbias.evaluation.bias import Section
 from evalbias.evaluation.changes import gain_of_loops, own_gain
 from evalbias.evaluation.loops import LoopRun, conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
@@ -31,7 +32,7 @@ from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
 from evalbias.report import tables
-from evalbias.report.page import Section, loop_sections, worst_items
+from evalbias.report.page import loop_sections, worst_items
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
 from evalbias.values import digest, file_digest, message, read_json
 

@@ -21,6 +21,7 @@ import typer
 from evalbias import data
 from evalbias.cli.models import hosted_name, open_lm
 from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, print_json, progress, tell_plan
+from evalbias.evaluation.bias import Report, Section
 from evalbias.evaluation.estimates import Comparison, worsened
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM, measuring, model_identity
@@ -32,7 +33,7 @@ from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.judges import LowCoverage
-from evalbias.report.page import FILE, Section, write_report
+from evalbias.report.page import FILE, write_report
 from evalbias.runs import RunFolder, check_free, write_whole
 from evalbias.values import digest, read_json, to_json
 
@@ -75,6 +76,13 @@ class RunOutcome:
     page: Any = None  # what is reported, where the result holds its numbers only
     more: Sequence[Section | None] = ()  # of the report
     verdict: Sequence[str] = ()  # first lines of the report; none leave them to the findings
+
+    @classmethod
+    def of(cls, report: Report, *, without: Sequence[str] = ()) -> RunOutcome:
+        """Return what a command leaves that makes a report; ``--json`` prints it ``without`` some of its parts."""
+        content, shown = to_json(report), [*report.paragraphs, *report.tables]
+        brief = {name: value for name, value in content.items() if name not in without}
+        return cls(content, brief, shown, page=report, verdict=report.paragraphs[:1])
 
 
 class Run(AbstractContextManager["Run"]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar
@@ -20,7 +20,7 @@ from evalbias.data.hints import like_ratings
 from evalbias.data.items import rated_criteria
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
-from evalbias.evaluation.words import amount_words, decimals, ends, interval_words, joined, signed
+from evalbias.evaluation.words import Table, amount_words, decimals, ends, interval_words, joined, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, EqualQuality, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean
@@ -165,8 +165,10 @@ def people_missing(judged: Judged) -> Iterator[str]:
         yield f"people's ratings (columns rating_1, rating_2, ...; {mapped}) or scores (column score)"
 
 
-def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot:
-    """Return a plot of estimates that share a null, one row each."""
+def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot | None:
+    """Return a plot of estimates that share a null, one row each; None without any."""
+    if not rows:
+        return None
     null, units = next(iter(rows.values())).null, {e.unit for e in rows.values()}
     caption = "Dots are estimates, bars their 95 % intervals."
     words = "" if null is None else f"{null:g} = no bias"
@@ -485,3 +487,52 @@ class Plot:
     title: str  # what it shows, as a sentence
     caption: str  # how to read it, and what it leaves out
     marks: Sequence[Intervals | Dots | Bars | Lines | Stack]
+
+
+# --- what a result is shown by: a terminal, a page, a notebook and a summary in Markdown read the same sections -------
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A text from a file or a model, in which nothing is explained."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """One item with its texts."""
+
+    name: str
+    reason: str  # why it is shown, with its numbers
+    passages: Sequence[tuple[str, str]] = ()  # what a text is, such as "input", and the text; empty if not known
+    numbers: Mapping[str, float] = field(default_factory=dict)  # by which a reader can sort
+
+
+Block = str | Quote | Table | Plot | Mapping[str, str] | list[ShownItem] | None
+"""Our own words, whose terms are explained; a text of others; a table; a plot; values to look up; items; or nothing."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with its blocks; the top of a page without a verdict repeats its finding; empty is none."""
+
+    title: str
+    blocks: Sequence[Block]
+    finding: str = ""  # its result in a sentence
+    status: str = ""  # what an audit concludes from it, such as "biased"
+
+
+class Report:
+    """A result that is shown by its sections."""
+
+    paragraphs: Sequence[str]  # what it says, the answer first
+
+    def sections(self) -> list[Section]:
+        """Return what stands below the answer."""
+        raise NotImplementedError
+
+    @property
+    def tables(self) -> list[Table]:
+        """Tables of its sections, which a terminal and a summary show below the paragraphs."""
+        return [block for section in self.sections() for block in section.blocks if isinstance(block, Table)]

@@ -17,7 +17,7 @@ from evalbias.data.rating_values import question, unexplained
 from evalbias.evaluation.agreement import SWAPS, PeopleAgreement, headline_number
 from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.audit import AuditReport, AuditReports
-from evalbias.evaluation.bias import Lines, Plot, interval_plot, measure
+from evalbias.evaluation.bias import Lines, Plot, Report, Section, interval_plot, measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import (
     LEVEL,
@@ -212,7 +212,7 @@ def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Examp
 
 
 @dataclass(frozen=True, repr=False)
-class Parts(ByName[Estimate], parts="estimates"):
+class Parts(Report, ByName[Estimate], parts="estimates"):
     """Parts of the change of a mean score, in points.
 
     Attributes:
@@ -220,6 +220,7 @@ class Parts(ByName[Estimate], parts="estimates"):
         estimates: Name of each part -> its estimate.
     """
 
+    question: ClassVar[str]  # what was asked
     counted: ClassVar[str]  # what the parts are of, in words
     paragraphs: Sequence[str]
     estimates: Mapping[str, Estimate]
@@ -255,7 +256,7 @@ class DriftReport(Parts):
         enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
     """
 
-    counted = "{n} anchors; intervals over inputs"
+    question, counted = "Did the system improve, or did the judge change?", "{n} anchors; intervals over inputs"
     margin: float
     enough: int | None
     split: SplitChange
@@ -275,8 +276,8 @@ class DriftReport(Parts):
         note = "noise alone moves the new mean of texts with one old score to the mean of all"
         return Table(headings, rows, "Scores of the same rank by both judges", note)
 
-    def plot(self) -> Plot:
-        """Return the map as a line, beside that of a judge that did not change."""
+    def sections(self) -> list[Section]:
+        """Return the parts, and the map as a line beside that of a judge that did not change."""
         levels, nan = self.split.levels, np.full(len(self.split.levels), math.nan)
         lines = {
             "new judge": np.column_stack([levels, self.split.mapped]),
@@ -287,7 +288,9 @@ class DriftReport(Parts):
             "stricter with such texts. Bands are 95 % intervals."
         )
         marks = [Lines(lines, "score of the old judge", "score of the new judge")]
-        return Plot("Scores of the same rank by both judges", caption, marks)
+        plot = Plot("Scores of the same rank by both judges", caption, marks)
+        change = Section("The change and its parts", [*self.paragraphs[1:], self.table()])
+        return [change, Section(plot.title, [plot, self.map_table()])]
 
 
 @keywords(DriftOptions)
@@ -510,12 +513,14 @@ class GainReport(Parts):
     ``"rest"`` is what no feature explains, and ``"people"`` the gain in people's ratings.
     """
 
+    question = "What was gained by a judge's scores"
     counted = "{n} outputs to {units} inputs of both versions, {undefined} left out"
 
-    def plot(self) -> Plot | None:
-        """Return the parts side by side; None where the gain itself is undefined."""
-        shown = {e.words: e for name, e in self.estimates.items() if name != PEOPLE}
-        return None if math.isnan(self.estimates[GAIN].value) else interval_plot(shown, "What the gain is made of")
+    def sections(self) -> list[Section]:
+        """Return the parts side by side; without a plot where the gain itself is undefined."""
+        parts = {e.words: e for name, e in self.estimates.items() if name != PEOPLE}
+        plot = interval_plot({} if math.isnan(self[GAIN].value) else parts, "What the gain is made of")
+        return [Section("The gain and its parts", [*self.paragraphs[1:], plot, self.table()])]
 
 
 @keywords(GainOptions)

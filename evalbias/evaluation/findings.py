@@ -95,9 +95,8 @@ class Finding:
         e, rests = self.estimate, f"holds {self.held_if}" if self.held_if else ""
         if e is not None and self.status == "biased" and not math.isnan(least := self.holds[0]):
             taken, most = round(100 * e.reliability), math.floor(100 * self.holds[1])
-            shares = f"{min(math.ceil(100 * least), taken)} % or more"
-            if most < 100:
-                shares = f"{shares.partition(' ')[0]} to {max(most, taken)} %"
+            fewest = min(math.ceil(100 * least), taken)
+            shares = f"{fewest} % or more" if most >= 100 else f"{fewest} to {max(most, taken)} %"
             rests = f"holds if {shares} of the variance of the mean rating is quality, where {taken} % is taken"
         few = e.few_systems if e is not None and self.status in ("biased", "no sign") else 0
         over = "is clustered by input only" if e is not None and e.units < e.n else "is over items only"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -15,7 +15,7 @@ import numpy as np
 from evalbias import data
 from evalbias.data.reading import table_of
 from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
-from evalbias.evaluation.bias import MARGINS, Intervals, Plot
+from evalbias.evaluation.bias import MARGINS, Intervals, Plot, Report, Section
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
 from evalbias.evaluation.estimates import LEVEL, Estimate, decide
 from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, written_by
@@ -103,7 +103,7 @@ class Shared:
 
 
 @dataclass(frozen=True, repr=False)
-class JuryReport:
+class JuryReport(Report):
     """Worth of several judges of the same items together; correlations are with quality, free of the raters' noise.
 
     Attributes:
@@ -157,7 +157,7 @@ class JuryReport:
         return max(self.judges, key=lambda one: self.validities[one].value)
 
     @property
-    def paragraphs(self) -> tuple[str, ...]:
+    def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
         """The conclusions from the numbers in sentences, the answer first."""
         v, rho, k, mean = self.votes, self.error_correlation, len(self.judges), self.validities[MEAN]
         several = f"{k} judges" if k > 2 else "two judges"
@@ -214,8 +214,8 @@ class JuryReport:
             f"standard deviations of a score (adjusted for {len(known)} judges that wrote outputs)."
         )
 
-    def tables(self) -> list[Table]:
-        """Return the members, the sets at each cost, and the correlations of the errors."""
+    def sections(self) -> list[Section]:
+        """Return the members, the sets at each cost, the correlations of the errors, and what writers get."""
         rows = []
         for place, one in enumerate((*self.judges, MEAN)):
             e, worth = self.validities[one], self.worth.get(one)
@@ -228,14 +228,24 @@ class JuryReport:
         note = f"correlations with quality, without the raters' noise; in brackets: 95 % intervals; {items}"
         sets = [(f"{s.cost:g}", joined(s.judges), unsigned(s.validity)) for s in self.subsets]
         errors = [(one, *map(signed, row)) for one, row in zip(self.judges, self.correlations, strict=True)]
+        rows_of = {one: [Estimate(name=one, label=one, **vars(e))] for one, e in self.validities.items()}
+        caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
+        plot = Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows_of)])
+        members = Table(names, rows, f"What each judge is worth, on {self.criterion}", note)
+        best = Table(("cost", "judges", "with quality"), sets, "Best mean at each cost", left=2)
+        alike = Table(("", *self.judges), errors, "Correlations of errors at equal quality")
+        answer, *others = self.paragraphs
         return [
-            Table(names, rows, f"What each judge is worth, on {self.criterion}", note),
-            Table(("cost", "judges", "with quality"), sets, "Best mean at each cost", left=2),
-            Table(("", *self.judges), errors, "Correlations of errors at equal quality"),
+            Section("Is a jury worth it?", [*others, members, plot], answer),
+            Section("The best judges at each cost", [best]),
+            Section("What the errors share", [alike]),
+            *self._writers(),
         ]
 
-    def writers_table(self) -> Table:
-        """Return what each writer (column) gets from each judge (row), where the items name two writers or more."""
+    def _writers(self) -> Iterator[Section]:
+        """Yield what each writer (column) gets from each judge (row), where the items name two writers or more."""
+        if not self.writers:
+            return
         rows = []
         for judge, excess in self.writers.items():
             cells = [signed(e.value) + "*" * (e.low > 0 or e.high < 0) for e in excess.values()]
@@ -246,13 +256,8 @@ class JuryReport:
             f"in {next(iter(excess.values())).unit}: what outputs of a writer get more than those of the others, at "
             "equal quality; in brackets: the judge's own; *: the 95 % interval leaves out 0 (by chance in 5 of 100)"
         )
-        return Table(("judge", *excess), rows, "What each writer gets from each judge", caption)
-
-    def plot(self) -> Plot:
-        """Return the correlations with quality of the members and their mean."""
-        rows = {one: [Estimate(name=one, label=one, **vars(e))] for one, e in self.validities.items()}
-        caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
-        return Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows)])
+        table = Table(("judge", *excess), rows, "What each writer gets from each judge", caption)
+        yield Section(table.title, [table])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data; NaN and infinity become None."""

@@ -31,7 +31,7 @@ from evalbias.data.probes import (
     with_edits,
 )
 from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
-from evalbias.evaluation.bias import EffectBias, Plot, interval_plot, measure, people_missing
+from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, measure, people_missing
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, Number, decide, items_needed
 from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples
@@ -101,7 +101,7 @@ class ProbeEffect:
 
 
 @dataclass(frozen=True, repr=False)
-class ProbeReport(ByName[ProbeEffect], parts="effects"):
+class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
     """Effects of the probes on a judge: ``report["authority"]`` is the effect of that kind.
 
     Attributes:
@@ -133,7 +133,7 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
         return [one for one in self.effects.values() if status in (one.status, one.beside)]
 
     @property
-    def paragraphs(self) -> tuple[str, ...]:
+    def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
         """The conclusions in sentences, the answer first, and what was left out."""
         moved, clear, open_, untold = map(self._having, ("biased", "no sign", "too few items", "not measured"))
         said = ["No edit is shown to move the judge more than its placebo."]
@@ -189,8 +189,8 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
             said = joined([words for words, some in comparisons.items() if some])
             yield f"Beside outputs of equal quality that have as much more of it, the probe {said}."
 
-    def table(self) -> Table:
-        """Return one row a kind: the effect less its placebo's, both changes, and the finding."""
+    def sections(self) -> list[Section]:
+        """Return the effects and, where people rated the items, each beside that of outputs at equal quality."""
         rows, unit = [], "wins of the edited output in 100 comparisons" if self.pairwise else "points"
         for name, e in self.effects.items():
             effect, edit, placebo = (one.scaled(100 if self.pairwise else 1) for one in (e.estimate, e.edit, e.placebo))
@@ -198,23 +198,17 @@ class ProbeReport(ByName[ProbeEffect], parts="effects"):
             rows.append((name, e.status, *shown, str(effect.n)))
         caption = f"effect: change by the edit less that by its placebo, {unit}; p: adjusted by Holm"
         headings = ("kind", "finding", "effect", "95 % interval", "p", "edit", "placebo", "n")
-        return Table(headings, rows, caption=caption, left=2)
-
-    def tables(self) -> list[Table]:
-        """Return ``table`` and, where people rated the items, each effect beside that of outputs at equal quality."""
-        rows = [
+        effects = Table(headings, rows, caption=caption, left=2)
+        pairs = [
             (e.kind, e.beside, *map(_with_interval, (e.estimate, e.observed, e.difference)))
             for e in self.effects.values()
             if e.beside
         ]
         caption = "of outputs: what those get, at equal quality, that have as much more of it as the edit adds"
-        beside = Table(("kind", "they", "of the edit", "of outputs", "difference"), rows, caption=caption, left=2)
-        return [self.table(), *[beside] * bool(rows)]
-
-    def plot(self) -> Plot | None:
-        """Return the effects with their intervals."""
+        beside = Table(("kind", "they", "of the edit", "of outputs", "difference"), pairs, caption=caption, left=2)
         known = {name: e.estimate for name, e in self.effects.items() if not math.isnan(e.estimate.low)}
-        return interval_plot(known, "Effects of edits less those of their placebos") if known else None
+        plot = interval_plot(known, "Effects of edits less those of their placebos")
+        return [Section("What moves the judge", [plot, effects, beside if pairs else None, *self.paragraphs[1:]])]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the judge, the verdict, the kinds, what is missing, and what was asked of the judge itself."""

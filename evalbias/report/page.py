@@ -21,14 +21,12 @@ from rich.console import Group
 from rich.text import Text
 
 from evalbias.evaluation.audit import AuditReport, AuditReports
-from evalbias.evaluation.bias import Plot, interval_plot
+from evalbias.evaluation.bias import Block, Plot, Quote, Report, Section, ShownItem, interval_plot
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
-from evalbias.evaluation.changes import DriftReport, GainReport
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
-from evalbias.evaluation.probes import ProbeReport
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import STATUSES, Table, joined, model_title, signed
 from evalbias.measures.arrays import FloatArray
@@ -40,40 +38,6 @@ from evalbias.report.plots import by_construction, draw
 from evalbias.report.tables import biases_table, candidates_table, criteria_table, groups_table, search_table
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
-
-# --- what a page is made of -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Quote:
-    """A text from a file or a model, in which nothing is explained."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class ShownItem:
-    """One item with its texts."""
-
-    name: str
-    reason: str  # why it is shown, with its numbers
-    passages: Sequence[tuple[str, str]] = ()  # what a text is, such as "input", and the text; empty if not known
-    numbers: Mapping[str, float] = field(default_factory=dict)  # by which a reader can sort
-
-
-Block = str | Quote | Table | Plot | Mapping[str, str] | list[ShownItem]
-"""Our own words, whose terms are explained; a text of others; a table; a plot; values to look up; items with texts."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading with its blocks; the top of a page without a verdict repeats its finding; empty is none."""
-
-    title: str
-    blocks: Sequence[Block]
-    finding: str = ""  # its result in a sentence
-    status: str = ""  # what an audit concludes from it, such as "biased"
-
 
 # --- results as sections ----------------------------------------------------------------------------------------------
 
@@ -95,9 +59,9 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case CompileReport():
             yield from _compiled(result, several and part)
             yield from sections([result.comparison, getattr(result, "gain", None)], several=several)
-        case ProbeReport():
-            yield Section("What moves the judge", [*_known(result.plot()), *result.tables(), *result.paragraphs[1:]])
-            yield from sections(result.measurements)
+        case Report():
+            yield from result.sections()
+            yield from sections([*vars(result).values()])  # of its measurements and comparisons
         case Measurement():
             yield measurement_section(result, _title(result, several))
         case Comparison():
@@ -107,18 +71,12 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             last = measurement_section(result.rounds[result.last], f"Self-bias of {result.name}")
             question, *rest = last.blocks
             drawn = plots.rounds({result.name: (result.numbers, result.rounds)})
-            yield replace(last, blocks=[question, *_known(drawn), *rest])
+            yield replace(last, blocks=[question, drawn, *rest])
             if result.change["bias"].after.n:
                 yield from sections(result.change, several=several)
         case LoopPair():
             blocks: list[Block] = [*plots.changes(result.comparison), result.comparison.table()]
             yield Section(f"{result.second} against {result.first}", blocks)
-        case DriftReport():
-            yield Section("The change and its parts", [*result.paragraphs, result.table()])
-            yield Section("Scores of the same rank by both judges", [result.plot(), result.map_table()])
-            yield from sections(result.comparisons)
-        case GainReport():
-            yield Section("The gain and its parts", [*result.paragraphs, *_known(result.plot()), result.table()])
         case StyleReport():
             for words, side in (("as given", result.before), ("in the model's own words", result.after)):
                 yield measurement_section(side, f"Outputs of others, {words}")
@@ -136,10 +94,6 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
 def _title(one: Measurement | Comparison, several: bool) -> str:
     title = one.bias.title.capitalize()
     return f"{title}: {one.criterion}" if several else title
-
-
-def _known(block: Block | None) -> list[Block]:
-    return [block] if block else []
 
 
 def _compiled(report: CompileReport, part: str | bool) -> Iterator[Section]:
@@ -169,9 +123,8 @@ def _compiled(report: CompileReport, part: str | bool) -> Iterator[Section]:
 
 def measurement_section(measurement: Measurement, title: str) -> Section:
     """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
-    drawing = measurement.bias.plot(measurement)
-    drawn = [*_known(by_construction(measurement)), *_known(drawing)]
-    blocks = [measurement.bias.question, *drawn, replace(measurement.table(), title="")]
+    drawing, settled = measurement.bias.plot(measurement), by_construction(measurement) or None
+    blocks = [measurement.bias.question, settled, drawing, replace(measurement.table(), title="")]
     if not (names := measurement.headlines):
         return Section(title, blocks)
     return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
@@ -187,17 +140,15 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
         names = first.headlines
         if not names:  # of no bias by itself, such as the joint model
             continue
-        blocks: list[Block] = [first.bias.question]
         marked = {judge + SETTLED * bool(by_construction(m)): m for judge, m in sides.items()}
-        drawn = next((name for name in names if not all(math.isnan(m[name].value) for m in sides.values())), None)
-        if drawn is not None:
-            title = f"{first[drawn].words}, on documents that took no part in the search"
-            defined = {judge: m[drawn] for judge, m in marked.items() if not math.isnan(m[drawn].value)}
-            blocks.append(interval_plot(defined, title))
+        each = ({judge: m[name] for judge, m in marked.items() if not math.isnan(m[name].value)} for name in names)
+        drawn = next(filter(None, each), {})
+        words = next((e.words for e in drawn.values()), "")
+        plot = interval_plot(drawn, f"{words}, on documents that took no part in the search")
         settled = next(filter(None, map(by_construction, sides.values())), "")
         cells = [(judge, *(m[name].text() for name in names)) for judge, m in marked.items()]
         headings, note = ("", *(first[name].label for name in names)), settled and f"{SETTLED.strip()} {settled}"
-        yield Section(first.bias.title.capitalize(), [*blocks, Table(headings, cells, caption=note)])
+        yield Section(first.bias.title.capitalize(), [first.bias.question, plot, Table(headings, cells, caption=note)])
 
 
 # --- an audit: every bias with what is concluded, the agreement with people, and what was not measured ----------------
@@ -519,6 +470,8 @@ def view(result: Any) -> str:
     shown = [*sections(result, several=True)]
     if isinstance(result, AuditReport | AuditReports):
         shown.insert(0, Section(result.judge, result.first_screen))
+    elif isinstance(result, Report):
+        shown.insert(0, Section("In short", result.paragraphs[:1]))
     return _environment().get_template("fragment.html.j2").render(sections=shown, explained=Explainer(linked=False))
 
 
@@ -544,7 +497,7 @@ def _environment() -> Environment:
 
 def _kind(block: Block) -> str:
     """Return the name of a block's rule in ``blocks.html.j2``."""
-    kinds: dict[type, str] = {str: "words", Quote: "quote", Table: "table", Plot: "plot", list: "items"}
+    kinds: dict[type, str] = {str: "words", Quote: "quote", Table: "table", Plot: "plot", list: "items", type(None): ""}
     return kinds.get(type(block), "facts")
 
 

@@ -275,12 +275,12 @@ def test_an_edit_stands_beside_what_outputs_get_that_have_as_much_of_it(snapshot
     assert apart.low == pytest.approx(apart.value - np.hypot(edit.value - edit.low, observed.high - observed.value))
     assert (found["label"].observed, found["label"].beside) == (None, "")
     assert [*found.paragraphs] == snapshot
-    beside = found.tables()[1]
+    beside = found.tables[1]
     assert [row[:2] for row in beside.rows] == [("headings", "agree"), ("verbosity", "disagree")]
     assert beside.rows[1][3] == f"{verbosity.observed.text()} ({verbosity.observed.interval})"
     bare = probe(judge, [{**row, "ratings": None, "score": None} for row in rows], kinds=["headings"], scale=(0, 20))
     assert bare["headings"].observed is None
-    assert len(bare.tables()) == 1
+    assert len(bare.tables) == 1
 
 
 def edits_of(row):

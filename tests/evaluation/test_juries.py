@@ -112,7 +112,7 @@ def test_what_each_writer_gets_from_each_judge():
     assert found.own["b"].value == pytest.approx(by_hand, rel=1e-6)
     said = f"gets more at equal quality from b (+{by_hand:.2f}) than from the other judges"
     assert any(said in one for one in found.paragraphs)
-    table = found.writers_table()
+    table = found.tables[-1]
     assert table.headings == ("judge", "a", "b", "other")
     assert [[cell[0] for cell in row[1:]] for row in table.rows] == [["[", "-", "-"], ["+", "[", "-"], ["+", "-", "-"]]
     assert table.rows[2][1] == f"{found.writers['c']['a'].value:+.2f}*"
