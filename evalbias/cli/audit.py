@@ -95,16 +95,15 @@ def _outcome(
     for name, one in audits.items():
         rated = [{"decision": rate.word, "why": rate.why} for rate in certificate if rate.criterion == name]
         contents[name] = one.to_dict() | ({"certificate": rated} if rated else {})
-        kept = {"measurements": one.measurements, "items": by_item(one.judged)}
-        results[name] = {"audit": contents[name], **kept}
+        results[name] = {"audit": contents[name], "measurements": one.measurements, "items": by_item(one.judged)}
     covered = {j.criterion: j.coverage for j in (one.judged for one in audits.values()) if len(j.coverage)}
     more = [Section("Certificate", [rate.sentence for rate in certificate])] * bool(certificate)
+    whole = audits[""] if several is None else several
+    shown, screen = [in_terminal(whole, full=full), *step], [*whole.first_screen, *step]
     if several is None:
-        audit = audits[""]
-        shown, screen = [in_terminal(audit, full=full), *step], [*audit.first_screen, *step]
-        return RunOutcome(results[""], contents[""], shown, covered, audit, more, screen)
+        return RunOutcome(results[""], contents[""], shown, covered, whole, more, screen)
     content, result = ({"verdict": several.verdict, "criteria": parts} for parts in (contents, results))
-    return RunOutcome(result, content, [in_terminal(several, full=full)], covered, several, more, [several.verdict])
+    return RunOutcome(result, content, shown, covered, whole, more, screen)
 
 
 def _told(step: NextStep, options: Mapping[str, Any], typed: Set[str]) -> list[str]:

@@ -317,6 +317,5 @@ def refine_style_command(options: StyleOptions, models: Models, out: Out) -> Non
         title = "Outputs of others, as given (before) and in the model's own words (after)"
         shown = [replace(report.change.table(), title=title), conclusion]
         result = {"report": report, "conclusion": conclusion}
-        leave_loops(
-            run, task, report.failed, RunOutcome(result, result, shown, more=[worst_items(report.before, items)])
-        )
+        worst = worst_items(report.before, items)
+        leave_loops(run, task, report.failed, RunOutcome(result, result, shown, more=[worst]))

@@ -102,16 +102,6 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         """All paragraphs in one line."""
         return " ".join(self.paragraphs)
 
-    @property
-    def lacking(self) -> dict[str, str]:
-        """Bias -> why it was ``not_measured``, of those that were asked for."""
-        only = self.provenance.get("only")
-        return {
-            name: why
-            for name, why in self.not_measured.items()
-            if only in (None, name) or name not in BIASES or BIASES[name].kind != "bias"
-        }
-
     def having(self, status: Status) -> list[Finding]:
         """Return the findings with a status."""
         return [finding for finding in self.findings if finding.status == status]
@@ -184,8 +174,10 @@ class AuditReports(ByName[AuditReport], parts="audits"):
 
     @property
     def first_screen(self) -> tuple[str, ...]:
-        """The verdict."""
-        return (self.verdict,)
+        """Agreement with people on each criterion, and the verdict."""
+        known = [(name, one.measurements.get(AGREEMENT), one.validity) for name, one in self.audits.items()]
+        each = [f"{name} {m[m.headlines[0]].text()} ({valid.status})" for name, m, valid in known if m and valid]
+        return (*[f"Agreement with people: {', '.join(each)}."] * bool(each), self.verdict)
 
     @property
     def verdict(self) -> str:

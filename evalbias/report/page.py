@@ -162,7 +162,8 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
     overview = [biases_table(audit)] * any(one.estimate is not None for one in known.values())
     task = str(audit.provenance.get("task", "")) if LIKELIHOODS in audit.judged.covariates else ""
     about = f"Likelihood is that of an output after its source and the task: {task}" if task else ""
-    more = [line for line in audit.paragraphs if line not in audit.first_screen]
+    screen = "\n".join(audit.first_screen)  # which says what was not measured
+    more = [line for line in audit.paragraphs if line not in screen]
     yield Section("Findings", [*overview, *more, *filter(None, [about])])
     for name in dict.fromkeys([AGREEMENT, *known, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
@@ -174,11 +175,14 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
             yield section
     if audit.groups:
         yield Section("Agreement with people by group", [groups_table(audit.groups)])
-    missing = {bias: why for bias, why in audit.lacking.items() if bias not in audit.measurements}
+    unasked = [
+        name for name, bias in BIASES.items() if bias.kind == "bias" and audit.provenance.get("only", name) != name
+    ]
+    missing = {title_of(n): why for n, why in audit.not_measured.items() if n not in (*audit.measurements, *unasked)}
     if missing:
-        reasons_of = [(title_of(bias).capitalize(), why) for bias, why in missing.items()]
-        table = Table(("", "why, and what would make it possible"), reasons_of, left=2)
-        yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
+        rows = [(title.capitalize(), why) for title, why in missing.items()]
+        table = Table(("", "why, and what would make it possible"), rows, left=2)
+        yield Section("Not measured", [table], _sentence(joined([*missing])))
     for whose, ids in audit.discuss.items():
         yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
     if audit.missing is not None:
@@ -512,7 +516,7 @@ def in_terminal(result: AuditReport | AuditReports, *, full: bool = False) -> Gr
     first, *others = result.first_screen
     parts: list[Any] = [Text(first, style="bold"), *map(Text, others)]
     if isinstance(result, AuditReports):
-        parts += [] if full else ["", criteria_table(result)]
+        parts += [] if full else ["Each criterion with its numbers: by --full."]
     elif result.groups and not full:  # which were asked for
         parts += ["", groups_table(result.groups)]
     for section in sections(result) if full else ():
