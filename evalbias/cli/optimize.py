@@ -31,7 +31,6 @@ from evalbias.data.items import comparable
 from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.bias import Section
 from evalbias.evaluation.changes import own_gain
-from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.rankings import PROMPTS, Row
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers import likelihood as optimizers
@@ -143,8 +142,10 @@ def compile_judges(
     for name, judge in compiled.judges.items():
         report, path = reports[name], run.folder.file("judge", name, ".json")
         written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=options.keep_worse)
-    sides = {name: {"before": compiled.before[name], "after": compiled.after[name]} for name in comparisons}
-    plots = [_unfairness(name, both) for name, both in sides.items()]
+    plots = [
+        Section(f"Likelihood and unfairness: {name}", [scatter({"before": compiled.before[name], "after": judged})])
+        for name, judged in compiled.after.items()
+    ]
     # The judges side by side, then what was chosen and why.
     mitigated = {name: r for name, r in reports.items() if isinstance(r, optimizers.MitigationReport)}
     demonstrated = {name: r for name, r in reports.items() if isinstance(r, optimizers.BiasedDemosReport)}
@@ -160,10 +161,6 @@ def compile_judges(
     covered = {name: compiled.after[name].coverage for name in compiled.judges}
     page = {**comparisons, **reports}  # a report holds its criterion's comparison; the total has none
     return compiled, RunOutcome(result, brief, [Group(*shown)], covered, page=page, more=plots)
-
-
-def _unfairness(criterion: str, sides: Mapping[str, Judged]) -> Section:
-    return Section(f"Likelihood and unfairness: {criterion}", [scatter(sides)])
 
 
 # Judges that compare: a wording is searched on some documents; baselines, plots and the judge on the others.

@@ -528,6 +528,12 @@ class Report:
 
     paragraphs: Sequence[str]  # what it says, the answer first
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({' '.join(self.paragraphs)})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.paragraphs)
+
     def sections(self) -> list[Section]:
         """Return what stands below the answer."""
         raise NotImplementedError

@@ -225,9 +225,6 @@ class Parts(Report, ByName[Estimate], parts="estimates"):
     paragraphs: Sequence[str]
     estimates: Mapping[str, Estimate]
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({' '.join(self.paragraphs)})"
-
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data, in which undefined numbers are None."""
         return dict(to_json({one.name: getattr(self, one.name) for one in fields(self)}))

@@ -299,12 +299,14 @@ def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str
     """
     biased, bounded, open_, clear, missing = by_status(findings)
     small = [f for f in clear if f.is_nearly_shown]
+    why = {f.bias: f"{f.margin_in_words} is ruled out" if f.margin_in_words else f.sentence for f in clear}
+    beside = {f.bias: f"{f.sentence}, not significant beside the other tests; {why[f.bias]}" for f in small}
     said = [
         _assumption(findings, exact=exact),
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in (*biased, *open_, *bounded) if f.remedy),
-        _between_bounds(bounded),
-        _listed("Too small to matter, if there", small, _why_small),
-        _listed("No sign of bias", [f for f in clear if f not in small], _why_clear),
+        " ".join(f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in bounded)),
+        _listed("Too small to matter, if there", small, lambda f: beside[f.bias]),
+        _listed("No sign of bias", [f for f in clear if f not in small], lambda f: why[f.bias]),
         # why a number is undefined where the items seemed to allow it
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]
@@ -345,19 +347,6 @@ def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str
     """Name biases, each with a reason in brackets where there is one; empty without any."""
     names = [title_of(f.bias) + (f" ({why(f)})" if why and why(f) else "") for f in findings]
     return f"{what}: {joined(names)}." if names else ""
-
-
-def _why_small(finding: Finding) -> str:
-    return f"{finding.sentence}, not significant beside the other tests; {finding.margin_in_words} is ruled out"
-
-
-def _why_clear(finding: Finding) -> str:
-    return f"{finding.margin_in_words} is ruled out" if finding.margin_in_words else finding.sentence
-
-
-def _between_bounds(findings: Sequence[Finding]) -> str:
-    """Say what would tell more than bounds; empty without any."""
-    return " ".join(f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings))
 
 
 # --- what to act on: at most twelve lines of a terminal, the next step last -------------------------------------------

@@ -145,12 +145,6 @@ class JuryReport(Report):
     noise: float
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"JuryReport({self.criterion!r}, n={self.votes.n}: {self.paragraphs[0]})"
-
-    def __str__(self) -> str:
-        return "\n".join(self.paragraphs)
-
     @property
     def best(self) -> str:
         """Name of the member that follows quality best."""

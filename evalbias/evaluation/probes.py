@@ -126,9 +126,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
     not_measured: Mapping[str, str] = field(default_factory=dict)
     margin: float = math.nan
 
-    def __repr__(self) -> str:
-        return f"ProbeReport({self.judge}, n={self.n}: {' '.join(self.paragraphs)})"
-
     def _having(self, status: str) -> list[ProbeEffect]:
         return [one for one in self.effects.values() if status in (one.status, one.beside)]
 
