@@ -142,10 +142,8 @@ def compile_judges(
     for name, judge in compiled.judges.items():
         report, path = reports[name], run.folder.file("judge", name, ".json")
         written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=options.keep_worse)
-    plots = [
-        Section(f"Likelihood and unfairness: {name}", [scatter({"before": compiled.before[name], "after": judged})])
-        for name, judged in compiled.after.items()
-    ]
+    sides = {name: {"before": compiled.before[name], "after": compiled.after[name]} for name in comparisons}
+    plots = [Section(f"Likelihood and unfairness: {name}", [scatter(both)]) for name, both in sides.items()]
     # The judges side by side, then what was chosen and why.
     mitigated = {name: r for name, r in reports.items() if isinstance(r, optimizers.MitigationReport)}
     demonstrated = {name: r for name, r in reports.items() if isinstance(r, optimizers.BiasedDemosReport)}
