@@ -23,8 +23,8 @@ from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval
 
 FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_floor": (LENGTHS, "length", "brevity")}
 """Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
-PREFERRED = {"likelihood": "likelier", "rarity": "less likely", "length": "longer", "brevity": "shorter"}
-"""Name of a floor -> the output that it prefers."""
+PREFERRED = {"likelihood alone": "likelier", "rarity alone": "less likely"}
+PREFERRED |= {"length alone": "longer", "brevity alone": "shorter"}  # label of a floor -> the output that it prefers
 BOTH = "accuracy_both"  # name of a group's accuracy over both orders, on which a verdict rests
 SWAPS = 10_000  # swaps of the test that a judge agrees with people better than something without a judge
 
@@ -91,7 +91,7 @@ class PeopleAgreement(Bias):
         figures = [f"{e.label} {e.text()}" for e in [*chance, *([] if human is None else [human]), *beside]]
         interval = "; ".join(filter(None, [f"95 % interval {shown.interval}", ", ".join(figures)]))
         said = f"{VALIDITIES[status]}: {shown.label} {shown.text()} ({interval})."
-        outputs = tuple(PREFERRED[e.label.removesuffix(" alone")] for e in equal)
+        outputs = tuple(PREFERRED[e.label] for e in equal)
         if outputs and high >= 0:
             status = "no better than a floor" if status == "valid" else status
             which = " or the ".join(outputs)

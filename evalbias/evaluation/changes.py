@@ -29,6 +29,7 @@ from evalbias.evaluation.estimates import (
     decide,
     items_needed,
     measured,
+    significant,
 )
 from evalbias.evaluation.judged import (
     BETTER,
@@ -64,7 +65,6 @@ from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
 from evalbias.measures.drift import SplitChange, split_change
 from evalbias.measures.equal_quality import QUALITY, EqualQuality
-from evalbias.measures.families import holm
 from evalbias.measures.missing import missing_by_size
 from evalbias.measures.resample import FEWEST_UNITS, Draws
 from evalbias.options import AuditOptions, DriftOptions, GainOptions
@@ -447,17 +447,12 @@ def _compare_biases(before: Judged, after: Judged, *, seed: int) -> dict[str, Co
 
 def _bias_words(comparisons: Sequence[Comparison]) -> list[str]:
     """Name the biases that changed, after Holm's correction; nothing where none was compared."""
-    changes = [(c[c.headlines[0]], c.bias.title) for c in comparisons if c.headlines]
-    tested = [(change, title) for change, title in changes if not math.isnan(change.p_value)]
-    corrected = holm([change.p_value for change, _ in tested])
-    shown = [
-        f"{change.after.words} {change.before.text()} before, {change.after.text()} after"
-        for (change, _), p_value in zip(tested, corrected, strict=True)
-        if p_value < LEVEL
-    ]
+    changes = {c.bias.title: c[c.headlines[0]] for c in comparisons if c.headlines}
+    tested = {title: change for title, change in changes.items() if not math.isnan(change.p_value)}
+    shown = [f"{c.after.words} {c.before.text()} before, {c.after.text()} after" for c in significant(tested).values()]
     if shown:
         return [f"Its biases changed: {'; '.join(shown)}."]
-    names = joined([title for _, title in tested])
+    names = joined([*tested])
     return [f"No change of its biases is shown ({names})."] if names else []
 
 

@@ -16,6 +16,7 @@ from evalbias.evaluation.judged import LENGTH, Judged
 from evalbias.evaluation.words import UNDEFINED, Status, Table, count, ends, joined, mark, p_text, signed, unsigned
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.equal_quality import Effect, within_scale
+from evalbias.measures.families import holm
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
 from evalbias.values import to_json
 
@@ -471,6 +472,12 @@ def decide(e: Estimate, margin: float, p_value: float) -> Status:
     if p_value < LEVEL and not math.isnan(e.value):
         return "biased"
     return "no sign" if -margin < e.low and (e.high < margin or e.only_below) else "too few items"
+
+
+def significant(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those estimates, or changes, whose p is below ``LEVEL`` after Holm's correction over all."""
+    adjusted = holm([one.p_value for one in results.values()])
+    return {name: one for (name, one), p in zip(results.items(), adjusted, strict=True) if p < LEVEL}
 
 
 def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests: int = 1) -> int | None:

@@ -17,13 +17,12 @@ from evalbias.data.reading import table_of
 from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot, Report, Section
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
-from evalbias.evaluation.estimates import LEVEL, Estimate, decide
+from evalbias.evaluation.estimates import Estimate, decide, significant
 from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, written_by
 from evalbias.evaluation.words import Table, count, ends, joined, short, signed, unsigned, with_interval
 from evalbias.measures import juries
 from evalbias.measures.arrays import FloatArray, defined, standardized
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD
-from evalbias.measures.families import holm
 from evalbias.measures.juries import Panel
 from evalbias.measures.resample import SHARE, Interval
 from evalbias.options import AuditOptions, JuryOptions, reading_of
@@ -88,8 +87,7 @@ class Shared:
     @property
     def biased(self) -> dict[str, Estimate]:
         """Members whose bias is shown, after Holm's correction over the members."""
-        adjusted = holm([e.p_value for e in self.members.values()])
-        return {one: e for (one, e), p in zip(self.members.items(), adjusted, strict=True) if p < LEVEL}
+        return significant(self.members)
 
     def sentence(self) -> str:
         """Say whether the jury keeps what the members have; empty where no bias of a member is shown."""
@@ -194,12 +192,7 @@ class JuryReport(Report):
     def _own_sentence(self) -> str:
         """Say which judges give what they wrote more than the other judges give it; empty where that is unknown."""
         known = {one: e for one, e in self.own.items() if not math.isnan(e.value)}
-        adjusted = holm([e.p_value for e in known.values()])
-        more = [
-            f"{one} ({signed(e.value)})"
-            for (one, e), p in zip(known.items(), adjusted, strict=True)
-            if p < LEVEL and e.value > 0
-        ]
+        more = [f"{one} ({signed(e.value)})" for one, e in significant(known).items() if e.value > 0]
         if not more:
             nobody = f"No judge of the {len(known)} that wrote outputs is shown to give its own more than others do."
             return nobody if known else ""

@@ -233,8 +233,8 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
                 yield from _parts(one)
 
 
-Said = Mapping[str, FloatArray]
-"""Words about an item, such as "judge {:.2f}" -> (n,) numbers to fill in, NaN where nothing is said."""
+Said = Mapping[str, tuple[str, FloatArray]]
+"""What is said of items, such as "judge" -> its form, "{:.2f}", and (n,) numbers, NaN where nothing is said."""
 Ranked = tuple[FloatArray, Said, str]
 """(n,) how bad each item is, NaN where undefined; why it is listed; and what is listed, as a sentence."""
 
@@ -269,10 +269,10 @@ def _look_first(
     return Section(f"The {len(items)} items to look at first", [rule, items]) if items else None
 
 
-def _item(i: int, said: Said, name: Any, passages: Sequence[tuple[str, str]]) -> ShownItem:
-    known = {words: float(values[i]) for words, values in said.items() if not np.isnan(values[i])}
-    reason = ", ".join(words.format(value) for words, value in known.items())
-    return ShownItem(str(name), reason, passages, {words.split(" {")[0]: value for words, value in known.items()})
+def _item(i: int, said: Said, item: str, passages: Sequence[tuple[str, str]]) -> ShownItem:
+    known = {name: float(values[i]) for name, (_, values) in said.items() if not np.isnan(values[i])}
+    reason = ", ".join(f"{name} {said[name][0].format(value)}" for name, value in known.items())
+    return ShownItem(str(item), reason, passages, known)
 
 
 def _by_gap(judged: Judged) -> Ranked | None:
@@ -286,24 +286,25 @@ def _by_gap(judged: Judged) -> Ranked | None:
     if whose == "people":
         standard = [(v - v[both].mean()) / (v[both].std() or 1.0) for v in (scores, human)]
         apart, where = standard[0] - standard[1], "those of people, after both were put on the same mean and spread"
-    said = {"judge {:.2f}": scores, f"{whose} {{:.2f}}": human}
+    said = {"judge": ("{:.2f}", scores), whose: ("{:.2f}", human)}
     if likelihoods is not None:
         below = [np.nanmean(likelihoods < one) if one == one else np.nan for one in likelihoods]
-        said["likelier than {:.0f} % of the outputs"] = 100 * np.array(below)
+        said["likelier than"] = "{:.0f} % of the outputs", 100 * np.array(below)
     return np.abs(apart), said, f"The outputs whose scores are farthest from {where}."
 
 
 def _by_people(judged: Judged) -> Ranked:
     better = judged.covariates[BETTER]
     worse = np.where(np.isin(better, (0, 1)), np.abs(1 - better - judged.win_shares), np.nan)
-    said = {"people prefer output {:.0f}": better + 1, "the judge gives it {:.0f} %": 100 * (1 - worse)}
+    said = {"people prefer output": ("{:.0f}", better + 1), "the judge gives it": ("{:.0f} %", 100 * (1 - worse))}
     rule = "The pairs in which the judge most clearly prefers what people like less, averaged over both orders."
     return np.where(worse >= 0.5, worse, np.nan), said, rule
 
 
 def _by_order(judged: Judged) -> Ranked:
     first, second = judged.first_wins.T
-    said = {"in the order below, the first position gets {:.0f} %": 100 * first, "in the other {:.0f} %": 100 * second}
+    below, other = "in the order below, the first position gets", "in the other"
+    said = {below: ("{:.0f} %", 100 * first), other: ("{:.0f} %", 100 * second)}
     rule = "The pairs in which the order changes the verdict most: without bias the two percentages add up to 100 %."
     return np.abs(first + second - 1), said, rule
 
@@ -363,7 +364,8 @@ def loop_sections(
         outputs = zip(("first output", "last output"), dict.fromkeys(ends), strict=False)
         texts.append([*passages_of({"source": example.get("source")}), *outputs])
 
-    said = {"own score {:.0f} %": 100 * own[-1], "quality {:.0f} % of the way from worst to best": 100 * good[-1]}
+    quality_of = "{:.0f} % of the way from worst to best", 100 * good[-1]
+    said = {"own score": ("{:.0f} %", 100 * own[-1]), "quality": quality_of}
     rule = "Where the loop's own score of its last output exceeds the quality most."
     worst = _look_first(own[-1] - good[-1], said, rule, run.ids, texts)
     return [*parts, *filter(None, [worst])]
