@@ -437,17 +437,14 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
             )
 
 
-def steady_name(name: str, results: ByName[Any]) -> str:
-    """Return "pearson" in the place of a rank correlation of scores, which ties move: breaking them is no loss."""
-    return "pearson" if name in ("performance", "spearman") and "pearson" in results else name
-
-
 def worsened(comparisons: Mapping[str, Comparison]) -> list[str]:
     """Return what is significantly worse after than before (paired tests, 5 %), such as "performance +0.51 -> -0.39".
 
-    A bias is worse if farther from the null, on its own side where only one is of this bias; an agreement, if lower.
+    A bias is worse if farther from the null, on its own side where only one is of this bias; an agreement, if lower: of
+    scores Pearson's, because ties move rank correlations, and breaking them is no loss.
     """
-    changes = [c.changes[steady_name(name, c)] for c in comparisons.values() for name in c.headlines]
+    named = [(c, name) for c in comparisons.values() for name in c.headlines]
+    changes = [c["pearson" if name in ("performance", "spearman") and "pearson" in c else name] for c, name in named]
     return [f"{c.label} {c.before.text()} -> {c.after.text()}" for c in changes if _is_worse(c)]
 
 

@@ -90,9 +90,9 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
     labels = [next(m[name].label for m in groups.values() if name in m.estimates) for name in names]
     rows, untold = [], dict[str, list[str]]()  # why a number is undefined -> the groups
     for group, m in groups.items():
-        shown = {name: m[name].shown if name in m else "" for name in names}
-        rows.append((group, *shown.values(), str(len(m.ids))))
-        for e in (m[name] for name, cell in shown.items() if cell == words.UNDEFINED):
+        known = {name: m[name] for name in names if name in m}
+        rows.append((group, *(known[name].shown if name in known else "" for name in names), str(len(m.ids))))
+        for e in (e for e in known.values() if np.isnan([e.value, e.low]).all()):
             untold.setdefault(f"{e.label} is undefined: {e.why_undefined}", []).append(group)
     note = "; ".join(["95 % intervals", *(f"{why} ({joined(of)})" for why, of in untold.items())])
     return Table(("group", *labels, "n"), rows, "Agreement with people by group", note)
@@ -143,9 +143,8 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
             measured = estimates(bias_number(judged.covariates.get(RATINGS)), judged, seed).values()
             headings = headings or [estimate.label for estimate in measured]
             rows.append(("" if place else criterion, name, *(e.shown for e in measured)))
-            reasons |= {
-                f"{e.label} is undefined: {e.why_undefined}": None for e in measured if e.shown == words.UNDEFINED
-            }
+            unknown = [e for e in measured if np.isnan([e.value, e.low]).all()]
+            reasons |= {f"{e.label} is undefined: {e.why_undefined}": None for e in unknown}
         for name, baseline in report.baselines.items():
             rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))
     caption = "; ".join(["in brackets: 95 % intervals", *reasons])
