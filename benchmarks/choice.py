@@ -148,16 +148,12 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     chances = {}
     for name, chosen in passed.items():
         tastes = half_tastes if name in ("Bonferroni", "step-down max-T") else whole_tastes
-        better = _agrees if name == "better agreement" else _is_fairer
+        better = _agrees if name == "better agreement" else lambda a, b: abs(a.effect) < abs(b.effect) - 1e-12
         truth = [better(taste, world.given) for taste in (*tastes, *rest_tastes)]
         false = any(one and not true for one, true in zip(chosen, truth, strict=True))
         right = any(one and true for one, true in zip(chosen, truth, strict=True))
         chances[name] = (false, right, bool(tastes) and chosen[1])
     return chances
-
-
-def _is_fairer(taste: Taste, given: Taste) -> bool:
-    return abs(taste.effect) < abs(given.effect) - 1e-12
 
 
 def _agrees(taste: Taste, given: Taste) -> bool:

@@ -3,15 +3,16 @@
 usage: python -m benchmarks.fairness_search --lm MODEL [--dtype bfloat16] [--proposer-lm MODEL]
            [--sets synthetic newsroom summeval topicalchat] [--search-documents N] [--test-documents N] [--pairs N]
            [--labeled] [--debiased] [--places last first] [--encoder MODEL --layers N] [--curve-wordings N]
-           [--longest-source CHARACTERS] [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
+           [--longest-source CHARACTERS] [--criteria NAME ...] [--orders N] [--out DIR] [--write] [--title TEXT]
 
 The data are read from EVALBIAS_DATA. The search and the ranking use different documents, by default as many for the
 search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them. ``--labeled`` adds MIPROv2 and
 GEPA, which use human preferences on the documents of the search; where the wordings come from the grammar, theirs do
 too, so that the searches differ only in how they choose. ``--debiased`` adds a search on decisions averaged over both
 orders. All methods are run with the instruction in the first of ``--places``, by default last, as in the paper, but
-first for the embedded judge; a second one adds ZEPO's rows with the instruction there. The answers of the
-model go to ``--out``, so that a stopped run continues.
+first for the embedded judge; a second one adds ZEPO's rows with the instruction there. Rankings are averaged over 100
+random orders (``--orders``), as in the paper's code. The answers of the model go to ``--out``, so that a stopped run
+continues.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from evalbias.cli.models import open_lm
 from evalbias.data import by_input, pairs, world
 from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
 from evalbias.evaluation.answers import instruction_place_for
+from evalbias.evaluation.rankings import ORDER_SD, PUBLISHED_ORDERS
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import measuring, model_identity, resolve_lm
 from evalbias.measures import decision_rates, spearman
@@ -59,15 +61,8 @@ from evalbias.optimizers.objectives import (
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposer
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.options import MeasuringModels
-from evalbias.programs import (
-    PRESETS,
-    SYNTHETIC,
-    Criterion,
-    PairwiseJudge,
-    PairwiseRanker,
-    PointwiseJudge,
-    preference_accuracy,
-)
+from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, preference_accuracy
+from evalbias.programs.criterion import PRESETS
 from evalbias.programs.judges import likelihood_scores
 
 JUDGES = ("Mistral-7B", "Llama-3-8B")
@@ -101,6 +96,9 @@ PUBLISHED_OBJECTIVES = {
 
 DEBIASED = ".495 to .51, .26 to .43"
 """Range of decision rates and of Spearman over wordings after debiasing (Llama-3-8B, coherence, SummEval; figure 4)."""
+
+FEWEST_WORDINGS = 8
+"""Fewest wordings over which a correlation or a fit is printed: of three, a third of all orders give 1 or -1."""
 
 PROMPTS = 60_000
 """Number of judge prompts that the published code needs for one criterion of SummEval."""
@@ -261,6 +259,7 @@ class Settings:
     seed: int
     instruction_place: str  # in the prompt of judges that compare: last or first
     plain_lm: Any = None  # the judges' model without kept answers, which DSPy's optimizers ask
+    orders: int = 1  # random initial orders of a ranking, over which agreement is averaged
 
     def judge(self, criterion: Criterion, **options: Any) -> PairwiseJudge:
         """Return a new judge that compares."""
@@ -276,6 +275,7 @@ class Outcome:
     undefined: int  # number of the others
     decision_rate: float | None = None  # win rate of the first position; None where the method does not compare
     p_value: float | None = None  # of the test against pairwise + PairS; None where there was none
+    deviation: float | None = None  # standard deviation of Spearman's rho over the initial orders; None of one order
 
 
 @dataclass(frozen=True)
@@ -296,6 +296,7 @@ def sensitivity_curve(
     lm: Any,
     limit: int | None = None,
     seed: int = 0,
+    orders: int = 1,
 ) -> list[CurvePoint]:
     """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 4).
 
@@ -312,7 +313,7 @@ def sensitivity_curve(
         (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)
         (free,) = probabilities(judge, [text], nothing, model, debiased=debiased)
         judged = judged_in_order(judge, shares, compared, free)
-        agreement = measure_ranking(PairwiseRanker(reworded(judge, text), seed=seed), documents, lm=lm)
+        agreement = measure_ranking(PairwiseRanker(reworded(judge, text), seed=seed, orders=orders), documents, lm=lm)
         values = {objective.name: objective(judged) for objective in OBJECTIVES}
         points.append(CurvePoint(text, float(decision_rates(shares)[0]), agreement["spearman"].value, values))
     return points
@@ -355,13 +356,11 @@ def run(
             better, judgments[name] = compiled(
                 name, judge, *sides, lm=settings.plain_lm, writer=settings.writer, seed=seed, budget=judgments["ZEPO"]
             )
-            ranker = PairwiseRanker(better, seed=seed)
-            outcomes[name] = _outcome(measure_ranking(ranker, list(by_input(test).values()), lm=lm))
+            outcomes[name] = _ranked(better, test, lm, settings)
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
-    points, debiased = (
-        sensitivity_curve(one, instructions, test, lm=lm, limit=settings.pairs, seed=seed)
-        for one in (judge, settings.judge(criterion, debias="permutation"))
-    )
+    how: dict[str, Any] = {"lm": lm, "limit": settings.pairs, "seed": seed, "orders": settings.orders}
+    judges = judge, settings.judge(criterion, debias="permutation")
+    points, debiased = (sensitivity_curve(one, instructions, test, **how) for one in judges)
     sizes = len(by_input(train)), len(by_input(test))
     return CriterionResult(outcomes, judgments, whole.report, part.report, points, debiased, len(drawn), sizes)
 
@@ -389,9 +388,8 @@ def search_debiased(
     drawn = pairs(train, limit=settings.pairs, ordered=False, seed=settings.seed)
     judge, zepo = settings.judge(criterion, debias="permutation"), _zepo(settings, objective=DebiasedFairness())
     found = zepo.compile(judge, trainset=drawn, lm=lm)
-    ranked = measure_ranking(PairwiseRanker(found, seed=settings.seed), list(by_input(test).values()), lm=lm)
     title = "ZEPO on debiased decisions"
-    return {f"{title} + permutation": _outcome(ranked)}, {title: found.report.judgments}
+    return {f"{title} + permutation": _ranked(found, test, lm, settings)}, {title: found.report.judgments}
 
 
 def _zepo(settings: Settings, **options: Any) -> ZEPO:
@@ -401,7 +399,8 @@ def _zepo(settings: Settings, **options: Any) -> ZEPO:
 def _with_baselines(
     judge: PairwiseJudge, searched: PairwiseJudge, test: Sequence[dspy.Example], lm: Any, settings: Settings
 ) -> dict[str, Outcome]:
-    rows, outcomes = compare_with_baselines(judge, searched, test, lm=lm, limit=settings.pairs, seed=settings.seed), {}
+    how: dict[str, Any] = {"lm": lm, "limit": settings.pairs, "seed": settings.seed, "orders": settings.orders}
+    rows, outcomes = compare_with_baselines(judge, searched, test, **how), {}
     for name, row in rows.items():
         rate = row.measurements["position"]["first_rate"].value
         p_value = row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None
@@ -420,9 +419,14 @@ def _labeled_pairs(
     return first, second
 
 
+def _ranked(judge: PairwiseJudge, items: Sequence[dspy.Example], lm: Any, settings: Settings) -> Outcome:
+    ranker = PairwiseRanker(judge, seed=settings.seed, orders=settings.orders)
+    return _outcome(measure_ranking(ranker, list(by_input(items).values()), lm=lm))
+
+
 def _outcome(agreement: Measurement, decision_rate: float | None = None, p_value: float | None = None) -> Outcome:
     rho = agreement["spearman"]
-    return Outcome(rho.value, rho.n, rho.undefined, decision_rate, p_value)
+    return Outcome(rho.value, rho.n, rho.undefined, decision_rate, p_value, agreement.notes.get(ORDER_SD))
 
 
 def report(dataset: str, results: Mapping[str, CriterionResult], settings: str) -> str:
@@ -455,7 +459,8 @@ def agreement_table(dataset: str, results: Mapping[str, CriterionResult]) -> str
             cells = [published[c][index] if c in published else "-" for c in results]
             body.append([f"published: {judge}, pairwise -> ZEPO", *cells, "-"])
     note = (
-        "Mean Spearman over documents; in brackets the win rate of the first position, for judges that compare. "
+        "Mean Spearman over documents, ± its standard deviation over the initial orders of a ranking; in brackets the "
+        "win rate of the first position, for judges that compare. "
         "\\* p < .05, † p < .06 against pairwise + PairS, the instruction in the same place (paired permutation test "
         "over documents)."
     )
@@ -466,7 +471,8 @@ def _outcome_cell(outcome: Outcome) -> str:
     sign = mark(outcome.p_value) if outcome.p_value is not None else ""
     rate = f" ({outcome.decision_rate:.2f})" if outcome.decision_rate is not None else ""
     undefined = f", {count(outcome.undefined, 'document')} undefined" if outcome.undefined else ""
-    return f"{shown(outcome.spearman)}{sign}{rate}{undefined}"
+    deviation = "" if outcome.deviation is None else f" ± {outcome.deviation:.2f}"
+    return f"{shown(outcome.spearman)}{deviation}{sign}{rate}{undefined}"
 
 
 def cost_table(results: Mapping[str, CriterionResult]) -> str:
@@ -494,19 +500,18 @@ def search_table(results: Mapping[str, CriterionResult]) -> str:
 
 def objective_table(results: Mapping[str, CriterionResult]) -> str:
     """Return each objective's correlation with agreement over the wordings, and the quadratic fit of the curve."""
-    body = []
+    body, correlated = [], lambda x, y: [spearman(x, y).value]
     for objective in OBJECTIVES:
-        cells = []
-        for result in results.values():
-            values = [p.objectives[objective.name] for p in result.points]
-            cells.append(shown(spearman(values, [p.agreement for p in result.points]).value))
+        values = [[p.objectives[objective.name] for p in result.points] for result in results.values()]
+        cells = [_over_wordings(x, r.points, correlated) for x, r in zip(values, results.values(), strict=True)]
         body.append([objective.name, *cells, PUBLISHED_OBJECTIVES.get(objective.name, "-")])
     for suffix, curves, published in (
         ("", [result.points for result in results.values()], ("-", "near quadratic, .5")),
         (" after permutation", [result.debiased for result in results.values()], (DEBIASED, "near quadratic, .5")),
     ):
         body.append([f"decision rates, agreement{suffix}", *map(_ranges, curves), published[0]])
-        body.append([f"quadratic fit{suffix}: R², peak", *map(_fit, curves), published[1]])
+        fits = [_over_wordings([p.decision_rate for p in curve], curve, parabola) for curve in curves]
+        body.append([f"quadratic fit{suffix}: R², peak", *fits, published[1]])
     return markdown(["objective against agreement, Spearman over wordings", *results, "published"], body)
 
 
@@ -517,8 +522,11 @@ def _ranges(curve: Sequence[CurvePoint]) -> str:
     return ", ".join(f"{min(c):.2f} to {max(c):.2f}" if c else "undefined" for c in defined)
 
 
-def _fit(curve: Sequence[CurvePoint]) -> str:
-    return ", ".join(map(shown, parabola([p.decision_rate for p in curve], [p.agreement for p in curve])))
+def _over_wordings(x: Sequence[float], curve: Sequence[CurvePoint], figures: Callable[..., Sequence[float]]) -> str:
+    """Return figures of agreement on x, and the number of wordings where both are defined; none of fewer than 8."""
+    y = [p.agreement for p in curve]
+    n = sum(not math.isnan(a + b) for a, b in zip(x, y, strict=True))
+    return f"{', '.join(map(shown, figures(x, y))) if n >= FEWEST_WORDINGS else 'too few'} (n = {n})"
 
 
 def parabola(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
@@ -590,7 +598,7 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
             writer = grammar_writer(grammar, criterion) if args.proposer_lm == "grammar" else _proposer_lm(args, lm)
         started = time.monotonic()
         limits = args.pairs, args.curve_wordings, args.seed
-        settings = Settings(proposer, writer, bert_score, *limits, args.places[0], plain_lm=lm)
+        settings = Settings(proposer, writer, bert_score, *limits, args.places[0], plain_lm=lm, orders=args.orders)
         found = results[criterion.name] = run(criterion, train, test, asked, settings)
         more = [search_debiased(criterion, train, test, asked, settings)] if args.debiased else []
         for place in args.places[1:]:
@@ -619,6 +627,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--longest-source", type=int, help="characters; longer documents are left out")
     parser.add_argument("--pairs", type=int, help="largest number of pairs; default: all")
     parser.add_argument("--curve-wordings", type=int, help="wordings on the curve; default: all that were tried")
+    parser.add_argument("--orders", type=int, default=PUBLISHED_ORDERS)
     parser.add_argument("--labeled", action="store_true")
     parser.add_argument("--debiased", action="store_true")
     parser.add_argument("--places", nargs="+", choices=["last", "first"], help="of the instruction")
@@ -630,8 +639,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
     args.places = list(dict.fromkeys(args.places or [instruction_place_for(lm)]))
     settings = (
-        f"Judge: {judge_of(model_identity(lm))}. Instruction {args.places[0]} in the prompt. Wordings: "
-        f"{args.proposer_lm}; 5 epochs of 5. Different documents for the search and for the ranking; "
+        f"Judge: {judge_of(model_identity(lm))}. {args.orders} orders of each ranking. Instruction {args.places[0]} in "
+        f"the prompt. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for the search and the ranking; "
         f"{f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
     )
     if args.longest_source:

@@ -99,7 +99,7 @@ def mitigations(
             made[title] = Mitigation(judge, judge.calibrate(pairs, lm=lm))
         except CalibrationError as error:
             made[title] = Mitigation(None, 0, str(error))
-    zepo = ZEPO(GrammarParaphraser(world.PARTS), seed=seed, select=False)
+    zepo = ZEPO(GrammarParaphraser(world.PARTS), seed=seed, select=False, racing=True)
     compiled = zepo.compile(new(), trainset=pairs, lm=lm)
     made["ZEPO"] = Mitigation(compiled, compiled.report.judgments)
     both = compiled.deepcopy()

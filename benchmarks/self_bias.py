@@ -132,9 +132,9 @@ def _concepts(folder: Path) -> str:
     headings[0] += " (published)"
     total, unread = sum(len(r.ids) * len(r.numbers) for r in _commongen(folder)), unreadable_answers(folder)
     note = (
-        f"{len(unread)} of {total} answers, of all iterations, could not be read and are left out; running the "
-        'benchmark prints up to ten of them. "Substring" is the paper\'s count, in which "thrown" covers "throw"; in '
-        '"lemma", "caught" covers "catch", and "catch" does not cover "cat".'
+        f"{len(unread)} of {total} answers, of all iterations, could not be read and are left out. "
+        '"Substring" is the paper\'s count, in which "thrown" covers "throw"; in "lemma", "caught" covers "catch", and '
+        '"catch" does not cover "cat".'
     )
     return f"{table(title, ('model', 'iteration', 'believes all covered (undefined)', *headings), rows)}\n\n{note}"
 
@@ -324,9 +324,6 @@ def main() -> None:
     if args.only != "synthetic":
         folder = data_folder("self_bias_recorded")
         parts["recorded"] = f"## Self-bias (Xu et al. 2024): the recorded loops\n\n{recorded(folder)}"
-        print("Answers on missing concepts that could not be read:")
-        for answer in list(dict.fromkeys(unreadable_answers(folder)))[:10]:
-            print(f"  {answer!r:.200}")
     if args.only != "recorded":
         parts["synthetic"] = synthetic(args.seed, args.out, args.threads)
     for name, text in parts.items():

@@ -30,7 +30,7 @@ CRITERION = "'name: definition', the name of a criterion that is rated, or a rea
 NEW_CRITERION = "'name: definition', or a ready-made criterion such as summeval:fluency."
 ALL, RECORDED = "all", ("scores_field", "samples_field", "winner_field")
 """All criteria, in the place of their names; and fields, one of which names a judge."""
-OTHERWISE = ("aspects_api_base", "reflection_api_base", "threads", "keep_worse", "loops")
+OTHERWISE = ("aspects_api_base", "reflection_api_base", "threads", "loops")
 UNRECORDED = {*MODELS, *PYTHON_ONLY, *OTHERWISE}
 """Options that decide no number, or that a run keeps in another form."""
 

@@ -59,7 +59,9 @@ class RankOptions(Seeded, Comparing):
     calibration: Literal["none", "contextual", "batch", "pride"] | None = option(
         "Correct for the judge's position preference, without labels. By default, what the saved judge does."
     )
-    orders: int = option("Average the sorts from this many random initial orders; the paper's code: 100.", 1)
+    orders: int = option(
+        "Sort from this many random initial orders, and average scores and agreement; the paper's code: 100.", 1
+    )
     debias: Literal["none", "permutation"] | None = option(
         "permutation asks in both orders and averages. By default, what the saved judge does."
     )
@@ -212,9 +214,10 @@ class RefineOptions(FeedbackOptions):
 class Choosing(Options):
     """The check of a result before it is written."""
 
-    bare: bool = option("Return the result of the paper's method unchecked, although it may make a judge worse.", False)
-    keep_worse: bool = option(
-        "Write the result of `bare` even if the test items show that it is worse than what was given.", False
+    bare: bool = option(
+        "Run the paper's method as published: no choice on held-back items, no racing, PairS averaged over 100 orders. "
+        "Its result is written even where the test items show that it is worse than what was given.",
+        False,
     )
 
 
@@ -293,6 +296,9 @@ class ComparingAim(Choosing, Seeded, Coded, Comparing):
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 200)
     exact: bool = option(
         "Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).", False
+    )
+    orders: int | None = option(
+        "Average agreement with people over rankings from this many random initial orders (100 with `bare`, else 1)."
     )
     instruction: str | None = option(
         "Your own wording to start from. It must contain the criterion's name; {answers} stands for the answers, "

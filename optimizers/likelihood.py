@@ -187,10 +187,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def rules(self, problem: Problem) -> list[Rule]:
         """Less likelihood bias, or else better agreement."""
         name = self.number(problem)
-        return [
-            likelihood_rule(name, max_loss=self.max_loss, seed=self.seed),
-            fair_rule(name, seed=self.seed),
-        ]
+        return [likelihood_rule(name, max_loss=self.max_loss, seed=self.seed), fair_rule(name, seed=self.seed)]
 
     def number(self, problem: Problem) -> str:
         """Return the name of the number that says the bias of all rated items; see ``bias_number``."""

@@ -1,14 +1,17 @@
 """Proposers of new instructions.
 
-A wording must keep the criterion's name and, if the instruction has it, the place of the answers, ``{answers}``.
+A wording must keep the criterion's name, the instruction's language as far as scripts tell it, and, if the instruction
+has it, the place of the answers, ``{answers}``.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,6 +25,9 @@ from evalbias.programs.writing import LARGEST_SEED
 from evalbias.values import WORD_CHARACTER
 
 ATTEMPTS = 4  # largest number of requests for each wording
+MIXED = (
+    1 / 3
+)  # largest distance between the scripts of a wording and its instruction: Japanese varies in kana and kanji
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ def fault(text: str, criterion: Criterion, known: Collection[str], instruction: 
     labels = "|".join(map(re.escape, (*LETTERS, *ties, *criterion.labels)))
     if re.search(rf"(?:^|[:：]|\bis)\W*(?:{labels})\W*$", text):
         return "an answer, not a question"
+    if script_distance(text, instruction, criterion) > MIXED:
+        return "in other scripts than the instruction"
     if _plain(text) == _plain(instruction):
         return "a copy of the original"
     return "known already" if _plain(text) in set(map(_plain, known)) else None
@@ -72,23 +80,28 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class Reword(dspy.Signature):  # type: ignore[misc]
-    """Say an instruction for somebody who judges texts in other words.
+def script_distance(first: str, second: str, criterion: Criterion) -> float:
+    """Return the total variation distance between the scripts of two texts' letters, in [0, 1]; NaN without letters.
 
-    Be inventive in wording and structure, but ask for the same. Say nothing about how to answer that the instruction
-    does not say.
+    The criterion's own words take no part, as they may be of another language than the sentence around them.
     """
-
-    instruction: str = dspy.InputField()
-    keep: list[str] = dspy.InputField(desc="words that must stand in the new instruction as they are")
-    wording: str = dspy.OutputField(desc="the new instruction, and nothing else")
+    shares = []
+    for text in (first, second):
+        for own in (criterion.definition, criterion.title, criterion.output_label, criterion.source_label, ANSWERS):
+            text = text.replace(own, " ")
+        names = [unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()]
+        counts = Counter("KANA" if name.startswith(("HIRAGANA", "KATAKANA")) else name for name in names)
+        shares.append({script: n / len(names) for script, n in counts.items()})
+    scripts = shares[0].keys() | shares[1].keys()
+    return sum(abs(shares[0].get(s, 0) - shares[1].get(s, 0)) for s in scripts) / 2 if all(shares) else math.nan
 
 
 class LMParaphraser:
     """Rewords the whole instruction with any ``dspy.LM``, which answers in the form of DSPy's adapter.
 
-    The whole field ``wording`` of its answer is the new instruction. An answer without that field is rejected, so that
-    no preamble of a chat model becomes an instruction, and so is one that the model could not finish.
+    The request is in the language of ``LANGUAGES`` whose script is nearest to the instruction's, and asks for it. The
+    whole field ``wording`` of the answer is the new instruction. An answer without it is rejected, so that no preamble
+    of a chat model becomes an instruction, and so is one that the model could not finish.
 
     Args:
         lm: Model that rewords; another model than the judge may do it better.
@@ -106,10 +119,12 @@ class LMParaphraser:
     ) -> Proposal:
         """See ``Proposer``; a rejected wording is requested again, with another seed."""
         calls = 0
+        near = min(LANGUAGES.values(), key=lambda language: script_distance(language.reword, instruction, criterion))
+        reword = dspy.Signature("instruction, keep: list[str] -> wording", near.reword)
 
         def draw(attempt: int) -> tuple[str, str | None]:
             nonlocal calls
-            predict, number = dspy.Predict(Reword), (seed * 10_007 + attempt) % LARGEST_SEED
+            predict, number = dspy.Predict(reword), (seed * 10_007 + attempt) % LARGEST_SEED
             given = {"instruction": instruction, "keep": [criterion.title, *[ANSWERS] * (ANSWERS in instruction)]}
             config = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": number}
             wrong = None

@@ -97,8 +97,8 @@ class ZEPO(JudgeOptimizer):
         objective: Objective to maximize. Defaults to fairness. It decides on the held-back examples too, so these need
             no labels.
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
-            the interval of its difference to the best excludes 0 (``drop``). The winner is
-            judged on all examples. Fewer than 40 examples are judged in one round.
+            the interval of its difference to the best excludes 0 (``drop``). The winner is judged on all examples, and
+            fewer than 40 are judged in one round. Defaults to ``select``: the paper's own method holds no races.
         log_dir: Folder to log the search in; the same search started again continues from there.
     """
 
@@ -110,12 +110,13 @@ class ZEPO(JudgeOptimizer):
     population: int = 5
     epochs: int = 5
     objective: Objective = field(default_factory=objectives.Fairness)
-    racing: bool = True
+    racing: bool | None = None
     log_dir: Path | None = None
 
     def __post_init__(self) -> None:
         if self.population < 1 or self.epochs < 1:
             raise ValueError(f"population={self.population}, epochs={self.epochs}: give at least one of each.")
+        self.racing = self.select if self.racing is None else self.racing
         check_proposer(self.proposer)
         objectives.check_objective(self.objective)
 

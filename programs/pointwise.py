@@ -44,11 +44,6 @@ def correction_of(saved: Any) -> ScoreCorrection:
     return ScoreCorrection(**{**saved, "slopes": slopes, "shift": shift})
 
 
-def saved_correction(correction: ScoreCorrection) -> dict[str, Any]:
-    """Return a correction as JSON data; one without a reading has the form of earlier versions."""
-    return {name: value for name, value in asdict(correction).items() if name != "reading" or value}
-
-
 def _check_correction(name: str, value: Any) -> None:
     instance_of(ScoreCorrection | None, "a ScoreCorrection or None")(name, value)
     if value and value.pairs:
@@ -106,7 +101,7 @@ class PointwiseJudge(Judge):
     scoring = Setting[str](one_of("expected", "sampled"))
     correction = Setting[ScoreCorrection | None](
         _check_correction,
-        dump=lambda value: value and saved_correction(value),
+        dump=lambda value: value and {n: v for n, v in asdict(value).items() if n != "reading" or v},
         load=lambda saved: saved and correction_of(saved),
         unlearned=lambda: None,
     )

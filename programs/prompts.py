@@ -47,6 +47,7 @@ class Language:
     question: str  # an {instruction} that follows the candidates
     comma: str  # between the answers
     tie: str  # answer that there is no difference
+    reword: str  # request to a model that rewords an instruction
 
 
 _WORDS = read_json(Path(__file__).with_name("languages.json"), "install evalbias again")

@@ -31,12 +31,12 @@ CALIBRATION_PAIRS = 200  # number of randomly drawn pairs to which a ranking fit
 MOST = 10_000  # most orders: a saved ranker may be a stranger's
 
 
-def most_comparisons(n: int) -> int:
-    """Return the largest number of comparisons in a ranking, ``n ceil(log2 n)``, if all of them are defined.
+def most_comparisons(n: int, orders: int = 1) -> int:
+    """Return the most comparisons in rankings from some orders, ``n ceil(log2 n)`` each if all are defined.
 
-    Candidates with undefined comparisons take more: each is compared with all ranked ones.
+    Candidates with undefined comparisons take more, as each is compared with all ranked ones; no pair is asked twice.
     """
-    return n * math.ceil(math.log2(n)) if n > 1 else 0
+    return min(orders * n * math.ceil(math.log2(n)), n * (n - 1)) if n > 1 else 0
 
 
 def _check_search(name: str, value: Any) -> None:
@@ -53,7 +53,7 @@ class PairwiseRanker(Instrument):
     Args:
         judge: Judge that compares two candidates.
         seed: Seed for the initial orders of the candidates and for the pairs of a fitted calibration.
-        orders: Number of random initial orders to sort from; the scores are averaged over them (the paper's code: 100).
+        orders: Number of random initial orders to sort from (the paper's code: 100); scores are averaged over them.
             At most 10,000. A pair is asked about once, and once more where another sort shows it the other way round.
     """
 
@@ -93,8 +93,8 @@ class PairwiseRanker(Instrument):
 
             * ``order``: indices of the ranked candidates, best first.
             * ``scores``: number of other ranked candidates below each candidate, in the order given; one in the same
-              group counts half. Neighbors in the order that the judge does not distinguish share a group. With several
-              initial orders, the mean over those from which the candidate is ranked. NaN if not ranked.
+              group counts half. Neighbors in the order that the judge does not distinguish share a group. Means over
+              the orders from which a candidate is ranked, each in ``scores_by_order``; NaN if not ranked.
             * ``unranked``: index -> reason for every candidate that has no defined comparison with a ranked one. The
               others are ranked as if it were not there.
             * ``comparisons``: number of pairs compared; of these, ``ties`` have equal probabilities (the head of the
@@ -303,7 +303,8 @@ def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: Pairwi
     shares = {pair: answer.win_share for pair, answer in first.answers.items()}
     distinct = [first.candidates.index(text) for text in candidates]  # index among the distinct candidates
     # 1. Scores and places, averaged over the orders from which a candidate is ranked.
-    scores = list(map(mean_of_defined, zip(*(_scores(source, distinct) for source in sorts), strict=True)))
+    by_order = [_scores(source, distinct) for source in sorts]
+    scores = list(map(mean_of_defined, zip(*by_order, strict=True)))
     places = [{index: float(rank) for rank, index in enumerate(source.order)} for source in sorts]
     around = [mean_of_defined([place.get(index, math.nan) for place in places]) for index in distinct]
     # 2. The highest score comes first; of equal ones, the one that stood higher on average.
@@ -312,6 +313,7 @@ def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: Pairwi
     return dspy.Prediction(
         order=order,
         scores=scores,
+        scores_by_order=by_order,
         unranked={i: _reason(first, index, judge) for i, index in enumerate(distinct) if index not in place},
         comparisons=len(shares),
         judgments=sum(answer.prompts for answer in first.answers.values()),

@@ -6,23 +6,13 @@ import json
 import math
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import dspy
 import numpy as np
 
-from evalbias.lm.types import (
-    ChoiceLogprobs,
-    Likelihood,
-    LogLikelihood,
-    MeasuringLM,
-    Prompt,
-    Refused,
-    Text,
-    Written,
-    by_kind,
-)
+import evalbias
+from evalbias.lm.types import ChoiceLogprobs, Likelihood, LogLikelihood, MeasuringLM, Refused, Text, Written, by_kind
 
 
 def outcome(lm, questions):
@@ -96,15 +86,15 @@ class FormulaLM(Fake):
         self.judged: list[str] = []
         self.calls = 0
 
-    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
+    def choice_logprobs(self, prompts, choices):
         self.calls += 1
         return ChoiceLogprobs(tuple(choices), np.array([self._row(p, choices) for p in prompts]))
 
-    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
+    def loglikelihood(self, pairs):
         self.calls += 1
         return [LogLikelihood(np.array([numbers(text)[1] - 20.0, -1.0])) for _, text in pairs]
 
-    def _row(self, prompt: Prompt, choices: Sequence[str]) -> list[float]:
+    def _row(self, prompt, choices):
         assert not isinstance(prompt, str)
         self.judged.append(prompt[-1]["content"])
         quality, rarity = numbers(prompt[-1]["content"])
@@ -205,6 +195,14 @@ def rated(documents=12, outputs=6):
             fields = {"id": f"{d}-{i}", "input_id": str(d), "source": f"s{d}", "scores": {"quality": q}}
             found.append(dspy.Example(**fields, output=f"q={q} z={rng.gauss(0, 1):.3f}"))
     return found
+
+
+def searched_judge(judge, **options):
+    """A judge, the same with a wording searched on half of the documents, and the outputs of the others."""
+    train, test = evalbias.data.split(rated(documents=24), seed=0, by="input", test_fraction=0.5)
+    zepo = evalbias.ZEPO(evalbias.GrammarParaphraser(PARTS), select=False, **options)
+    drawn = evalbias.data.pairs(train, limit=100, seed=0)
+    return judge, zepo.compile(judge, trainset=drawn, lm=Wording(first=6.5)), test
 
 
 class Pipeline(dspy.Module):

@@ -58,10 +58,7 @@ def words() -> list[str]:
     for _ in range(5000):
         drawn = world.item(rng)
         answer = {"role": "assistant", "content": drawn.output}
-        for messages in (
-            scoring.messages(vars(drawn)),
-            [*likelihood_messages(SYNTHETIC, drawn.source), answer],
-        ):
+        for messages in (scoring.messages(vars(drawn)), [*likelihood_messages(SYNTHETIC, drawn.source), answer]):
             vocabulary |= set(split(dialogue(messages), read))
     return sorted(vocabulary)
 

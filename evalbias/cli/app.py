@@ -55,7 +55,8 @@ class Sectioned(TyperCommand):
         sections: dict[str, list[tuple[int, Any]]] = {}
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
-                heading = getattr(parameter, "rich_help_panel", None) or section_of(str(parameter.name))
+                section = next((title for title, names in SECTIONS.items() if parameter.name in names.split()), REST)
+                heading = getattr(parameter, "rich_help_panel", None) or section
                 names = SECTIONS.get(heading, "").split()
                 place = names.index(str(parameter.name)) if parameter.name in names else -1
                 sections.setdefault(heading, []).append((place, record))
@@ -63,11 +64,6 @@ class Sectioned(TyperCommand):
         for heading in sorted(sections, key=lambda one: places.get(one, places[REST] - 0.5)):  # those of forms before
             with formatter.section(heading):
                 formatter.write_dl([record for _, record in sorted(sections[heading], key=lambda placed: placed[0])])
-
-
-def section_of(name: str) -> str:
-    """Return the heading under which help lists an option."""
-    return next((heading for heading, names in SECTIONS.items() if name in names.split()), REST)
 
 
 # From a class of options to a command.
@@ -175,10 +171,9 @@ FORMER = {  # what earlier versions took -> what this one, and no later one, say
     "compile threshold": "is gone: DSPy's ReAnchor fits thresholds, and 'evalbias audit' measures pass or fail.",
     "compile order": "is gone, as it helped no judge: 'evalbias audit --probe order' measures it.",
     "compile forecasts": "is gone, as it helped no judge: 'evalbias audit --pass MARK' measures the probabilities.",
-    "measure likelihood": "is gone: 'evalbias audit' with the same judge and data measures it, beside other biases.",
-    "measure preference": "is gone: 'evalbias audit' with the same judge and data measures it, beside other biases.",
     "measure self": "is now 'evalbias refine measure'.",
     "measure style": "is now 'evalbias refine style'.",
+    "optimize --keep-worse": "is gone: --bare writes its result whatever the test items say.",
     "optimize --objective": "is now 'evalbias optimize --aim'.",
     "plan": "is gone: 'evalbias audit' says how many items are needed, and 'evalbias drift' how many anchors.",
     "rank": "is now 'evalbias judge --rank'.",

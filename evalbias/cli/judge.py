@@ -18,7 +18,7 @@ from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.data import DataError, by_input, is_rated
 from evalbias.data.files import file_chunks
 from evalbias.data.reading import read_chunks
-from evalbias.evaluation.rankings import COUNTS, conclude_ranking, ranking_agreement
+from evalbias.evaluation.rankings import COUNTS, conclude_ranking, order_spread, ranking_agreement
 from evalbias.evaluation.words import count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
@@ -242,7 +242,7 @@ def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> Non
         ranker = PairwiseRanker(judge, seed=options.seed, orders=options.orders)
         groups = by_input(split.test)
         documents = [g[0].copy(candidates=[e.output for e in g]) for g in groups.values()]
-        with run.progress(options.orders * sum(most_comparisons(len(e.candidates)) for e in documents)):
+        with run.progress(sum(most_comparisons(len(e.candidates), options.orders) for e in documents)):
             rankings = ranker.batch(documents, lm=run.options.lm)
         rows = [_ranked(key, group, r) for (key, group), r in zip(groups.items(), rankings, strict=True)]
         brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}
@@ -255,6 +255,7 @@ def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> Non
                 f"\nagreement with people on {name}, mean over {count(agreement['spearman'].n, 'document')}: "
                 + ", ".join(f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values())
             )
+            text = "; ".join([text, *order_spread([agreement])])
         brief["conclusion"] = conclude_ranking(agreement, len(rows))
         file = run.folder.path / "rankings.jsonl"
         write_jsonl(file, rows)

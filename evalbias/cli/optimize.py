@@ -31,7 +31,7 @@ from evalbias.data.items import comparable
 from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.bias import Section
 from evalbias.evaluation.changes import own_gain
-from evalbias.evaluation.rankings import PROMPTS, Row
+from evalbias.evaluation.rankings import PROMPTS, PUBLISHED_ORDERS, Row
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers import likelihood as optimizers
 from evalbias.optimizers.align import ENOUGH, Align, AlignReport
@@ -47,13 +47,7 @@ from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.plots import scatter
-from evalbias.report.tables import (
-    candidates_table,
-    headlines_table,
-    mitigation_table,
-    refine_table,
-    rows_table,
-)
+from evalbias.report.tables import candidates_table, headlines_table, mitigation_table, refine_table, rows_table
 
 # Judges that people labeled: whatever makes one agree with them.
 
@@ -82,7 +76,7 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
         with run.progress(10 * (options.budget + len(train)) + 2 * len(test)) as optimizer.progress:
             compiled = optimizer.compile(judge, trainset=train, valset=test, lm=run.options.lm)
         report: AlignReport = compiled.report
-        written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison, keep_worse=False)
+        written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison)
         result = {**vars(report), "written": written}
         brief = {name: value for name, value in result.items() if name not in ("before", "after")}
         shown = [candidates_table(report), report.decision, *report.remarks, written]
@@ -141,7 +135,7 @@ def compile_judges(
     written = {}
     for name, judge in compiled.judges.items():
         report, path = reports[name], run.folder.file("judge", name, ".json")
-        written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=options.keep_worse)
+        written[name] = keep(judge, report, path, compared=report.comparison)
     sides = {name: {"before": compiled.before[name], "after": compiled.after[name]} for name in comparisons}
     plots = [Section(f"Likelihood and unfairness: {name}", [scatter(both)]) for name, both in sides.items()]
     # The judges side by side, then what was chosen and why.
@@ -222,7 +216,7 @@ def search(
         population=options.population,
         objective=objective,
         epochs=options.epochs,
-        racing=not options.exact,
+        racing=False if options.exact else None,
         select=not options.bare,
         seed=options.seed,
         log_dir=run.folder.path / "search",
@@ -232,13 +226,14 @@ def search(
     with run.progress((1 + options.population * options.epochs) * asked):
         compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
     tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
-    # Comparisons of ranking every document once; pairs are not ranked.
-    ranked = 0 if hold_pairs(test) else sum(most_comparisons(len(group)) for group in by_input(test).values())
+    # Comparisons of ranking every document; pairs are not ranked.
+    orders, outputs = options.orders or (PUBLISHED_ORDERS if options.bare else 1), map(len, by_input(test).values())
+    ranked = 0 if hold_pairs(test) else sum(most_comparisons(n, orders) for n in outputs)
     with run.progress(8 * tested + sum(PROMPTS.values()) * ranked):
-        rows = compare_with_baselines(judge, compiled, test, lm=options.lm, limit=limit, seed=options.seed)
-    report, path = compiled.report, run.folder.path
-    better = rows["searched"].comparisons
-    written = keep(compiled, report, path / "judge.json", compared=better, keep_worse=options.keep_worse)
+        how: dict[str, Any] = {"lm": options.lm, "limit": limit, "seed": options.seed, "orders": orders}
+        rows = compare_with_baselines(judge, compiled, test, **how)
+    report, path = compiled.report, run.folder.path / "judge.json"
+    written = keep(compiled, report, path, compared=rows["searched"].comparisons)
     counts = {"search": len(drawn), "all": count_pairs(split.train, ordered=not objective.debiased)}
     result: dict[str, Any] = {"search": report, "rows": rows, "pairs": counts}
     run.folder.write_result(result)
@@ -277,11 +272,10 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
             seed=options.seed,
             log_dir=run.folder.path / "loops",
         )
-        count = (len(optimizer.margins) + 2) * len(train) + 2 * len(test)
-        with run.progress(count, "refining") as optimizer.progress:
+        with run.progress((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
             compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.options.lm)
         report, path = compiled.report, run.folder.path / "program.json"
-        written = keep(compiled, report, path, compared=report.comparison, keep_worse=options.keep_worse, kind="loop")
+        written = keep(compiled, report, path, compared=report.comparison, kind="loop")
         loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}

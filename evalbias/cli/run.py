@@ -349,38 +349,24 @@ class ModelWatch:
             write_whole(self._file, content)
 
 
-# Write a compiled program only if it is better than the one that was given, or if asked to.
+# Write a compiled program and say what it is.
 
 
 def keep(
-    program: Any,
-    report: CompileReport,
-    path: Path,
-    *,
-    compared: Mapping[str, Comparison],
-    keep_worse: bool,
-    kind: str = "judge",
+    program: Any, report: CompileReport, path: Path, *, compared: Mapping[str, Comparison], kind: str = "judge"
 ) -> str:
     """Write a compiled program, or the given one where nothing was better, and say which.
 
-    An optimizer that chooses on held-back items has decided what is better. The bare method of a paper decides nothing;
-    its result is written unless the test items show that it is worse (or anyway: ``keep_worse``): ``compared`` holds
-    bias or agreement -> the given against the compiled program on these.
+    An optimizer that chooses on held-back items has decided what is better. The bare method of a paper decides nothing,
+    so the test items say what became worse: ``compared`` holds bias or agreement -> the given against the compiled.
     """
-    chosen = any(one.chosen and one.name != GIVEN for one in report.candidates)
-    worse = "" if report.candidates else "; ".join(worsened(compared))
-    if worse and not keep_worse:
-        return (
-            f"No {kind} was written, because the bare method made it worse on the test items ({worse}); --keep-worse "
-            "writes it all the same."
-        )
     program.save(str(path))
-    if chosen:
+    if any(candidate.chosen and candidate.name != GIVEN for candidate in report.candidates):
         return f"{path.name} holds the compiled {kind}."
     if report.candidates:
         return f"{path.name} holds the {kind} as it was given, because nothing was better."
-    if worse:
-        return f"{path.name} holds a {kind} that is worse than the given one on the test items ({worse})."
+    if worse := "; ".join(worsened(compared)):
+        return f"{path.name} holds the bare method's {kind}, worse than the given one on the test items ({worse})."
     return (
         f"{path.name} holds the bare method's {kind}; nothing was kept back to show that it is better, and the test "
         "items do not show that it is worse."

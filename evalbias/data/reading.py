@@ -20,18 +20,7 @@ from evalbias.data.cells import MOST_CHOICES, words_in, words_of
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.hints import lacking
-from evalbias.data.items import (
-    ABSENT,
-    CRITERION,
-    FIELDS,
-    DataError,
-    as_number,
-    cells_of,
-    item_name,
-    listed,
-    number,
-    word,
-)
+from evalbias.data.items import ABSENT, FIELDS, DataError, as_number, cells_of, item_name, listed, number, word
 from evalbias.data.rating_values import (
     NO_CODES,
     Codes,
@@ -136,7 +125,7 @@ def read(
     _read_nested(table, wanted)
     rated = [n for n in table.columns if n in judged or n in wanted.choices or _RATED.fullmatch(n)]
     read_codes(table, rated, wanted.codes)
-    named = {*table.columns, *(name for name in judged if CRITERION in name)}  # one a criterion, not known yet
+    named = {*table.columns, *(name for name in judged if items.CRITERION in name)}  # one a criterion, not known yet
     if has_verdicts := bool(judged) and judged <= named:
         _read_labels(table, judged)
     _check_columns(table, wanted, texts=not has_verdicts)

@@ -207,7 +207,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
         columns: Name -> (n,) or (n, d) numbers about the items.
         coverage: Median probability that any answer follows; NaN where unknown.
         cost: Name -> amount of what the measurement took, such as judgments.
-        notes: Name -> count of what else happened, such as ties.
+        notes: Name -> number of what else happened, such as ties.
         provenance: What decides the numbers.
         clusters: (n,) input of each item, resampled and swapped as one; None where every item has its own.
         judged: The judge's answers; None where the numbers are of something else, such as whole rankings.
@@ -221,7 +221,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
     columns: Mapping[str, FloatArray] = field(compare=False)
     coverage: float = float("nan")
     cost: Mapping[str, float] = field(default_factory=dict)
-    notes: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     clusters: Sequence[str] | None = field(default=None, compare=False)
     judged: Judged | None = field(default=None, compare=False)
@@ -262,7 +262,9 @@ class Measurement(ByName[Estimate], parts="estimates"):
         parts = [f"undefined {name.replace('_', ' ')}: {amount}" for name, amount in self.undefined.items()]
         if self.clusters is not None:
             parts.append(f"intervals over {count(max((e.units for e in self.estimates.values()), default=0), 'input')}")
-        return "; ".join([*parts, *(f"{name.replace('_', ' ')}: {amount}" for name, amount in self.notes.items())])
+        return "; ".join(
+            [*parts, *(f"{name.replace('_', ' ')}: {round(amount, 2)}" for name, amount in self.notes.items())]
+        )
 
 
 def measured(

@@ -16,6 +16,7 @@ from evalbias.evaluation.estimates import Comparison, Measurement, Number, compa
 from evalbias.evaluation.judged import judge_examples
 from evalbias.evaluation.words import conclude, count
 from evalbias.measures import kendall, pairwise_accuracy, spearman
+from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.resample import estimate_mean_coefficient, estimate_share
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
@@ -25,6 +26,8 @@ MEASURES = {
     "kendall": (kendall, estimate_mean_coefficient, "Kendall"),
     "pairwise_accuracy": (pairwise_accuracy, estimate_share, "accuracy"),
 }
+PUBLISHED_ORDERS, ORDER_SD = 100, "spearman_sd_over_orders"
+"""Random initial orders of Zhou et al.'s code; and the note of the mean Spearman's standard deviation over orders."""
 COUNTS = ("comparisons", "judgments", "ties", "undefined", "contradictions")
 
 
@@ -38,8 +41,9 @@ def measure_ranking(
     item lacks a score on the criterion.
 
     Returns:
-        Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents, which are its items.
-        ``notes`` counts comparisons, ties, undefined comparisons, contradictions and unranked outputs.
+        Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents, which are its items, of
+        the mean over the initial orders, as the paper's code averages. ``notes`` counts comparisons, ties, undefined
+        ones, contradictions and unranked outputs; of several orders also these, and Spearman's standard deviation.
     """
     name = ranker.judge.criterion.name
     for example in (e for document in documents for e in document):
@@ -56,15 +60,20 @@ def ranking_agreement(
 
     ``documents`` are the outputs that were ranked, in their order; those unrated on the criterion are undefined.
     """
-    scores = [score for ranking in rankings for score in ranking.scores]
+    orders = zip(*(ranking.scores_by_order for ranking in rankings), strict=True)
+    scores = [[score for document in order for score in document] for order in orders]  # (orders, outputs)
     human = [human_score(e, criterion, required=False) for document in documents for e in document]
     groups = [index for index, document in enumerate(documents) for _ in document]
-    numbers = []
+    numbers, by_order = [], dict[str, list[FloatArray]]()
     for name, (measure, estimator, label) in MEASURES.items():
-        by_document = np.array(measure(scores, human, groups=groups).by_group, dtype=np.float64)
+        by_order[name] = [np.array(measure(x, human, groups=groups).by_group, dtype=np.float64) for x in scores]
+        by_document = np.array(list(map(mean_of_defined, zip(*by_order[name], strict=True))))
         numbers.append(Number(name, label, by_document, estimator, signed=estimator is not estimate_share))
-    notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
+    notes: dict[str, float] = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
     notes["unranked"] = sum(len(ranking.unranked) for ranking in rankings)
+    if len(scores) > 1:
+        deviation = np.std(list(map(mean_of_defined, by_order["spearman"])), ddof=1)
+        notes |= {"orders": len(scores), ORDER_SD: float(deviation)}
     return measured(
         numbers,
         seed=seed,
@@ -75,6 +84,13 @@ def ranking_agreement(
         cost={"judgments": notes.pop("judgments")},
         notes=notes,
     )
+
+
+def order_spread(agreements: Sequence[Measurement]) -> list[str]:
+    """Say how the mean Spearman of rankings varies over the initial orders; nothing of one order."""
+    notes = [one.notes for one in agreements if ORDER_SD in one.notes]
+    deviations = ", ".join(f"{note[ORDER_SD]:.2f}" for note in notes)
+    return [f"mean of {notes[0]['orders']} initial orders, standard deviation over them {deviations}"] if notes else []
 
 
 def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
@@ -121,11 +137,13 @@ def compare_with_baselines(
     limit: int | None = None,
     n_resamples: int = 100_000,
     seed: int = 0,
+    orders: int = 1,
 ) -> dict[str, Row]:
     """Measure four judges: initial, initial + permutation, searched, searched + permutation.
 
     ``items`` are outputs of documents that took no part in the search, or pairs, which are not ranked. Where people
-    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs.
+    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs,
+    and documents are ranked from so many random ``orders``.
     """
     name = initial.criterion.name
     rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)
@@ -138,7 +156,7 @@ def compare_with_baselines(
         one.debias = "permutation" if title.endswith("permutation") else None
         measurements = measure_all(judge_examples(one, compared, lm=lm), seed=seed)
         if rated:
-            ranker = PairwiseRanker(one, seed=seed)
+            ranker = PairwiseRanker(one, seed=seed, orders=orders)
             measurements[PeopleAgreement.name] = measure_ranking(ranker, documents, lm=lm, seed=seed)
         first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
         comparisons = {bias: compare(first[bias], m, **how) for bias, m in measurements.items() if bias in first}

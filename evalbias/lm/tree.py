@@ -188,16 +188,11 @@ class PackCache(DynamicCache):  # type: ignore[misc]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of context tokens."""
-        return token_count(self._context)
+        return int(self._context[0][0].shape[2]) if self._context else 0
 
     def extended(self) -> Layers:
         """Return the context with the pack's own keys and values, after the forward pass."""
         return [self._layers[number] for number in range(len(self._layers))]
-
-
-def token_count(layers: Layers) -> int:
-    """Return for how many tokens keys and values are held."""
-    return int(layers[0][0].shape[2]) if layers else 0
 
 
 def chained(*parts: Layers) -> Layers:

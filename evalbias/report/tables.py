@@ -16,7 +16,7 @@ from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.findings import AGREEMENT, Finding
 from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
-from evalbias.evaluation.rankings import Row
+from evalbias.evaluation.rankings import Row, order_spread
 from evalbias.evaluation.words import Table, count, joined
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
@@ -208,6 +208,7 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     if agreements:  # rankings; pairs have an accuracy
         counts = sorted({agreement.n for agreement in agreements})
         yield f"Spearman with people over {' to '.join(map(str, counts))} document{'s' * (counts != [1])}"
+        yield from order_spread(people)
         if without := max(agreement.undefined for agreement in agreements):
             yield f"up to {count(without, 'document')} without a correlation"
         if 2 ** (1 - counts[0]) >= 0.05:

@@ -58,6 +58,10 @@ def test_every_method_has_its_row(result):
     rates = [[p.decision_rate for p in curve] for curve in (result.points, result.debiased)]
     assert max(rates[1]) - min(rates[1]) < 0.5 * (max(rates[0]) - min(rates[0]))
     assert (result.pairs, result.documents) == (40, (8, 12))
+    text = command.objective_table({"quality": result})
+    assert f"(n = {len(result.points)})" in text
+    few = replace(result, points=result.points[:7])
+    assert [*command.objective_table({"quality": few}).splitlines()[2].split(" | ")[1:]] == ["too few (n = 7)", ".75 |"]
     assert result.points[0].objectives.keys() == {"fairness", "calibration", "confidence", "context-free confidence"}
 
 

@@ -23,7 +23,7 @@ from evalbias.values import to_json
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
 WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_LABEL]
 LIKELY, FAIR = ["optimize", "--aim", "likelihood"], ["optimize", "--aim", "fairness"]
-SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare", "--keep-worse"]
+SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare"]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,6 @@ def model(tmp_path):
 @pytest.mark.slow
 def test_compile_and_judge(scoring, items, tmp_path):
     options = [*LIKELY, *scoring, "--resamples", 200, "--limit", 200, "-k", 4, "--out", "run"]
-    options += ["--keep-worse"]  # 80 items may show nothing to be better
     found = answered(*options, cwd=tmp_path)
     decision, written = (found[name][world.NAME] for name in ("decisions", "written"))
     assert "training inputs (cross-fitted)" in decision
@@ -93,7 +92,7 @@ def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items,
     given.predict.signature = given.predict.signature.with_instructions(wording)
     given.save(str(tmp_path / "mine.json"))
     options = [*LIKELY, "--judge", "mine.json", "--lm", "embedded", "--data", items, "--limit", 60]
-    options += ["-k", 2, "--resamples", 99, "--bare", "--keep-worse", "--out", "run"]
+    options += ["-k", 2, "--resamples", 99, "--bare", "--out", "run"]
     evalbias(*options, cwd=tmp_path)
     compiled = files.load(tmp_path / f"run/judge-{SYNTHETIC.name}.json")
     assert compiled.predict.signature.instructions == wording
@@ -125,7 +124,7 @@ def test_demonstrations_are_taken_from_the_candidates_alone(scoring, items, tmp_
     train, _ = data.split(list(data.read(items)), seed=0)
     for name, chosen in (("a", train[:100]), ("b", train[100:])):
         (tmp_path / f"{name}.txt").write_text("".join(f"{e.id}\n" for e in chosen))
-    options = [*LIKELY, *scoring, "--bare", "--keep-worse", "--resamples", 200, "--out", "run"]
+    options = [*LIKELY, *scoring, "--bare", "--resamples", 200, "--out", "run"]
     evalbias(*options, "--candidates", "a.txt", cwd=tmp_path)
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert len(demos) == 8
@@ -171,7 +170,7 @@ def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     items = as_jsonl(tmp_path / "tmu.jsonl", [to_json(item.toDict()) for item in read("tmu-gfm")])
     options = [*LIKELY, "--lm", model, "--data", items, "--limit", 100, "-k", 2, "--resamples", 99]
     options += ["--criterion", "tmu-gfm:fluency", "--criterion", "tmu-gfm:grammar"]
-    options += ["--bare", "--keep-worse", "--out", "run"]
+    options += ["--bare", "--out", "run"]
     assert list(answered(*options, cwd=tmp_path)["likelihood"]) == ["fluency", "grammar", "total"]
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert [Criterion(**one) for one in run["criteria"]] == [*PRESETS["tmu-gfm"][::-1]]
@@ -199,8 +198,8 @@ def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, t
         "judge": ["judge", "--data", items, *new[:2]],
         "audit": ["audit", *new[:2], "--data", items],
         "probe": ["probe", "run", *new[:2], "--data", items],
-        "likelihood": [*LIKELY, *scoring, "--bare", "--keep-worse", "--resamples", 99],
-        "mitigation": [*LIKELY, *scoring, "--keep-worse", "--resamples", 99, "--limit", 240],
+        "likelihood": [*LIKELY, *scoring, "--bare", "--resamples", 99],
+        "mitigation": [*LIKELY, *scoring, "--resamples", 99, "--limit", 240],
         "align": ["align", *scoring, "--limit", 60],
         "fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
     }
@@ -285,7 +284,7 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
     own = "Which text is better on politeness?"
     options = ["--criterion", "politeness: is the text polite?", "--data", outputs, "--lm", "embedded", "--bare"]
     options += ["--instruction", own, "--aim", "verbosity", "--pairs", "all", "--epochs", 1, "--population", 2]
-    finished = evalbias("optimize", *options, "--keep-worse", "--out", "run", cwd=tmp_path)
+    finished = evalbias("optimize", *options, "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr
     result = json.loads((tmp_path / "run/result.json").read_text())
     search = result["search"]
@@ -299,13 +298,13 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
 
 @pytest.mark.slow
 def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
-    more = ["--aim", "probe:injection", "--bare", "--keep-worse", "--out", "run"]
+    more = ["--aim", "probe:injection", "--bare", "--out", "run"]
     evalbias("optimize", *scoring, *more, "--limit", 60, "-k", 2, "--resamples", 99, cwd=tmp_path)
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert [bool(re.search(r"(: |assistant\n)5\.?$", demo["output"])) for demo in demos] == [True, True]
     PairwiseJudge(SYNTHETIC, instruction_place="first").save(tmp_path / "compares.json")
     options = ["--judge", "compares.json", "--data", outputs, "--lm", "embedded", "--epochs", 1, "--population", 2]
-    evalbias("optimize", *options, *more[:4], "--pairs", 20, "--out", "searched", cwd=tmp_path)
+    evalbias("optimize", *options, *more[:3], "--pairs", 20, "--out", "searched", cwd=tmp_path)
     result = json.loads((tmp_path / "searched/result.json").read_text())["search"]
     assert (result["objective"], result["tried"][0]["examples"]) == ("probe", 40)  # edited and with the placebo
     judge = files.load(tmp_path / "searched/judge.json")
@@ -316,7 +315,7 @@ def test_judges_are_searched_against_a_probe(scoring, outputs, tmp_path):
 def test_recorded_pairs_are_searched_on_but_not_ranked(tmp_path):
     verdicts = Path(__file__).parents[2] / "docs/data/verdicts.jsonl"
     options = ["--data", verdicts, "--lm", "embedded", *WORLDLY, "--pairs", 20]
-    small = ["--epochs", 1, "--population", 2, "--bare", "--keep-worse"]
+    small = ["--epochs", 1, "--population", 2, "--bare"]
     found = answered(*FAIR, "--criterion", CRITERION, *options, *small, cwd=tmp_path)
     assert found["judgments"] == 3 * 20
     assert found["rows"]["searched"].keys() >= {"position", "verbosity"}

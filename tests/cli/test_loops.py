@@ -136,7 +136,7 @@ def test_a_killed_loop_goes_on_to_the_same_result(run, tmp_path):
 def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     rows = [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(4)]
     options = ["optimize --aim self-bias", "constrained-generation", "--max-iterations", 1, "--max-tokens", 16]
-    options += ["--bare", "--keep-worse", "--out"]  # four items are too few to choose on
+    options += ["--bare", "--out"]  # four items are too few to choose on
     whole = run(*options, "whole", rows=rows)
     log = tmp_path / "killed/loops/own-0/steps.jsonl"
     done = run(*options, "killed", rows=rows, ask=lambda *words, cwd: kill_once(log, *words, cwd=cwd))

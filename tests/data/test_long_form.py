@@ -197,8 +197,7 @@ def test_raters_and_criteria_that_fit_alike_are_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("change", "match"),
-    [({"worker": None}, "'rated_by' is empty"), ({"worker": "p0"}, "a second row of 'p0'")],
+    ("change", "match"), [({"worker": None}, "'rated_by' is empty"), ({"worker": "p0"}, "a second row of 'p0'")]
 )
 def test_rows_that_do_not_tell_their_rater_are_refused(change, match):
     rows = [{"output": text(k // 2)["answer"], "worker": f"p{k % 2}", "score": k % 5} for k in range(40)]

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.evaluation import LoopScores, Paraphrased, compare_loops, doublings, measure_rounds, measure_style
+from evalbias.evaluation import Loop, LoopScores, Paraphrased, compare_loops, doublings, measure_rounds, measure_style
 from evalbias.evaluation.changes import gain_of_loops, own_gain
-from evalbias.evaluation.loops import (
-    CachedScorer,
-    Loop,
-    LoopRun,
-    conclude_quality,
-    conclude_self,
-    run_loops,
-    summarize_loop,
-)
+from evalbias.evaluation.loops import CachedScorer, LoopRun, conclude_quality, conclude_self, run_loops, summarize_loop
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Improvement, SelfRefine, Step
 from evalbias.programs.tasks import check_items, mathematics_refiner, translation

@@ -5,17 +5,15 @@ import math
 import dspy
 import numpy as np
 import pytest
-from fakes import PARTS, Comparer, Wording, numbers, pair, rated
+from fakes import Comparer, Wording, numbers, pair, rated, searched_judge
 
 from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, compare_with_baselines, judge_examples, measure
 from evalbias.evaluation.answers import recorded_verdicts
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER
-from evalbias.evaluation.rankings import measure_ranking
+from evalbias.evaluation.rankings import measure_ranking, order_spread, ranking_agreement
 from evalbias.lm.types import LogLikelihood
-from evalbias.optimizers.proposers import GrammarParaphraser
-from evalbias.optimizers.zepo import ZEPO
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
 C = Criterion("quality", "is it good?")
@@ -109,6 +107,19 @@ def test_agreement_by_document():
         measure_ranking(PairwiseRanker(PairwiseJudge(Criterion("wit", "funny?"))), documents, lm=Comparer())
 
 
+def test_agreement_is_the_mean_over_the_orders_as_the_papers_code_averages():
+    orders = [[[0, 1, 2], [1, 0, 2]], [[0, 1, 2], [2, 1, 0]]]  # of two documents, each rated 0, 1 and 2
+    counts = dict.fromkeys(("comparisons", "judgments", "ties", "undefined", "contradictions"), 1)
+    rankings = [dspy.Prediction(scores_by_order=each, unranked={}, **counts) for each in orders]
+    documents = [[dspy.Example(input_id=d, scores={"quality": q}) for q in range(3)] for d in "ab"]
+    found = ranking_agreement(rankings, documents, "quality")
+    # Spearman 1 and 1/2, then 1 and -1; the averaged scores have .87, and none at all
+    assert found["spearman"].value == pytest.approx((0.75 + 0) / 2)
+    assert found.notes["orders"] == 2
+    assert found.notes["spearman_sd_over_orders"] == pytest.approx(1.25 / math.sqrt(2))
+    assert order_spread([found]) == ["mean of 2 initial orders, standard deviation over them 0.88"]
+
+
 def test_a_judge_that_gives_ties_is_compared_with_one_that_gives_none():
     decided, tied = recorded([0, 0, 0, 1], [1, 1, 0, 0]), recorded([0, -1, 0, 1], [1, -1, -1, 0])
     # the first position wins 1, 1, .5 and 0 of a pair's comparisons before, and 1, .5, .75 and 0 after
@@ -141,11 +152,7 @@ def test_each_pair_is_its_own_control():
 
 @pytest.fixture(scope="module")
 def searched():
-    train, test = data.split(rated(documents=24), seed=0, by="input", test_fraction=0.5)
-    judge = PairwiseJudge(C)
-    zepo = ZEPO(GrammarParaphraser(PARTS), epochs=3, select=False)
-    compiled = zepo.compile(judge, trainset=data.pairs(train, limit=100, seed=0), lm=Wording(first=6.5))
-    return judge, compiled, test
+    return searched_judge(PairwiseJudge(C), epochs=3)
 
 
 def test_four_rows_with_the_permutation_beside_the_search(searched):

@@ -16,10 +16,8 @@ from inspect_ai.dataset import Sample  # noqa: E402
 from inspect_ai.log import list_eval_logs, read_eval_log  # noqa: E402
 from inspect_ai.model import GenerateConfig, ModelOutput, get_model  # noqa: E402
 
-import evalbias  # noqa: E402
 from evalbias.data import world  # noqa: E402
 from evalbias.integrations.inspect_ai import judge_scorer  # noqa: E402
-from evalbias.programs import SYNTHETIC  # noqa: E402
 
 TASK = """
 from inspect_ai import Task, task
@@ -30,18 +28,6 @@ from evalbias.integrations.inspect_ai import judge_scorer
 def said():
     return Task(dataset=[Sample(input="born in rome"), Sample(input="born in oslo")], scorer=judge_scorer("judge.json"))
 """
-
-
-@pytest.fixture(scope="module")
-def lm():
-    return evalbias.embedded_judge_lm()
-
-
-@pytest.fixture
-def judge(lm):
-    judge = evalbias.PointwiseJudge(SYNTHETIC)
-    judge.predict.lm = lm
-    return judge
 
 
 def evaluated(scorer, items, tmp_path, status="success", model=None, **sample):

@@ -21,11 +21,6 @@ from evalbias.programs import SYNTHETIC  # noqa: E402
 PERSON = AssessmentSource(source_type="HUMAN", source_id="ann")
 
 
-@pytest.fixture(scope="module")
-def lm():
-    return evalbias.embedded_judge_lm()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def store(tmp_path_factory):
     """Log traces at once into a new store: MLflow drops feedback on traces that wait in its queue."""
@@ -44,13 +39,6 @@ def experiment(request, store):
     mlflow.set_experiment(name)
     yield name
     mlflow.dspy.autolog(disable=True)
-
-
-@pytest.fixture
-def judge(lm):
-    judge = evalbias.PointwiseJudge(SYNTHETIC)
-    judge.predict.lm = lm
-    return judge
 
 
 def traces():

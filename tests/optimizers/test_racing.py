@@ -24,7 +24,7 @@ def ordered_pairs(sources, seed=0):
 
 
 def searched(*, lm=None, pairs=None, **options):
-    zepo = ZEPO(GrammarParaphraser(PARTS), select=False, **{"epochs": 3, **options})
+    zepo = ZEPO(GrammarParaphraser(PARTS), select=False, **{"epochs": 3, "racing": True, **options})
     return zepo.compile(PairwiseJudge(C), trainset=pairs or ordered_pairs(12), lm=lm or Wording()).report
 
 
@@ -47,7 +47,8 @@ def test_rounds_double_and_end_with_all_examples():
     assert race_rounds(840) == [27, 53, 105, 210, 420, 840]
 
 
-def test_racing_is_on_by_default_asks_less_and_finds_the_same():
+def test_racing_is_on_unless_the_method_is_bare_asks_less_and_finds_the_same():
+    assert (ZEPO().racing, ZEPO(select=False).racing) == (True, False)
     found = {}
     for name, options in (("exact", {"racing": False}), ("raced", {})):
         lm = Wording()

@@ -126,10 +126,28 @@ def test_a_grammar_does_not_wrap_japanese_in_english_but_names_a_model():
 
 def test_a_japanese_instruction_is_reworded_by_a_model():
     criterion = Criterion("自然さ", "日本語として自然か？")
-    answers = ("「自然さで勝る出力はどちらですか。」", "自然さが上：A", "どちらが良いですか。")
-    found = LMParaphraser(says(*map(field, answers)))(criterion, "自然さを比べてください。", 2, known=(), seed=0)
+    lm = says(*map(field, ("「自然さで勝る出力はどちらですか。」", "自然さが上：A", "どちらが良いですか。")))
+    found = LMParaphraser(lm)(criterion, "自然さを比べてください。", 2, known=(), seed=0)
     assert found.instructions == ("自然さで勝る出力はどちらですか。",)
     assert [why for why, _ in found.rejected][:2] == ["an answer, not a question", "without the name '自然さ'"]
+    assert "日本語の別の言葉で言い換えてください" in str(lm.asked[0])
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "kept"),
+    [
+        ("ja", "どのテキストが自然さで優れているか、{answers}で教えてね。", True),
+        ("ja", "Which 返信 is better on 自然さ? Answer {answers}.", False),
+        ("ja", "自然さ on the whole: どの 返信 is better? {answers}", False),
+        ("ja", "哪个回复在自然さ方面更好？请回答{answers}。", False),
+        ("en", "{answers}: which 返信 is best on 自然さ?", True),
+        ("en", "{answers}のうち、自然さで上回る返信を選んでください。", False),
+    ],
+)
+def test_a_rewording_keeps_the_language_of_its_instruction(language, text, kept):
+    criterion = Criterion("自然さ", "返信は日本語として自然か？", output_label="返信")
+    own = PairwiseJudge(criterion, language=language).predict.signature.instructions
+    assert fault(text, criterion, (), own) == (None if kept else "in other scripts than the instruction")
 
 
 def test_the_search_finds_a_fairer_wording():

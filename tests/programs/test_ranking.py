@@ -123,6 +123,7 @@ def test_sorts_from_several_orders_are_averaged_and_ask_no_prompt_twice():
                 one.answers[a, b] = Answer(table[f"{one.candidates[a]} {one.candidates[b]}"], 1.0, 1)
         alone.append([float(n - 1 - source.order.index(k)) for k in range(n)])
     assert len({tuple(scores) for scores in alone}) > 1
+    assert ranking.scores_by_order == alone
     assert ranking.scores == pytest.approx(np.mean(alone, axis=0))
     assert ranking.order == sorted(range(n), key=lambda k: -ranking.scores[k])
     assert len({str(prompt) for prompt in lm.prompts}) == len(lm.prompts) == ranking.judgments == ranking.comparisons

@@ -86,10 +86,7 @@ PROGRAMS = {
         lambda: PointwiseJudge(QUALITY),
     ),
     "pairwise": (pairwise, lambda: PairwiseJudge(QUALITY)),
-    "ranker": (
-        lambda: PairwiseRanker(pairwise(), seed=7, orders=2),
-        lambda: PairwiseRanker(PairwiseJudge(QUALITY)),
-    ),
+    "ranker": (lambda: PairwiseRanker(pairwise(), seed=7, orders=2), lambda: PairwiseRanker(PairwiseJudge(QUALITY))),
     "loop": (
         lambda: taught(loop(pointwise(), max_iterations=2, accept=Improvement(0.5), perfect=None, seed=5)),
         lambda: loop(PointwiseJudge(QUALITY), field="other"),

@@ -303,10 +303,7 @@ def test_the_name_of_a_model_is_taken_where_a_model_is(monkeypatch):
     ("name", "remedy"),
     [
         ("embedded", r"give evalbias\.embedded_judge_lm\(\), evalbias"),
-        (
-            "Qwen/Qwen3-4B",
-            r"give evalbias\.LocalLM\('Qwen/Qwen3-4B'\) for a folder or a Hugging Face name, ",
-        ),
+        ("Qwen/Qwen3-4B", r"give evalbias\.LocalLM\('Qwen/Qwen3-4B'\) for a folder or a Hugging Face name, "),
         ("gpt-4o", r"or dspy\.LM\('gpt-4o', \.\.\.\) for one that DSPy reaches otherwise"),
     ],
 )

@@ -226,8 +226,7 @@ def test_the_axis_of_verdicts_has_a_short_name(verdicts, axis):
 
 
 @pytest.mark.parametrize(
-    "label",
-    ["font: 12px serif", "$x$", ' id="x" url(#a) href="#b"', "#010203", "a\u202e\x1b\ud800b", "<b>]]>-->"],
+    "label", ["font: 12px serif", "$x$", ' id="x" url(#a) href="#b"', "#010203", "a\u202e\x1b\ud800b", "<b>]]>-->"]
 )
 def test_a_label_is_a_text_whatever_it_says(label):
     estimate = Estimate("x", "x", 0.1, 0, 0.2, 9, 0)

@@ -9,19 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import printed
-from fakes import PARTS, FormulaLM, Wording, items, rated
+from fakes import FormulaLM, Wording, items, searched_judge
 from matplotlib import image
 from planted import scored
 
-from evalbias import data
 from evalbias.evaluation import LoopScores, compare, compare_with_baselines, judge_examples, loops, measure
 from evalbias.evaluation.bias import Plot
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.words import mark
 from evalbias.optimizers.objectives import DebiasedFairness
-from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.refine import LoopRecord, RefineReport
-from evalbias.optimizers.zepo import ZEPO
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.loops import Step
 from evalbias.report import tables
@@ -109,11 +106,8 @@ def test_a_comparison_carries_the_papers_signs(judged, snapshot):
 
 @pytest.fixture(scope="module")
 def searched():
-    train, test = data.split(rated(documents=24), seed=0, by="input", test_fraction=0.5)
-    judge, lm = PairwiseJudge(C), Wording(first=6.5)
-    zepo = ZEPO(GrammarParaphraser(PARTS), epochs=2, select=False)
-    compiled = zepo.compile(judge, trainset=data.pairs(train, limit=100, seed=0), lm=lm)
-    return compiled, compare_with_baselines(judge, compiled, test, lm=lm, limit=60, n_resamples=999)
+    judge, compiled, test = searched_judge(PairwiseJudge(C), epochs=2, racing=True)
+    return compiled, compare_with_baselines(judge, compiled, test, lm=Wording(first=6.5), limit=60, n_resamples=999)
 
 
 def test_four_judges_and_what_the_search_took(searched, snapshot):
