@@ -39,7 +39,7 @@ from evalbias.options import AuditOptions, MeasuringModels
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.feedback import ExactConcepts, Feedback, JudgeFeedback
 from evalbias.programs.loops import BestOfK, SelfRefine
-from evalbias.programs.tasks import constrained_generation
+from evalbias.programs.tasks import WRITE_WITH_CONCEPTS, constrained_generation
 from evalbias.values import to_json
 
 HEADINGS = ["feedback", "believes all covered (undefined)", "all covered", "Bias", "Dskew"]
@@ -118,7 +118,6 @@ def arms(
 
 
 CRITERION = Criterion("quality", "does the text use every one of the concepts, in sensible sentences?")
-TASK = "Write a few sensible sentences that hold every one of the concepts."
 PARTS = (GAIN, "length", "likelihood", QUALITY, REST, PEOPLE)
 
 
@@ -129,13 +128,13 @@ def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int
     """
     task, judge = constrained_generation(**config), PointwiseJudge(CRITERION)
     judge.predict.lm = lm
-    own, writer = JudgeFeedback(judge, source="concepts"), task.loop.generate
+    own, writer, request = JudgeFeedback(judge, source="concepts"), task.loop.generate, WRITE_WITH_CONCEPTS.instructions
     seed, sources = config["seed"], {str(e.id): ", ".join(e.concepts) for e in items}
     refine = SelfRefine(writer, own, task.loop.refine, max_iterations=config["max_iterations"], seed=seed)
 
     def judged(rows: Sequence[Any]) -> Judged:
         known = [row | {"source": sources[row["input_id"]]} for row in rows]
-        asked = AuditOptions(known, scores_field=OWN, reliability=1, likelihood_lm=lm, task=TASK)
+        asked = AuditOptions(known, scores_field=OWN, reliability=1, likelihood_lm=lm, task=request)
         return answers_of(resolve(asked))
 
     drafts: list[Any] = []

@@ -271,6 +271,7 @@ class Vote(NamedTuple):
 def vote(solve: dspy.Module, source: str, *, paths: int, number: int = 0, seed: int = 0) -> Vote:
     """Draw ``paths`` solutions of a problem and vote on their boxed answers; on ties the answer that came first wins.
 
+    Solutions without a box have no vote, whereas the published code counts them as one answer more.
     Vote ``number`` (from 0) has draws of its own; draw 0 is left to the solution that is voted on. ``ValueError`` if
     ``solve`` (``source`` to ``output``) decodes greedily, so that all paths would be the same.
     """
@@ -588,7 +589,7 @@ NOTHING_MISSING = "all of them are there"
 
 
 class FindMissing(dspy.Signature):  # type: ignore[misc]
-    """Say which of the concepts the text leaves out. A concept is there if exactly its letters stand in the text.
+    """Say which of the concepts the text leaves out.
 
     Write them with commas between; write none where every concept stands in the text.
     """

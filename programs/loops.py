@@ -301,8 +301,8 @@ class SelfConsistencyRefine(Program):
     temperature above 0. If the vote agrees with the current answer, the score is 1; if not, it is 0, and a solution
     that reaches the vote's answer replaces the current one, whether or not the score improves. A vote without any
     answer is undefined (NaN), and the solution stays. In ``SelfRefine`` with ``ConsistencyFeedback`` a refiner is told
-    the vote instead. The published code draws 20 paths once and votes on overlapping tens of them; here, as in the
-    paper's text, every vote has paths of its own.
+    the vote instead. The published code draws 20 paths once, votes on the first 10, 15 and 20 of them and pools the
+    differences of these three rounds; here, as in the paper's text, every vote has paths of its own.
 
     Args:
         generate: DSPy module from ``source`` to ``output``.

@@ -83,7 +83,7 @@ def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -
 TRANSLATION = read_examples(Path(__file__).with_name("translation.json"))
 """Three examples for each prompt, as many as the paper's (tables 7 to 9), in our own words."""
 CONCEPTS = read_examples(Path(__file__).with_name("concepts.json"))
-"""Two examples of feedback, as many as the paper's (table 12), in our own words; an inflected concept is covered."""
+"""Two examples of feedback, as many as the paper's (table 12), in our own words; inflected ones are covered too."""
 
 
 # Ready-made refine loops: translation, constrained generation and mathematics (Xu et al. 2024, section 4).
@@ -100,12 +100,13 @@ REFINE_TRANSLATION = dspy.Signature(
     "source, target_language, draft, feedback -> output",
     "Mend the errors of the draft that the feedback names. Write the better translation and nothing else.",
 ).prepend(*_LANGUAGE)
-WRITE_WITH_CONCEPTS = dspy.Signature(
-    "concepts: list[str] -> output", "Write a few sensible sentences that hold every one of the concepts."
+WRITE_WITH_CONCEPTS = dspy.Signature(  # one sentence and exact words, as in the paper's tables 11 and 13
+    "concepts: list[str] -> output",
+    "Write one sensible sentence in which every concept stands exactly as the list spells it.",
 )
 REFINE_WITH_CONCEPTS = dspy.Signature(
     "concepts: list[str], draft, feedback -> output",
-    "Rewrite the draft so that it also holds what the feedback misses, and stays sensible.",
+    "Rewrite the draft so that the concepts it misses and all others stand in it exactly as the list spells them.",
 )
 SOLVE = dspy.Signature("source -> output", r"Solve the problem step by step and put the answer into \boxed{}.")
 REFINE_SOLUTION = dspy.Signature(
