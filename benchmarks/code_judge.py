@@ -138,7 +138,7 @@ def sensitivity(tried: Sequence[Any], compared: Sequence[dspy.Example]) -> str:
     agreement = [np.mean(np.argmax(shares_of(wording.judged), axis=1) == better) for wording in tried]
     rho, fairest, least = spearman(fair, agreement).value, max(fair), min(fair)
     return (
-        f"Over {len(tried)} wordings, fairness from {shown(least, '+.3f')} to {shown(fairest, '+.3f')} and accuracy from "
+        f"Over {len(tried)} wordings, fairness {shown(least, '+.3f')} to {shown(fairest, '+.3f')} and accuracy "
         f"{shown(min(agreement))} to {shown(max(agreement))}: Spearman's rho {shown(rho, '+.2f')} (published, with the "
         "agreement of rankings: .75)."
     )
