@@ -34,7 +34,9 @@ from evalbias.values import ANSWER_SETTINGS
 # Most tokens in a forward pass, halved where memory does not suffice, and bytes of the cache of prefixes between calls.
 MEMORY = {"cpu": (16_384, 1 << 29), "cuda": (131_072, 1 << 32)}
 FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
-WORK = 2e9  # questions in one call times parameters of a model on a CPU: some ten seconds of two cores
+# Questions in one call times parameters of a model on a CPU, some ten seconds of two cores; and the fewest, which share
+# the demonstrations of their prompts, however large the model.
+WORK, FEWEST = 2e9, 16
 MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
 
 
@@ -99,7 +101,7 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         engine = LocalEngine(loaded, scorer)
         # Decided by the model, not by a clock: the numbers of a chunk depend on what is in it.
         parameters = sum(weights.numel() for weights in loaded.model.parameters())
-        self.chunk = CHUNK if loaded.model.device.type == "cuda" else min(CHUNK, max(1, round(WORK / parameters)))
+        self.chunk = CHUNK if loaded.model.device.type == "cuda" else min(CHUNK, max(FEWEST, round(WORK / parameters)))
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
