@@ -8,7 +8,7 @@ TYPED := build/typed
 SITE := build/site
 TREE := $(TYPED)/evalbias
 
-.PHONY: help typed demo test test-all test-integrations test-lowest test-servers models models-judge check words format mutants bench docs release lock clean
+.PHONY: help typed demo test test-all test-integrations test-lowest test-servers models models-judge check words format bench docs release lock clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -110,13 +110,6 @@ words: $(STAMP)  ## write the snapshots of wording anew; read their difference
 
 bench: $(STAMP)  ## run a benchmark: make bench NAME=permutation ARGS="--n 568"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.$(NAME) $(ARGS)
-
-# Small faults in the measures and estimators: what share do their tests notice?
-mutants: $(STAMP)  ## plant small faults in measures, estimators and rules; how many do the tests notice? (half an hour)
-	mkdir -p build
-	sed -e '/--hash/d' -e 's/ \\$$//' constraints.txt constraints-dev.txt > build/versions.txt  # so that no version moves
-	$(PIP) install --quiet --constraint build/versions.txt "cosmic-ray>=8.4,<9"
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.mutants
 
 # The pages of docs/ as a site that needs no network: build/site/index.html.
 docs: typed  ## the documentation as a site, build/site/index.html

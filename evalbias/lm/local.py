@@ -34,9 +34,7 @@ from evalbias.values import ANSWER_SETTINGS
 # Most tokens in a forward pass, halved where memory does not suffice, and bytes of the cache of prefixes between calls.
 MEMORY = {"cpu": (16_384, 1 << 29), "cuda": (131_072, 1 << 32)}
 FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
-# Questions in one call times parameters of a model on a CPU, some ten seconds of two cores; and the fewest, which share
-# the demonstrations of their prompts, however large the model.
-WORK, FEWEST = 2e9, 16
+WORK, FEWEST = 2e9, 16  # questions in a call times parameters on a CPU; fewest, to share the beginning of prompts
 MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
 
 
