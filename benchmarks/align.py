@@ -96,7 +96,7 @@ def pearson(judge: Any, items: Sequence[dspy.Example], lm: Any) -> float:
 
 
 def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Draw two rated snippets of each of so many problems, on two sides that share none."""
+    """Draw two rated snippets of each of so many problems, on two sides that share none; empty ones are left out."""
     items = [
         dspy.Example(
             **{name: row[name] for name in ("id", "input_id", "source", "output")},
@@ -104,6 +104,7 @@ def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list
             ratings={"correctness": row["ratings"]},
         )
         for row in lines("judges/ice_conala_scores.jsonl.gz")
+        if row["output"].strip()
     ]
     rng, of = np.random.default_rng(seed), dict[str, list[dspy.Example]]()
     for place in rng.permutation(len(items)):

@@ -19,16 +19,19 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
 
     They are chosen from a list and never generated, so that whoever answers for a judge can read them all beforehand.
     """
-    known = _EDITS.get(judge.language, {"scores": {}, "pairs": {}})
-    criterion, low, high = judge.criterion, judge.criterion.labels[0], judge.criterion.labels[-1]
+    known = _EDITS.get(judge.language, {"scores": {}, "pairs": {}, "levels": {}})
+    criterion, labels = judge.criterion, judge.criterion.labels
+    meanings = () if criterion.levels or criterion.answers else known["levels"].get(str(len(labels)), ())
     words = {
         "name": criterion.title,
         "definition": criterion.definition,
         "output": prompts.in_sentence(criterion.output_label, criterion),
         "source": prompts.in_sentence(criterion.source_label, criterion),
     }
+    words |= {"low": labels[0], "high": labels[-1]}
+    words["levels"] = "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False))
     lines = known["pairs"] if isinstance(judge, PairwiseJudge) else known["scores"]
-    return {name: line.format(**words, low=low, high=high) for name, line in lines.items()}
+    return {name: line.format(**words) for name, line in lines.items() if meanings or "{levels}" not in line}
 
 
 def with_lines(judge: Any, lines: Sequence[str]) -> Any:

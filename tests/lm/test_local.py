@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from models import KINDS, byte_level, load, save
 
-from evalbias import LocalLM, embedded_judge_lm
+from evalbias import LocalLM, PointwiseJudge, embedded_judge_lm
 from evalbias.lm import local as batcher
 from evalbias.lm import score as readout
 from evalbias.lm.dspy_seam import judgment_request, read_judgment
@@ -24,6 +24,7 @@ from evalbias.lm.local import Batcher, generate
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptTokenizer, choice_sequences
 from evalbias.lm.types import PromptRefused, Text, Usage
+from evalbias.programs import SYNTHETIC
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]
@@ -51,6 +52,15 @@ def written(lm, prompts, questions):
 def test_an_option_that_no_model_has_is_refused():
     with pytest.raises(TypeError, match=r"LocalLM has no option 'batch_tokens', .*: leave it out"):
         LocalLM("any", temperature=0.5, num_retries=1, batch_tokens=200)
+
+
+def test_a_large_model_on_a_cpu_reads_the_beginning_of_its_prompts_once(monkeypatch):
+    monkeypatch.setattr(batcher, "WORK", 1.0)
+    lm = embedded_judge_lm()
+    judge = PointwiseJudge(SYNTHETIC)
+    judge.predict.demos = [dspy.Example(source=str(i), output="good", score="3") for i in range(4)]
+    judge.batch([dspy.Example(source=str(i), output="fine") for i in range(16)], lm=lm)
+    assert lm.engine.scorer.tokens_run < 400  # each by itself takes 1,542
 
 
 @pytest.mark.parametrize("kind", KINDS)
