@@ -3,6 +3,7 @@
 import json
 import re
 import zlib
+from dataclasses import replace
 from functools import partial
 
 import dspy
@@ -292,11 +293,14 @@ def test_edits_are_of_the_judges_language_and_come_before_the_answers():
     for language, ending in (("en", "(best)."), ("ja", "整数で答えてください。")):
         judge = evalbias.PointwiseJudge(CRITERION, language=language)
         lines = edits(judge)
-        assert len(lines) == 8
+        assert len(lines) == 9
+        assert [f"{score}: " in lines["levels"] for score in range(7)] == [False, *[True] * 5, False]
         edited = with_lines(judge, [lines["ends"]])
         assert edited.predict.signature.instructions.endswith(ending)
         assert lines["ends"] in edited.predict.signature.instructions.splitlines()
     assert all("{" not in line for line in edits(evalbias.PairwiseJudge(CRITERION)).values())
+    for own in (replace(CRITERION, levels=("bad", "poor", "fair", "good", "best")), replace(CRITERION, scale=(0, 10))):
+        assert "levels" not in edits(evalbias.PointwiseJudge(own))
 
 
 def test_demonstrations_are_spread_over_the_scores():
