@@ -5,10 +5,10 @@ import zlib
 
 import numpy as np
 import pytest
+from fakes import Fake, messages_of
 
 from benchmarks import code_judge
 from evalbias.lm.types import ChoiceLogprobs, Choices, LogLikelihood
-from fakes import Fake, messages_of
 
 
 class Hashing(Fake):
