@@ -63,7 +63,7 @@ def demonstrations(args: argparse.Namespace, lm: Any) -> str:
             found.append(changes)
             body.append([reduction, draw, *(change_cell(changes[name]) for name in COLUMNS)])
             print(*body[-1], sep=" | ", flush=True)
-        means = [tuple(np.mean([side(c[name]) for c in found]) for side in (before, after)) for name in COLUMNS]
+        means = [tuple(float(np.mean([side(c[name]) for c in found])) for side in (before, after)) for name in COLUMNS]
         body.append([reduction, "mean", *(f"{shown(old)} -> {shown(new)}" for old, new in means)])
     text = (
         f"8 demonstrations of highest RS among {len(train) - 8} snippets, against 8 random ones that are not shown "
