@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
+from scipy.stats import beta
 
 from benchmarks.harness import markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
@@ -26,7 +27,7 @@ from evalbias.measures.forecasts import counted_calibration_error, estimate_flaw
 from evalbias.measures.juries import Panel, error_correlation
 from evalbias.measures.missing import missing_by_level, selected_columns
 from evalbias.measures.repeats import estimate_disagreement, rating_moments, sample_moments
-from evalbias.measures.verdicts import estimate_dependence
+from evalbias.measures.verdicts import decided_alone, estimate_dependence
 from evalbias.optimizers.correction import learn_correction
 
 GOAL = 0.06
@@ -69,11 +70,6 @@ def called_biased(rng: Rng, n: int, collected: Callable[[Rng, FloatArray], Float
     """Say whether an effect of length is found with the ratings that are collected."""
     quality, length, scores = texts(rng, n, effect=effect)
     return estimate_effect(scores, read(collected(rng, people(rng, quality))), length, names=("length",)).p_value < 0.05
-
-
-def at_random(rng: Rng, ratings: FloatArray) -> FloatArray:
-    """Lose 30 % of the ratings."""
-    return np.where(rng.random(ratings.shape) < 0.3, np.nan, ratings)
 
 
 def unwarned(rng: Rng, n: int, collected: Callable[[Rng, FloatArray], FloatArray]) -> bool:
@@ -164,16 +160,25 @@ def costs_a_tenth(rng: Rng) -> bool:
     return after < before - 0.1
 
 
-def low_again(rng: Rng, ratings: FloatArray) -> FloatArray:
-    """Rate twice what the first person gave a 2 or less."""
-    return np.column_stack([ratings[:, 0], np.where(ratings[:, 0] <= 2, ratings[:, 1], np.nan)])
+def decides_too_much(rng: Rng, outputs: int, wrong: float = 0.05) -> bool:
+    """Say whether a judge may decide alone at 5 wrong in 100; of its errors of an input, latent ones correlate .3."""
+    inputs = np.repeat(np.arange(400 // outputs), outputs)
+    side = np.sqrt(0.3) * rng.normal(size=400 // outputs)[inputs] + np.sqrt(0.7) * rng.normal(size=len(inputs))
+    truth = rng.random(len(inputs)) < 0.5
+    verdicts = (truth ^ (ndtr(side) < wrong)).astype(np.float64)
+    return decided_alone(verdicts, truth.astype(np.float64), error=0.05, clusters=inputs.tolist()).share > 0
 
 
-def anybody(rng: Rng, ratings: FloatArray) -> FloatArray:
-    """Mix the order of the ratings of each item, of which the third decides."""
-    return rng.permuted(disputed(ratings), axis=1)
+def hands_over_too_few(rng: Rng) -> bool:
+    """Say whether what a calibrated judge of 400 items may decide alone is wrong in more than 5 of 100 of all items."""
+    p, every = rng.beta(0.3, 0.3, size=400), beta.ppf((np.arange(20_000) + 0.5) / 20_000, 0.3, 0.3)
+    found = decided_alone(p, (rng.random(400) < p).astype(np.float64), error=0.05)
+    alone = (every >= found.pass_from) | (every <= found.fail_to)
+    return bool(alone.any() and np.minimum(every, 1 - every)[alone].mean() > 0.05)
 
 
+LOST: Any = lambda rng, ratings: np.where(rng.random(ratings.shape) < 0.3, np.nan, ratings)  # noqa: E731
+LOW_AGAIN: Any = lambda _, r: np.column_stack([r[:, 0], np.where(r[:, 0] <= 2, r[:, 1], np.nan)])  # noqa: E731
 THIRD = "a third rating where two differ by 2 points"
 ALARMS: Mapping[str, Alarm] = {
     **{
@@ -181,17 +186,19 @@ ALARMS: Mapping[str, Alarm] = {
         for n in (150, 400)
     },
     "30 % of three ratings missing at random, 400 items: verbosity": Alarm(
-        partial(called_biased, n=400, collected=at_random)
+        partial(called_biased, n=400, collected=LOST)
     ),
-    "the same, an effect of .08 points": Alarm(partial(called_biased, n=400, collected=at_random, effect=0.08), True),
+    "the same, an effect of .08 points": Alarm(partial(called_biased, n=400, collected=LOST, effect=0.08), True),
     f"{THIRD}, an effect of .08 points": Alarm(
         partial(called_biased, n=400, collected=lambda _, r: disputed(r), effect=0.08), True
     ),
     f"{THIRD}: errors of a jury miss .3": Alarm(misses_errors_of_a_jury),
     f"{THIRD}: the raters' part of a disagreement is missed": Alarm(misses_part_of_raters, sets=200),
     "a third annotator where two differ: errors dependent": Alarm(called_dependent, sets=100),
-    "a second rating of low ones, 400 items: no warning": Alarm(partial(unwarned, n=400, collected=low_again)),
-    "anybody decides, 400 items: no warning": Alarm(partial(unwarned, n=400, collected=anybody)),
+    "a second rating of low ones, 400 items: no warning": Alarm(partial(unwarned, n=400, collected=LOW_AGAIN)),
+    "anybody decides, 400 items: no warning": Alarm(
+        partial(unwarned, n=400, collected=lambda g, r: g.permuted(disputed(r), axis=1))
+    ),
     "inputs lost as a whole: by system": Alarm(missing_by_system, sets=200),
     "inputs of one of four systems lost three times as often": Alarm(partial(missing_by_system, uneven=3), True, 200),
     **{f"right forecasts, {k} outputs an input": Alarm(partial(called_uncalibrated, outputs=k)) for k in (1, 4, 10)},
@@ -200,6 +207,9 @@ ALARMS: Mapping[str, Alarm] = {
     **{f"one output 200 times as long, {n} items": Alarm(partial(one_long_output, n=n)) for n in (40, 100)},
     **{f"probe with skewed differences, {n} inputs": Alarm(partial(skewed_probe, n=n)) for n in (15, 25, 40)},
     "probe with skewed differences, .5 points, 25 inputs": Alarm(partial(skewed_probe, n=25, moved=0.5), True),
+    **{f"wrong in 5 of 100, {k} outputs an input": Alarm(partial(decides_too_much, outputs=k)) for k in (1, 4, 10)},
+    "wrong in 1 of 100, 4 outputs an input": Alarm(partial(decides_too_much, outputs=4, wrong=0.01), True),
+    "decided alone by a calibrated judge: wrong in more than 5 of 100": Alarm(hands_over_too_few),
     "correct, 60 items, a good proxy: .1 of Pearson lost": Alarm(costs_a_tenth, sets=60),
 }
 """Data and what is said of them -> the promise."""

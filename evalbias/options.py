@@ -277,7 +277,8 @@ class AuditOptions(RecordedAnswers):
         "Names of systems of the judge's family, such as 'gpt-*': what they get apart from its own system."
     )
     pass_mark: float | None = option(
-        "Lowest rating that passes, such as 4: what a judge's probabilities are worth is measured against it."
+        "Lowest rating that passes, such as 4: which items the judge may decide alone, and what its probabilities are "
+        "worth, is measured against it."
     )
     by: str | None = option("Field that groups the items, for the agreement in each.")
     probes: Sequence[str] | None = option(

@@ -414,7 +414,7 @@ class ResolvedAudit(AuditOptions):
 
 ANSWER_FIELDS, FOR_NAME = (*RECORDED, "swapped_field"), data_sets.items.CRITERION
 """Options that name fields of a judge's answers; and what stands there for the name of a criterion."""
-NO_PROBABILITIES = "`pass_mark` is for a judge that gives probabilities: leave it out."
+NO_SCORES = "`pass_mark` is for a judge that scores, and this one compares: leave it out."
 
 
 ONE_JUDGE = (
@@ -517,10 +517,8 @@ def _resolved(asked: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
     compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
     if compares and not isinstance(judge, PointwiseJudge) and options.named_probes:
         raise ValueError("`probes`: they are of a judge that scores, and this one compares. Leave them out.")
-    measured = isinstance(judge, PointwiseJudge) and judge.scoring == "expected" and judge.correction is None
-    scale = criterion.scale if isinstance(judge, PointwiseJudge) else tuple(options.scale or ())
-    if options.pass_mark is not None and (compares or not (measured or scale == (0, 1))):
-        raise ValueError(NO_PROBABILITIES)
+    if options.pass_mark is not None and compares:
+        raise ValueError(NO_SCORES)
     # 3. The items that it judges.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):

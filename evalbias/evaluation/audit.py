@@ -10,7 +10,7 @@ import numpy as np
 
 from evalbias.data.items import CRITERION
 from evalbias.evaluation.agreement import BOTH, PeopleAgreement, Validity, headline_number
-from evalbias.evaluation.answers import NO_PROBABILITIES, ResolvedAudit, answers_of, resolve_each, tell_left_out
+from evalbias.evaluation.answers import NO_SCORES, ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import ByName, Measurement, label_next
@@ -33,7 +33,7 @@ from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, re
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
-from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
+from evalbias.evaluation.verdicts import DecidesAlone, PassOrFail, paragraphs_of_rates, said_alone
 from evalbias.evaluation.words import Status, coverage_warning, joined, percent
 from evalbias.lm.cache import CachedLM, progress_bar
 from evalbias.options import AuditOptions
@@ -277,8 +277,8 @@ def audit_answers(
     criteria: int = 1,
 ) -> AuditReport:
     """Audit a judge that has answered, on one of ``criteria``; ``only`` names one bias to test by itself."""
-    if pass_mark is not None and not judged.probabilities:
-        raise ValueError(NO_PROBABILITIES)
+    if pass_mark is not None and judged.pairwise:
+        raise ValueError(NO_SCORES)
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
     own = [bias.configured(**settings) for bias in features_of(judged)] if FEATURES in judged.provenance else []
@@ -299,6 +299,7 @@ def audit_answers(
     # 3 the answer: the rates of pass and fail, the agreement with people, and the biases
     validity, leniency, verdicts = None, "", measurements.get(PassOrFail.name)
     rates = () if verdicts is None else paragraphs_of_rates(verdicts)
+    decides = said_alone(measurements[DecidesAlone.name]) if DecidesAlone.name in measurements else ""
     if (agreement := measurements.get(AGREEMENT)) is not None:
         validity = PeopleAgreement().validity(agreement, judged, seed=seed)
         leniency = PeopleAgreement().leniency(agreement, judged)
@@ -306,7 +307,7 @@ def audit_answers(
     warnings = tuple(filter(None, known_warnings))
     said = "" if validity is None else validity.sentence
     begins = [*filter(None, (*warnings, *rates[:1], said, "" if rates else leniency))]
-    answer = lines_of(findings, [*filter(None, (*warnings, *rates, said, leniency))])
+    answer = lines_of(findings, [*filter(None, (*warnings, *rates, said, decides, leniency))])
     # 4 what it rests on, and what else is known
     cautions = [*ratings_left_out(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     conclusions = [one.bias.conclusion(one) for one in measurements.values()]
@@ -321,7 +322,7 @@ def audit_answers(
         findings=findings,
         answer=answer,
         rest=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
-        first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], most=LINES),
+        first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], besides=decides, most=LINES),
         next_step=next_step(judged, findings, validity),
         validity=validity,
         leniency=leniency,

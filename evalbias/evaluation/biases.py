@@ -41,7 +41,7 @@ from evalbias.evaluation.judged import (
     written_by,
 )
 from evalbias.evaluation.repeats import Order, Probes, Repeats
-from evalbias.evaluation.verdicts import Forecasts, PassOrFail
+from evalbias.evaluation.verdicts import DecidesAlone, Forecasts, PassOrFail
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import decision_shares, estimate, estimate_mean, longer_wins, scale_use, win_shares
 from evalbias.measures.agreement import counted_spearman, estimate_pearson
@@ -654,6 +654,7 @@ BIASES: dict[str, Bias] = {
     bias.name: bias
     for bias in (
         PassOrFail(),
+        DecidesAlone(),
         PeopleAgreement(),
         Forecasts(),
         ScaleUse(),

@@ -359,13 +359,18 @@ SECOND_RATINGS = 60  # items whose second ratings tell how reliable one rating i
 
 
 def lines_of(
-    findings: Sequence[Finding], before: Sequence[str], *, cautions: Sequence[str] = (), most: float = math.inf
+    findings: Sequence[Finding],
+    before: Sequence[str],
+    *,
+    cautions: Sequence[str] = (),
+    besides: str = "",
+    most: float = math.inf,
 ) -> tuple[str, ...]:
     """Return what follows from an audit: what comes ``before`` the biases, those that are shown, and what is open.
 
     ``before`` holds warnings, whether the judge tells good from bad, and how lenient it is; ``cautions`` come last.
     Where a terminal would need more than ``most`` lines, with those for the next step, the last biases are named only,
-    and cautions counted.
+    and cautions counted; ``besides`` follows ``before`` where there is room for it.
     """
     _, bounded, open_, clear, missing = by_status(findings)
     statements, shown, named = [*_statements(findings)], list[str](), list[Finding]()
@@ -395,7 +400,9 @@ def lines_of(
     also = f"{'Also shown' if shown else 'Biases shown'}, by --full: {titles_of(named)}." if named else ""
     if sum(map(_height, cautions)) > room + 1:
         cautions = [f"Read {count(len(cautions), 'caution')} by --full, too."]
-    return tuple(filter(None, (*before, *shown, also, after, *cautions)))
+    lines = [*filter(None, (*shown, also, after, *cautions))]
+    has_room = sum(map(_height, [*before, besides, *lines])) <= most - NEXT
+    return tuple(filter(None, (*before, besides * has_room, *lines)))
 
 
 def _statements(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:

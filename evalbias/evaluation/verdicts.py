@@ -14,9 +14,17 @@ from evalbias.evaluation.bias import Bias, Plot, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, items_needed
 from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged, mean_of_raters, passed_by_people
 from evalbias.evaluation.words import p_equals
-from evalbias.measures import estimate, forecasts
+from evalbias.measures import Interval, estimate, estimate_share, forecasts
 from evalbias.measures.arrays import FloatArray, mean_of_defined
-from evalbias.measures.verdicts import Rate, corrected_rate, estimate_dependence, estimate_rate
+from evalbias.measures.verdicts import (
+    SHARES,
+    Rate,
+    corrected_rate,
+    decided_alone,
+    estimate_dependence,
+    estimate_rate,
+    wrong_decisions,
+)
 
 WITHIN = 0.05  # half of a 95 % interval that tells a rate well enough
 MOST_LABELS = 1_000_000  # most labels that are promised to decide
@@ -236,3 +244,99 @@ class Forecasts(Bias):
                 if skill.low <= 0:  # NaN is not below
                     said.append("Being calibrated is empty without skill: so is the base rate, said of every item.")
         return " ".join([*said, "What is forecast is each person's own verdict, not that of their mean."])
+
+
+# What the judge may decide alone.
+
+
+ERRORS = (1, 2, 5, 10)  # wrong decisions in 100 that are allowed
+
+
+@dataclass(frozen=True)
+class DecidesAlone(Bias):
+    """The share of items that the judge may decide alone (``measures.decided_alone``), and which to hand to people.
+
+    Numbers, for each E of ``ERRORS`` wrong in 100 or fewer, with 95 % confidence: ``alone_E``, the share; and where
+    there is one, ``pass_from_E`` and ``fail_to_E``, the scores from which on it passes and up to which it fails alone;
+    and ``wrong``, the share on which most people contradict it, were it to decide all.
+    """
+
+    pass_mark: float | None = None  # the lowest rating that passes
+    name, title, kind, judges = "alone", "what it may decide alone", "validity", "scores"
+    question = "Which items may the judge decide alone, and which should people?"
+    headlines = tuple(f"alone_{error}" for error in ERRORS)
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        people = passed_by_people(judged, self.pass_mark) if judged.rated and not judged.pairwise else None
+        mark = None if people is None else self._mark(judged)
+        if people is None or mark is None:
+            return []
+        given: dict[str, Any] = {"given": (people,), "signed": False, "tested": False}
+        says, estimator = "Wrong, if it decided all", partial(_share_wrong, mark=mark)
+        numbers = [Number("wrong", "wrong, deciding all", judged.answers, estimator, says=says, **given)]
+        for error in ERRORS:
+            says = {
+                "alone": f"Decided alone, at {error} wrong in 100 or fewer",
+                "pass_from": f"Passes from this score on, at {error} in 100",
+                "fail_to": f"Fails up to this score, at {error} in 100",
+            }
+            for part, words in says.items():
+                estimator = partial(_of_alone, part=part, error=error / 100, mark=mark)
+                number = Number(f"{part}_{error}", words, judged.answers, estimator, **given)
+                if part == "alone" or not math.isnan(number.value(judged.clusters)):
+                    numbers.append(number)
+        return numbers
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        if self.pass_mark is not None and judged.rated and self._mark(judged) is None:
+            yield "scores on the scale of people's ratings"
+
+    def _mark(self, judged: Judged) -> float | None:
+        """Return the lowest score that passes; None where that is not known."""
+        known = judged.answers[~np.isnan(judged.answers)]
+        if judged.scale == (0, 1) or (self.pass_mark is None and ((known >= 0) & (known <= 1)).all()):
+            return 0.5
+        return self.pass_mark if judged.on_peoples_scale else None
+
+    def plot(self, measurement: Measurement) -> Plot | None:
+        return None
+
+
+def _share_wrong(
+    scores: FloatArray, people: FloatArray, *, mark: float, before: Any = None, **options: Any
+) -> Interval:
+    earlier = None if before is None else wrong_decisions(before, people, mark=mark)
+    return estimate_share(wrong_decisions(scores, people, mark=mark), before=earlier, **options)
+
+
+def _of_alone(
+    scores: FloatArray, people: FloatArray, *, part: str, before: Any = None, clusters: Any, draws: Any, **options: Any
+) -> Interval:
+    """Return one part of ``decided_alone``, or by how much it differs from that of other scores."""
+    found = decided_alone(scores, people, clusters=clusters, **options)
+    value = {"alone": found.share, "pass_from": found.pass_from, "fail_to": found.fail_to}[part]
+    if before is not None:
+        value -= _of_alone(before, people, part=part, clusters=clusters, draws=draws, **options).value
+    return Interval(value if math.isfinite(value) else math.nan, n=int((~np.isnan(scores)).sum()))
+
+
+def said_alone(measurement: Measurement) -> str:
+    """Say the share at 5 wrong in 100, or where that is none at 10, and what to hand over; empty of too few labels."""
+    shares = {error: measurement[f"alone_{error}"].value for error in ERRORS}
+    error, wrong = 5 if shares[5] else 10, measurement["wrong"]
+    if not shares[error]:
+        fewest = math.log((1 - 0.95) * SHARES[0]) / math.log1p(-error / 100)  # labels of which none may be wrong
+        least = f"for no share of the items is that shown to be {error} or fewer"
+        return "" if wrong.n < fewest else f"Deciding all, it is wrong in {_of_100(wrong)}; {least}."
+    names = [name for name in (f"fail_to_{error}", f"pass_from_{error}") if name in measurement]
+    ends, passes = [f"{measurement[name].value:.3g}" for name in names], names[-1].startswith("pass")
+    rest = "; hand over the others"
+    if shares[error] == 1:
+        rest = ""
+    elif np.isin(measurement.numbers["wrong"].values, (0.0, 1.0, math.nan)).all():
+        rest = f", what it {'passes' if passes else 'fails'}{rest}"
+    elif len(ends) > 1:
+        rest = f"; hand over those above {ends[0]} and below {ends[1]}"
+    else:
+        rest = f", those {'from' if passes else 'up to'} {ends[0]}{' on' * passes}{rest}"
+    return f"It may decide {_share(shares[error])} alone, at {error} wrong in 100 or fewer (95 % confidence){rest}."

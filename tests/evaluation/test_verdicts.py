@@ -161,3 +161,33 @@ def test_judges_of_right_answers(recorded, judge, tpr, tnr):
     assert [round(found[name].value, 3) for name in ("tpr", "tnr")] == [tpr, tnr]
     assert all(found[name].low < found[name].value < found[name].high for name in ("tpr", "tnr"))
     assert found["tpr"].units == 377  # of 400 questions, which nine models answered, with any right answer
+
+
+SURE = [(0.98, 1)] * 90 + [(0.6, 1), (0.6, 0)] * 20 + [(0.02, 0)] * 90
+ALONE = {
+    "of both": (SURE, "at 5 wrong in 100 or fewer (95 % confidence); hand over those above 0.02 and below 0.98."),
+    "passes": (SURE[:130], "(95 % confidence), those from 0.98 on; hand over the others."),
+    "verdicts": ([(1, 1)] * 90 + [(0, 0), (0, 1)] * 20, "(95 % confidence), what it passes; hand over the others."),
+    "all, at 10": (
+        [(1, 1), (0, 0)] * 47 + [(1, 0), (0, 1)],
+        "100 of 100 alone, at 10 wrong in 100 or fewer (95 % confidence).",
+    ),
+    "none": (
+        [(1, 1), (0, 0), (1, 0)] * 30,
+        "33 of 100 (24 to 44); for no share of the items is that shown to be 10 or fewer.",
+    ),
+    "too few": ([(1, 1)] * 30, ""),
+    "a mark": ([(4.5, 5)] * 80 + [(2, 1)] * 80 + [(3, 4), (3, 3)] * 20, "hand over those above 2 and below 4.5."),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_what_it_may_decide_alone_is_said_with_what_to_hand_over(case):
+    pairs, sentence = ALONE[case]
+    mark = {"pass_mark": 4, "scale": (1, 5)} if case == "a mark" else {"scale": (0, 1)}
+    found = audited([{"mine": score, "label": said} for score, said in pairs], **mark)
+    told = [text for text in found.answer if "decide" in text or "Deciding" in text]
+    assert [text.endswith(sentence) for text in told] == [True] * bool(sentence)
+    further = found.to_dict()["further"]["alone"]
+    assert (further["alone_5"]["value"] > 0) == (case not in ("all, at 10", "none", "too few"))
+    assert told[:1] == [line for line in found.first_screen if line in told]  # there is room

@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from evalbias.evaluation import Number
 from evalbias.measures import Draws, corrected_mean, corrected_rate, estimate_dependence, estimate_rate, estimate_share
 from evalbias.measures.resample import ALIKE
-from evalbias.measures.verdicts import DISAGREE, UNTESTED, latent_rates
+from evalbias.measures.verdicts import DISAGREE, UNTESTED, decided_alone, latent_rates, wrong_decisions
 
 NAN = math.nan
 FEW = Draws(resamples=100)
@@ -345,3 +345,61 @@ def test_a_difference_of_two_judges_is_of_the_same_items():
         corrected_mean(scores + 1, people[::-1], before=scores)
     with pytest.raises(ValueError, match="different lengths: before 10, after 10, people 9"):
         corrected_mean(scores.tolist(), people[:9].tolist(), before=scores.tolist())
+
+
+def alone(passes, fails, **options):
+    """The share that a judge may decide alone, of (right, wrong) passes at .9 and fails at .1."""
+    groups = zip((0.9, 0.9, 0.1, 0.1), (1, 0, 0, 1), (*passes, *fails), strict=True)
+    rows = [(score, said) for score, said, n in groups for _ in range(n)]
+    return decided_alone(*np.reshape(rows, (-1, 2)).T, **options)
+
+
+# Of a region on both sides, p is to be .025 at most, of one side .0125: .95^72 = .0249, .95^86 = .0121.
+@pytest.mark.parametrize(
+    ("passes", "fails", "expected"),
+    [
+        ((72, 0), (0, 0), (1, 0.9, -math.inf)),
+        ((71, 0), (0, 0), (0, math.inf, -math.inf)),
+        ((40, 0), (32, 0), (1, 0.9, 0.1)),
+        ((86, 0), (14, 14), (86 / 114, 0.9, -math.inf)),
+        ((85, 0), (14, 15), (0, math.inf, -math.inf)),
+        ((14, 14), (86, 0), (86 / 114, math.inf, 0.1)),
+        ((182, 3), (0, 0), (1, 0.9, -math.inf)),  # P(X <= 3) = .017 of 185 at .05
+        ((110, 3), (0, 0), (0, math.inf, -math.inf)),  # .18 of 113
+    ],
+)
+def test_what_may_be_decided_alone_by_hand(passes, fails, expected):
+    found = alone(passes, fails, error=0.05)
+    assert (found.share, found.pass_from, found.fail_to) == pytest.approx(expected)
+
+
+def test_the_surest_are_decided_alone_and_ties_unlabeled_items_and_inputs_count():
+    scores = np.repeat([0.95, 0.7, 0.3], [100, 50, 50])
+    people = np.concatenate([np.ones(100), np.tile([1, 0], 50)])
+    found = decided_alone(scores, people, error=0.05)
+    assert (found.share, found.pass_from, found.labels, found.wrong) == (0.5, 0.95, 100, 0)
+    several = np.column_stack([people, people, people])
+    assert decided_alone(scores, several, error=0.05) == found
+    graded = decided_alone([*np.linspace(0.6, 0.99, 100), *[0.3] * 100], people, error=0.05)
+    assert (graded.share, graded.pass_from, graded.fail_to) == (0.5, 0.6, -math.inf)
+    assert decided_alone(5 * scores, people, mark=2.5, error=0.05).pass_from == 4.75
+    more = decided_alone([*scores, *[0.99] * 200], [*people, *[math.nan] * 200], error=0.05)
+    assert (more.share, more.labels) == (0.75, 100)
+    assert decided_alone(scores, people, error=0.05, clusters=(np.arange(200) // 4).tolist()).share == 0
+    found = wrong_decisions([0.9, 0.1, 0.9, 0.9], [[1, 0], [1, 1], [0, NAN], [NAN, NAN]])
+    np.testing.assert_array_equal(found, [0.5, 1, 1, NAN])
+    for wrong, message in [({"error": 0}, "give shares"), ({"error": 0.1, "people": [2] * 200}, "people.0. is 2")]:
+        with pytest.raises(ValueError, match=message):
+            decided_alone(scores, **{"people": people, **wrong})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("outputs", "alike"), [(1, 0.0), (5, 0.0), (5, 0.5), (10, 0.3)])
+def test_a_judge_that_errs_too_often_is_seldom_let_decide_alone(outputs, alike):
+    rng, units = np.random.default_rng(outputs), np.repeat(np.arange(300 // outputs), outputs)
+    false = 0
+    for _ in range(300):
+        errs = np.where(rng.random(300) < alike, (rng.random(300) < 0.1)[units], rng.random(300) < 0.1)
+        truth = rng.random(300) < 0.5
+        false += decided_alone(truth ^ errs, truth, error=0.1, clusters=units.tolist()).share > 0
+    assert false <= 0.05 * 300
