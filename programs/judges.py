@@ -197,10 +197,6 @@ class Judge(Instrument):
         """Return the fields of one answer, as DSPy's traces keep it."""
         raise NotImplementedError
 
-    def _completion(self, answer: ChoiceLogprobs) -> dict[str, Any]:
-        """Return the fields of one answer to a call of ``predict``."""
-        return self._row(answer)
-
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
@@ -460,7 +456,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         lm = lm.client if isinstance(lm, ClientLM) else lm
         question = judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)
         options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
-        return [judge._completion(ask(lm, question, judge.sampling, **options))]
+        return [judge._row(ask(lm, question, judge.sampling, **options))]
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:

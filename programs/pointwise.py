@@ -230,9 +230,6 @@ class PointwiseJudge(Judge):
         reasons = {"reasons": list(answer.reasons)} if self.reasoning else {}
         return {**row, "samples": answer.samples, **reasons}
 
-    def _completion(self, answer: ChoiceLogprobs) -> dict[str, Any]:
-        return self._row(answer)
-
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:

@@ -17,7 +17,7 @@ from evalbias.evaluation.words import p_equals
 from evalbias.measures import Interval, estimate, estimate_share, forecasts
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.verdicts import (
-    SHARES,
+    LEVELS,
     Rate,
     corrected_rate,
     decided_alone,
@@ -250,6 +250,11 @@ class Forecasts(Bias):
 
 
 ERRORS = (1, 2, 5, 10)  # wrong decisions in 100 that are allowed
+PARTS = {  # field of ``Alone`` -> the number's name, and its words
+    "share": ("alone", "Decided alone, at {} wrong in 100 or fewer"),
+    "pass_from": ("pass_from", "Passes from this score on, at {} in 100"),
+    "fail_to": ("fail_to", "Fails up to this score, at {} in 100"),
+}
 
 
 @dataclass(frozen=True)
@@ -268,23 +273,17 @@ class DecidesAlone(Bias):
 
     def numbers(self, judged: Judged) -> list[Number]:
         people = passed_by_people(judged, self.pass_mark) if judged.rated and not judged.pairwise else None
-        mark = None if people is None else self._mark(judged)
-        if people is None or mark is None:
+        if people is None or (mark := self._mark(judged)) is None:
             return []
         given: dict[str, Any] = {"given": (people,), "signed": False, "tested": False}
         says, estimator = "Wrong, if it decided all", partial(_share_wrong, mark=mark)
         numbers = [Number("wrong", "wrong, deciding all", judged.answers, estimator, says=says, **given)]
         for error in ERRORS:
-            says = {
-                "alone": f"Decided alone, at {error} wrong in 100 or fewer",
-                "pass_from": f"Passes from this score on, at {error} in 100",
-                "fail_to": f"Fails up to this score, at {error} in 100",
-            }
-            for part, words in says.items():
-                estimator = partial(_of_alone, part=part, error=error / 100, mark=mark)
-                number = Number(f"{part}_{error}", words, judged.answers, estimator, **given)
-                if part == "alone" or not math.isnan(number.value(judged.clusters)):
-                    numbers.append(number)
+            found = decided_alone(judged.answers, people, error=error / 100, mark=mark, clusters=judged.clusters)
+            for part, (name, words) in PARTS.items():
+                if math.isfinite(getattr(found, part)):
+                    estimator = partial(_of_alone, part=part, error=error / 100, mark=mark)
+                    numbers.append(Number(f"{name}_{error}", words.format(error), judged.answers, estimator, **given))
         return numbers
 
     def missing(self, judged: Judged) -> Iterator[str]:
@@ -313,8 +312,7 @@ def _of_alone(
     scores: FloatArray, people: FloatArray, *, part: str, before: Any = None, clusters: Any, draws: Any, **options: Any
 ) -> Interval:
     """Return one part of ``decided_alone``, or by how much it differs from that of other scores."""
-    found = decided_alone(scores, people, clusters=clusters, **options)
-    value = {"alone": found.share, "pass_from": found.pass_from, "fail_to": found.fail_to}[part]
+    value = getattr(decided_alone(scores, people, clusters=clusters, **options), part)
     if before is not None:
         value -= _of_alone(before, people, part=part, clusters=clusters, draws=draws, **options).value
     return Interval(value if math.isfinite(value) else math.nan, n=int((~np.isnan(scores)).sum()))
@@ -325,7 +323,7 @@ def said_alone(measurement: Measurement) -> str:
     shares = {error: measurement[f"alone_{error}"].value for error in ERRORS}
     error, wrong = 5 if shares[5] else 10, measurement["wrong"]
     if not shares[error]:
-        fewest = math.log((1 - 0.95) * SHARES[0]) / math.log1p(-error / 100)  # labels of which none may be wrong
+        fewest = math.log(LEVELS[0]) / math.log1p(-error / 100)  # labels of which none may be wrong
         least = f"for no share of the items is that shown to be {error} or fewer"
         return "" if wrong.n < fewest else f"Deciding all, it is wrong in {_of_100(wrong)}; {least}."
     names = [name for name in (f"fail_to_{error}", f"pass_from_{error}") if name in measurement]

@@ -19,7 +19,6 @@ from evalbias.lm.decisions import (
     named_questions,
     openai_form,
     read_answers,
-    sglang_form,
     state_text,
     systemone_form,
 )
@@ -28,7 +27,7 @@ from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
 from evalbias.lm.reading import Unreadable, part
 from evalbias.lm.render import Prepared, as_text
 from evalbias.lm.tokens import check_choices
-from evalbias.lm.transport import CLOUDFLARE, StatusError
+from evalbias.lm.transport import CLOUDFLARE
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decided, Decision, Decisions, Refused
 from evalbias.measures.arrays import FloatArray
 
@@ -116,12 +115,10 @@ class SystemOne(DecisionDialect):
 
 
 class DecisionsEndpoint(DecisionDialect):
-    """``POST /v1/decisions``, in OpenAI's form and in SGLang's: a list of questions about an ``input``.
+    """OpenAI's ``POST /v1/decisions``: a list of questions about an ``input``, of which it may decline one.
 
-    OpenAI reports the options' shares only, so the coverage is NaN, and may decline a question. SGLang names the fields
-    of a question differently, and reports as ``label_mass`` how probable the options are together, but not for
-    decision models. A server whose answers name no question is asked one question in a request. A state that is no text
-    is sent as its JSON.
+    It reports the options' shares only, so the coverage is NaN. A server whose answers name no question is asked one
+    question in a request. A state that is no text is sent as its JSON.
     """
 
     name = "decisions"
@@ -129,17 +126,6 @@ class DecisionsEndpoint(DecisionDialect):
     most_questions = 400
     form = staticmethod(openai_form)
 
-    async def probe(self) -> None:
-        """Ask one short question in OpenAI's form, and in SGLang's if that is refused."""
-        try:
-            await super().probe()
-        except StatusError as error:
-            if error.status not in (400, 422):
-                raise
-            self.form = sglang_form
-            await super().probe()
-
     def _body(self, state: Any, forms: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        key = "id" if self.form is sglang_form else "name"
-        posed = [{key: name, **form} for name, form in forms.items()]
+        posed = [{"name": name, **form} for name, form in forms.items()]
         return {"model": self._model, "input": state_text(state), "questions": posed}

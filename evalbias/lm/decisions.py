@@ -65,17 +65,6 @@ def openai_form(question: Decision) -> dict[str, Any]:
     return {"type": question.kind, "instructions": instructions, key: _described(question, name)}
 
 
-def sglang_form(question: Decision) -> dict[str, Any]:
-    """Return a question in SGLang's form of ``/v1/decisions``."""
-    form: dict[str, Any] = {"type": question.kind, "question": state_text(question.instructions)}
-    if question.kind == "choice":
-        return form | {"options": _described(question, "name")}
-    if question.kind == "score":
-        return form | {"levels": [*map(state_text, _levels(question))]}
-    said = _yes_and_no(question, "yes", "no")
-    return {**form, "type": "yes_no", **{word: state_text(meaning) for word, meaning in said.items()}}
-
-
 # Its answer, in the form of any of them.
 
 
@@ -124,13 +113,9 @@ def is_nameless(answers: Sequence[Any]) -> bool:
 def _shares(question: Decision, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reported probability of each label."""
     labels = question.choices
-    if question.kind == "noul":  # P(yes) of /v1/systemone and OpenAI, both of SGLang
-        yes = next((answer[key] for key in ("noul", "probability") if answer.get(key) is not None), None)
-        if yes is None:
-            return {
-                label: part(answer, "probabilities", word) for label, word in zip(labels, ("no", "yes"), strict=True)
-            }
-        return dict(zip(labels, (1.0 - probability(yes), probability(yes)), strict=True))
+    if question.kind == "noul":
+        yes = probability(part(answer, "noul" if "noul" in answer else "probability"))  # OpenAI's is the latter
+        return dict(zip(labels, (1.0 - yes, yes), strict=True))
     shares = part(answer, "probabilities")
     if isinstance(shares, list):  # OpenAI's
         key = "label" if question.kind == "score" else "value"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -410,44 +411,34 @@ def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float
 
 
 STEPS = 20  # regions that are tested one after the other
-SHARES = (0.5, 0.25, 0.25)  # of the error of the test, for regions on both sides, of passes only, of fails only
+LEVELS = (0.025, 0.0125, 0.0125)  # of the tests of regions on both sides, of passes only, of fails only: 5 % in all
 
 
 @dataclass(frozen=True)
 class Alone:
     """What a judge may decide by itself: it passes scores from ``pass_from`` on, and fails those up to ``fail_to``."""
 
-    share: float  # of all scores, in [0, 1]
+    share: float = 0.0  # of all scores, in [0, 1]
     pass_from: float = math.inf  # infinite where it may pass none
     fail_to: float = -math.inf  # infinite where it may fail none
-    labels: int = 0  # labeled items in that region
-    wrong: float = 0.0  # of these, on which most people contradict the judge; a tie of people counts half
 
 
 def decided_alone(
-    scores: ArrayLike,
-    people: ArrayLike,
-    *,
-    error: float,
-    mark: float = 0.5,
-    confidence: float = 0.95,
-    clusters: Clusters = None,
+    scores: ArrayLike, people: ArrayLike, *, error: float, mark: float = 0.5, clusters: Clusters = None
 ) -> Alone:
     """Find the largest share of items that a judge may decide by itself, wrong in a share of up to ``error`` of them.
 
-    The judge passes scores from ``mark`` on; the surest decisions are those farthest from it. Regions grow from there
-    in ``STEPS``, up to all items: the same share of the passes and of the fails, or of one of them only. Each is tested
-    by the binomial test that ``error`` or more of its decisions are wrong, and the first that fails ends its sequence
-    (Angelopoulos et al. 2021, Learn then Test, fixed sequences), so that what is returned is wrong more often in at
-    most ``1 - confidence`` of data sets. The first region is the smallest that could pass. Items of one input count as
-    fewer, by how much more their errors vary together than independent ones.
+    The surest decisions are those farthest from the mark. Regions grow from there in ``STEPS``, up to all items: the
+    same share of the passes and of the fails, or of one of them only. Each is tested by the binomial test that a share
+    of ``error`` or more is wrong, and the first that fails ends its sequence (Angelopoulos et al. 2021, Learn then
+    Test): what is returned is wrong more often in at most 5 % of data sets. The first region is the smallest that could
+    pass. Items of one input count as fewer, by how much more their errors vary together than independent ones.
 
     Args:
         scores: (n,) scores of the judge, NaN where undefined.
         people: (n,) or (n, r) verdicts of people, 1 for pass, 0 for fail; NaN where one gave none.
         error: Share in (0, 1) of the decisions that may be wrong.
         mark: Lowest score that passes.
-        confidence: In (0, 1), with which the promise holds.
         clusters: (n,) input of each item.
 
     Raises:
@@ -455,40 +446,35 @@ def decided_alone(
 
     Example:
         >>> decided_alone([0.9] * 90 + [0.6] * 10, [1] * 90 + [0] * 10, error=0.05)
-        Alone(share=0.9, pass_from=0.9, fail_to=-inf, labels=90, wrong=0.0)
+        Alone(share=0.9, pass_from=0.9, fail_to=-inf)
     """
-    if not 0 < error < 1 or not 0 < confidence < 1:
-        raise ValueError(f"error={error:g}, confidence={confidence:g}: give shares between 0 and 1.")
+    if not 0 < error < 1:
+        raise ValueError(f"error={error:g}: give a share between 0 and 1.")
     every = numbers(scores, "scores")
     (own, wrong), codes = complete(every, wrong_decisions(every, people, mark=mark), clusters=clusters)
-    alike = _alike(wrong, codes)
-    fewer = 1 + alike * (_items_per_input(codes) - 1)
+    alike, best = _alike(wrong, codes), Alone()
     above, below = np.sort(own[own >= mark])[::-1], np.sort(own[own < mark])
-    best = Alone(0.0)
-    for (up, down), part in zip(((above, below), (above, below[:0]), (above[:0], below)), SHARES, strict=True):
-        level = (1 - confidence) * part
-        fewest = fewer * math.log(level) / math.log1p(-error)  # labels of which none may be wrong
-        if fewest > len(up) + len(down):
-            continue
-        for grown in np.linspace(fewest / (len(up) + len(down)), 1, STEPS):
-            pass_from = up[math.ceil(min(1, grown) * len(up)) - 1] if len(up) else math.inf
-            fail_to = down[math.ceil(min(1, grown) * len(down)) - 1] if len(down) else -math.inf
+    for (up, down), level in zip(((above, below), (above, below[:0]), (above[:0], below)), LEVELS, strict=True):
+        count = len(up) + len(down)
+        fewest = _fewer(codes, alike) * math.log(level) / math.log1p(-error)  # labels of which none may be wrong
+        for grown in np.linspace(fewest / count, 1, STEPS) if fewest <= count else ():
+            pass_from = float(up[math.ceil(grown * len(up)) - 1]) if len(up) else math.inf
+            fail_to = float(down[math.ceil(grown * len(down)) - 1]) if len(down) else -math.inf
             inside = (own >= pass_from) | (own <= fail_to)
-            if not _p_of_errors(wrong[inside], codes[inside], error, alike) <= level:
+            # P(X <= errors) of a binomial X, if a share of ``error`` is wrong
+            n, errors = np.array([inside.sum(), wrong[inside].sum()]) / _fewer(codes[inside], alike)
+            if errors >= n or not scipy.special.betainc(n - errors, errors + 1, 1 - error) <= level:
                 break
             share = float(((every >= pass_from) | (every <= fail_to)).sum() / (~np.isnan(every)).sum())
-            if share > best.share:
-                errors = float(wrong[inside].sum())
-                best = Alone(share, float(pass_from), float(fail_to), int(inside.sum()), errors)
+            best = max(best, Alone(share, pass_from, fail_to), key=attrgetter("share"))
     return best
 
 
-def wrong_decisions(scores: ArrayLike, people: ArrayLike, *, mark: float = 0.5) -> FloatArray:
+def wrong_decisions(scores: ArrayLike, people: ArrayLike, *, mark: float) -> FloatArray:
     """Return (n,) 1 where most people contradict a decision, 0.5 where as many do as not, else 0; NaN if undefined."""
     own, votes = checked({"scores": scores, "people": people}, None)
     _check_verdicts("people", votes)
-    votes = votes.reshape(len(own), -1)
-    given = ~np.isnan(votes)
+    given = ~np.isnan(votes := votes.reshape(len(own), -1))
     passed = ratio(np.where(given, votes, 0.0).sum(axis=1), given.sum(axis=1).astype(np.float64))
     wrong = np.where(passed == 0.5, 0.5, np.where(own >= mark, passed < 0.5, passed > 0.5))
     return np.where(np.isnan(own + passed), np.nan, wrong)
@@ -499,8 +485,7 @@ def _alike(wrong: FloatArray, codes: IntArray) -> float:
 
     Few errors do not show how they vary together: without that input, errors of few inputs seem independent.
     """
-    per_input = _items_per_input(codes)
-    if per_input <= 1:
+    if (per_input := _fewer(codes, 1.0)) <= 1:
         return 0.0
     more = math.ceil(per_input)
     wrong, codes = np.append(wrong, np.ones(more)), np.append(codes, np.full(more, codes.max() + 1))
@@ -508,14 +493,6 @@ def _alike(wrong: FloatArray, codes: IntArray) -> float:
     return float(np.clip((resample.variance_of_mean(wrong, codes) * len(wrong) / spread - 1) / (per_input - 1), 0, 1))
 
 
-def _items_per_input(codes: IntArray) -> float:
-    """Return how many items an item's input has, on average."""
-    sizes = np.bincount(codes)
-    return float((sizes**2).sum() / max(1, len(codes)))
-
-
-def _p_of_errors(wrong: FloatArray, codes: IntArray, error: float, alike: float) -> float:
-    """Compute the p of so few errors, if a share of ``error`` or more is wrong: P(X <= sum) of a binomial X."""
-    fewer = 1 + alike * (_items_per_input(codes) - 1)  # items that count as one
-    n, errors = len(wrong) / fewer, wrong.sum() / fewer
-    return float(scipy.special.betainc(n - errors, errors + 1, 1 - error)) if errors < n else 1.0
+def _fewer(codes: IntArray, alike: float) -> float:
+    """Return how many items count as one, where errors of an input correlate by ``alike``."""
+    return 1 + alike * (float((np.bincount(codes) ** 2).sum()) / max(1, len(codes)) - 1)

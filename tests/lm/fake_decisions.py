@@ -118,36 +118,6 @@ def openai(fake, body):
     return {"answers": answers, "model": body["model"], "usage": {"input_tokens": length, "total_tokens": length}}
 
 
-def sglang(fake, body, *, mass=True):
-    """``sglang.srt.entrypoints.openai.serving_decisions``, which refuses unknown fields; no mass for a Clef model."""
-    optional = ("temperature", "chat_template_kwargs", "prompt_format_version", "return_prompt_token_ids", "model")
-    valid(fields(body, ("input", "questions"), optional))
-    answers, length = {}, 0
-    for question in body["questions"]:
-        kind = question.get("type")
-        own = {"choice": ("options",), "score": ("levels",), "yes_no": ()}.get(kind, ())
-        valid(fields(question, ("id", "type", "question", *own), ("yes", "no") if kind == "yes_no" else ()))
-        if kind == "choice":
-            names = [option["name"] for option in question["options"]]
-            meanings = [option.get("description") for option in question["options"]]
-            valid(len({name.strip().casefold() for name in names}) == len(names))
-        elif kind == "score":
-            names, meanings = [str(level) for level in range(len(question["levels"]))], question["levels"]
-        else:
-            names, meanings = ["yes", "no"], [question.get("yes"), question.get("no")]
-        shares, total, used = read(fake, body["input"], question["question"], names, meanings)
-        length += used
-        answer = {"type": kind, "probabilities": dict(zip(names, shares, strict=True))}
-        answers[question["id"]] = answer | ({"label_mass": total} if mass else {})
-    usage = {"prompt_tokens": length, "total_tokens": length, "completion_tokens": 0}
-    return {"model": body["model"], "prompt_format_version": 1, "answers": answers, "usage": usage}
-
-
-def clef(fake, body):
-    """``sglang.srt.entrypoints.openai.serving_clef``."""
-    return sglang(fake, body, mass=False)
-
-
 def answering(form):
     def answer(fake, body):
         try:
@@ -162,7 +132,5 @@ ENDPOINTS = {
     "systemone": ("/v1/systemone", answering(systemone)),
     "sglang-systemone": ("/v1/systemone", answering(sglang_systemone)),
     "decisions": ("/v1/decisions", answering(openai)),
-    "sglang-decisions": ("/v1/decisions", answering(sglang)),
-    "clef": ("/v1/decisions", answering(clef)),
 }
 """Kind of server -> its only endpoint."""

@@ -47,10 +47,8 @@ ENDPOINTS = {
     "systemone": "systemone",
     "sglang-systemone": "systemone",
     "decisions": "decisions",
-    "sglang-decisions": "decisions",
-    "clef": "decisions",
 }
-UNCOVERED = ("decisions", "clef")  # OpenAI and Clef models give the shares of the options only
+UNCOVERED = ("decisions",)  # OpenAI gives the shares of the options only
 QUESTION = Decision.instructions
 KINDS = (*TOKENIZED, "chat", *ENDPOINTS)
 PROMPTS = [[{"role": "user", "content": f"the cat {word}"}] for word in ("sat", "on", "the", "mat", "naïve", "café")]
@@ -132,7 +130,7 @@ def test_a_dialect_reports_the_tokens_that_a_question_took(spoken):
         prompt = [{"role": "user", "content": message}]
     local.answer([Choices(prompt, tuple(choices))], own)
     assert own[0].usage.completion == 0
-    written, sent = {"decisions": None, "sglang-decisions": 0, "clef": 0}.get(kind, 1), len(fake.requests)
+    written, sent = {"decisions": None}.get(kind, 1), len(fake.requests)
     assert answer.usage == Usage(sent * own[0].usage.prompt, written and sent * written)
 
 

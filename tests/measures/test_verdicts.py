@@ -377,18 +377,18 @@ def test_the_surest_are_decided_alone_and_ties_unlabeled_items_and_inputs_count(
     scores = np.repeat([0.95, 0.7, 0.3], [100, 50, 50])
     people = np.concatenate([np.ones(100), np.tile([1, 0], 50)])
     found = decided_alone(scores, people, error=0.05)
-    assert (found.share, found.pass_from, found.labels, found.wrong) == (0.5, 0.95, 100, 0)
+    assert (found.share, found.pass_from) == (0.5, 0.95)
     several = np.column_stack([people, people, people])
     assert decided_alone(scores, several, error=0.05) == found
     graded = decided_alone([*np.linspace(0.6, 0.99, 100), *[0.3] * 100], people, error=0.05)
     assert (graded.share, graded.pass_from, graded.fail_to) == (0.5, 0.6, -math.inf)
     assert decided_alone(5 * scores, people, mark=2.5, error=0.05).pass_from == 4.75
     more = decided_alone([*scores, *[0.99] * 200], [*people, *[math.nan] * 200], error=0.05)
-    assert (more.share, more.labels) == (0.75, 100)
+    assert more.share == 0.75
     assert decided_alone(scores, people, error=0.05, clusters=(np.arange(200) // 4).tolist()).share == 0
-    found = wrong_decisions([0.9, 0.1, 0.9, 0.9], [[1, 0], [1, 1], [0, NAN], [NAN, NAN]])
+    found = wrong_decisions([0.9, 0.1, 0.9, 0.9], [[1, 0], [1, 1], [0, NAN], [NAN, NAN]], mark=0.5)
     np.testing.assert_array_equal(found, [0.5, 1, 1, NAN])
-    for wrong, message in [({"error": 0}, "give shares"), ({"error": 0.1, "people": [2] * 200}, "people.0. is 2")]:
+    for wrong, message in [({"error": 0}, "give a share"), ({"error": 0.1, "people": [2] * 200}, "people.0. is 2")]:
         with pytest.raises(ValueError, match=message):
             decided_alone(scores, **{"people": people, **wrong})
 
