@@ -41,6 +41,5 @@ from evalbias.measures.resample import estimate_mean as estimate_mean
 from evalbias.measures.resample import estimate_share as estimate_share
 from evalbias.measures.scale_use import quality_slope as quality_slope
 from evalbias.measures.verdicts import corrected_rate as corrected_rate
-from evalbias.measures.verdicts import decided_alone as decided_alone
 from evalbias.measures.verdicts import estimate_dependence as estimate_dependence
 from evalbias.measures.verdicts import estimate_rate as estimate_rate
