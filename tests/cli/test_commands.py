@@ -23,7 +23,7 @@ from evalbias.values import to_json
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
 WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_LABEL]
 LIKELY, FAIR = ["optimize", "--aim", "likelihood"], ["optimize", "--aim", "fairness"]
-SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare"]
+SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare", "--orders", 5]
 
 
 @pytest.fixture(scope="module")
