@@ -104,11 +104,11 @@ def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list
             ratings={"correctness": row["ratings"]},
         )
         for row in lines("judges/ice_conala_scores.jsonl.gz")
-        if row["output"].strip()
     ]
     rng, of = np.random.default_rng(seed), dict[str, list[dspy.Example]]()
-    for place in rng.permutation(len(items)):
-        of.setdefault(items[place].input_id, []).append(items[place])
+    for item in (items[place] for place in rng.permutation(len(items))):
+        if item.output.strip():
+            of.setdefault(item.input_id, []).append(item)
     drawn = [item for problem in rng.permutation(sorted(of))[: train + test] for item in of[problem][:2]]
     return drawn[: 2 * train], drawn[2 * train :]
 
