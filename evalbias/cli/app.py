@@ -171,6 +171,7 @@ FORMER = {  # what earlier versions took -> what this one, and no later one, say
     "compile threshold": "is gone: DSPy's ReAnchor fits thresholds, and 'evalbias audit' measures pass or fail.",
     "compile order": "is gone, as it helped no judge: 'evalbias audit --probe order' measures it.",
     "compile forecasts": "is gone, as it helped no judge: 'evalbias audit --pass MARK' measures the probabilities.",
+    "label-next": "is 'evalbias doctor FILE --label-next 60'.",
     "measure self": "is now 'evalbias refine measure'.",
     "measure style": "is now 'evalbias refine style'.",
     "optimize --keep-worse": "is gone: --bare writes its result whatever the test items say.",
@@ -258,6 +259,7 @@ for command, (module, taken) in COMMANDS.items():
 def doctor(
     file: Annotated[str, typer.Argument(help="File or folder of data, or NAME:PATH.", metavar="FILE")] = "",
     data: Annotated[str, typer.Option(help="The same, as other commands take it.", hidden=True)] = "",
+    label_next: Annotated[int, typer.Option(min=1, help="Write as many items to rate next, as CSV.")] = 0,
 ) -> None:
     """Say what a file holds, and which audit it allows.
 
@@ -265,7 +267,7 @@ def doctor(
     """
     if bool(file) == bool(data):
         raise ValueError("Name one file: evalbias doctor FILE.")
-    import_module("evalbias.cli.doctor").doctor_command(file or data)
+    import_module("evalbias.cli.doctor").doctor_command(file or data, label_next)
 
 
 def _version(wanted: bool) -> None:

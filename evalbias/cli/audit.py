@@ -110,8 +110,10 @@ def _told(step: NextStep, options: Mapping[str, Any], typed: Set[str]) -> list[s
     """Say what to do next; of a command on the same data, with those typed options of the audit that it takes too."""
     if not step.command:
         return [f"Next: {step.why}."]
-    form, words = COMMANDS[step.command][1], f"evalbias {step.command}"
-    takes = [name for group in (form, *form.beside) for name in group.__dataclass_fields__]
+    words, takes = f"evalbias {step.command}", ["data"]
+    if step.command in COMMANDS:
+        form = COMMANDS[step.command][1]
+        takes = [name for group in (form, *form.beside) for name in group.__dataclass_fields__]
     if "data" in takes:
         kept = [name for name in takes if name in {*typed, *RECORDED} - {"data", "yes"}]
         settings = {name: value for name in kept if (value := options.get(name)) is not None}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from evalbias.data.long_form import JUDGED_BY
 from evalbias.data.rating_values import OpenValuesError
 from evalbias.evaluation.answers import answers_of, resolve_each
 from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.estimates import label_next as next_labels
+from evalbias.evaluation.estimates import rate_again
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined
 from evalbias.options import RECORDED, AuditOptions
@@ -30,8 +35,29 @@ SHOWN = 40  # characters of a cell that are shown
 MOST = 6  # commands that are printed
 
 
-def doctor_command(file: str) -> None:
-    """Print what a file holds, and the audits that it allows."""
+def doctor_command(file: str, label_next: int) -> None:
+    """Print what a file holds, and the audits that it allows; or, as CSV, so many items for people to rate next."""
+    if not label_next:
+        _examine(file)
+        return
+    with redirect_stdout(sys.stderr):
+        judged = _examine(file)[:1]
+    chosen = [name for one in judged for choose in (rate_again, next_labels) for name in choose(one, label_next, 0)]
+    if not chosen:
+        raise DataError(f"{file}: no item with an answer of the judge has one rating or none, so none is left to rate.")
+    examples = dict(zip(judged[0].ids, judged[0].examples, strict=True))
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(("id", "source", "output_1", "output_2", "rating"))
+    for name in chosen[:label_next]:
+        e = examples[name]
+        cells = [name, e.get("source"), *(e.get("candidates") or [e.get("output"), ""])[:2], ""]
+        rows.writerow(
+            "'" * str(cell).startswith(("=", "+", "-", "@")) + message(cell or "") for cell in cells
+        )  # no formula
+
+
+def _examine(file: str) -> list[Judged]:
+    """Print what a file holds, and the audits that it allows; return the recorded answers that these read."""
     # 1. What it is, and what its columns hold.
     spec, source = _opened(file)
     name, columns = reading.parse_spec(spec)[0], source.columns
@@ -94,6 +120,7 @@ def doctor_command(file: str) -> None:
         typer.echo(f"\nThe judges together:\n\n  {command_line(spec, together, 'jury')}")
     if n_answers > MOST and name not in EXPORTS:
         _print(f"Not listed: {count(n_answers - MOST, 'more command')} of the same form, with other columns.")
+    return judged
 
 
 def _print(text: str) -> None:

@@ -465,7 +465,8 @@ def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | 
         return NextStep("See whether these ratings make the judge agree better", "align")
     if any(f.estimate is not None and math.isnan(f.estimate.value) for f in bounded):
         twice = min(SECOND_RATINGS, len(judged.ids))
-        return NextStep(f"Have {count(twice, 'item')} rated by a second person, which tells how reliable one rating is")
+        why = f"Have {count(twice, 'item')} rated by a second person, which tells how reliable one rating is"
+        return NextStep(why, "doctor", f"--label-next {twice}")
     if open_:
         return NextStep("Have more items rated, and audit again")
     return NextStep("When the judge or its model changes, ask what that moved", "drift", "--before RUN --after FILE")

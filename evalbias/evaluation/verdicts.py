@@ -286,10 +286,6 @@ class DecidesAlone(Bias):
                     numbers.append(Number(f"{name}_{error}", words.format(error), judged.answers, estimator, **given))
         return numbers
 
-    def missing(self, judged: Judged) -> Iterator[str]:
-        if self.pass_mark is not None and judged.rated and self._mark(judged) is None:
-            yield "scores on the scale of people's ratings"
-
     def _mark(self, judged: Judged) -> float | None:
         """Return the lowest score that passes; None where that is not known."""
         known = judged.answers[~np.isnan(judged.answers)]

@@ -154,7 +154,9 @@ class AnyLM(types.MeasuringLM):
         except (ImportError, TypeError, ValueError):
             raise
         except Exception as error:  # the client's own
-            raise closed.client_error(error, self.model) from error
+            status = getattr(error, "status", None)
+            kind = dspy.LMInvalidRequestError if status in types.STATUSES else dspy.LMError
+            raise kind(message=str(error), model=self.model, status=status) from error
         return closed.read_answers(answers, named, forms, model=self.model)
 
     def _text(self, question: Text) -> Written:

@@ -13,7 +13,6 @@ from typing import Any
 import dspy
 
 from evalbias.lm import dspy_seam as seam
-from evalbias.lm import types
 from evalbias.lm.dspy_seam import Choice, Noul, Score, decision_type, in_thread
 from evalbias.lm.reading import Unreadable, answer_of, part, probability
 from evalbias.lm.types import Answers, ChoiceLogprobs, Decided, Decision, Decisions, Message, Question, Refused
@@ -36,10 +35,6 @@ def _described(question: Decision, key: str) -> list[dict[str, Any]]:
     return [{key: label} if meaning is None else {key: label, "description": meaning} for label, meaning in options]
 
 
-def _levels(question: Decision) -> list[Any]:
-    return [label if meaning is None else meaning for label, meaning in question.options.items()]
-
-
 def _yes_and_no(question: Decision, yes: str, no: str) -> dict[str, Any]:
     """Return the descriptions of yes and no under an endpoint's words for them, where they have one."""
     meanings = dict(zip((no, yes), question.options.values(), strict=True))
@@ -52,7 +47,8 @@ def systemone_form(question: Decision) -> dict[str, Any]:
     if question.kind == "noul":
         described = _yes_and_no(question, "true", "false")
         return form | ({"criteria": described} if described else {})
-    return form | {"criteria": question.options if question.kind == "choice" else _levels(question)}
+    levels = [label if meaning is None else meaning for label, meaning in question.options.items()]
+    return form | {"criteria": question.options if question.kind == "choice" else levels}
 
 
 def openai_form(question: Decision) -> dict[str, Any]:
@@ -124,11 +120,8 @@ def _shares(question: Decision, answer: Mapping[str, Any]) -> dict[str, Any]:
             raise Unreadable("the probabilities name an option twice")
         return by_label
     shares = {str(name): share for name, share in part(shares, kind=dict).items()}
-    if question.kind == "score":  # a level is named by its number from 0, its description or its label
-        for names in (map(str, range(len(labels))), map(state_text, question.options.values())):
-            places = dict(zip(labels, names, strict=True))
-            if {*places.values()} == {*shares}:
-                return {label: shares[name] for label, name in places.items()}
+    if question.kind == "score" and {*shares} == {*map(str, range(len(labels)))}:  # levels by number, from 0
+        return {label: shares[str(level)] for level, label in enumerate(labels)}
     return shares
 
 
@@ -345,10 +338,3 @@ def answering_models(client: Any, after: Any) -> list[str]:
     entries = itertools.takewhile(lambda entry: entry is not after, reversed(getattr(client, "history", ())))
     responses = [entry.get("response") for entry in entries][::-1]
     return list(dict.fromkeys(str(response["model"]) for response in responses if isinstance(response, dict)))
-
-
-def client_error(error: Exception, model: str) -> dspy.LMError:
-    """Return the error of a decision client as one of DSPy's: an invalid request where its status may mean that."""
-    status = getattr(error, "status", None)
-    kind = dspy.LMInvalidRequestError if status in types.STATUSES else dspy.LMError
-    return kind(message=str(error), model=model, status=status)

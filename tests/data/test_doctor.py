@@ -1,5 +1,6 @@
 """Columns as people write them: none is taken for another in 60 disguises, and what is printed runs as printed."""
 
+import csv
 import gzip
 import json
 import random
@@ -472,6 +473,23 @@ def test_a_file_may_be_named_as_other_commands_take_it(tmp_path):
     assert evalbias("doctor", "--data", path.name, cwd=tmp_path).stdout == doctor(path.name, tmp_path)[0]
     for wrong in ([], [path.name, "--data", path.name]):
         assert "evalbias doctor FILE" in refused("doctor", *wrong, cwd=tmp_path)
+
+
+def test_items_to_rate_next_are_written_as_csv_and_no_text_is_a_formula(tmp_path):
+    texts = ["=1+1", "a\nb\x1b[2J", "long " * 9]
+    rows = [
+        {"id": f"r{i}", "source": "q", "output": text, "judge_score": i + 1, "rating": i + 2}
+        for i, text in enumerate(texts)
+    ]
+    as_jsonl(tmp_path / "one.jsonl", rows)
+    done = evalbias("doctor", "one.jsonl", "--label-next", 3, cwd=tmp_path)
+    assert "The command:" in done.stderr
+    first, *others = csv.DictReader(done.stdout.splitlines(keepends=True))
+    assert (first["id"], first["output_1"], first["rating"]) == ("r0", "'=1+1", "")
+    assert ({one["id"] for one in others}, "\x1b" in done.stdout) == ({"r1", "r2"}, False)
+    as_jsonl(tmp_path / "one.jsonl", [{**row, "rating_2": 3} for row in rows])
+    assert "none is left to rate" in refused("doctor", "one.jsonl", "--label-next", 3, cwd=tmp_path)
+    assert "'evalbias doctor FILE --label-next 60'" in refused("label-next", cwd=tmp_path)
 
 
 def test_two_conversations_share_their_beginning_as_the_source(tmp_path):

@@ -12,7 +12,8 @@ from scipy import stats
 
 from evalbias import audit
 from evalbias.evaluation import Estimate, Judged, items_needed, label_next
-from evalbias.evaluation.judged import BETTER, RATINGS
+from evalbias.evaluation.estimates import rate_again
+from evalbias.evaluation.judged import BETTER, LENGTHS, RATINGS
 from evalbias.evaluation.missing import missing_judgments
 from evalbias.measures.missing import missing_by_level, missing_by_size
 from evalbias.report.page import in_terminal
@@ -74,6 +75,19 @@ def test_every_unlabeled_item_has_the_same_chance(count):
     counts = np.array([drawn.count(str(i)) for i in range(20, 60)])
     assert counts.sum() == 600 * count
     assert stats.chisquare(counts).pvalue > 0.001
+
+
+def test_the_longest_and_the_shortest_are_rated_again_and_many_inputs():
+    lengths = np.array([5.0, 1, 9, 3, 7, 2, NAN, 4])
+    ratings = np.column_stack([np.ones(8), np.full(8, NAN)])
+    ratings[2, 1], ratings[7, 0] = 1, NAN  # the longest has two, another none
+    ids, inputs = tuple("abcdefgh"), tuple("xxyyyzzz")
+    judged = Judged(ids, "quality", np.ones(8), {LENGTHS: lengths, RATINGS: ratings}, inputs=inputs)
+    assert rate_again(judged, 9, seed=0) == ["b", "e", "f", "a", "d"]  # the first of x, y and z, then the second
+    assert rate_again(judged, 2, seed=0) == ["b", "e"]
+    bare = replace(judged, covariates={RATINGS: ratings}, inputs=())
+    assert sorted(rate_again(bare, 9, seed=0)) == [*"abdefg"] != rate_again(bare, 9, seed=0)
+    assert rate_again(replace(judged, covariates={LENGTHS: lengths}), 3, seed=0) == []
 
 
 def test_items_that_cannot_be_chosen():
