@@ -259,7 +259,7 @@ for command, (module, taken) in COMMANDS.items():
 def doctor(
     file: Annotated[str, typer.Argument(help="File or folder of data, or NAME:PATH.", metavar="FILE")] = "",
     data: Annotated[str, typer.Option(help="The same, as other commands take it.", hidden=True)] = "",
-    label_next: Annotated[int, typer.Option(min=1, help="Write as many items to rate next, as CSV.")] = 0,
+    label_next: Annotated[int | None, typer.Option(min=1, help="Write as many items to rate next, as CSV.")] = None,
 ) -> None:
     """Say what a file holds, and which audit it allows.
 

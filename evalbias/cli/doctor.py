@@ -35,9 +35,9 @@ SHOWN = 40  # characters of a cell that are shown
 MOST = 6  # commands that are printed
 
 
-def doctor_command(file: str, label_next: int) -> None:
+def doctor_command(file: str, label_next: int | None) -> None:
     """Print what a file holds, and the audits that it allows; or, as CSV, so many items for people to rate next."""
-    if not label_next:
+    if label_next is None:
         _examine(file)
         return
     with redirect_stdout(sys.stderr):
