@@ -549,11 +549,8 @@ def rate_again(judged: Judged, count: int, seed: int) -> list[str]:
     values = judged.first_less_second(lengths) if lengths.ndim > 1 else lengths
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(once & ~np.isnan(values)))
     ordered = shuffled[np.argsort(values[shuffled], kind="stable")]
-    inputs, before, turns = (
-        judged.inputs if len(judged.inputs) else judged.ids,
-        Counter[str](),
-        list[tuple[int, int, int]](),
-    )
+    inputs = judged.inputs if len(judged.inputs) else judged.ids
+    before, turns = Counter[str](), list[tuple[int, int, int]]()
     for place in dict.fromkeys(np.column_stack([ordered, ordered[::-1]]).ravel().tolist()):  # from both ends
         turns.append((before[inputs[place]], len(turns), place))
         before[inputs[place]] += 1
