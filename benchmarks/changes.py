@@ -1,6 +1,6 @@
 """What changed, the judge or the system, and what was gained? On planted judges whose parts are known, and on others.
 
-usage: python -m benchmarks.changes [--sets 1000] [--parts drift recorded gain loops] [--seed 0] [--write]
+usage: python -m benchmarks.changes [--sets 1000] [--parts drift recorded loops] [--seed 0] [--write]
        python -m benchmarks.changes --parts --quantized FILE [--write]
 
 A planted judge scores texts of normal quality from 1 to 5 at a temperature that moves a score by .5 points or so; 60 to
@@ -24,12 +24,11 @@ from benchmarks.audit.judges import likert
 from benchmarks.harness import argument_parser, data_folder, finish, lines, markdown, percents, simulated
 from benchmarks.mitigation import JUDGES, TUNED, criterion_of, usable
 from benchmarks.pretrained import models_folder
-from evalbias import PointwiseJudge, drift, gain
+from evalbias import PointwiseJudge, compare, drift
 from evalbias.data.items import by_input
-from evalbias.measures import Draws, anchors_needed, split_change
+from evalbias.measures import Draws, estimate_mean, split_change
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.corrections import GAIN, PEOPLE, split_gain
-from evalbias.measures.equal_quality import EqualQuality
+from evalbias.measures.corrections import compare_means
 from evalbias.measures.resample import Interval
 
 Judge = Callable[[FloatArray], FloatArray]
@@ -101,10 +100,10 @@ WORLDS: Mapping[str, World] = {
 
 
 def planned(rng: np.random.Generator) -> int:
-    """Return the number of anchors that shows .19 points, a fifth of the scores' standard deviation."""
+    """Return the number of anchors that shows .19 points, a fifth of the scores' standard deviation, in 80 %."""
     q = rng.normal(size=100_000)
     first, second = (likert(steady(q) + NOISE * rng.normal(size=len(q))) for _ in range(2))
-    return anchors_needed(0.19, float((first - second).std()))
+    return int(np.ceil((2.80 * (first - second).std() / 0.19) ** 2))
 
 
 def split(world: World, *, sets: int, seed: int, resamples: int = 200) -> dict[str, dict[str, float]]:
@@ -235,61 +234,57 @@ def _moved(pairs: Sequence[Sequence[Any]]) -> float:
     return float(np.nanmean(np.diff(means, axis=1)))
 
 
-GAINS: Mapping[str, tuple[float, float, float, bool]] = {
-    "quality only": (0.5, 0.0, 0.0, True),
-    "length only": (0.0, 0.5, 0.0, True),
-    "quality and length": (0.5, 0.5, 0.0, True),
-    "quality, length and a lean to the version": (0.5, 0.5, 0.3, True),
-    "quality and length, other items rated": (0.5, 0.5, 0.0, False),
-}
-"""Second version -> what it gains in quality and length (standard deviations), the judge's lean, and who is rated."""
-PARTS_OF_GAIN = ("length", "quality", "rest")
+BETTER, OUTPUTS = 0.15, 400
+LABELED = ("at random", "3 of 4 of one system", "of the same inputs")
+ESTIMATORS = ("compare", "labels alone", "gain", "shared")
 
 
-def gained(
-    quality: float, length: float, lean: float, both: bool, *, sets: int, seed: int, n: int = 120
-) -> dict[str, dict[str, float]]:
-    """Return what becomes of each part of a planted gain, by name.
+def compared(labeled: str, n: int, *, paired: bool = True, sets: int, seed: int) -> dict[str, dict[str, float]]:
+    """Return what becomes of the difference of two systems of 400 outputs, of n of which people gave labels.
 
-    The judge gives .3 points for one standard deviation of length, and .8 for one of quality; two raters, n inputs.
+    The second is .15 points better, and longer, for which the judge gives .25 points. ``gain`` took inputs with labels
+    of both; ``shared`` is the judge's own difference, corrected by system only where its errors are shown to differ.
     """
-    truth = {"length": 0.3 * length, "quality": 0.8 * quality, "rest": lean if both else 0.8 * quality + lean}
 
     def once(number: int) -> dict[str, tuple[Interval, float]]:
-        rng = np.random.default_rng([seed, number])
-        base = 0.6 * rng.normal(size=n)
-        sides = [_version(rng, base, *gains) for gains in ((0.0, 0.0, 0.0), (quality, length, lean))]
-        rated = sides if both else [_version(rng, 0.6 * rng.normal(size=n), 0.0, 0.0, 0.0)]
-        x, scores, ratings = (np.concatenate([side[k] for side in rated]) for k in ("length", GAIN, "ratings"))
-        features = {"length": x} | ({"version": np.repeat([0.0, 1.0], n)} if both else {})
-        inputs = [f"{k}" for k in range(n)]
-        theirs = inputs * 2 if both else [f"other {k}" for k in range(n)]
-        model = EqualQuality(scores, ratings, features, clusters=theirs, unscaled=[*features])
-        given = [{k: side[k] for k in (GAIN, "length", *[PEOPLE] * both)} for side in sides]
-        found = split_gain(given[0], given[1], model, clusters=(inputs, inputs, theirs))
-        return {name: (found[name], truth[name]) for name in truth if name in found}
+        rng = np.random.default_rng([seed, number, n])
+        shared, longer, known = rng.normal(size=(2 - paired, OUTPUTS)), 0.4 * rng.normal(size=(2, OUTPUTS)), []
+        quality = 0.6 * shared + 0.8 * rng.normal(size=(2, OUTPUTS)) + BETTER * np.array([[0], [1]])
+        people = 3 + quality + 0.5 * rng.normal(size=(2, OUTPUTS))
+        judge = 3 + 0.6 * quality + 0.5 * (longer + np.array([[0], [0.5]])) + 0.5 * rng.normal(size=(2, OUTPUTS))
+        if labeled == LABELED[0]:
+            places = rng.choice(2 * OUTPUTS, n, replace=False)
+            known = [places[places < OUTPUTS], places[places >= OUTPUTS] - OUTPUTS]
+        elif labeled == LABELED[1]:
+            known = [rng.choice(OUTPUTS, size, replace=False) for size in (n - n // 4, n // 4)]
+        else:
+            known = [rng.choice(OUTPUTS, n // 2, replace=False)] * 2
+        labels = np.full((2, OUTPUTS), np.nan)
+        for k, places in enumerate(known):
+            labels[k, places] = people[k, places]
+        inputs = np.arange(2 * OUTPUTS) % (OUTPUTS if paired else 2 * OUTPUTS)
+        of = partial(compare_means, systems=np.repeat(["A", "B"], OUTPUTS).tolist(), clusters=inputs.tolist())
+        found, own = of(judge.ravel(), labels.ravel()), of(judge.ravel(), judge.ravel()).differences[0]
+        alike = found.favors[0].low < 0 < found.favors[0].high
+        before = estimate_mean(labels[1] - labels[0]) if paired else Interval(np.nan)
+        alone = of(np.zeros(2 * OUTPUTS), labels.ravel()).differences[0]
+        values = found.differences[0], alone, before, own if alike else found.differences[0]
+        return {name: (value, BETTER) for name, value in zip(ESTIMATORS, values, strict=True)}
 
     return simulated(once, sets)
 
 
-def _version(rng: np.random.Generator, base: FloatArray, quality: float, length: float, lean: float) -> dict[str, Any]:
-    q, x = base + 0.8 * rng.normal(size=(2, len(base)))
-    x, q = length + 0.4 * q + x - base, q + quality
-    ratings = 3 + q[:, None] + 0.7 * rng.normal(size=(len(q), 2))
-    scores = 3 + 0.8 * q + 0.3 * x + lean + 0.5 * rng.normal(size=len(q))
-    return {GAIN: scores, "length": x, "ratings": ratings, PEOPLE: ratings.mean(axis=1)}
-
-
-def gain_table(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """Return the truth, the mean estimate and the coverage of the parts of planted gains."""
-
-    def cell(row: Mapping[str, float] | None) -> str:
-        if row is None:
-            return "in the rest"
-        return f"{row['truth']:+.2f}, {row['mean']:+.2f}, {percents(row['covered'])[0]}"
-
-    body = [[name, *(cell(parts.get(one)) for one in PARTS_OF_GAIN)] for name, parts in rows.items()]
-    return markdown(["the second version", *PARTS_OF_GAIN], body)
+def compared_table(*, sets: int, seed: int) -> str:
+    """Return coverage and median width of each estimator by labels and pairing."""
+    body = []
+    for labeled, paired in [*((one, True) for one in LABELED), *((one, False) for one in LABELED[:2])]:
+        for n in (30, 63, 150):
+            rows = compared(labeled, n, paired=paired, sets=sets, seed=seed)
+            cells = [f"{percents(row['covered'])[0]}, {row['width']:.2f}" for row in rows.values()]
+            told = 1 - rows["gain"]["undefined"]
+            cells[2] = f"{cells[2]} (of {percents(told)[0]})" if told else ""
+            body.append([labeled, "shared" if paired else "other", n, *cells])
+    return f"{sets} data sets a row.\n\n{markdown(['labels', 'inputs', 'labels in all', *ESTIMATORS], body)}"
 
 
 def loops() -> list[list[str]]:
@@ -310,8 +305,8 @@ def loops() -> list[list[str]]:
             ]
             for iteration in (first, last)
         ]
-        found = gain(*sides, scores_field="own", reliability=1)
-        cells = [f"{found[name].text()} ({found[name].interval})" for name in (GAIN, *PARTS_OF_GAIN, PEOPLE)]
+        found = compare(before=sides[0], after=sides[1], scores_field="own", reliability=1)
+        cells = [f"{found[name].text()} ({found[name].interval})" for name in ("gain", "people", "length")]
         rows.append([file.split("/", 2)[2].split(".jsonl")[0].replace("__", ", "), *cells])
     return rows
 
@@ -323,8 +318,7 @@ def main() -> None:
     parts: dict[str, Callable[[], str]] = {
         "drift": lambda: drift_table({name: split(one, **how) for name, one in WORLDS.items()}),
         "recorded": lambda: recorded_table(recorded()),
-        "gain": lambda: gain_table({name: gained(*one, **how) for name, one in GAINS.items()}),
-        "loops": lambda: markdown(["loop", "gain by its own scores", *PARTS_OF_GAIN, "gain in quality"], loops()),
+        "loops": lambda: markdown(["loop", "gain by its own scores", "gain in quality", "part of length"], loops()),
     }
     parser.add_argument("--parts", nargs="*", choices=parts, default=[*parts])
     parser.add_argument("--quantized", metavar="FILE")

@@ -28,13 +28,11 @@ from evalbias.cli.models import open_lm
 from evalbias.data.loops import loop_items
 from evalbias.evaluation import Judged, LoopSummary, summarize_loop
 from evalbias.evaluation.answers import answers_of, resolve
-from evalbias.evaluation.changes import gain
+from evalbias.evaluation.changes import compare
 from evalbias.evaluation.loops import OWN, CachedScorer, LoopRun, conclude_quality, run_loops
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.corrections import GAIN, PEOPLE, REST
-from evalbias.measures.equal_quality import QUALITY
 from evalbias.options import AuditOptions, MeasuringModels
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.feedback import ExactConcepts, Feedback, JudgeFeedback
@@ -118,7 +116,7 @@ def arms(
 
 
 CRITERION = Criterion("quality", "does the text use every one of the concepts, in sensible sentences?")
-PARTS = (GAIN, "length", "likelihood", QUALITY, REST, PEOPLE)
+PARTS = ("gain", "length", "likelihood", "people")
 
 
 def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int, out: Path, **config: Any) -> Any:
@@ -150,8 +148,16 @@ def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int
                 if step != one.at(k) and step.output.strip()
             ]
         quality = run.quality(items, share)
-        ends = [run.outputs(at, quality[at]) for at in (0, run.iterations)]
-        found = gain(*map(judged, ends), rated=judged(to_json(drafts)), reliability=1)
+        ends = [
+            [
+                {"id": loop.id, "input_id": loop.id, "output": step.output, OWN: step.score, "rating_1": value}
+                for loop, value in zip(run.loops, quality[at], strict=True)
+                if (step := loop.at(at)) is not None and step.output.strip()
+            ]
+            for at in (0, run.iterations)
+        ]
+        before, after = (judged(to_json(one)) for one in ends)
+        found = compare(before=before, after=after, rated=judged(to_json(drafts)), reliability=1)
         yield [name, *(f"{found[part].text()} ({found[part].interval})" for part in PARTS)]
 
 

@@ -96,6 +96,7 @@ def simulated(once: Simulation, sets: int) -> dict[str, dict[str, float]]:
         covered = ((low - SLACK <= truth) & (truth <= high + SLACK))[known].mean() if known.any() else math.nan
         found = {"covered": covered, "found": ((low > 0) | (high < 0)).mean(), "undefined": 1 - known.mean()}
         found |= {"truth": truth.mean(), "mean": np.nanmean(value), "median": np.nanmedian(value)}
+        found["width"] = np.nanmedian(high - low) if known.any() else math.nan
         rows[name] = {key: float(one) for key, one in found.items()}
     return rows
 

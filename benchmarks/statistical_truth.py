@@ -490,9 +490,6 @@ ANSWERS: Mapping[str, Callable[..., dict[str, dict[str, float]]]] = {
         f"drift: {name}": partial(changes.split, changes.WORLDS[name])
         for name in ("the same judge, anchors .3 sd lower", "stricter with good texts, anchors .3 sd lower")
     },
-    **{
-        f"gain: {name}": partial(changes.gained, *changes.GAINS[name]) for name in ("length only", "quality and length")
-    },
     "jury: three judges of 40 outputs": partial(juries.covered, 40, 3, 0.3),
     "jury: five judges of 200 outputs to 50 inputs": partial(juries.covered, 200, 5, 0.3, 4),
     **{
@@ -515,6 +512,7 @@ def answers(*, sets: int, seed: int) -> str:
     return f"{sets} data sets a row.\n\n{markdown(head, body)}"
 
 
+PAGES: Mapping[str, Callable[..., str]] = {"answers": answers, "compare": changes.compared_table}
 SETS = 1000
 SCORING, COMPARING, SELF = ("BiasScore", "BiasScore (z)"), ("fairness", "first rate"), ("Bias", "Dskew")
 PAIRS: Sequence[tuple[str, Draw, tuple[str, ...]]] = [
@@ -659,13 +657,13 @@ def main() -> None:
     parser = argument_parser(__doc__, out="statistical-truth")
     parser.add_argument("--sets", type=int, default=2000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 120, 568])
-    worlds = [*WORLDS, *[*TABLES][1:], "answers"]
+    worlds = [*WORLDS, *[*TABLES][1:], *PAGES]
     parser.add_argument("--worlds", nargs="+", choices=worlds, default=worlds)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for world in args.worlds:
-        if world == "answers":
-            finish(args, "statistical_truth", answers(sets=args.sets // 5, seed=args.seed), section=world)
+        if world in PAGES:
+            finish(args, "statistical_truth", PAGES[world](sets=args.sets // 5, seed=args.seed), section=world)
             continue
         for n in {"effect": [*args.sizes, LARGE], "drift": [LARGE], "alarms": [LARGE]}.get(world, args.sizes):
             for outputs in (1,) if world in ("scales", "power", "drift", "rankers", "audited", "alarms") else OUTPUTS:

@@ -13,7 +13,9 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 MOVED = {
     "load": "load_correction load_judge load_pairwise_judge load_ranker load_rule",
     "judge_metric": "judge_reward",
-    "{}Report": "Audit Drift Gain",
+    "compare": "gain",
+    "CompareReport": "GainReport",
+    "{}Report": "Audit Drift",
     "evaluation.{}": "Comparison Judged Measurement function_scores items_needed label_next measure_ranking "
     "measure_rounds run_loops",
     "evaluation.findings.{}": "Finding",

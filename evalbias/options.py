@@ -382,11 +382,9 @@ def again(name: str, group: type[Options] = AuditOptions) -> Any:
     return field(default=one.default, metadata=one.metadata)
 
 
-class TwoSides(Options):
-    """Two files of judged outputs, or the run folders of their audits."""
+class Sides(Options):
+    """Outputs of several systems or periods that a judge scored."""
 
-    before: Any = field(kw_only=False, metadata={"help": SIDE.format("first", "old")})
-    after: Any = field(kw_only=False, metadata={"help": SIDE.format("second", "new")})
     mapping: Mapping[str, str] | None = again("mapping")
     missing: Sequence[object] = again("missing")
     keep: Sequence[object] = again("keep")
@@ -397,7 +395,7 @@ class TwoSides(Options):
     scale: tuple[float, float] | None = again("scale")
 
 
-class DriftOptions(TwoSides, Seeded):
+class DriftOptions(Sides, Seeded):
     """Say whether the system improved or the judge changed.
 
     Splits the change of the mean score between two periods into the judge's part and the system's, by anchors, texts
@@ -407,6 +405,8 @@ class DriftOptions(TwoSides, Seeded):
     """
 
     beside = (GateOut,)
+    before: Any = field(kw_only=False, metadata={"help": SIDE.format("first", "old")})
+    after: Any = field(kw_only=False, metadata={"help": SIDE.format("second", "new")})
     margin: float | None = option(
         "Smallest change of the judge that is worth finding, in points. By default 0.2 standard deviations of the old "
         "judge's scores."
@@ -417,20 +417,28 @@ class DriftOptions(TwoSides, Seeded):
             raise ValueError(f"`margin` is {self.margin}: give points above 0, such as 0.2.")
 
 
-class GainOptions(Reliable, TwoSides):
-    """Say what an optimizer gained by a judge's scores.
+class CompareOptions(Reliable, Sides):
+    """Say whether one system is better than another.
 
-    Tells quality from length, likelihood, any feature of yours and the judge's own writing: takes from the gain of the
-    mean score what the judge gives for each at equal quality, times its change. What it gives comes from rated items,
-    of both versions or of `rated`. Where people rated both versions, says also what they see. Likelihoods are known
-    from the run folders of audits that measured them.
+    By people's ratings of a random few outputs of each and a judge's scores of all, paired by input. Each system is
+    corrected by its own ratings. Says how many would decide, whether the judge favors a system, and how much of its
+    difference of two is length, likelihood, a feature of yours or its own writing. The systems are those of a column of
+    `data`, or two files, `before` and `after`.
     """
 
     beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)
+    data: Any = field(default=None, kw_only=False, metadata={"help": "Outputs with a column system, as for an audit."})
+    systems: Sequence[str] = option("Systems of `data` to compare, such as A,B. By default all.", ())
+    before: Any = option(SIDE.format("first", "old") + " In the place of `data`.")
+    after: Any = option(SIDE.format("second", "new"))
     rated: Any = option("Further items of the same judge that people rated: data or the run folder of an audit.")
     evaluate: Any = option("dspy.Evaluate with a metric of a judge, where `before` and `after` are DSPy programs.")
     features: Sequence[str] = again("features")
     own_system: str | None = again("own_system")
+
+    def __post_init__(self) -> None:
+        if (self.data is None) == (self.before is None) or (self.before is None) != (self.after is None):
+            raise ValueError("Give `data` of all systems, or two files of outputs: `before` and `after`.")
 
 
 # Ask a judge about texts with one thing changed.

@@ -16,7 +16,7 @@ import numpy as np
 from evalbias.data.items import input_key, input_keys, item_name
 from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import Comparison, compare
+from evalbias.evaluation.estimates import Comparison, compare_judges
 from evalbias.evaluation.judged import LEVEL_SHARES, SAMPLES, Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM, resolve_lm
@@ -302,7 +302,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """Compare two programs' answers to the same items: bias -> comparison."""
         biases = BIASES.values() if self.biases is None else [BIASES[name] for name in self.biases]
         return {
-            bias.name: compare(
+            bias.name: compare_judges(
                 *(measure(bias, judged, seed=self.seed) for judged in (before, after)),
                 n_resamples=self.n_resamples,
                 seed=self.seed,

@@ -18,7 +18,7 @@ import numpy as np
 
 from evalbias.evaluation.agreement import agreement_of_scores
 from evalbias.evaluation.bias import Bias, measure, share_number
-from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare
+from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare_judges
 from evalbias.evaluation.judged import (
     HUMAN_SCORES,
     LENGTHS,
@@ -186,7 +186,7 @@ class _Learning:
         correction = self.fitted(self.given, steps)
         shift, said = self.shift(correction)
         measures = [measure(self.of, one, seed=self.seed) for one in (self.given, current)]
-        comparison = compare(*measures, n_resamples=0, seed=self.seed)
+        comparison = compare_judges(*measures, n_resamples=0, seed=self.seed)
         sentences += filter(None, (said, *ratings_left_out(self.judged), rated_again(self.judged)))
         return LearnedCorrection(replace(correction, shift=shift), tuple(sentences), tuple(front), comparison)
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from evalbias.data.items import input_key
 from evalbias.evaluation.biases import SelfBias
-from evalbias.evaluation.changes import GainReport, gain_of_loops, own_gain
-from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare
+from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare_judges
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, run_loops
 from evalbias.evaluation.words import count
@@ -65,10 +64,6 @@ class RefineReport(CompileReport):
     items: int  # number of training items that were run
     calls: int  # requests to models for the training items
     failed: Mapping[str, str] = field(default_factory=dict)  # item of the valset -> error that stopped it
-    gain: GainReport | None = None  # by the own scores on the valset, over the given loop
-
-    def __str__(self) -> str:
-        return "\n".join([super().__str__(), *own_gain(self.gain)])
 
     @property
     def compiled_loop(self) -> LoopRecord:
@@ -219,7 +214,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         """Run both loops over the valset and compare their self-bias, quality and cost."""
         if not problem.valset:
             return {}
-        scorer, sides, failed, outputs = self._scorer(), list[Measurement](), dict[str, str](), list[Any]()
+        scorer, sides, failed = self._scorer(), list[Measurement](), dict[str, str]()
         for program, name in ((problem.baseline, "before"), (selection.chosen.program, "after")):
             run = self._run(problem, program, problem.valset, name)
             quality = run.quality(problem.valset, scorer)
@@ -227,9 +222,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             cost = {"tokens": float(run.tokens()[-1]), "calls": float(run.calls()[-1])}  # mean of an item
             sides.append(replace(measurement, cost=cost))
             failed |= _failed(run, scorer)
-            outputs.append(run.outputs(run.iterations, quality[-1]))
-        comparison = compare(*sides, n_resamples=self.n_resamples, n_intervals=self.n_resamples, seed=self.seed)
-        return {"comparison": {SelfBias.name: comparison}, "failed": failed, "gain": gain_of_loops(*outputs)}
+        comparison = compare_judges(*sides, n_resamples=self.n_resamples, n_intervals=self.n_resamples, seed=self.seed)
+        return {"comparison": {SelfBias.name: comparison}, "failed": failed}
 
     # Loops over the same items, within a budget of requests.
 

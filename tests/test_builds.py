@@ -88,7 +88,7 @@ def test_the_action_audits(words, undecided, code, tmp_path):
     assert f"| {outcome} |" in summary.read_text() if outcome else "arguments" in done.stderr
 
 
-def test_the_action_and_the_commands_tell_a_build_of_drift_and_gain(tmp_path):
+def test_the_action_and_the_commands_tell_a_build_of_drift_and_compare(tmp_path):
     rng = np.random.default_rng(0)
     texts = [{"source": f"s{k}", "output": f"o{k}", "mine": float(k % 5 + 1)} for k in range(60)]
     new = [row | {"mine": row["mine"] - 1 + 0.2 * rng.normal()} for row in texts]
@@ -102,8 +102,8 @@ def test_the_action_and_the_commands_tell_a_build_of_drift_and_gain(tmp_path):
     assert title == "## Did the system improve, or did the judge change?"
     assert [line.split(" | ")[1] for line in decided.splitlines()[2:]] == ["failed", "passed"]
     assert change.startswith("The mean score changes by -")
-    evalbias("gain", *sides.split(), "--fail-on", "gain>0", "--summary", "g.md", cwd=tmp_path, check=False)
-    assert (tmp_path / "g.md").read_text().startswith(f"{MARK}## What was gained by a judge's scores\n\n| condition |")
+    evalbias("compare", *sides.split(), "--fail-on", "gain>0", "--summary", "g.md", cwd=tmp_path, check=False)
+    assert (tmp_path / "g.md").read_text().startswith(f"{MARK}## Which system is better?\n\n| condition |")
 
 
 def test_an_audit_leaves_a_summary(tmp_path):

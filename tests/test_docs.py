@@ -36,7 +36,7 @@ LONG = (
     "programs.md",
     "correct.md",
     "drift.md",
-    "gain.md",
+    "compare.md",
     "notebook.md",
     "likelihood.md",
     "scale-use.md",

@@ -40,11 +40,11 @@ def without_engine(*arguments, cwd):
         ["correct", *SCORES],
         ["jury", "--data", DATA / "panel.csv", *SCORES[2:4], "--judges", "large,other"],
         ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
-        ["gain", "--before", *SCORES[1:], "--after", SCORES[1]],
+        ["compare", "--before", *SCORES[1:], "--after", SCORES[1]],
         ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
         ["refine", "measure", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
     ],
-    ids=["audit", "audit pairs", "correct", "jury", "drift", "gain", "probes", "loops"],
+    ids=["audit", "audit pairs", "correct", "jury", "drift", "compare", "probes", "loops"],
 )
 def test_recorded_judges(arguments, tmp_path):
     rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]

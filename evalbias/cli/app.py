@@ -34,8 +34,8 @@ JUDGE = f"lm judge judges {RECORDED} criterion scale language source_label outpu
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help
     "Aim": "aim",
-    "Data": "data before after rated loops mapping missing keep levels labels by pairs split_by limit candidates "
-    "documents",
+    "Data": "data systems before after rated loops mapping missing keep levels labels by pairs split_by limit "
+    "candidates documents",
     "Model and judge": JUDGE,
     REST: "",
     "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "
@@ -171,6 +171,7 @@ FORMER = {  # what earlier versions took -> what this one, and no later one, say
     "compile threshold": "is gone: DSPy's ReAnchor fits thresholds, and 'evalbias audit' measures pass or fail.",
     "compile order": "is gone, as it helped no judge: 'evalbias audit --probe order' measures it.",
     "compile forecasts": "is gone, as it helped no judge: 'evalbias audit --pass MARK' measures the probabilities.",
+    "gain": "is now 'evalbias compare' with the same options; --data FILE --systems A,B compares systems of one file.",
     "label-next": "is 'evalbias doctor FILE --label-next 60'.",
     "measure self": "is now 'evalbias refine measure'.",
     "measure style": "is now 'evalbias refine style'.",
@@ -199,7 +200,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "probe run": ("probe", options.ProbeRunOptions),
     "jury": ("several", options.JuryOptions),
     "drift": ("several", options.DriftOptions),
-    "gain": ("several", options.GainOptions),
+    "compare": ("several", options.CompareOptions),
     "align": ("optimize", program_options.AlignOptions),
     "optimize": ("optimize", program_options.OptimizeOptions),
     "judge": ("judge", program_options.JudgeOptions),
@@ -209,7 +210,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
 }
 GROUPED = {  # heading of the help -> its commands, as a newcomer meets them
     "Make a judge": ["align", "optimize", "demo"],
-    "Audit a judge": ["doctor", "audit", "probe", "jury", "drift", "gain"],
+    "Audit a judge": ["doctor", "audit", "probe", "jury", "compare", "drift"],
     "Run a judge": ["judge", "refine", "correct", "runs"],
 }
 LAST = "evalbias --skill prints what a coding agent needs to know, as a SKILL.md."

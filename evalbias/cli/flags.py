@@ -87,6 +87,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "scale": Flag(kind=str, read=read_scale),
     "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
     "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
+    "systems": Flag(kind=str, read=parse_codes, more={"metavar": "A,B,..."}),
     "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),
     "families": Flag("--family", list[str], more={"metavar": "PATTERN"}),
     "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),

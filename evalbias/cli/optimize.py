@@ -30,7 +30,6 @@ from evalbias.data import split as split_items
 from evalbias.data.items import comparable
 from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.bias import Section
-from evalbias.evaluation.changes import own_gain
 from evalbias.evaluation.rankings import PROMPTS, PUBLISHED_ORDERS, Row
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers import likelihood as optimizers
@@ -279,7 +278,7 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
         loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
-        shown = list(filter(None, [refine_table(report), report.decision, *own_gain(report.gain), written]))
+        shown = list(filter(None, [refine_table(report), report.decision, written]))
         leave_loops(run, task, failed, RunOutcome(result, result, shown))
 
 

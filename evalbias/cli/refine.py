@@ -18,7 +18,6 @@ from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
 from evalbias.evaluation.bias import Section
-from evalbias.evaluation.changes import gain_of_loops, own_gain
 from evalbias.evaluation.loops import LoopRun, conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import measuring, model_identity
@@ -252,7 +251,6 @@ def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None
         aspects = {one.name: outcome.quality(items, one) for one in judges}
         failed = {name: error for one in (*judges, scorer) for name, error in one.failed.items()} | outcome.failed
         conclusion = conclude_quality(quality, source.name, seed=options.seed)
-        split = gain_of_loops(*(outcome.outputs(at, quality[at]) for at in (0, outcome.iterations)))
         result = {
             "loops": rows,
             "ranges": {"own": [outcome.low, outcome.high], "quality": [source.low, source.high]},
@@ -265,13 +263,12 @@ def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None
             "aspects": aspects,
             "failed": failed,
             "conclusion": conclusion,
-            "gain": split,
         }
         shown: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
         same = aspects and model_identity(run.options.aspects_lm) == model_identity(run.options.lm)
         judge = "the model that wrote the texts" if same else str(getattr(run.options.aspects_lm, "model", ""))
         said = [conclude_quality(one, f"the {name}, {judge}", seed=options.seed) for name, one in aspects.items()]
-        shown += filter(None, [conclusion, *own_gain(split), *said])
+        shown += filter(None, [conclusion, *said])
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
         sections += [Section("Besides quality", [one for one in said if one])] * any(said)

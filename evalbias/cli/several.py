@@ -1,4 +1,4 @@
-"""``evalbias drift``, ``gain`` and ``jury``: what changed between two files, and what several judges are worth."""
+"""``evalbias compare``, ``drift`` and ``jury``: systems, what changed between two files, and what judges are worth."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 from evalbias.cli.audit import parse_conditions, tell_build
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.bias import Section
-from evalbias.evaluation.changes import FEATURES, LABELS, Parts, drift, gain
+from evalbias.evaluation.changes import FAVOR, FEATURES, LABELS, PEOPLE, Parts, compare, drift
 from evalbias.evaluation.juries import jury_worth, panel_of
-from evalbias.measures.corrections import GAIN, PEOPLE, REST
-from evalbias.measures.equal_quality import QUALITY
 from evalbias.optimizers.juries import learn_jury
-from evalbias.options import DriftOptions, GainOptions, GateOut, JuryOptions, MeasuringModels, Out
+from evalbias.options import CompareOptions, DriftOptions, GateOut, JuryOptions, MeasuringModels, Out
 from evalbias.programs.files import save
 from evalbias.report.builds import check_summary
 from evalbias.runs import RESULT
@@ -26,9 +24,9 @@ def drift_command(options: DriftOptions, out: GateOut) -> None:
     _split(drift, options, out, LABELS, options.before, options.after)
 
 
-def gain_command(options: GainOptions, out: GateOut) -> None:
-    parts = (GAIN, REST, PEOPLE, QUALITY, *FEATURES, *options.features)
-    _split(gain, options, out, parts, options.before, options.after, options.rated)
+def compare_command(options: CompareOptions, out: GateOut) -> None:
+    parts = (PEOPLE, FAVOR, *FEATURES, *options.features)
+    _split(compare, options, out, parts, options.data, options.before, options.after, options.rated)
 
 
 def _split(split: Callable[..., Parts], options: Any, out: GateOut, parts: Iterable[str], *sides: Any) -> None:
@@ -42,7 +40,7 @@ def _split(split: Callable[..., Parts], options: Any, out: GateOut, parts: Itera
     tell_build(report.question, {"": [*report.paragraphs, *report.tables]}, decided, out)
 
 
-WHOLE = ("split", "agreement", "comparisons")  # parts of a result that ``--json`` leaves to the folder
+WHOLE = ("split", "comparisons")  # parts of a result that ``--json`` leaves to the folder
 
 
 def digests(*sides: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from evalbias.evaluation.estimates import Comparison as Comparison
 from evalbias.evaluation.estimates import Estimate as Estimate
 from evalbias.evaluation.estimates import Measurement as Measurement
 from evalbias.evaluation.estimates import Number as Number
-from evalbias.evaluation.estimates import compare as compare
+from evalbias.evaluation.estimates import compare_judges as compare_judges
 from evalbias.evaluation.estimates import items_needed as items_needed
 from evalbias.evaluation.estimates import label_next as label_next
 from evalbias.evaluation.judged import Judged as Judged

@@ -1,4 +1,4 @@
-"""Changes between two files of judged outputs: of judge or system (drift), of quality or what judges like (gain)."""
+"""What differs between judged outputs: which system is better (compare), what changed, judge or system (drift)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from evalbias.data.items import LARGEST, DataError
 from evalbias.data.rating_values import question, unexplained
-from evalbias.evaluation.agreement import SWAPS, PeopleAgreement, headline_number
+from evalbias.evaluation.agreement import SWAPS, headline_number
 from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.audit import AuditReport, AuditReports
 from evalbias.evaluation.bias import Lines, Plot, Report, Section, interval_plot, measure
@@ -24,13 +24,12 @@ from evalbias.evaluation.estimates import (
     ByName,
     Comparison,
     Estimate,
-    Measurement,
-    compare,
+    compare_judges,
     decide,
     items_needed,
-    measured,
     significant,
 )
+from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
@@ -44,7 +43,6 @@ from evalbias.evaluation.judged import (
     writers_of,
     written_by,
 )
-from evalbias.evaluation.loops import OWN
 from evalbias.evaluation.probes import with_features
 from evalbias.evaluation.words import (
     Table,
@@ -62,12 +60,12 @@ from evalbias.evaluation.words import (
 )
 from evalbias.measures.agreement import estimate_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
-from evalbias.measures.corrections import GAIN, PEOPLE, REST, split_gain
+from evalbias.measures.corrections import MeansCompared, compare_means, part_of
 from evalbias.measures.drift import SplitChange, split_change
-from evalbias.measures.equal_quality import QUALITY, EqualQuality
+from evalbias.measures.equal_quality import Effect, EqualQuality
 from evalbias.measures.missing import missing_by_size
-from evalbias.measures.resample import FEWEST_UNITS, Draws
-from evalbias.options import AuditOptions, DriftOptions, GainOptions
+from evalbias.measures.resample import FEWEST_UNITS, Draws, Interval
+from evalbias.options import AuditOptions, CompareOptions, DriftOptions
 from evalbias.programs.items import candidates_of, length_feature, text_problem
 from evalbias.programs.jury import Jury, Rubric
 from evalbias.programs.metrics import ProgramMetric
@@ -75,15 +73,17 @@ from evalbias.runs import RESULT, SETTINGS, read_run
 from evalbias.values import digest, get_logger, keywords, to_json
 
 LABELS = {"change": "change of the mean", "drift": "the judge's part", "system": "the system's part"}
-CHANGED = ("scale_use", "likelihood", "verbosity")  # biases of a judge that scores, compared on rated anchors
+CHANGED = (AGREEMENT, "scale_use", "likelihood", "verbosity")  # of a judge that scores, compared on rated anchors
 MARGIN = 0.2  # standard deviations of the old judge's scores, by default the smallest change that is worth finding
 MOST_LEVELS = 9  # most rows of the table of scores
+
+
 KEPT = {"people": (RATINGS, HUMAN_SCORES, BETTER), "texts": (LENGTHS, LIKELIHOODS, SAMPLES)}
 """What a baseline keeps -> the covariates of its items."""
 
 
 def by_item(judged: Judged) -> dict[str, Any]:
-    """Return what ``drift`` and ``gain`` take of a judge, as JSON data: its baseline.
+    """Return what ``drift`` and ``compare`` take of a judge, as JSON data: its baseline.
 
     Ids tell items as their id, input and texts do; ``outputs`` as an output and what it answers do, whatever the id.
     """
@@ -247,8 +247,7 @@ class DriftReport(Parts):
 
     Attributes:
         split: What the parts were computed from: the map between both judges' scores among others.
-        agreement: Change of the agreement with people on the anchors; None where nobody rated them.
-        comparisons: Bias -> its change on the anchors, where people rated them.
+        comparisons: ``"agreement"`` with people, or bias -> its change on the anchors, where people rated them.
         margin: Smallest change of the judge that is worth finding, in points.
         enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
     """
@@ -257,7 +256,6 @@ class DriftReport(Parts):
     margin: float
     enough: int | None
     split: SplitChange
-    agreement: Comparison | None
     comparisons: Mapping[str, Comparison]
 
     def map_table(self) -> Table:
@@ -327,8 +325,7 @@ def drift(options: DriftOptions) -> DriftReport:
         for name, e in zip(LABELS, split.parts.values(), strict=True)
     }
     sides = _with_equal_covariates(first, second)
-    agreement = _compare_agreement(*sides, seed=options.seed)
-    comparisons = _compare_biases(*sides, seed=options.seed)
+    comparisons = _compared(*sides, seed=options.seed)
     # 3. in words
     margin = options.margin or MARGIN * float(np.nanstd(old.answers))
     enough = items_needed(estimates["drift"], margin) if margin > 2 * split.unsure else None  # else more do not help
@@ -338,13 +335,13 @@ def drift(options: DriftOptions) -> DriftReport:
         _drift_words(estimates["drift"], margin, enough, moved=split.spread != 0),
         *_level_words(split),
     ]
-    said += [] if agreement is None else [_agreement_words(agreement)]
-    said += _bias_words([*comparisons.values()])
+    said += [_agreement_words(comparisons[AGREEMENT])] if AGREEMENT in comparisons else []
+    said += _bias_words([c for name, c in comparisons.items() if name != AGREEMENT])
     said += [*_cautions(split, margin), *_unlike_anchors(first, second, periods[0], split)]
     lost = [estimates["drift"].undefined, sum(int(np.isnan(one.answers).sum()) for one in periods)]
     if any(lost):
         said.append(f"Without a score, and left out: {count(lost[0], 'anchor')} and {count(lost[1], 'other output')}.")
-    return DriftReport(tuple(said), estimates, margin, enough, split, agreement, comparisons)
+    return DriftReport(tuple(said), estimates, margin, enough, split, comparisons)
 
 
 def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
@@ -414,16 +411,16 @@ def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judge
     return replace(before, covariates=shared, writers=after.writers), replace(after, covariates=shared)
 
 
-def _compare_agreement(before: Judged, after: Judged, *, seed: int) -> Comparison | None:
-    """Compare the agreement with people of two judges of the same items by a paired test; None where nobody rated."""
-    bias, sides = PeopleAgreement(), list[Measurement]()
-    for judged in (before, after):
-        numbers = {number.name: number for number in bias.numbers(judged)}
-        if not numbers:
-            return None
-        of: dict[str, Any] = {"criterion": judged.criterion, "ids": judged.ids, "clusters": judged.clusters}
-        sides.append(measured([headline_number(numbers)], seed=seed, n_resamples=0, bias=bias, columns={}, **of))
-    return compare(*sides, n_resamples=SWAPS, seed=seed)
+def _compared(before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
+    """Compare two judges of the same items by paired tests of what both tell: agreement with people, and biases."""
+    found = {}
+    for bias in (BIASES[name] for name in CHANGED):
+        if bias.applies(before) and bias.applies(after):
+            sides = [measure(bias, one, seed=seed, n_resamples=0) for one in (before, after)]
+            if bias.name == AGREEMENT:  # of whose numbers one is tested
+                sides = [replace(m, numbers={(n := headline_number(m.numbers)).name: n}) for m in sides]
+            found[bias.name] = compare_judges(*sides, n_resamples=SWAPS, seed=seed)
+    return found
 
 
 def _agreement_words(agreement: Comparison) -> str:
@@ -436,13 +433,6 @@ def _agreement_words(agreement: Comparison) -> str:
         finding = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"
     figures = f"{change.label} {change.before.text()} before, {change.after.text()} after"
     return f"{finding}: {figures}; difference {with_interval(d, note=f', {p_equals(d.p_value)}')}."
-
-
-def _compare_biases(before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
-    """Compare biases of two judges of the same items by paired tests: those that these tell."""
-    shared = [bias for bias in (BIASES[name] for name in CHANGED) if bias.applies(before) and bias.applies(after)]
-    both = {bias.name: [measure(bias, one, seed=seed, n_resamples=0) for one in (before, after)] for bias in shared}
-    return {name: compare(*each, n_resamples=SWAPS, seed=seed) for name, each in both.items()}
 
 
 def _bias_words(comparisons: Sequence[Comparison]) -> list[str]:
@@ -489,61 +479,147 @@ def _unlike_anchors(first: Judged, second: Judged, old: Judged, split: SplitChan
     ]
 
 
-# What did the system gain? The parts of the gain that the judge gives for features at equal quality.
+# Is one system better than another? By people, with the judge; and what the judge's difference of two is made of.
 
-FEATURES = {"length": "length", "likelihood": "likelihood", "own_system": "own writing"}
+PEOPLE, FAVOR, GAIN = "people", "favor", "gain"
+FEATURES = {"length": "length", "likelihood": "likelihood", "own_system": "own writing", GAIN: "by the judge"}
 """Feature -> its name in words; further ones are fields of the items."""
+NOBODY = "nobody rated items, so what the judge gives for it at equal quality is not known"
 SIDES = ("the first version", "the second version", "the further items")
-"""Names of being an output of each file, in the model of the rated items."""
+"""Names of two files, and of being an output of each file in the model of the rated items."""
 EXTRAPOLATED = 0.05  # share of outputs whose feature lies beyond those of all rated items, from which that is told
+PAIRED = 0.5  # share of any system's inputs that all have, from which the outputs to these inputs alone count
+CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 
 
 @dataclass(frozen=True, repr=False)
-class GainReport(Parts):
-    """The gain in a judge's mean score between two versions, ``"gain"``; ``gain["length"]`` is the part of length.
+class CompareReport(Parts):
+    """Systems compared by people and their judge; ``report["people"]`` is the second's mean rating less the first's.
 
-    ``"rest"`` is what no feature explains, and ``"people"`` the gain in people's ratings.
+    ``"gain"`` is the difference by the judge alone, ``"favor"`` by how much it exceeds people's, and ``"length"`` and
+    other features are parts of it. Of more systems, a difference is named ``"B - A"``; ``split`` has the means.
     """
 
-    question = "What was gained by a judge's scores"
-    counted = "{n} outputs to {units} inputs of both versions, {undefined} left out"
+    question, counted = "Which system is better?", "{n} outputs of two systems, {undefined} of all left out"
+    split: MeansCompared
 
     def sections(self) -> list[Section]:
-        """Return the parts side by side; without a plot where the gain itself is undefined."""
-        parts = {e.words: e for name, e in self.estimates.items() if name != PEOPLE}
-        plot = interval_plot({} if math.isnan(self[GAIN].value) else parts, "What the gain is made of")
-        return [Section("The gain and its parts", [*self.paragraphs[1:], plot, self.table()])]
+        """Return the means of the systems, their differences, and the parts of these."""
+        columns = self.split.judge, self.split.people, self.split.outputs, self.split.labels
+        rows = [
+            (name, unsigned(judge), unsigned(people), f"{outputs:,.0f}", f"{labels:,.0f}")
+            for name, judge, people, outputs, labels in zip(self.split.systems, *columns, strict=True)
+        ]
+        means = Table(("", "mean by the judge", "by people, of all", "outputs", "rated"), rows)
+        known = {e.words: e for e in self.estimates.values() if not math.isnan(e.value)}
+        blocks = [*self.paragraphs[1:], means, interval_plot(known, "What differs"), self.table()]
+        return [Section("What differs between the systems", blocks)]
 
 
-@keywords(GainOptions)
-def gain(options: GainOptions) -> GainReport:
-    """Split the gain in a mean score between two versions into quality and what the judge likes: a ``GainReport``.
+@keywords(CompareOptions)
+def compare(options: CompareOptions) -> CompareReport:
+    """Compare systems by people's ratings of a few outputs and the judge's scores of all: a ``CompareReport``.
 
     Args:
-        options: The options, each as a keyword; see ``evalbias.options.GainOptions``. ``before``, ``after`` and
-            ``rated`` are files, lists of examples or dicts, run folders of audits, ``AuditReport`` or ``Judged``, all
-            of the same judge. Of two DSPy programs, the outputs on the devset of ``evaluate`` are judged by the judge
-            of its metric, which also scores items of ``rated`` that have no score.
+        options: The options, each as a keyword; see ``evalbias.options.CompareOptions``. Data are files, lists of
+            dicts, run folders of audits, ``AuditReport`` or ``Judged``. Of two DSPy programs, the outputs on the devset
+            of ``evaluate`` are judged by its metric's judge, which also scores items of ``rated`` without a score.
 
     Raises:
-        ValueError: The versions have no input in common, a side lacks a feature that is named, or the scores are on
-            different scales.
+        ValueError: There are fewer than two systems, a side lacks a feature that is named, or the scales differ.
     """
-    given = [options.before, options.after, *[options.rated] * (options.rated is not None)]
-    sides = [read_side(one, options)[0] for one in given]
-    _check_codes(
-        dict(zip(("the score before", "the score after", "the score of `rated`"), sides, strict=False)), options
-    )
+    systems = _systems_of(options)
+    sides = [*systems.values(), *[read_side(one, options)[0] for one in [options.rated] if one is not None]]
     if options.features and not all(side.examples for side in sides):
         raise ValueError("`features` are of the outputs themselves, which a run folder lacks: give the data.")
+    _check_codes({f"the score of {n}": s for n, s in zip([*systems, "`rated`"], sides, strict=False)}, options)
     if len(scales := {side.scale for side in sides} - {None}) > 1:
         raise ValueError(f"The scores are on different scales, {joined([*map(str, scales)])}: let one judge score all.")
+    # 1. the outputs that count: where most inputs of a system are those of all, the outputs to these
     sides = [with_features(side, options.features) for side in sides]
-    if not {*sides[0].inputs} & {*sides[1].inputs}:
-        raise ValueError(
-            "`before` and `after` have no input in common: give outputs of both versions to the same inputs."
-        )
-    # 1. the features that all sides have, and the model of what they are worth at equal quality
+    own = sides[: len(systems)]
+    scored = [{x for x, score in zip(s.inputs, s.answers, strict=True) if not math.isnan(score)} for s in own]
+    common = set.intersection(*scored)
+    if common and any(len(common) >= PAIRED * len(inputs) for inputs in scored):
+        own = [side.take(np.flatnonzero(np.isin(side.inputs, [*common]))) for side in own]
+    ratings = [mean_of_raters(side.ratings) if side.rated else np.full(len(side.ids), np.nan) for side in own]
+    found = compare_means(
+        *(np.concatenate([side.answers for side in own]), np.concatenate(ratings)),
+        [name for name, side in zip(systems, own, strict=True) for _ in side.ids],
+        clusters=[one for side in own for one in side.inputs],
+    )
+    # 2. the differences in words, and of two systems the parts of the judge's
+    lost = sum(len(side.ids) for side in systems.values()) - sum(found.outputs)
+    differences = [replace(e, undefined=int(lost)) for e in found.differences]
+    if len(systems) > 2:
+        estimates, said = _ranked(found, differences)
+    else:
+        estimates = {PEOPLE: Estimate(**vars(differences[0]), name=PEOPLE, label="by people")}
+        if any(side.on_peoples_scale for side in own):
+            estimates[FAVOR] = Estimate(**vars(found.favors[0]), name=FAVOR, label="the judge's favor", null=0.0)
+        parts, more = _parts([*own, *sides[2:]], options)
+        said, estimates = [*_verdict(found, estimates), *more], estimates | parts
+    for name, side, rated in zip(systems, own, ratings, strict=True):
+        apart, p_value = missing_by_size(np.isnan(rated), -side.answers, clusters=side.clusters)
+        if p_value < CHOSEN:  # NaN is not below
+            how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than its others"
+            said.insert(1, f"The rated outputs of {name} score {how}: rate a random few, or differences are wrong.")
+    return CompareReport(tuple(said), estimates, found)
+
+
+def _systems_of(options: CompareOptions) -> dict[str, Judged]:
+    """Return the judged outputs of each system."""
+    if options.data is None:
+        return {SIDES[0]: read_side(options.before, options)[0], SIDES[1]: read_side(options.after, options)[0]}
+    judged = read_side(options.data, options)[0]
+    names = [*dict.fromkeys(options.systems or judged.writer_names)]
+    if len(names) < 2 or {*names} - {*judged.writer_names}:
+        known = joined(judged.writer_names) or "none: they need the column system"
+        raise ValueError(f"`systems` {', '.join(names)}: name two or more. The systems of the data are {known}.")
+    return {name: judged.take(np.flatnonzero(written_by(judged, [name]))) for name in names}
+
+
+def _verdict(found: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """Say whether the second of two systems is better, how many ratings would decide, and whom the judge favors."""
+    (first, second), e, enough = found.systems, estimates[PEOPLE], found.enough[0]
+    words = {"above": "is better than", "below": "is worse than", "undefined": "cannot be compared with"}
+    said = f"{second} {conclude(e, **words, neither='is not shown to be better or worse than')} {first}"
+    how = f"by ratings of {sum(found.labels):,.0f} outputs and the judge's scores of all {e.n:,}"
+    figures = e.why_undefined if math.isnan(e.low) else f"{e.text()} points {how} (95 % interval {e.interval})"
+    yield f"{said[0].upper()}{said[1:]}: {figures}."
+    if e.low <= 0 <= e.high:
+        needed = "It takes more inputs than these" if math.isnan(enough) else f"It takes about {enough:,.0f} ratings"
+        yield f"{needed} to show a difference of this size."
+    if FAVOR in estimates and not math.isnan(e.low):
+        favor, wrong = estimates[FAVOR], "so a correction that both share would be wrong"
+        words = {"above": f"The judge favors {second}, {wrong}", "below": f"The judge favors {first}, {wrong}"}
+        whom = conclude(favor, **words, neither="That the judge favors one of them is not shown")
+        alone = signed(found.judge[1] - found.judge[0])
+        yield f"{whom}: its scores alone say {alone}, {favor.shown} more than with each one's ratings."
+
+
+def _ranked(found: MeansCompared, differences: Sequence[Interval]) -> tuple[dict[str, Estimate], list[str]]:
+    """Return the differences of better systems and others, the best first, and say which is shown to be best."""
+    rank, ordered = np.argsort(np.argsort(-found.people, kind="stable")), dict[tuple[int, int], Estimate]()
+    for pair, e in zip(found.pairs, differences, strict=True):
+        worse, better = sorted(pair, key=lambda place: -rank[place])
+        turned = e if (worse, better) == pair else replace(e, value=-e.value, low=-e.high, high=-e.low)
+        name = f"{found.systems[better]} - {found.systems[worse]}"
+        ordered[rank[better], rank[worse]] = Estimate(**vars(turned), name=name, label=name)
+    best, *others = (found.systems[place] for place in np.argsort(rank))
+    shown = [name for k, name in enumerate(others) if ordered[0, k + 1].low > 0]
+    unclear = [name for name in others if name not in shown]
+    said = [f"{best} is better than {joined(shown)}."] if shown else []
+    said += [f"Whether {best} is better than {joined(unclear, 'or')} is open."] if unclear else []
+    how = f"By ratings of {sum(found.labels):,.0f} outputs and the judge's scores of all {sum(found.outputs):,.0f}"
+    said += [f"{how}; the {len(ordered)} intervals hold together in 95 % of cases."]
+    said = [f"The systems cannot be compared: {reason}."] if (reason := ordered[0, 1].reason) else said
+    return {ordered[places].name: ordered[places] for places in sorted(ordered)}, said
+
+
+def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, Estimate], list[str]]:
+    """Return the judge's difference of the first two sides and its parts by features, and what to say of these."""
+    # 1. the features that all have, and the model of what they are worth at equal quality
     columns = [_features(side, options) for side in sides]
     names = [name for name in columns[0] if all(name in one for one in columns)]
     if options.own_system and not any(one["own_system"].any() for one in columns):
@@ -559,43 +635,24 @@ def gain(options: GainOptions) -> GainReport:
         kept = EqualQuality(scores, ratings, features, **how).kept
         features |= {SIDES[k]: (whose == k).astype(np.float64) for k in np.unique(whose[kept])[1:]}
         model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
-    # 2. the parts
-    first, second = (
-        {GAIN: side.answers, **{name: one[name] for name in names}}
-        for side, one in zip(sides[:2], columns[:2], strict=True)
-    )
-    if all(side.rated for side in sides[:2]):
-        first[PEOPLE], second[PEOPLE] = (mean_of_raters(side.ratings) for side in sides[:2])
-    parts = split_gain(first, second, model, clusters=(sides[0].inputs, sides[1].inputs, inputs))
-    words = {GAIN: "the gain", REST: "the rest", PEOPLE: "the gain in people's ratings"}
-    estimates = {
-        name: Estimate(**vars(e), name=name, label=words.get(name) or FEATURES.get(name, name.replace("_", " ")))
-        for name, e in parts.items()
-    }
-    said = [*_gain_words(estimates)]
-    for name in names if places else ():
-        rated, written = features[name][kept], np.concatenate([one[name] for one in columns[:2]])
-        beyond = (written < rated.min(initial=math.inf)) | (written > rated.max(initial=-math.inf))
-        if beyond.mean() > EXTRAPOLATED:
-            far = f"{percent(beyond.mean())} of the outputs lie beyond the rated ones in {estimates[name].label}"
-            said.append(f"{far}: that part is extrapolated.")
-    return GainReport(tuple(said), estimates)
+    # 2. by how much the scores and the features differ, paired by input, and what the latter give
+    both = {GAIN: [side.answers for side in sides[:2]], **{n: [one[n] for one in columns[:2]] for n in names}}
+    systems, clusters = np.repeat([0, 1], [len(s.ids) for s in sides[:2]]), [x for s in sides[:2] for x in s.inputs]
+    estimates, said = dict[str, Estimate](), list[str]()
+    for name, values in both.items():
+        written, label = np.concatenate(values), FEATURES.get(name, name.replace("_", " "))
+        (e,) = compare_means(written, written, systems.tolist(), clusters=clusters).differences
+        if name != GAIN:
+            e = part_of(e, model.effect(name) if model else Effect(math.nan, reason=NOBODY))
+            rated = features[name][kept] if model else written
+            beyond = (written < rated.min(initial=math.inf)) | (written > rated.max(initial=-math.inf))
+            if beyond.mean() > EXTRAPOLATED:
+                said.append(f"{percent(beyond.mean())} of the outputs lie beyond the rated in {label}: extrapolated.")
+        estimates[name] = Estimate(**vars(e), name=name, label=label)
+    return estimates, [*_gain_words(estimates), *said]
 
 
-def gain_of_loops(first: Sequence[Any], last: Sequence[Any]) -> GainReport | None:
-    """Split what loops gained by their own scores, between two of ``LoopRun.outputs``; None where these are the same.
-
-    Their quality is taken to be exact.
-    """
-    return gain(first, last, scores_field=OWN, reliability=1) if first and last and first != last else None
-
-
-def own_gain(parts: GainReport | None) -> list[str]:
-    """Say in one paragraph what ``gain_of_loops`` found, if anything; what became of the quality is told elsewhere."""
-    return [] if parts is None else ["By the loop's own scores: " + " ".join(parts.paragraphs[:2])]
-
-
-def _features(judged: Judged, options: GainOptions) -> dict[str, FloatArray]:
+def _features(judged: Judged, options: CompareOptions) -> dict[str, FloatArray]:
     """Return the features of the outputs that are known, (n,) each."""
     known = judged.covariates
     features = {"length": length_feature(known[LENGTHS])} if LENGTHS in known else {}
@@ -610,31 +667,13 @@ def _features(judged: Judged, options: GainOptions) -> dict[str, FloatArray]:
 
 
 def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:
-    """Say what the gain is made of, and what people see of it."""
-    whole, rest = estimates[GAIN], estimates[REST]
-    parts = [e for name, e in estimates.items() if name not in (GAIN, REST, PEOPLE)]
-    total, rated = f"{whole.text()} points (95 % interval {whole.interval})", QUALITY in estimates
-    if len(parts) == rated or math.isnan(rest.value):
-        what = "length or likelihood" if len(parts) == rated else joined([e.label for e in parts])
-        why = "no feature of the outputs is known in all files" if len(parts) == rated else rest.why_undefined
-        yield f"The mean score changes by {total}. How much of that is {what} cannot be said: {why}."
+    """Say what the judge's difference is made of."""
+    whole, *parts = estimates.values()
+    if math.isnan(whole.value):
+        return
+    total = f"{whole.text()} points (95 % interval {whole.interval})"
+    if why := "no feature is known" if not parts else next((e.reason for e in parts if math.isnan(e.value)), ""):
+        what = joined([e.label for e in parts]) or "length or likelihood"
+        yield f"By the judge's scores alone, the difference is {total}; how much of it is {what} cannot be said: {why}."
     else:
-        shares = joined([f"{e.shown} is {e.label}" for e in parts])
-        left = "is neither" if rated else "is left for quality and what was not measured"
-        yield f"Of {total}, {shares}; {rest.shown} {left}."
-        yield conclude(
-            rest,
-            above="At equal quality the judge favors the second version." if rated else "The gain is more than that.",
-            below="At equal quality the judge favors the first version." if rated else "Without that, scores fell.",
-            neither="That the judge favors a version is not shown." if rated else "A gain beyond that is not shown.",
-        )
-    if PEOPLE in estimates:
-        people = estimates[PEOPLE]
-        seen = conclude(
-            people,
-            above="People see a gain",
-            below="People see a loss",
-            neither="People are not shown to see a difference",
-            undefined="What people see cannot be told",
-        )
-        yield f"{seen}: their ratings change by {people.text()} (95 % interval {people.interval})."
+        yield f"Of the judge's {total}, {joined([f'{e.shown} is {e.label}' for e in parts])}."

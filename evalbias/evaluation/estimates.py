@@ -384,7 +384,7 @@ class Comparison(ByName[Change], parts="changes"):
         return Table(headings, rows, caption=f"{self.n:,} items; p of a paired test")
 
 
-def compare(
+def compare_judges(
     before: Measurement, after: Measurement, *, n_resamples: int = 100_000, n_intervals: int = N_RESAMPLES, seed: int
 ) -> Comparison:
     """Compare two judges, measured for the same bias on the same items, on those that both define.
@@ -421,7 +421,7 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
         if not isinstance(one, Measurement):
             raise TypeError(
                 f"compare takes two measurements of one bias, and one is of type {type(one).__name__}: give one bias "
-                "of each audit, such as compare(before['verbosity'], after['verbosity'], seed=0)."
+                "of each audit, such as compare_judges(before['verbosity'], after['verbosity'], seed=0)."
             )
     if (before.bias.name, before.criterion, before.ids) != (after.bias.name, after.criterion, after.ids):
         raise ValueError(

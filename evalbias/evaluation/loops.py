@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from evalbias.evaluation.answers import in_threads
 from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import SelfBias
-from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, compare
+from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, compare_judges
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, signed, with_interval
 from evalbias.measures.arrays import FloatArray
@@ -27,7 +27,7 @@ from evalbias.programs.feedback import Feedback, FeedbackSource, checked_source,
 from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
-from evalbias.values import describe, digest, json_number, to_json
+from evalbias.values import describe, digest, json_number
 
 STEP_LOG, IDENTITY = "steps.jsonl", "loop.json"  # files of a run's folder
 OWN = "own_score"  # field of a loop's own score of an output
@@ -141,15 +141,6 @@ class LoopRun:
         score = scorer if isinstance(scorer, CachedScorer) else CachedScorer(scorer)
         by_id = {str(e["id"]): e for e in examples}
         return self._each(lambda loop, step: score(by_id[loop.id], step.output))
-
-    def outputs(self, iteration: int, quality: ArrayLike) -> list[dict[str, Any]]:
-        """Return the outputs after so many refinements as items: own scores, and their (n,) quality as the rating."""
-        items = []
-        for loop, value in zip(self.loops, np.asarray(quality), strict=True):
-            if (step := loop.at(iteration)) is not None and step.output.strip():
-                known = {"id": loop.id, "input_id": loop.id, "output": step.output}
-                items.append({**known, OWN: step.score, "rating_1": value})
-        return list(to_json(items))
 
     def tokens(self) -> FloatArray:
         """Return (t + 1,) mean tokens spent on an item up to each number of refinements."""
@@ -308,7 +299,7 @@ def summarize_loop(
     """
     rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
     last = max((k for k, one in enumerate(rounds) if one["bias"].n), default=len(rounds) - 1)  # a cut loop ends empty
-    change = compare(rounds[0], rounds[last], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+    change = compare_judges(rounds[0], rounds[last], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
     return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change, last)
 
 
@@ -356,7 +347,7 @@ def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES
             at = loop.numbers.index(number), [place[item] for item in items]
             own, expected = (scores[at][None] for scores in (loop.own, loop.expected))  # (1, n)
             sides += measure_rounds(own, expected, ids=items, n_resamples=n_resamples, seed=seed)
-        comparison = compare(*sides, n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+        comparison = compare_judges(*sides, n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
         pairs.append(LoopPair(first.name, second.name, number, len(items), comparison))
     return pairs
 

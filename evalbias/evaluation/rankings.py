@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, pairs
 from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.biases import measure_all
-from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare, measured
+from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare_judges, measured
 from evalbias.evaluation.judged import judge_examples
 from evalbias.evaluation.words import conclude, count
 from evalbias.measures import kendall, pairwise_accuracy, spearman
@@ -159,6 +159,6 @@ def compare_with_baselines(
             ranker = PairwiseRanker(one, seed=seed, orders=orders)
             measurements[PeopleAgreement.name] = measure_ranking(ranker, documents, lm=lm, seed=seed)
         first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
-        comparisons = {bias: compare(first[bias], m, **how) for bias, m in measurements.items() if bias in first}
+        comparisons = {bias: compare_judges(first[bias], m, **how) for bias, m in measurements.items() if bias in first}
         rows[title] = Row(measurements, comparisons)
     return rows

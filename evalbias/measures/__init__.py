@@ -6,7 +6,6 @@ from evalbias.measures.agreement import pairwise_accuracy as pairwise_accuracy
 from evalbias.measures.agreement import pearson as pearson
 from evalbias.measures.agreement import spearman as spearman
 from evalbias.measures.corrections import corrected_mean as corrected_mean
-from evalbias.measures.drift import anchors_needed as anchors_needed
 from evalbias.measures.drift import split_change as split_change
 from evalbias.measures.equal_quality import EqualQuality as EqualQuality
 from evalbias.measures.equal_quality import estimate_effect as estimate_effect

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,20 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import (
+    SLACK,
+    TINY,
     Before,
     Clusters,
     FloatArray,
     IntArray,
     checked,
     cluster_codes,
-    defined,
     ratio,
     settled,
     vectors,
 )
-from evalbias.measures.equal_quality import MIN_CLUSTERS, QUALITY, TOO_WEAK, Effect, EqualQuality
-from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change, influences
+from evalbias.measures.equal_quality import TOO_WEAK, Effect, EqualQuality
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
 
 # Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
 # judge's mean score is wrong by its bias; people on some items show by how much, if these are a random sample of all.
@@ -116,6 +118,111 @@ def difference(
 
     given = np.where(labeled, human, 0.0), labeled.astype(np.float64)
     return change(statistic, *judges, *given, clusters=clusters, draws=replace(draws, swaps=0))
+
+
+# Which of several systems would people rate higher? As in ``corrected_mean``, a system's mean label moves by a weight
+# times how much the judge's mean of all outputs exceeds that of the labeled ones; one weight makes the differences as
+# sure as it can. A correction that all share is wrong by as much as the judge favors one, and to share it until a test
+# finds that out covers in few cases (``benchmarks/results/statistical_truth.md``): each is corrected by its own labels.
+
+POWER, MOST_LEVERAGE = 0.8, 0.9  # of a number of labels; of an input on the weight, as far as it widens intervals
+
+
+@dataclass(frozen=True)
+class MeansCompared:
+    """Means that people would give to the outputs of S systems, and the differences of every two of them, P pairs."""
+
+    systems: tuple[str, ...]  # (S,) names, in the order of the data
+    judge: FloatArray  # (S,) mean scores by the judge
+    people: FloatArray  # (S,) means by people of all outputs, estimated
+    outputs: FloatArray  # (S,) numbers of outputs with a score
+    labels: FloatArray  # (S,) numbers of outputs of these that people rated
+    pairs: tuple[tuple[int, int], ...]  # (P,) places of two systems, whose difference is the second's less the first's
+    differences: tuple[Interval, ...]  # (P,) by people; the intervals hold together
+    favors: tuple[Interval, ...]  # (P,) by the judge less by people, in points of a scale that they share
+    enough: FloatArray  # (P,) labels that show a difference as large in 80 % of cases; NaN where none would
+
+
+def compare_means(
+    scores: ArrayLike, people: ArrayLike, systems: Sequence[str], *, clusters: Clusters = None, confidence: float = 0.95
+) -> MeansCompared:
+    """Compare the mean human scores of several systems, by a judge on all outputs and people on a random few of each.
+
+    Of the outputs, (n,) each: ``scores`` by the judge (NaN: left out), scores by ``people`` (NaN where nobody labeled
+    it), ``systems`` and inputs (``clusters``); what is common to the outputs of an input cancels in a difference.
+    Intervals are Student's t with Welch's degrees of freedom; an input's influence is divided by 1 less its leverage on
+    the weight, as in HC3. Those of several pairs hold together (Bonferroni). All differences are NaN where a system
+    has fewer than ``MIN_LABELS`` labels, and the ends where labels of some of its outputs are equal.
+
+    Examples:
+        >>> judge, people = [1, 2, 3, 4, 3, 4, 5, 7], [1, 2, 3, 4, 1, 2, 3, 5]  # the judge gives B two points more
+        >>> found = compare_means(judge, people, [*"AAAABBBB"], clusters=[*"12341234"])
+        >>> found.differences[0].value, found.favors[0].value
+        (0.25, 2.0)
+    """
+    model, human = checked({"scores": scores, "people": people}, clusters, axes=(1,))
+    kept = ~np.isnan(model)
+    units, names = cluster_codes(clusters, kept), tuple(dict.fromkeys(systems))
+    own = np.array([names.index(name) for name in systems], dtype=np.int64)[kept]
+    model, human, places = model[kept], human[kept], (len(names), int(units.max(initial=-1)) + 1)
+
+    def added(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return (S,) numbers and means of defined values, and (S, U) what each input adds to the means."""
+        rows, table = ~np.isnan(values), np.zeros(places)
+        n = np.bincount(own[rows], minlength=len(names)).astype(np.float64)
+        mean = ratio(np.bincount(own[rows], values[rows], len(names)).astype(np.float64), n)
+        np.add.at(table, (own[rows], units[rows]), ((values - mean[own]) / n[own])[rows])
+        return n, mean, table
+
+    # 1. means of the labels, shifts of the judge from the labeled to all, and what each input adds to both
+    (outputs, judge, of_judge), (labels, means, of_labels) = map(added, (model, human))
+    _, seen, of_seen = added(np.where(np.isnan(human), np.nan, model))
+    pairs, met = tuple(combinations(range(len(names)), 2)), np.zeros(places, dtype=bool)
+    met[own[~np.isnan(human)], units[~np.isnan(human)]] = True
+    inputs, ends, lost = met.sum(axis=1), np.array(pairs), int((~kept).sum())
+    units_of = [int(met[two].any(axis=0).sum()) for two in ends]
+    sizes = zip(ends, units_of, strict=True)
+    bare = [Interval(math.nan, n=int(outputs[two].sum()), undefined=lost, units=k) for two, k in sizes]
+    if inputs.min() < MIN_LABELS:
+        why = f"fewer than {MIN_LABELS} outputs of {names[int(inputs.argmin())]} have a score and a rating"
+        unknown, nan = tuple(replace(e, reason=why) for e in bare), np.full(len(pairs), np.nan)
+        return MeansCompared(names, judge, means, outputs, labels, pairs, unknown, unknown, nan)
+    # 2. the weight that makes the variance of the differences least, and the influences on these
+    contrast = np.eye(len(names))[ends[:, 1]] - np.eye(len(names))[ends[:, 0]]
+    moved = contrast @ (of_judge - of_seen)
+    spread, about = float((moved**2).sum()), float(((contrast @ of_seen) ** 2).sum())
+    has_weight = spread > SLACK * about > 0 and inputs.sum() > len(names) + 1
+    weight = -float((contrast @ of_labels * moved).sum()) / spread if has_weight else 0.0
+    errors = np.sqrt(inputs / (inputs - 1))[:, None] * (of_labels - weight * of_seen)  # (S, U) of the labeled
+    psi, shift = contrast @ (errors + weight * of_judge), judge - seen
+    if has_weight:
+        psi = psi / (1 - np.minimum((moved**2).sum(axis=0) / spread, MOST_LEVERAGE))
+        psi -= np.outer(contrast @ shift, (psi * moved).sum(axis=0) / spread)  # the weight is an estimate too
+    # 3. Welch's degrees of freedom, less the part of the weight's one that each system tells, and the joint quantile
+    part = (errors**2).sum(axis=1)
+    free = np.maximum(inputs - 1 - (of_seen**2).sum(axis=1) / (of_seen**2).sum() if has_weight else inputs - 1, 0.5)
+    df = ratio((contrast**2 @ part) ** 2, contrast**2 @ (part**2 / free))
+    df = np.clip(df, 1, np.maximum(np.array(units_of) - 2, 1))
+    level, variances = (1 - confidence) / len(pairs), (psi**2).sum(axis=1)
+    # 4. the differences by people, what the judge says beyond them, and the labels that would show them
+    by_people, by_judge = contrast @ (people_means := means + weight * shift), contrast @ judge
+
+    def intervals(values: FloatArray, influence: FloatArray) -> tuple[Interval, ...]:
+        half = scipy.stats.t.isf(level / 2, df) * (size := np.sqrt((influence**2).sum(axis=1)))
+        p_values = np.minimum(2 * len(pairs) * scipy.stats.t.sf(np.abs(values) / np.maximum(size, TINY), df), 1.0)
+        return tuple(
+            replace(e, value=float(v), low=float(v - h), high=float(v + h), p_value=float(p))
+            if (of_labels[two].any(axis=1) | (labels == outputs)[two]).all() and h > 0
+            else replace(e, value=float(v), reason=ALIKE)
+            for e, two, v, h, p in zip(bare, ends, values, half, p_values, strict=True)
+        )
+
+    fixed = ((weight * contrast @ of_judge) ** 2).sum(axis=1)  # the part of the variance that labels do not lessen
+    wanted = (by_people / (scipy.stats.norm.isf(level / 2) + scipy.stats.norm.ppf(POWER))) ** 2 - fixed
+    enough = np.ceil(labels[ends].sum(axis=1) * ratio(np.maximum(variances - fixed, 0.0), wanted))
+    enough[enough > outputs[ends].sum(axis=1)] = np.nan
+    differences, favors = intervals(by_people, psi), intervals(by_judge - by_people, contrast @ of_judge - psi)
+    return MeansCompared(names, judge, people_means, outputs, labels, pairs, differences, favors, enough)
 
 
 # Score correction: subtract from a judge's scores what they owe to features of the text, such as its length. The slopes
@@ -249,118 +356,15 @@ def fit_score_correction(
     return ScoreCorrection(slopes, pairs=differences)
 
 
-# What a gain in the judge's scores is made of. From one version's outputs to another's on the same inputs, the mean
-# score rises by G, feature j by D_j, and the mean rating by D_q. At equal quality, a unit of the feature is worth c_j
-# points, and with the features held fixed a point of quality is worth b (``EqualQuality``, from rated items). Then c_j
-# D_j of the gain is the feature's, b D_q is quality, as raters' errors have a mean of 0, and the rest is neither. An
-# input that is left out changes c, b, D and G at once: to first order, its influence on c_j D_j is D_j influence(c_j) +
-# c_j influence(D_j), and squared influences add up to the variance (Efron and Stein 1981). Where the rated items are
-# both versions', which of them an item is stands in the model too: else what the judge gives for the version alone
-# would be called length where the second one is longer.
+def part_of(difference: Interval, effect: Effect) -> Interval:
+    """Return the part that a feature has in the difference of two mean scores, in points.
 
-GAIN, REST, PEOPLE = "gain", "rest", "people"
-NOBODY = "nobody rated items, so what the judge gives for it at equal quality is not known"
-
-
-def split_gain(
-    before: Mapping[str, ArrayLike],
-    after: Mapping[str, ArrayLike],
-    model: EqualQuality | None,
-    *,
-    clusters: tuple[Sequence[str], Sequence[str], Sequence[str]],
-) -> dict[str, Interval]:
-    """Split the gain in a judge's mean score from one version of a system to another into the parts of features.
-
-    Args:
-        before: ``"gain"`` -> (n,) scores of the first version's outputs; name -> (n,) numbers of each feature; where
-            people rated them, ``"people"`` -> (n,) their mean ratings. NaN where undefined.
-        after: The same of the second version, (m,) each.
-        model: Scores, ratings and these features, ``unscaled``, of items that people rated, and maybe further ones,
-            such as the version; None without any.
-        clusters: Input of each output before and after, and of each item of the model. Inputs that one version lacks,
-            or has without a score or a feature, are left out.
-
-    Returns:
-        ``"gain"``, each feature's part, ``"quality"`` where people rated both versions, and ``"rest"``, in points of
-        the score; and ``"people"``, the gain in ratings. NaN where not known. The errors are joint, over the inputs of
-        both versions and the model.
-
-    Examples:
-        >>> rng = np.random.default_rng(0)
-        >>> quality, length = rng.normal(size=(2, 400))
-        >>> ratings = quality[:, None] + 0.3 * rng.normal(size=(400, 2))
-        >>> scores, inputs = quality + 0.2 * length + 0.1 * rng.normal(size=400), [f"{k}" for k in range(400)]
-        >>> model = EqualQuality(scores, ratings, {"length": length}, unscaled=["length"])
-        >>> longer = {"gain": scores + 0.2 * 1.5, "length": length + 1.5}  # and no better
-        >>> found = split_gain({"gain": scores, "length": length}, longer, model, clusters=(inputs, inputs, inputs))
-        >>> {name: round(one.value, 1) for name, one in found.items()}
-        {'gain': 0.3, 'length': 0.3, 'rest': -0.0}
+    That is what the judge gives for a unit of the feature at equal quality (``Effect``, unscaled) times the
+    ``difference`` of its means; both errors count as independent. NaN where the effect is.
     """
-    features = [name for name in before if name not in (GAIN, PEOPLE)]
-    names = [GAIN, *features, *[PEOPLE] * (PEOPLE in before and PEOPLE in after)]
-    # 1. outputs with a score and all features, to inputs of both versions
-    tables = [np.column_stack(vectors(**{name: side[name] for name in names})) for side in (before, after)]
-    whole = [defined(table[:, : 1 + len(features)]) for table in tables]
-    inputs = [np.asarray(side) for side in clusters[:2]]
-    first, second = ({*own[rows].tolist()} for own, rows in zip(inputs, whole, strict=True))
-    common = sorted(first & second)
-    rated = dict.fromkeys(one for one, used in zip(clusters[2], model.kept, strict=True) if used) if model else {}
-    places = {one: place for place, one in enumerate(dict.fromkeys([*common, *rated]))}
-    kept = [rows & np.isin(own, common) for own, rows in zip(inputs, whole, strict=True)]
-    units, n = len(common), int(sum(rows.sum() for rows in kept))
-    if PEOPLE in names:  # the ratings of one version are compared with those of the other to the same inputs
-        before_rated, after_rated = (own[~np.isnan(table[:, -1])] for own, table in zip(inputs, tables, strict=True))
-        both = np.intersect1d(before_rated, after_rated)
-        for table, own in zip(tables, inputs, strict=True):
-            table[~np.isin(own, both), -1] = np.nan
-    # 2. what changes between the versions, (k,), and the influence of each input on that, (U, k)
-    moves, influence = np.zeros(len(names)), np.zeros((len(places), len(names)))
-    for sign, table, rows, given in zip((-1, 1), tables, kept, clusters[:2], strict=True):
-        codes = np.array([places[one] for one, used in zip(given, rows, strict=True) if used], dtype=np.int64)
-        mean, without = _means_without(table[rows], codes, units)
-        moves, influence[:units] = moves + sign * mean, influence[:units] + sign * without
-    influence[:units] = influences(influence[:units]) if units else 0.0
-    # 3. points for one unit of each feature, and of quality, (p,), and the influences on their parts, (U, p)
-    effects = [model.effect(name) if model else Effect(math.nan, reason=NOBODY) for name in features]
-    why = next((e.reason or TOO_WEAK for e in effects if math.isnan(e.value) or e.weak), "")
-    names = [*features, *[QUALITY] * (PEOPLE in names)]
-    slopes, moved, step = np.full(len(names), np.nan), np.zeros((len(places), len(names))), moves[1:]
-    if model and features and not why:
-        worth, without = model.slopes()
-        used = [[*model.names[1:], QUALITY].index(name) for name in names]
-        slopes = worth[used]
-        moved[[places[one] for one in rated]] = influences(without[:, used])
-    parts, of_parts = slopes * step, moved * step + influence[:, 1:] * slopes
-    # 4. all with their errors; what the ends of the scales alone may show widens the parts
-    values = {GAIN: moves[0], **dict(zip(names, parts, strict=True)), REST: moves[0] - parts.sum()}
-    columns = {GAIN: influence[:, 0], **dict(zip(names, of_parts.T, strict=True))}
-    columns[REST] = columns[GAIN] - of_parts.sum(axis=1)
-    allowed = {
-        name: sorted(e.score_sd * end * d for end in e.allowance)
-        for name, e, d in zip(features, effects, step, strict=False)
-    }
-    allowed[REST] = [-sum(ends[1] for ends in allowed.values()), -sum(ends[0] for ends in allowed.values())]
-    if QUALITY in names:
-        values[PEOPLE], columns[PEOPLE] = moves[-1], influence[:, -1]
-    intervals = {}
-    for name, value in values.items():
-        of_model = name not in (GAIN, PEOPLE) and bool(features)
-        bare = Interval(math.nan, n=n, undefined=sum(map(len, tables)) - n, units=units, unit="points")
-        if of_model and why:
-            intervals[name] = replace(bare, reason=why)
-            continue
-        fewest = min(units, len(rated)) if of_model else units
-        half = float(scipy.stats.t.ppf(0.975, max(fewest - 1, 1)) * np.sqrt((columns[name] ** 2).sum()))
-        low, high = (value - half, value + half) if fewest >= MIN_CLUSTERS else (math.nan, math.nan)
-        less, more = allowed.get(name, (0.0, 0.0))
-        intervals[name] = replace(bare, value=float(value), low=float(low - more), high=float(high - less))
-    return intervals
-
-
-def _means_without(table: FloatArray, codes: IntArray, groups: int) -> tuple[FloatArray, FloatArray]:
-    """Return (k,) means of the defined values of a table (n, k), and (G, k) without each cluster."""
-    sums, counts = np.zeros((groups, table.shape[1])), np.zeros((groups, table.shape[1]))
-    np.add.at(sums, codes, np.nan_to_num(table))
-    np.add.at(counts, codes, ~np.isnan(table))
-    total, number = sums.sum(axis=0), counts.sum(axis=0)
-    return ratio(total, number), ratio(total - sums, number - counts)
+    worth, half = effect.value * effect.score_sd, (effect.high - effect.low) / 2 * effect.score_sd
+    if math.isnan(worth) or effect.weak:
+        return replace(difference, value=math.nan, low=math.nan, high=math.nan, reason=effect.reason or TOO_WEAK)
+    value, error = difference.value * worth, (difference.high - difference.low) / 2 * worth
+    error = math.hypot(difference.value * half, error)
+    return replace(difference, value=value, low=value - error, high=value + error, p_value=math.nan)

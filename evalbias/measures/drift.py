@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, Clusters, FloatArray, IntArray, checked, cluster_codes, mean_of_defined
@@ -211,20 +210,3 @@ def _mapped(
         known, g = known[:1], np.array([share_y @ y])
     of_old, of_levels = (np.interp(one, known, g) + one - np.clip(one, known[0], known[-1]) for one in (old, x))
     return float(share_old @ of_old), of_levels
-
-
-def anchors_needed(change: float, spread: float, *, power: float = 0.8) -> int:
-    """Compute how many anchors of different inputs show a change of the judge, in points, with probability ``power``.
-
-    That holds where the anchors are the old period's outputs, or were scored several times (``SplitChange.unsure``).
-    ``spread`` is the standard deviation of the change of a score: ``SplitChange.spread``, or before any anchor was
-    judged anew, the noise of one score times the root of 2. ValueError for numbers out of range.
-
-    Examples:
-        >>> anchors_needed(0.2, 0.5 * 2**0.5)  # a change of 0.2 points beside a noise of 0.5
-        99
-    """
-    if not (change > 0 and spread >= 0 and 0 < power < 1):
-        raise ValueError(f"change={change}, spread={spread}, power={power}: give numbers above 0, and a power below 1.")
-    z = float(scipy.special.ndtri([0.975, power]).sum())
-    return max(FEWEST_UNITS, math.ceil((z * spread / change) ** 2))

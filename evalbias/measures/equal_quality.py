@@ -230,21 +230,6 @@ class EqualQuality:
         least, greatest = last(own, coarse[coarse < own][::-1]), last(own, coarse[coarse > own])
         return last(least, least - fine[fine < least]), last(greatest, greatest + fine[fine <= 1 - greatest])
 
-    def slopes(self) -> tuple[FloatArray, FloatArray]:
-        """Return points of the score for a unit of each of p features and of the quality, (p + 1,).
-
-        And (G, p + 1) the same without each of G inputs, in the order in which they first have an item that counts. No
-        feature is scaled.
-        """
-        rated = self.rated(self.reliability or 1.0)
-        values, left_out = regressed(self.scores, self.x, rated, self.codes, scaled=self.scaled)
-        z = self.scores[:, 0]
-        sums = sums_by_cluster(np.column_stack([np.ones(len(z)), z, z**2]), self.codes)
-        n, first, second = (sums.sum(axis=0) - sums).T
-        variances = np.maximum(second / n - (first / n) ** 2, 0.0)  # rounding errors may be below 0
-        points = self.score_sd * np.sqrt(variances)  # of the scores without each input
-        return values[1:, 0] * self.score_sd, left_out[:, 1:, 0] * points[:, None]
-
     def rated(self, reliability: float | None) -> Rated:
         """Reduce the ratings of the rows (m, r), with the ``reliability`` of one where items have one."""
         if self.several or self.reliability is not None:

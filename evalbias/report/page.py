@@ -58,7 +58,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             yield from _audited(result)
         case CompileReport():
             yield from _compiled(result, several and part)
-            yield from sections([result.comparison, getattr(result, "gain", None)], several=several)
+            yield from sections(result.comparison, several=several)
         case Report():
             yield from result.sections()
             yield from sections([*vars(result).values()])  # of its measurements and comparisons

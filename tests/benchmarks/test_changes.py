@@ -50,16 +50,11 @@ def test_the_plan_is_of_the_noise():
     assert 130 < changes.planned(np.random.default_rng(0)) < 150
 
 
-@pytest.mark.slow
-def test_the_parts_of_planted_gains_are_covered():
-    rows = {name: changes.gained(*gains, sets=40, seed=0) for name, gains in changes.GAINS.items()}
-    for name, parts in rows.items():
-        for part in parts.values():
-            assert part["covered"] >= 0.85, name  # a share of 95 % of 40 sets has a standard error of 3.4 %
-            assert part["mean"] == pytest.approx(part["truth"], abs=0.05), name
-    table = changes.gain_table(rows)
-    assert "| quality and length, other items rated | +0.15, +0." in table
-    assert "| in the rest |" in table
+def test_the_difference_by_a_few_labels_covers_and_a_shared_correction_does_not():
+    rows = changes.compared("at random", 63, sets=60, seed=0)
+    assert rows["compare"]["covered"] >= 0.88
+    assert rows["shared"]["covered"] < 0.7
+    assert rows["compare"]["width"] < min(0.85 * rows["labels alone"]["width"], 0.6 * rows["gain"]["width"])
 
 
 def test_a_judge_is_compared_with_itself_in_other_weights(monkeypatch):

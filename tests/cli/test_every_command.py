@@ -81,7 +81,7 @@ LEAVES = {
     "probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.probe.with_edits"),
     "probe read": ([*DATA, "--scores-field", "mine"], OPENED),
     "probe run": (EMBEDDED, OPENED),
-    "gain": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
+    "compare": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
     "judge": (EMBEDDED, OPENED),
     "refine run": (LOOP, OPENED),
     "refine measure": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),

@@ -23,7 +23,7 @@ from report.test_page import Reader, check_scripts
 from evalbias import audit, judge_examples
 from evalbias.cli.demo import conclusion, introduction
 from evalbias.data import world
-from evalbias.evaluation import Judged, compare, measure
+from evalbias.evaluation import Judged, compare_judges, measure
 from evalbias.evaluation.biases import Likelihood, Position
 from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import HUMAN_SCORES
@@ -181,7 +181,7 @@ def test_what_a_server_says(lms, tmp_path, caplog, path, fault, code):
 )
 def test_the_conclusion_says_what_became_of_planted_biases(likelihood, first, words):
     judged = [scored(np.random.default_rng(0), 300, likelihood=one) for one in likelihood]
-    change = compare(*(measure(Likelihood(), one, seed=0) for one in judged), n_resamples=999, seed=0)
+    change = compare_judges(*(measure(Likelihood(), one, seed=0) for one in judged), n_resamples=999, seed=0)
     places = [compared(np.random.default_rng(1), 200, first=one) for one in first]
     rows = {
         title: Row({"position": measure(Position(), one, seed=0)}, {AGREEMENT: {"spearman": change["performance"]}})

@@ -100,7 +100,7 @@ COMMANDS = {
     "audit of one": [*FILE, "--scores-field", "mine"],
     "correct": [*FILE, "--scores-field", "mine"],
     "drift": TWO,
-    "gain": TWO,
+    "compare": TWO,
     "jury": [*FILE, "--judges", "mine,theirs"],
     "probe read": [*FILE, "--scores-field", "mine"],
 }

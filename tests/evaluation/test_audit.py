@@ -278,8 +278,10 @@ def test_only_what_is_missing_is_asked_for(snapshot):
 def test_two_audits_are_compared_by_one_bias():
     before, after = (of_scores(in_points(60, slope=slope)) for slope in (1.0, 0.5))
     with pytest.raises(TypeError, match="type AuditReport"):
-        evalbias.compare(before, after, seed=0)
-    change = evalbias.compare(before["scale_use"], after["scale_use"], n_resamples=99, seed=0)["slope"]
+        evalbias.evaluation.compare_judges(before, after, seed=0)
+    change = evalbias.evaluation.compare_judges(before["scale_use"], after["scale_use"], n_resamples=99, seed=0)[
+        "slope"
+    ]
     assert change.difference.value == pytest.approx(after["scale_use"]["slope"].value - change.before.value)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias, refused
 
-from evalbias import BIASES, audit, compare, drift, measure, recorded_scores
+from evalbias import BIASES, audit, drift, measure, recorded_scores
 from evalbias.data import read
+from evalbias.evaluation import compare_judges
 from evalbias.runs import read_run
 
 WORDS = ["council", "bridge", "river", "monday", "vote", "said", "money", "plan", "work", "mayor", "street", "house"]
@@ -77,12 +78,13 @@ def test_only_a_significant_gain_in_agreement_with_people_is_called_one(snapshot
 
     found = [drift(*judges, scores_field="judged") for judges in ((noisy, good), (good, noisy), (good, shifted))]
     assert [text for one in found for text in one.paragraphs if "agrees with people" in text] == snapshot
-    more, _, alike = (one.agreement["spearman"].difference for one in found)
+    more, _, alike = (one.comparisons["agreement"]["spearman"].difference for one in found)
     assert more.p_value < 0.05 < 0.5 < more.value
     assert alike.value == pytest.approx(0, abs=0.05)
     nobody = [{name: value for name, value in row.items() if not name.startswith("rating")} for row in good]
-    assert drift(noisy, nobody, scores_field="judged").agreement["spearman"].before.n == 60  # of the other side count
-    assert drift(nobody, nobody, scores_field="judged").agreement is None
+    of_the_other = drift(noisy, nobody, scores_field="judged").comparisons["agreement"]  # whose ratings count
+    assert of_the_other["spearman"].before.n == 60
+    assert "agreement" not in drift(nobody, nobody, scores_field="judged").comparisons
     few = drift(good[:1], good[:1], scores_field="judged", margin=1)
     assert "cannot be told from these items" in few.paragraphs[-1]
 
@@ -94,7 +96,7 @@ def test_biases_are_compared_by_the_paired_test_of_their_measurements():
     judged_twice = [audit(rows, only="verbosity", **options).judged for rows in anchors]
     measured = [measure(BIASES["verbosity"], one, seed=0) for one in judged_twice]
     difference = found.comparisons["verbosity"]["length_effect"].difference
-    assert difference == compare(*measured, n_resamples=10_000, seed=0)["length_effect"].difference
+    assert difference == compare_judges(*measured, n_resamples=10_000, seed=0)["length_effect"].difference
     assert difference.n == 120
 
 

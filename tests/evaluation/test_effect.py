@@ -11,7 +11,7 @@ from fakes import FormulaLM, items
 from fakes import numbers as numbers_in
 from planted import by_hand, compared, entangled, having, likelihood_effect, numbers, scored, with_effect, without
 
-from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure
+from evalbias.evaluation import BIASES, Judged, compare_judges, judge_examples, measure
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, PER_TOKEN, RATINGS
@@ -60,7 +60,9 @@ def test_two_judges_are_compared_by_the_paired_effect():
     before = with_effect(0.5)
     after = replace(before, answers=before.answers - 0.5 * before.covariates[LIKELIHOODS])
     bias = Likelihood()
-    change = compare(*(measure(bias, one, seed=0, n_resamples=9) for one in (before, after)), n_resamples=20, seed=0)
+    change = compare_judges(
+        *(measure(bias, one, seed=0, n_resamples=9) for one in (before, after)), n_resamples=20, seed=0
+    )
     found = change["likelihood_effect"]
     arrays = before.covariates[LIKELIHOODS], after.answers, before.covariates[RATINGS]
     direct = likelihood_effect(*arrays, before=before.answers)
@@ -72,7 +74,7 @@ def test_two_judges_are_compared_by_the_paired_effect():
     assert found.text().endswith("*")
     other, first = (measure(bias, one, seed=0, n_resamples=9) for one in (with_effect(0.5, seed=1), before))
     with pytest.raises(ValueError, match="likelihood_effect was measured before and after with different"):
-        compare(first, other, seed=0)
+        compare_judges(first, other, seed=0)
     recipe = bias.number("likelihood_effect", before)
     with pytest.raises(ValueError, match="has a 95 % interval only"):
         recipe.estimator(recipe.values, *recipe.given, draws=Draws(confidence=0.9))

@@ -13,7 +13,7 @@ from scipy import stats
 
 from evalbias import measures
 from evalbias.cli.run import keep
-from evalbias.evaluation import Number, compare, measure
+from evalbias.evaluation import Number, compare_judges, measure
 from evalbias.evaluation.biases import BIASES, Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured, worsened
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
@@ -106,7 +106,7 @@ def test_a_comparison_by_hand():
     sides = [measure(Likelihood(), one, seed=0, n_resamples=50) for one in (before, after)]
     _, *others = sides[0].numbers
     sides[1] = dataclasses.replace(sides[1], numbers={name: sides[1].numbers[name] for name in others})
-    found = compare(*sides, n_resamples=99, n_intervals=60, seed=0)
+    found = compare_judges(*sides, n_resamples=99, n_intervals=60, seed=0)
     assert list(found.changes) == others  # what one judge lacks is left out
     change = found["performance"]
     assert (change.before.value, change.after.value) == (pytest.approx(0.5), 1)  # ranks 1, 3, 2 without b
@@ -131,7 +131,9 @@ def test_a_comparison_by_hand():
     empty = Comparison(taste(), "c", {}, {})
     assert (empty.n, columns(empty)["p"]) == (0, [])
     untested = {name: dataclasses.replace(one, tested=False) for name, one in sides[1].numbers.items()}
-    change = compare(sides[0], dataclasses.replace(sides[1], numbers=untested), n_resamples=9, seed=0)["performance"]
+    change = compare_judges(sides[0], dataclasses.replace(sides[1], numbers=untested), n_resamples=9, seed=0)[
+        "performance"
+    ]
     assert (math.isnan(change.p_value), change.p_itemwise) == (True, None)
     assert change.to_dict()["test"] is change.to_dict()["itemwise_test"] is None
     assert change.text() == "+0.50 -> +1.00"
@@ -150,9 +152,9 @@ def test_what_cannot_be_compared(other, match):
     own = {"inputs": tuple("xxyz"), "provenance": {"reduction": "sum"}}
     judged = [scored([1.0, 2.0, 4.0, 3.0], **{**own, **more}) for more in ({}, other)]
     sides = [measure(Likelihood(), one, seed=0, n_resamples=20) for one in judged]
-    assert compare(sides[0], sides[0], n_resamples=9, seed=0)["performance"].difference.units == 3
+    assert compare_judges(sides[0], sides[0], n_resamples=9, seed=0)["performance"].difference.units == 3
     with pytest.raises(ValueError, match=match):
-        compare(*sides, n_resamples=9, seed=0)
+        compare_judges(*sides, n_resamples=9, seed=0)
 
 
 def test_length_is_compared_where_one_of_two_audits_measured_likelihood():
@@ -161,7 +163,7 @@ def test_length_is_compared_where_one_of_two_audits_measured_likelihood():
     likely = dataclasses.replace(likely, provenance={"reduction": "sum"})
     plain = dataclasses.replace(likely, covariates=covariates, provenance={})
     sides = [measure(BIASES["verbosity"], one, seed=0, n_resamples=20) for one in (likely, plain)]
-    change = compare(*sides, n_resamples=9, seed=0)["length_effect"]
+    change = compare_judges(*sides, n_resamples=9, seed=0)["length_effect"]
     assert change.before.value == change.after.value == sides[0]["length_effect"].value
 
 
@@ -205,7 +207,7 @@ def test_intervals_and_tests_follow_the_inputs(drawn):
         )
         assert one[name].high - one[name].low == pytest.approx(interval.high - interval.low, rel=0.1)
         assert one[name].units == 20
-        change = compare(one, two, n_resamples=300, seed=0)[name]
+        change = compare_judges(one, two, n_resamples=300, seed=0)[name]
         draws = measures.Draws(resamples=0, swaps=300)
         p_values = [
             number.estimator(second, *number.given, before=first, clusters=c, draws=draws).p_value
@@ -227,7 +229,7 @@ def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(
         one, two = (measure(Likelihood(), of_inputs(s, ls, human, inputs), seed=0) for s in (first, second))
         assert one.clusters is None
         assert str(one.estimates) == str(bare.estimates)  # the likelihood effect of one rating is NaN
-        change = compare(one, two, n_resamples=50, seed=0)["performance"]
+        change = compare_judges(one, two, n_resamples=50, seed=0)["performance"]
         assert change.p_value == change.p_itemwise
 
 
@@ -239,7 +241,9 @@ NOISE = np.random.default_rng(0).normal(0, 0.5, 60)
 def change(before, after, *, null):
     items = {"bias": taste("x"), "criterion": "c", "ids": tuple(map(str, range(60))), "columns": {}}
     numbers = [Number("x", "x", values, estimate_mean, null=null) for values in (before, after)]
-    return compare(*(measured([one], seed=0, n_resamples=200, **items) for one in numbers), n_resamples=999, seed=0)
+    return compare_judges(
+        *(measured([one], seed=0, n_resamples=200, **items) for one in numbers), n_resamples=999, seed=0
+    )
 
 
 WORSE, FINE = change(NOISE, NOISE - 1, null=None), change(NOISE, NOISE + 1, null=None)

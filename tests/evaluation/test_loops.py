@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.evaluation import Loop, LoopScores, Paraphrased, compare_loops, doublings, measure_rounds, measure_style
-from evalbias.evaluation.changes import gain_of_loops, own_gain
-from evalbias.evaluation.loops import CachedScorer, LoopRun, conclude_quality, conclude_self, run_loops, summarize_loop
+from evalbias.evaluation import LoopScores, Paraphrased, compare_loops, doublings, measure_rounds, measure_style
+from evalbias.evaluation.loops import CachedScorer, conclude_quality, conclude_self, run_loops, summarize_loop
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.loops import Improvement, SelfRefine, Step
+from evalbias.programs.loops import Improvement, SelfRefine
 from evalbias.programs.tasks import check_items, mathematics_refiner, translation
 from evalbias.programs.writing import PlainPredict
 from evalbias.report.tables import self_bias_table
@@ -259,30 +258,6 @@ def test_each_round_by_hand():
             measure_rounds(own, expected, seed=0)
     assert [doublings(k) for k in (6, 8, 1)] == [(1, 2, 4, 6), (1, 2, 4, 8), (1,)]
     assert conclude_quality([[1.0, 2.0]], "chrF", seed=0) == ""  # nothing follows from a loop of one step
-
-
-def test_what_a_loop_gains_by_its_own_scores_is_told_from_the_length_that_it_adds(snapshot):
-    rng = np.random.default_rng(0)
-    loops, quality = [], rng.normal(size=(2, 200))
-    for k, rounds in enumerate(quality.T):
-        steps = []
-        for n, value in enumerate(rounds):
-            text = "word " * int((1 + n) * np.exp(3 + 0.4 * rng.normal()))
-            own = value + 0.5 * np.log(len(text)) + 0.2 * rng.normal()
-            steps.append(Step(n, text if k else " ", own if k > 1 else NAN, "", True, "", 0, 0))
-        loops.append(Loop(f"x{k}", tuple(steps)))
-    run = LoopRun((*loops, Loop("failed", (), error="down")), "own", -9.0, 9.0)
-    sides = [run.outputs(n, [*quality[n], NAN]) for n in (0, 1)]
-    assert [len(side) for side in sides] == [199, 199]  # neither the empty text nor the item that failed
-    assert (sides[0][0]["own_score"], sides[0][1]["rating_1"]) == (None, quality[0, 2])
-    found = gain_of_loops(*sides)
-    assert found["gain"].n == 2 * 198
-    assert found["length"].value == pytest.approx(0.35, abs=0.05)  # log(2) times .5
-    assert found["quality"].value == pytest.approx((quality[1] - quality[0])[2:].mean(), abs=0.02)
-    assert abs(found["rest"].value) < 0.1
-    assert own_gain(found) == snapshot
-    assert gain_of_loops(sides[0], sides[0]) is None  # no refinement
-    assert own_gain(gain_of_loops(sides[0], [])) == []
 
 
 def test_a_round_that_nothing_reached_does_not_end_a_loop():

@@ -8,7 +8,7 @@ import pytest
 from fakes import Comparer, Wording, numbers, pair, rated, searched_judge
 
 from evalbias import data
-from evalbias.evaluation import BIASES, Judged, compare, compare_with_baselines, judge_examples, measure
+from evalbias.evaluation import BIASES, Judged, compare_judges, compare_with_baselines, judge_examples, measure
 from evalbias.evaluation.answers import recorded_verdicts
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER
@@ -123,7 +123,7 @@ def test_agreement_is_the_mean_over_the_orders_as_the_papers_code_averages():
 def test_a_judge_that_gives_ties_is_compared_with_one_that_gives_none():
     decided, tied = recorded([0, 0, 0, 1], [1, 1, 0, 0]), recorded([0, -1, 0, 1], [1, -1, -1, 0])
     # the first position wins 1, 1, .5 and 0 of a pair's comparisons before, and 1, .5, .75 and 0 after
-    found = compare(decided, tied, seed=0, n_resamples=9, n_intervals=9)
+    found = compare_judges(decided, tied, seed=0, n_resamples=9, n_intervals=9)
     assert (found["fairness"].before.value, found["fairness"].after.value) == (-0.125, -0.0625)
     assert (found["first_rate"].before.value, found["first_rate"].after.value) == (0.625, 0.5625)
 

@@ -12,7 +12,7 @@ from scipy import stats
 import evalbias
 from benchmarks.sets import read
 from evalbias import data
-from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.evaluation import BIASES, Judged, compare_judges, measure
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
@@ -260,14 +260,14 @@ def test_two_judges_are_compared():
     before = partly(scored(np.random.default_rng(2), 60), 20)
     after = replace(before, answers=before.answers + 1)  # the same, but for a constant that the labels correct
     sides = [measure(CorrectedEstimates(), one, seed=0, n_resamples=20) for one in (before, after)]
-    change = compare(*sides, n_resamples=20, n_intervals=20, seed=0)
+    change = compare_judges(*sides, n_resamples=20, n_intervals=20, seed=0)
     assert change["judge_mean"].difference.value == pytest.approx(1)
     corrected = change["corrected_mean"].difference
     assert (corrected.value, corrected.low, corrected.high) == pytest.approx((0, 0, 0), abs=1e-9)
     assert [name for name, one in change.changes.items() if one.p_itemwise is not None] == ["judge_mean", "people_mean"]
     sides[1] = measure(CorrectedEstimates(), partly(before, 6), seed=0)
     with pytest.raises(ValueError, match="was measured before and after with different"):
-        compare(*sides, n_resamples=9, seed=0)
+        compare_judges(*sides, n_resamples=9, seed=0)
 
 
 def pairs(rng, n, known):

@@ -6,7 +6,7 @@ import pytest
 from dspy.utils import DummyLM
 
 from evalbias import Criterion, PointwiseJudge, audit, judge_metric, recorded_scores, recorded_verdicts
-from evalbias.evaluation import BIASES, compare, function_scores, measure
+from evalbias.evaluation import BIASES, compare_judges, function_scores, measure
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 
@@ -46,7 +46,7 @@ def test_lengths_are_counted_in_characters_or_graphemes_and_say_which():
     assert measure(BIASES["verbosity"], judged, seed=0)["length_effect"].label == "effect of length"
     assert measure(BIASES["verbosity"], counted, seed=0)["length_effect"].label == "effect of length (graphemes)"
     with pytest.raises(ValueError, match="with different units of length: use the same"):
-        compare(*(measure(BIASES["verbosity"], one, seed=0) for one in (judged, counted)), seed=0)
+        compare_judges(*(measure(BIASES["verbosity"], one, seed=0) for one in (judged, counted)), seed=0)
     verdicts = recorded_verdicts([dspy.Example(outputs=TEXTS[2:4], winner=0)], "winner").counted_in("graphemes")
     np.testing.assert_array_equal(verdicts.covariate(LENGTHS), [[1, 6]])
     (longer,) = measure(BIASES["verbosity"], verdicts, seed=0).estimates.values()

@@ -9,7 +9,7 @@ import pytest
 from planted import by_hand, compared, numbers, scored
 from scipy import stats
 
-from evalbias.evaluation import compare, measure
+from evalbias.evaluation import compare_judges, measure
 from evalbias.evaluation.biases import ScaleUse
 from evalbias.evaluation.estimates import worsened
 from evalbias.evaluation.findings import findings_of
@@ -137,17 +137,17 @@ def test_two_judges_are_compared():
     before = scored(np.random.default_rng(3), 300)
     after = replace(before, answers=3 + 0.5 * (before.answers - 3))
     sides = [measure(ScaleUse(), one, seed=0, n_resamples=20) for one in (before, after)]
-    change = compare(*sides, n_resamples=20, n_intervals=20, seed=0)["slope"]
+    change = compare_judges(*sides, n_resamples=20, n_intervals=20, seed=0)["slope"]
     assert change.difference.value == pytest.approx(sides[1]["slope"].value - sides[0]["slope"].value)
     assert change.difference.value == pytest.approx(-0.5 * sides[0]["slope"].value)
     assert change.difference.high < 0
     assert change.p_value < 1e-6
-    assert worsened({"scale_use": compare(*sides, n_resamples=20, n_intervals=20, seed=0)})
-    assert not worsened({"scale_use": compare(*sides[::-1], n_resamples=20, n_intervals=20, seed=0)})
+    assert worsened({"scale_use": compare_judges(*sides, n_resamples=20, n_intervals=20, seed=0)})
+    assert not worsened({"scale_use": compare_judges(*sides[::-1], n_resamples=20, n_intervals=20, seed=0)})
     steeper = replace(before, answers=3 + 1.5 * (before.answers - 3))  # a slope above 1 is not of this bias
     sides[1] = measure(ScaleUse(), steeper, seed=0, n_resamples=20)
     assert sides[1]["slope"].value > 1.2
-    assert not worsened({"scale_use": compare(*sides, n_resamples=20, n_intervals=20, seed=0)})
+    assert not worsened({"scale_use": compare_judges(*sides, n_resamples=20, n_intervals=20, seed=0)})
 
 
 def test_scores_that_follow_the_ratings_exactly_and_equal_judges():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evalbias
-from evalbias.evaluation import BIASES, compare, measure, recorded_scores
+from evalbias.evaluation import BIASES, compare_judges, measure, recorded_scores
 from evalbias.evaluation.verdicts import labels_to_decide
 from evalbias.measures import corrected_rate, estimate_rate
 from evalbias.report.page import sections
@@ -137,7 +137,7 @@ def test_groups_show_the_rates_and_two_judges_are_compared():
         rows = [{**row, "other": int(rng.random() < 0.7)} for row in annotated(rng, 200, (0.9, 0.9), raters)]
         items = evalbias.data.read(rows, numbers=["mine", "other"])
         sides = [measure(BIASES["pass_or_fail"], recorded_scores(items, name), seed=0) for name in ("other", "mine")]
-        changes = compare(*sides, n_resamples=500, n_intervals=100, seed=0)
+        changes = compare_judges(*sides, n_resamples=500, n_intervals=100, seed=0)
         people = sides[0].judged.ratings
         ours, theirs = (estimate_rate(side.judged.answers, people, of="tnr").value for side in sides[::-1])
         assert changes["tnr"].difference.value == pytest.approx(ours - theirs)

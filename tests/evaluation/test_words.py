@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from planted import compared, entangled, having, rated_once, scored, without
 
-from evalbias.evaluation import compare, measure, summarize_loop, words
+from evalbias.evaluation import compare_judges, measure, summarize_loop, words
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate, Number, measured, worsened
@@ -198,7 +198,7 @@ def conclusions():
             of_choices = having(without(shown, RATINGS), **passed)
             told["effect: bounds of pass and fail"] = BIASES["likelihood"].sentence(effect, of_choices)
     unbiased, biased = (measure(BIASES["verbosity"], judge(scored, 150, length=x), seed=0) for x in (0.0, 0.6))
-    told["worsened"] = worsened({"verbosity": compare(unbiased, biased, n_resamples=999, seed=0)})
+    told["worsened"] = worsened({"verbosity": compare_judges(unbiased, biased, n_resamples=999, seed=0)})
     told["coverage"] = words.coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})
     told["coverage of one"] = words.coverage_warning({"wit": [0.03, 0.02, np.nan], "style": [0.9]})
     return told

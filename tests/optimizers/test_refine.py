@@ -91,8 +91,6 @@ def test_validation_is_on_other_items_and_tested():
     assert quality.difference.n == 6
     assert compiled.report.cost.calls == compiled.report.calls + 6 * 4 + 6
     assert compiled.report.failed == {}
-    assert compiled.report.gain["gain"].value == -4  # of own scores
-    assert "The mean score changes by -4.00 " in str(compiled.report).splitlines()[-1]
 
 
 def test_a_loop_that_never_improves_is_compiled_to_none():

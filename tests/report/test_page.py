@@ -16,7 +16,7 @@ from fakes import Comparer, pair
 from planted import compared, with_effect
 
 import evalbias
-from evalbias.evaluation import BIASES, Row, compare, judge_examples, measure
+from evalbias.evaluation import BIASES, Row, compare_judges, judge_examples, measure
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.bias import Plot
 from evalbias.evaluation.judged import LIKELIHOODS
@@ -145,7 +145,7 @@ def test_a_notebook_shows_plot_and_numbers_and_leads_nowhere(measured):
     judged = scored()
     milder = replace(judged, answers=judged.answers - 0.2 * judged.covariates[LIKELIHOODS])
     after = measure(BIASES["likelihood"], milder, seed=0, n_resamples=50)
-    shown = compare(measured["likelihood"], after, n_resamples=50, n_intervals=50, seed=0)._repr_html_()
+    shown = compare_judges(measured["likelihood"], after, n_resamples=50, n_intervals=50, seed=0)._repr_html_()
     assert Reader(shown).tags.count("svg") == 4  # effect and BiasScore against 0, performance apart
 
 
@@ -239,7 +239,7 @@ def test_judges_side_by_side_mark_what_is_true_by_construction():
 
 
 def test_the_same_judge_before_and_after_has_a_table_and_no_plot(measured):
-    (section,) = sections(compare(*[measured["position"]] * 2, n_resamples=9, n_intervals=9, seed=0))
+    (section,) = sections(compare_judges(*[measured["position"]] * 2, n_resamples=9, n_intervals=9, seed=0))
     assert [type(block) for block in section.blocks] == [Table]
 
 

@@ -13,7 +13,7 @@ from fakes import FormulaLM, Wording, items, searched_judge
 from matplotlib import image
 from planted import scored
 
-from evalbias.evaluation import LoopScores, compare, compare_with_baselines, judge_examples, loops, measure
+from evalbias.evaluation import LoopScores, compare_judges, compare_with_baselines, judge_examples, loops, measure
 from evalbias.evaluation.bias import Plot
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.words import mark
@@ -93,7 +93,9 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged, snapshot):
 
 
 def test_a_comparison_carries_the_papers_signs(judged, snapshot):
-    change = compare(*(measure(Likelihood(), one, seed=0, n_resamples=99) for one in judged), n_resamples=99, seed=0)
+    change = compare_judges(
+        *(measure(Likelihood(), one, seed=0, n_resamples=99) for one in judged), n_resamples=99, seed=0
+    )
     table, bias = tables.headlines_table({"quality": change}), change["bias_score"]
     assert cells(table, "BiasScore")[2:4] == [f"{bias.text()}", f"{bias.p_value:.5f}"]
     assert [mark(p) for p in (0.049, 0.05, 0.059, 0.06, math.nan)] == ["*", "†", "†", "", ""]
@@ -188,7 +190,7 @@ def test_a_compilation_fits_and_is_drawn(tmp_path, snapshot):
     first, *_, last = (replace(one, cost={"calls": 22.0}) for one in rounds)
     records = {"own": (record("own MQM", 0.0), record("own MQM", 0.1)), "external": record("InstructScore", 0.0)}
     settings = {"iterations": 3, "margin": 0.1, "demonstrations": ("a", "b"), "items": 50, "calls": 1100}
-    compared = {"self": compare(first, last, n_intervals=20, **DRAWS)}
+    compared = {"self": compare_judges(first, last, n_intervals=20, **DRAWS)}
     shown = record("own MQM", 0.1)
     report = RefineReport(chosen="3 refinements", **records, shown=shown, **settings, comparison=compared)
     assert len(cells(tables.refine_table(report), width=80)) == 11

@@ -1,4 +1,4 @@
-"""What did an optimizer gain? From two versions' outputs to findings, in Python and by the command."""
+"""Is one system better than another? From outputs to findings, in Python and by the command."""
 
 import re
 from functools import partial
@@ -10,7 +10,7 @@ from commands import answered, as_jsonl, evalbias, refused
 from fakes import numbers
 from models_of_text import Seeded, drawn
 
-from evalbias import Criterion, PointwiseJudge, Sampling, audit, gain, judge_metric, score_closeness
+from evalbias import Criterion, PointwiseJudge, Sampling, audit, compare, judge_metric, score_closeness
 from evalbias.runs import read_run
 
 
@@ -42,22 +42,21 @@ MIXED = [row | {"judged": row["judged"] + 0.5 * (row["system"] == "own")} for ro
 OWN = [row | {"system": "own", "judged": row["judged"] + 0.5} for row in outputs(seed=1, name="w")]
 FEW, FEW_LATER = outputs(60), outputs(60, seed=3, name="w")
 KNOWN = {  # what is planted -> the versions, the options, and each part's value with how far it may err
-    "length": ((BEFORE, LONGER), {}, {"length": (0.35, 0.05), "rest": (0, 0.12)}),  # log(2) times .5
-    "quality": ((BEFORE, outputs(seed=1, quality=0.5, name="w")), {}, {"length": (0, 0.06), "quality": (0.4, 0.1)}),
+    "length": ((BEFORE, LONGER), {}, {"length": (0.35, 0.05), "favor": (0.35, 0.15), "people": (0, 0.2)}),  # log(2) / 2
+    "quality": ((BEFORE, outputs(seed=1, quality=0.5, name="w")), {}, {"length": (0, 0.06), "people": (0.5, 0.2)}),
     "the version": (
         (BEFORE, outputs(seed=1, longer=2, lean=0.6, name="w")),
         {},
-        {"rest": (0.6, 0.12), "length": (0.35, 0.07)},
+        {"favor": (0.95, 0.12), "length": (0.35, 0.07)},
     ),
     "own writing": ((MIXED, OWN), {"own_system": "own"}, {"own_system": (0.25, 0.08)}),  # from half to all outputs
-    "nobody rated": (UNRATED, {}, {"length": (np.nan, 0)}),
+    "nobody rated": (UNRATED, {}, {"length": (np.nan, 0), "people": (np.nan, 0)}),
     "others rated": (
         UNRATED,
         {"rated": outputs(seed=5, name="r"), "features": ["lists"]},
-        {"length": (0.35, 0.06), "rest": (0.32, 0.15), "lists": (0, 0.02)},
+        {"length": (0.35, 0.06), "lists": (0, 0.02)},
     ),
     "shorter ones rated": (UNRATED, {"rated": outputs(seed=5, longer=0.3, name="r")}, {}),
-    "a count": (UNRATED, {"rated": outputs(seed=5, name="r"), "features": ["digits"]}, {"length": (0.35, 0.08)}),
     # where one version counts its place is no covariate
     "one rating before": (
         (without(outputs(100), "rating_2"), outputs(100, seed=3, longer=2, name="w")),
@@ -70,63 +69,93 @@ KNOWN = {  # what is planted -> the versions, the options, and each part's value
 
 
 @pytest.mark.parametrize(("versions", "options", "parts"), KNOWN.values(), ids=KNOWN)
-def test_the_parts_of_a_gain(versions, options, parts, snapshot):
-    found = gain(*versions, **options, **OPTIONS)
+def test_the_difference_of_two_versions_and_its_parts(versions, options, parts, snapshot):
+    found = compare(before=versions[0], after=versions[1], **options, **OPTIONS)
     for name, (value, error) in parts.items():
         assert found[name].value == pytest.approx(value, abs=error, nan_ok=True), name
     assert [*found.paragraphs] == snapshot
 
 
-ONES_OWN = [[row | {"system": "x"} for row in outputs(20)]] * 2
-OTHERS = [row | {"input_id": "x" + row["input_id"]} for row in outputs(20)]
+def labeled(system, share, **planted):
+    """Return rows of a system of which people rated a random part."""
+    rng, rows = np.random.default_rng(0), outputs(400, **planted)
+    return [row if rng.random() < share else unrated(row) for row in [row | {"system": system} for row in rows]]
+
+
+def unrated(row):
+    return {name: value for name, value in row.items() if not name.startswith("rating")}
+
+
+A, LIKED = labeled("A", 0.15), labeled("B", 0.15, seed=1, lean=0.5, name="w")
+BETTER = labeled("C", 0.15, seed=2, quality=0.7, name="x")
+CHOSEN = [row if row["judged"] > 5 else unrated(row) for row in labeled("A", 1)]
+SYSTEMS = {
+    "one that the judge favors": (A + LIKED, ["B", "A"]),
+    "a better one": (A + BETTER, ()),
+    "other inputs": (A + [row | {"input_id": "x" + row["input_id"]} for row in BETTER], ()),
+    "three": (A + LIKED + BETTER, ()),
+    "one of three is not rated": (A + LIKED + labeled("D", 0, seed=9, name="y"), ()),
+    "the best by the judge were rated": (CHOSEN + LIKED, ()),
+}
+
+
+@pytest.mark.parametrize(("rows", "systems"), SYSTEMS.values(), ids=SYSTEMS)
+def test_systems_of_one_file(rows, systems, snapshot):
+    found = compare(rows, systems=systems, **OPTIONS)
+    assert [*found.paragraphs] == snapshot
+    if len(found.split.systems) == 2 and "favor" in found:
+        assert found["favor"].value == pytest.approx(found["gain"].value - found["people"].value)
 
 
 @pytest.mark.parametrize(
-    ("versions", "options", "match"),
+    ("given", "match"),
     [
-        ((FEW, FEW_LATER), {"features": ["words"]}, "'words'"),
-        ((FEW, OTHERS), {}, "no input in common"),
-        ((FEW, FEW_LATER), {"own_system": "ours"}, "`own_system` 'ours': a file does not name"),
-        (ONES_OWN, {"own_system": "ours"}, "No output is by `own_system` 'ours'"),
+        ({"before": FEW, "after": FEW_LATER, "features": ["words"]}, "'words'"),
+        ({"before": FEW, "after": FEW_LATER, "own_system": "ours"}, "`own_system` 'ours': a file does not name"),
+        ({"before": MIXED, "after": OWN, "own_system": "ours"}, "No output is by `own_system` 'ours'"),
+        ({"data": FEW}, "The systems of the data are none: they need the column system"),
+        ({"data": MIXED, "systems": ["own", "theirs"]}, "`systems` own, theirs: .* are other and own"),
+        ({"data": MIXED, "before": FEW}, "Give `data` of all systems, or two files"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(versions, options, match):
+def test_what_cannot_be_compared_is_refused(given, match):
     with pytest.raises(ValueError, match=match):
-        gain(*versions, **options, **OPTIONS)
+        compare(**given, **OPTIONS)
 
 
 @pytest.mark.slow
 def test_the_command_its_run_and_its_conditions(tmp_path):
     versions = outputs(120), outputs(120, seed=1, longer=2, name="w")
     before, after = (as_jsonl(tmp_path / f"{name}.jsonl", rows) for name, rows in zip("ab", versions, strict=True))
-    call = ("gain", "--before", before, "--after", after, "--scores-field", "judged")
+    call = ("compare", "--before", before, "--after", after, "--scores-field", "judged")
     found = answered(*call, "--out", "run", cwd=tmp_path)
-    expected = gain(*versions, **OPTIONS)
-    assert found["schema"] == "evalbias.gain/1"
+    expected = compare(before=versions[0], after=versions[1], **OPTIONS)
+    assert found["schema"] == "evalbias.compare/1"
     assert found["paragraphs"] == list(expected.paragraphs)
     assert read_run(tmp_path / "run").result["estimates"]["length"]["value"] == expected["length"].value
-    assert "The gain and its parts" in (tmp_path / "run/report.html").read_text()
+    assert "What differs between the systems" in (tmp_path / "run/report.html").read_text()
     assert "Length" in evalbias(*call, cwd=tmp_path).stdout
     done = evalbias(*call, "--fail-on", "length>0.1", "--fail-on", "likelihood>0.1", cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert "failed: length>0.1: length is 0.3" in done.stderr
     assert "failed: likelihood>0.1: likelihood was not measured" in done.stderr
-    assert evalbias(*call, "--fail-on", "quality>2", cwd=tmp_path).returncode == 0
+    assert evalbias(*call, "--fail-on", "people>2", cwd=tmp_path).returncode == 0
+    assert "is now 'evalbias compare'" in refused("gain", *call[1:], cwd=tmp_path)
     assert "'tone' is unknown" in refused(*call, "--fail-on", "tone>1", cwd=tmp_path)
     evalbias("audit", "--data", before, "--scores-field", "judged", "--out", "first", cwd=tmp_path)
-    of_folders = gain(str(tmp_path / "first"), audit(versions[1], **OPTIONS))
+    of_folders = compare(before=str(tmp_path / "first"), after=audit(versions[1], **OPTIONS))
     assert of_folders.paragraphs == expected.paragraphs
     with pytest.raises(ValueError, match="which a run folder lacks: give the data"):
-        gain(str(tmp_path / "first"), versions[1], features=["digits"], **OPTIONS)
+        compare(before=str(tmp_path / "first"), after=versions[1], features=["digits"], **OPTIONS)
 
 
 def test_a_version_without_scores_has_no_gain_and_a_page_that_says_so(tmp_path):
     as_jsonl(tmp_path / "before.jsonl", outputs(20))
     as_jsonl(tmp_path / "after.jsonl", [row | {"judged": None} for row in outputs(20, seed=1)])
-    call = ("gain", "--before", "before.jsonl", "--after", "after.jsonl", "--scores-field", "judged", "--out", "run")
+    call = ("compare", "--before", "before.jsonl", "--after", "after.jsonl", "--scores-field", "judged", "--out", "run")
     done = evalbias(*call, cwd=tmp_path)
-    assert done.stdout.startswith("The mean score changes by undefined points")
-    assert "cannot be said" in (tmp_path / "run/report.html").read_text()
+    assert done.stdout.startswith("The second version cannot be compared with the first version: fewer than 2")
+    assert "mean by the judge" in (tmp_path / "run/report.html").read_text()
 
 
 # Two programs, before and after an optimizer of DSPy.
@@ -193,14 +222,14 @@ def test_what_an_optimizer_of_dspy_gained_is_length(name, evaluate):
         optimized = optimizer(metric=evaluate.metric).compile(program, trainset=train, **options)
         assert "Write at length." in optimized.signature.instructions
         before, after = (evaluate(one).score / 100 for one in (program, optimized))
-        found = gain(program, optimized, evaluate=evaluate, rated=[ratings_of(k) for k in range(200, 400)])
+        rated = [ratings_of(k) for k in range(200, 400)]
+        found = compare(before=program, after=optimized, evaluate=evaluate, rated=rated)
     assert found["gain"].value == pytest.approx(4 * (after - before), abs=0.1)  # in points of 1 to 5, not from 0 to 1
     assert found["gain"].value > 0.3
     assert found["length"].value == pytest.approx(found["gain"].value, abs=0.15)
-    assert found["rest"].low < 0 < found["rest"].high
-    assert found.paragraphs[0].startswith(f"Of {found['gain'].text()} points ")
+    assert found.paragraphs[1].startswith(f"Of the judge's {found['gain'].text()} points ")
     assert (found["gain"].n, found["gain"].units) == (120, 60)
-    assert "people" not in found  # what the examples are rated is not said of the outputs
+    assert np.isnan(found["people"].value)  # what the examples are rated is not said of the outputs
 
 
 def test_runs_of_a_program_that_fail_do_not_count_and_a_judge_s_metric_is_needed(evaluate, caplog):
@@ -211,17 +240,17 @@ def test_runs_of_a_program_that_fail_do_not_count_and_a_judge_s_metric_is_needed
                 raise ValueError("too hard")
             return dspy.Prediction(output="" if k == 5 else ratings_of(k)["output"])
 
-    found = gain(Writer(), Writer(), evaluate=evaluate)
+    found = compare(before=Writer(), after=Writer(), evaluate=evaluate)
     assert (found["gain"].n, found["gain"].value) == (114, 0)
     assert "3 of 60 runs failed or left no text" in caplog.text
     evaluate.metric.output = "answer"
     with pytest.raises(ValueError, match=r"no text in .answer."):
-        gain(Writer(), Writer(), evaluate=evaluate)
+        compare(before=Writer(), after=Writer(), evaluate=evaluate)
     with pytest.raises(ValueError, match="A program takes `evaluate`"):
-        gain(Writer(), Writer())
+        compare(before=Writer(), after=Writer())
     evaluate.metric = score_closeness(evaluate.metric.judge.criterion)
     with pytest.raises(ValueError, match="metric of `evaluate`"):
-        gain(Writer(), Writer(), evaluate=evaluate)
+        compare(before=Writer(), after=Writer(), evaluate=evaluate)
     other = audit(outputs(20), scores_field="judged", scale=(0, 9))
     with pytest.raises(ValueError, match="on different scales"):
-        gain(audit(outputs(20), scores_field="judged", scale=(-9, 9)), other)
+        compare(before=audit(outputs(20), scores_field="judged", scale=(-9, 9)), after=other)
