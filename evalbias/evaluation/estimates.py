@@ -99,7 +99,7 @@ class Number(Named):
     given: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns about the items, not the judge's
     counted: Statistic | None = None  # the statistic f(counts, values, *given) -> (k,) behind it, where judges race
     width: float = math.inf  # points between the lowest and the highest score, which no effect surpasses
-    # Whether ``compare`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one whose
+    # Whether ``compare_judges`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one whose
     # interval has its own test, or one that is not of the judge.
     tested: bool = True
 
