@@ -15,7 +15,9 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import human_score, input_key
-from evalbias.evaluation.estimates import Comparison, Estimate
+from evalbias.evaluation.agreement import PeopleAgreement
+from evalbias.evaluation.bias import Bias
+from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import model_identity
@@ -33,6 +35,7 @@ from evalbias.optimizers.rules import (
     agreement_rule,
     comparable_biases,
     error_rule,
+    mean_error,
 )
 from evalbias.optimizers.selection import Candidate, CompileReport, Selection
 from evalbias.programs.items import people_choice
@@ -233,6 +236,13 @@ class Align(JudgeOptimizer):
             labels = len(problem.fit) + (len(problem.held_back) if problem.given.items else 0)
             fields["learning_curve"] = (*self._curve(problem, str(chosen.details["kind"])), (labels, after))
         return fields
+
+    def measured(self, bias: Bias, judged: Judged) -> Measurement:
+        """Also measure how far scores are from people's, which a judge may be chosen for."""
+        found = super().measured(bias, judged)
+        if bias.name != PeopleAgreement.name or not judged.on_peoples_scale or agreement_of(judged) is not PEARSON:
+            return found
+        return replace(found, numbers={**found.numbers, "error": mean_error(judged)})
 
     def _curve(self, problem: Problem, kind: str) -> list[tuple[int, Estimate]]:
         """Return the agreement of the same kind of candidate, found with a part of the labels."""

@@ -15,7 +15,7 @@ import scipy
 
 from evalbias.evaluation.agreement import choices_of
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.evaluation.words import ends, p_equals
 from evalbias.measures import EqualQuality, Interval, pearson
@@ -23,7 +23,7 @@ from evalbias.measures.agreement import counted_kappa, counted_pearson, estimate
 from evalbias.measures.arrays import FloatArray, complete, defined
 from evalbias.measures.equal_quality import CHOICES, RELIABILITIES, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
-from evalbias.measures.resample import Draws, Statistic, estimate_coefficient, influences, left_out, mean
+from evalbias.measures.resample import Draws, Statistic, estimate_coefficient, estimate_mean, influences, left_out, mean
 from evalbias.programs.items import length_feature
 
 CHOICE_LEVEL = 0.05  # chance that any candidate passes the test that it is better, where none is (family-wise error)
@@ -182,11 +182,10 @@ def comparable_biases(judged: Judged) -> tuple[str, ...]:
     return (*(["position"] if judged.both_orders else []), *effects)
 
 
-def mean_error(judged: Judged, seed: int) -> Estimate:
-    """Estimate the mean absolute difference between scores and people's, in points."""
+def mean_error(judged: Judged) -> Number:
+    """Return the mean absolute difference between scores and people's, in points."""
     gaps = np.abs(judged.answers - judged.covariate(HUMAN_SCORES))
-    interval = estimate_coefficient(mean, gaps, clusters=judged.clusters, draws=Draws(seed=seed, swaps=0))
-    return Estimate(name="error", label="mean error", signed=False, **vars(interval))
+    return Number("error", "mean error", gaps, estimate_mean, signed=False)
 
 
 # The given judge beside others that answered the same items, which are its last ones.
@@ -305,8 +304,8 @@ def error_rule(measure: AgreementMeasure, *, biases: Sequence[str], seed: int) -
         aim="scores nearer to people's at no loss of agreement",
         p_values=partial(in_families, errors=nearness, test=higher_than_first),
         estimates=partial(_agreement, measure=measure, seed=seed),
-        costs=lambda judged: (mean_error(judged, seed).value,),
-        error=lambda judged: standard_error(mean_error(judged, seed)),
+        costs=lambda judged: (mean_error(judged).value(),),
+        error=lambda judged: standard_error(mean_error(judged).estimate(judged.clusters, seed=seed)),
         keeps=(agrees_less, partial(_larger_bias, biases=biases, rise=np.inf, seed=seed)),
         level=ERROR_LEVEL,
     )
@@ -316,7 +315,7 @@ def _agreement(judged: Judged, *, measure: AgreementMeasure, seed: int) -> dict[
     """Return the agreement, and of scores how far they are from people's."""
     shown = {measure.name: measure.estimate(judged, seed)}
     if measure is PEARSON and judged.on_peoples_scale:
-        shown["error"] = mean_error(judged, seed)
+        shown["error"] = mean_error(judged).estimate(judged.clusters, seed=seed)
     return shown
 
 

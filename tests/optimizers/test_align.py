@@ -18,7 +18,7 @@ from evalbias.optimizers import Align
 from evalbias.optimizers.align import ENOUGH
 from evalbias.optimizers.offers import LIBRARY, READING, quotes, spread
 from evalbias.optimizers.race import Race, reading
-from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule
+from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
 from evalbias.programs.edits import edits, with_lines
 from tests.fakes import Fake
 from tests.planted import by_hand, compared, with_effect
@@ -344,3 +344,11 @@ def test_a_prompt_under_which_the_model_hardly_answers_is_no_candidate():
     found = aligned(Unsure(better_by_an_edit), labeled(90))
     assert EDIT not in found.predict.signature.instructions.casefold()
     assert not any(EDIT in one.name for one in found.report.candidates)
+
+
+def test_the_mean_error_is_in_points_and_told_of_the_valset():
+    people = np.linspace(0, 100, 60)
+    far = by_hand(people + np.where(np.arange(60) % 2, 15.0, -25.0), scale=(0, 100), **{HUMAN_SCORES: people})
+    error = mean_error(far).estimate(seed=0)
+    assert error.value == pytest.approx(20)
+    assert 18 < error.low < error.value < error.high < 22  # standard error 5 / sqrt(60)
