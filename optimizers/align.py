@@ -15,7 +15,6 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import human_score, input_key
-from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import Judged, judge_examples
@@ -58,8 +57,7 @@ class AlignReport(CompileReport):
         agreement: "before" and "after" -> the agreement on inputs that the judge was not made from.
         biases: Bias -> the given judge against the chosen one on the same inputs; empty where it was kept.
         prompt_difference: Lines of the prompt that were removed (-) and added (+), of the first item.
-        learning_curve: (labels, agreement) of what was chosen, searched with a part of the labels; empty where the
-            judge was kept, or the curve was not asked for.
+        learning_curve: (labels, agreement) of the chosen kind, found with a part of the labels; empty without a curve.
     """
 
     kind: str = ""
@@ -240,9 +238,8 @@ class Align(JudgeOptimizer):
     def measured(self, bias: Bias, judged: Judged) -> Measurement:
         """Also measure how far scores are from people's, which a judge may be chosen for."""
         found = super().measured(bias, judged)
-        if bias.name != PeopleAgreement.name or not judged.on_peoples_scale or agreement_of(judged) is not PEARSON:
-            return found
-        return replace(found, numbers={**found.numbers, "error": mean_error(judged)})
+        told = bias.name == "agreement" and judged.on_peoples_scale and agreement_of(judged) is PEARSON
+        return replace(found, numbers={**found.numbers, "error": mean_error(judged)}) if told else found
 
     def _curve(self, problem: Problem, kind: str) -> list[tuple[int, Estimate]]:
         """Return the agreement of the same kind of candidate, found with a part of the labels."""

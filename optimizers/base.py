@@ -16,11 +16,7 @@ import numpy as np
 from evalbias.data.items import input_key, input_keys, item_name
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import BIASES
-<<<<<<< HEAD
-from evalbias.evaluation.estimates import Comparison, compare_judges
-=======
-from evalbias.evaluation.estimates import Comparison, Measurement, compare
->>>>>>> 01b7405a (What Align reports of a valset tells the mean error, which a judge may be chosen for; its interval is that of a mean, also above one point)
+from evalbias.evaluation.estimates import Comparison, Measurement, compare_judges
 from evalbias.evaluation.judged import LEVEL_SHARES, SAMPLES, Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM, resolve_lm
@@ -306,13 +302,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """Compare two programs' answers to the same items: bias -> comparison."""
         biases = BIASES.values() if self.biases is None else [BIASES[name] for name in self.biases]
         return {
-<<<<<<< HEAD
             bias.name: compare_judges(
-                *(measure(bias, judged, seed=self.seed) for judged in (before, after)),
-=======
-            bias.name: compare(
                 *(self.measured(bias, judged) for judged in (before, after)),
->>>>>>> 01b7405a (What Align reports of a valset tells the mean error, which a judge may be chosen for; its interval is that of a mean, also above one point)
                 n_resamples=self.n_resamples,
                 seed=self.seed,
             )

@@ -132,7 +132,8 @@ class AnyLM(types.MeasuringLM):
                 seam.refuses[self.lm] = True
         for top in seam.TOPS:  # 2. by its most probable first tokens
             try:
-                response = self._send(seam.first_token_request(self.model, messages, top))
+                config = dspy.lm15.Config(max_tokens=1, temperature=1.0, top_p=1.0, logprobs=top)
+                response = self._send(seam.chat_request(self.model, messages, config))
             except seam.TOO_LONG:
                 raise
             except (*seam.UNSUPPORTED, *seam.INVALID) as error:

@@ -235,11 +235,6 @@ def refuses_judgments(lm: Any, request: lm15.Request) -> bool:
     return refuses.get(lm, False)
 
 
-def first_token_request(model: str, messages: Sequence[Message], top: int) -> lm15.Request:
-    """Return the request for the ``top`` most probable first tokens of the answer to the messages."""
-    return chat_request(model, messages, lm15.Config(max_tokens=1, temperature=1.0, top_p=1.0, logprobs=top))
-
-
 def text_request(model: str, question: Text, *, seed: bool = True) -> lm15.Request:
     """Return the request for a text, with or without the question's seed."""
     names = [name for name in TEXT_SETTINGS if seed or name != "seed"]

@@ -243,7 +243,7 @@ class ServerEngine(Engine):
 
     def _refusal(self, error: Exception) -> Refused | None:
         if isinstance(error, transport.StatusError) and error.status in STATUSES:
-            return transport.refusal_by(self._model, error)
+            return Refused(f"is refused by {self._model}: {transport.describe_error(error).rstrip('.')}.")
         return None
 
     def complete(self, request: lm15.Request) -> lm15.Response:

@@ -29,7 +29,7 @@ import aiohttp
 import certifi
 
 from evalbias.lm.reading import Unreadable
-from evalbias.lm.types import KEY_REMEDY, Refused
+from evalbias.lm.types import KEY_REMEDY
 from evalbias.values import get_logger
 
 Result = TypeVar("Result")
@@ -416,11 +416,6 @@ class NotJSON(RequestError):  # noqa: N818 - named for the problem
         super().__init__(
             f"{url} answers {shown}, which is not JSON. Check the address: that of an API usually ends in /v1."
         )
-
-
-def refusal_by(model: str, error: Exception) -> Refused:
-    """Return the refusal of a prompt by a model that an error tells of."""
-    return Refused(f"is refused by {model}: {describe_error(error).rstrip('.')}.")
 
 
 def describe_error(error: Exception) -> str:
