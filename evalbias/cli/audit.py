@@ -38,7 +38,8 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     conditions, rates = parse_conditions(out.fail_on, (), options.features), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
-    check_summary(out.summary)
+    if out.summary is not None:
+        check_summary(out.summary)
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
     each = resolve_each(options, say)

@@ -32,7 +32,8 @@ def compare_command(options: CompareOptions, out: GateOut) -> None:
 def _split(split: Callable[..., Parts], options: Any, out: GateOut, parts: Iterable[str], *sides: Any) -> None:
     """Split a change into parts, on which the conditions are."""
     conditions = parse_conditions(out.fail_on, [*parts])
-    check_summary(out.summary)
+    if out.summary is not None:
+        check_summary(out.summary)
     report = split(**vars(options))
     with Run(split.__name__, options, None, out, more=digests(*filter(None, sides))) as run:
         run.leave(RunOutcome.of(report, without=WHOLE))

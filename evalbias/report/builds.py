@@ -50,10 +50,8 @@ MARK = "<!-- evalbias -->\n"
 OF_JOB = "GITHUB_STEP_SUMMARY"  # environment variable: the job's own summary, to which every command may append
 
 
-def check_summary(file: Path | None) -> None:
+def check_summary(file: Path) -> None:
     """Refuse a file that holds anything but a summary of ours, unless it is the job's own; and make its folder."""
-    if file is None:
-        return
     file.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(file) and (file.is_symlink() or not (file.is_file() and (_is_appended(file) or _is_ours(file)))):
         raise ValueError(f"{file} exists and is no summary of evalbias: choose another `summary`, or delete it.")
