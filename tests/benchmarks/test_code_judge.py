@@ -38,6 +38,6 @@ def test_the_mean_is_of_the_draws(args):
 
 def test_the_wordings_of_a_search_have_fairness_and_accuracy(args):
     text = code_judge.fairness(args, Hashing())
-    assert "16 pairs of the search, 12 for other problems" in text
+    assert "16 pairs of the search, 10 for other problems" in text
     assert "| initial + permutation | 0.50 |" in text
     assert "Over 26 wordings" in text

@@ -225,7 +225,7 @@ def test_the_command_leaves_a_run_and_fails_a_build(stricter, files, tmp_path):
     assert found["paragraphs"] == list(expected.paragraphs)
     assert found["estimates"]["drift"]["low"] == expected["drift"].low
     kept = read_run(tmp_path / "run")
-    assert kept.result["agreement"]["changes"]["spearman"]["difference"]["n"] == 120
+    assert kept.result["comparisons"]["agreement"]["changes"]["spearman"]["difference"]["n"] == 120
     page = (tmp_path / "run/report.html").read_text()
     assert "Scores of the same rank by both judges" in page
     assert "The system improved." in page
