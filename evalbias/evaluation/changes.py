@@ -500,7 +500,7 @@ class CompareReport(Parts):
     other features are parts of it. Of more systems, a difference is named ``"B - A"``; ``split`` has the means.
     """
 
-    question, counted = "Which system is better?", "{n} outputs of two systems, {undefined} of all left out"
+    question, counted = "Which system is better?", "{n} outputs in a comparison, {undefined} of all left out"
     split: MeansCompared
 
     def sections(self) -> list[Section]:
