@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -90,10 +90,24 @@ class AgreementMeasure:
         known = {**vars(interval), "undefined": len(x) - interval.n}
         return Estimate(name=self.name, label=self.label, signed=self is not ACCURACY, **known)
 
+    def within(self, first: int) -> AgreementMeasure:
+        """Return the measure of deviations from the means of the first items and of the others, each half's own.
+
+        Halves that are read along two lines differ in their means, which says nothing of the judge that both make.
+        """
+        return replace(self, columns=lambda judged: _deviations(*self.columns(judged), first))
+
     def errors(self, judges: Sequence[Judged], seed: int) -> Errors:
         """Measure judges' agreement on the items that all of them answered, with draws of the errors."""
         columns = [self.columns(judged) for judged in judges]
         return jackknifed(self.counted, judges, [x for x, _ in columns], columns[0][1], seed=seed)
+
+
+def _deviations(x: FloatArray, y: FloatArray, first: int) -> tuple[FloatArray, FloatArray]:
+    known, half = defined(x, y), np.arange(len(x)) < first
+    for side in (known & half, known & ~half):
+        x, y = (np.where(side, values - values[side].sum() / max(1, side.sum()), values) for values in (x, y))
+    return x, y
 
 
 def _scores(judged: Judged) -> tuple[FloatArray, FloatArray]:
@@ -314,7 +328,7 @@ def error_rule(measure: AgreementMeasure, *, biases: Sequence[str], seed: int) -
 def _agreement(judged: Judged, *, measure: AgreementMeasure, seed: int) -> dict[str, Estimate]:
     """Return the agreement, and of scores how far they are from people's."""
     shown = {measure.name: measure.estimate(judged, seed)}
-    if measure is PEARSON and judged.on_peoples_scale:
+    if measure.name == PEARSON.name and judged.on_peoples_scale:
         shown["error"] = mean_error(judged).estimate(judged.clusters, seed=seed)
     return shown
 
