@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 from evalbias.cli.flags import as_typed, command_line
@@ -46,14 +48,23 @@ def doctor_command(file: str, label_next: int | None) -> None:
     if not chosen:
         raise DataError(f"{file}: no item with an answer of the judge has one rating or none, so none is left to rate.")
     examples = dict(zip(judged[0].ids, judged[0].examples, strict=True))
+    rated = dict(zip(judged[0].ids, (~np.isnan(judged[0].ratings)).any(axis=1), strict=True)) if judged[0].rated else {}
+    again = sum(bool(rated.get(name)) for name in chosen[:label_next])
+    typer.echo(
+        f"{again} with one rating, for a second person; {len(chosen[:label_next]) - again} without any.", err=True
+    )
     rows = csv.writer(sys.stdout, lineterminator="\n")
-    rows.writerow(("id", "source", "output_1", "output_2", "rating"))
-    for name in chosen[:label_next]:
+    rows.writerow(("id", "input_id", "system", "source", "output_1", "output_2", "rating"))
+    for name in chosen:
         e = examples[name]
-        cells = [name, e.get("source"), *(e.get("candidates") or [e.get("output"), ""])[:2], ""]
-        rows.writerow(
-            "'" * str(cell).startswith(("=", "+", "-", "@")) + message(cell or "") for cell in cells
-        )  # no formula
+        texts = (e.get("candidates") or [e.get("output"), ""])[:2]
+        rows.writerow([*map(_cell, (name, e.get("input_id"), e.get("system"), e.get("source"), *texts)), ""])
+
+
+def _cell(value: Any) -> str:
+    """Return a text without control characters; what a spreadsheet would run begins with an apostrophe."""
+    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", "" if value is None else str(value))
+    return "'" * bool(re.match(r"[=+@\t-](?!\d+$)", text)) + text
 
 
 def _examine(file: str) -> list[Judged]:

@@ -131,6 +131,8 @@ def read(
     _check_columns(table, wanted, texts=not has_verdicts)
     if "source" not in table.columns and _hold_outputs(table.columns):
         table.notes = [*table.notes, *_unread_inputs(table)]
+    if judged and not any(_RATED.fullmatch(name) for name in {*table.columns} - judged):
+        table.notes = [*table.notes, *_unread_ratings(table, judged)]
     wanted = replace(wanted, texts=not has_verdicts or _hold_outputs(table.columns))
     try:
         return _items(table, wanted)
@@ -308,6 +310,14 @@ def _unread_inputs(table: Source) -> Iterator[str]:
             if len(texts) > 1:
                 how = f"--map source={name:.80} (in Python, mapping={{'source': {name!r:.80}}})"
                 yield f"{name!r:.80} is not read as the input: {how}"
+
+
+def _unread_ratings(table: Source, judged: Set[str]) -> Iterator[str]:
+    """Yield how to map each column of different numbers whose name says that they are people's."""
+    for name in table.columns:
+        numbers = {value for _, row in table.rows if isinstance(value := row.get(name), int | float)}
+        if name not in judged and len(numbers) > 1 and set() < {*words_of(name)} <= words_in("people", "values"):
+            yield f"{name!r:.80} is not read as people's: --map score={name:.80}"
 
 
 def _hold_outputs(columns: Iterable[str]) -> bool:

@@ -488,7 +488,8 @@ NOBODY = "nobody rated items, so what the judge gives for it at equal quality is
 SIDES = ("the first version", "the second version", "the further items")
 """Names of two files, and of being an output of each file in the model of the rated items."""
 EXTRAPOLATED = 0.05  # share of outputs whose feature lies beyond those of all rated items, from which that is told
-PAIRED = 0.5  # share of any system's inputs that all have, from which the outputs to these inputs alone count
+PAIRED = 0.9  # share of each system's inputs that all have, from which the outputs to these inputs alone count
+ALIKE, FEW = 3.0, 10  # ratio of the largest values from which two systems' scales differ; fewer values tell none
 CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 
 
@@ -535,12 +536,14 @@ def compare(options: CompareOptions) -> CompareReport:
     _check_codes({f"the score of {n}": s for n, s in zip([*systems, "`rated`"], sides, strict=False)}, options)
     if len(scales := {side.scale for side in sides} - {None}) > 1:
         raise ValueError(f"The scores are on different scales, {joined([*map(str, scales)])}: let one judge score all.")
+    if options.scale is None:
+        _check_alike(systems)
     # 1. the outputs that count: where most inputs of a system are those of all, the outputs to these
     sides = [with_features(side, options.features) for side in sides]
     own = sides[: len(systems)]
     scored = [{x for x, score in zip(s.inputs, s.answers, strict=True) if not math.isnan(score)} for s in own]
     common = set.intersection(*scored)
-    if common and any(len(common) >= PAIRED * len(inputs) for inputs in scored):
+    if common and all(len(common) >= PAIRED * len(inputs) for inputs in scored):
         own = [side.take(np.flatnonzero(np.isin(side.inputs, [*common]))) for side in own]
     ratings = [mean_of_raters(side.ratings) if side.rated else np.full(len(side.ids), np.nan) for side in own]
     found = compare_means(
@@ -574,9 +577,20 @@ def _systems_of(options: CompareOptions) -> dict[str, Judged]:
     judged = read_side(options.data, options)[0]
     names = [*dict.fromkeys(options.systems or judged.writer_names)]
     if len(names) < 2 or {*names} - {*judged.writer_names}:
-        known = joined(judged.writer_names) or "none: they need the column system"
+        known = joined(judged.writer_names) or "none: every row needs one in the column system"
         raise ValueError(f"`systems` {', '.join(names)}: name two or more. The systems of the data are {known}.")
     return {name: judged.take(np.flatnonzero(written_by(judged, [name]))) for name in names}
+
+
+def _check_alike(systems: Mapping[str, Judged]) -> None:
+    """Refuse systems of which one seems to be scored, or rated, on another scale."""
+    rated = {name: one.ratings for name, one in systems.items() if one.rated}
+    for what, columns in (("judge's scores", {n: s.answers for n, s in systems.items()}), ("people's ratings", rated)):
+        values = {name: column[~np.isnan(column)] for name, column in columns.items()}
+        ends = {name: float(np.abs(some).max()) for name, some in values.items() if len(some) >= FEW}
+        if ends and max(ends.values()) > ALIKE * min(ends.values()) > 0:
+            told = ", ".join(f"{name} {values[name].min():g} to {values[name].max():g}" for name in ends)
+            raise ValueError(f"The {what} seem to be on different scales ({told}): bring them to one, or give `scale`.")
 
 
 def _verdict(found: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterator[str]:
@@ -595,7 +609,7 @@ def _verdict(found: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterato
         words = {"above": f"The judge favors {second}, {wrong}", "below": f"The judge favors {first}, {wrong}"}
         whom = conclude(favor, **words, neither="That the judge favors one of them is not shown")
         alone = signed(found.judge[1] - found.judge[0])
-        yield f"{whom}: its scores alone say {alone}, {favor.shown} more than with each one's ratings."
+        yield f"{whom}: its scores alone say {alone}; less the difference with each one's ratings, {favor.shown}."
 
 
 def _ranked(found: MeansCompared, differences: Sequence[Interval]) -> tuple[dict[str, Estimate], list[str]]:

@@ -288,10 +288,11 @@ class DecidesAlone(Bias):
 
     def _mark(self, judged: Judged) -> float | None:
         """Return the lowest score that passes; None where that is not known."""
+        if self.pass_mark is not None and judged.on_peoples_scale:
+            return self.pass_mark
         known = judged.answers[~np.isnan(judged.answers)]
-        if judged.scale == (0, 1) or (self.pass_mark is None and ((known >= 0) & (known <= 1)).all()):
-            return 0.5
-        return self.pass_mark if judged.on_peoples_scale else None
+        probable = judged.scale == (0, 1) or (self.pass_mark is None and ((known >= 0) & (known <= 1)).all())
+        return 0.5 if probable else None
 
     def plot(self, measurement: Measurement) -> Plot | None:
         return None

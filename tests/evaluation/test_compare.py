@@ -113,9 +113,10 @@ def test_systems_of_one_file(rows, systems, snapshot):
         ({"before": FEW, "after": FEW_LATER, "features": ["words"]}, "'words'"),
         ({"before": FEW, "after": FEW_LATER, "own_system": "ours"}, "`own_system` 'ours': a file does not name"),
         ({"before": MIXED, "after": OWN, "own_system": "ours"}, "No output is by `own_system` 'ours'"),
-        ({"data": FEW}, "The systems of the data are none: they need the column system"),
+        ({"data": FEW}, "The systems of the data are none: every row needs one"),
         ({"data": MIXED, "systems": ["own", "theirs"]}, "`systems` own, theirs: .* are other and own"),
         ({"data": MIXED, "before": FEW}, "Give `data` of all systems, or two files"),
+        ({"before": FEW, "after": [row | {"judged": 20 * row["judged"]} for row in FEW_LATER]}, "different scales"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(given, match):

@@ -90,8 +90,10 @@ def test_probabilities_of_levels_are_forecasts_of_a_pass(lms):
     shares = judged.covariates["level_shares"]
     np.testing.assert_allclose(shares @ np.arange(1, 6), judged.answers)
     assert measured["brier_skill"].value == pytest.approx(skill(shares[:, 3:].sum(axis=1), items))
-    for factor, mark in [(20, 60), (1, 6), (1, 1), (0.2, 4)]:  # which of the judge's levels passes is not known
-        people = {name: factor * judged.covariates[name] for name in ("ratings", "human_scores")}
-        other = audit_answers(replace(judged, covariates={**judged.covariates, **people}), pass_mark=mark)
-        assert "forecasts" not in other.measurements
-        assert "on the judge's scale" in BIASES["forecasts"].configured(pass_mark=mark).lacks(other.judged)
+    people = {name: 20 * judged.covariates[name] for name in ("ratings", "human_scores")}
+    other = audit_answers(replace(judged, covariates={**judged.covariates, **people}), pass_mark=60)
+    assert "forecasts" not in other.measurements  # which of the judge's levels passes is not known
+    assert "on the judge's scale" in BIASES["forecasts"].configured(pass_mark=60).lacks(other.judged)
+    for mark in (1, 6):  # all pass, or none
+        with pytest.raises(ValueError, match="`pass_mark`"):
+            audit_answers(judged, pass_mark=mark)
