@@ -281,7 +281,15 @@ class Commonness:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Return feedback on a text."""
-        return Feedback(world.true_commonness(output), "")
+        return Feedback(true_commonness(output), "")
+
+
+def true_commonness(output: str) -> float:
+    """Measure how common a text's phrasings are, as in ``Item.commonness``; NaN if a relation is not mentioned."""
+    levels = [math.log(world.FREQUENCIES[level]) for _, _, level in world._parse(output).values()]
+    if len(levels) < len(world.VALUES):
+        return math.nan
+    return sum((level - world._MEAN) / world._SD for level in levels) / math.sqrt(len(levels))
 
 
 def compiled(*, seed: int, out: Path | None, threads: int) -> RefineReport:

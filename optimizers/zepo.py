@@ -332,23 +332,18 @@ class _Search:
 
 # Racing: an instruction is dropped once its answers so far show that it cannot win on all examples.
 #
-# An epoch's instructions are judged in rounds, on random examples, of which every round has twice as many as the one
-# before (Maron and Moore 1997; the rounds are those of successive halving, Jamieson and Talwalkar 2016). After a round,
-# each is compared with the leader, which is the best of the others or the incumbent. It is dropped if the interval of
-# the difference of their objectives on *all* examples excludes 0. An instruction that is not dropped is judged on all
-# examples, so that what wins has the same numbers as without racing.
+# Each of an epoch's rounds has twice as many random examples as the one before (successive halving, Jamieson and
+# Talwalkar 2016). After a round, an instruction is dropped if the interval of the difference of its objective and the
+# leader's on *all* examples excludes 0; one that is not judges all, so that what wins has the same numbers as without.
 #
-# The interval. The examples that are left to judge are imagined with Polya's urn (Ghosh and Meeden 1997): the answered
-# ones, with what both instructions answered, are drawn, and each is put back with a copy. This is uncertainty about a
-# finite set of examples: none is left when all are judged. It needs no formula for the objective, holds for one with a
-# kink such as fairness, and keeps the comparison paired. The incumbent has answered every example, so an example is
-# drawn from those on which the incumbent answered much the same (post-stratification). The urn also holds the answered
-# examples with both instructions' answers exchanged, at a total weight of ``EXCHANGED`` examples. Otherwise two of
-# twenty examples on which one instruction is better, and none on which the other is, would leave no doubt.
+# The interval. Examples that are left to judge are imagined with Polya's urn (Ghosh and Meeden 1997): an answered one,
+# with both instructions' answers, is drawn and put back with a copy. No uncertainty is left when all are judged, any
+# objective will do, and the comparison stays paired. The incumbent has answered every example, so one is drawn from
+# those on which it answered much the same (post-stratification). The urn also holds the answered examples with both
+# answers exchanged, at a total weight of ``EXCHANGED`` examples: else two better ones of twenty would leave no doubt.
 #
-# The error. Every round is another look at the same data, so a round's test has the level ``DROP_LEVEL`` divided by
-# the number of looks (Bonferroni): the best instruction of an epoch is dropped with a probability of at most about
-# ``DROP_LEVEL``, if the imagined examples are like the real ones. ``benchmarks/racing.py`` measures how often it is.
+# The error. Every round is another look at the same data, so its test has the level ``DROP_LEVEL`` divided by the
+# number of looks (Bonferroni). ``benchmarks/racing.py`` measures how often an epoch's best instruction is dropped.
 
 FEWEST = 20  # fewest examples on which an instruction is dropped
 DROP_LEVEL = 0.01  # probability with which an epoch's best instruction may be dropped

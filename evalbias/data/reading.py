@@ -130,9 +130,11 @@ def read(
         _read_labels(table, judged)
     _check_columns(table, wanted, texts=not has_verdicts)
     if "source" not in table.columns and _hold_outputs(table.columns):
-        table.notes = [*table.notes, *_unread_inputs(table)]
-    if judged and not any(_RATED.fullmatch(name) for name in {*table.columns} - judged):
-        table.notes = [*table.notes, *_unread_ratings(table, judged)]
+        table.notes = (*table.notes, *_unread(table, table.columns, "source", "the input", words_in("inputs"), str))
+    others = [name for name in table.columns if name not in judged]
+    if judged and not any(map(_RATED.fullmatch, others)):
+        unread = _unread(table, others, "score", "people's", words_in("people", "values"), int | float)
+        table.notes = (*table.notes, *unread)
     wanted = replace(wanted, texts=not has_verdicts or _hold_outputs(table.columns))
     try:
         return _items(table, wanted)
@@ -302,22 +304,13 @@ def _existing(path: str) -> Path:
     return Path(path)
 
 
-def _unread_inputs(table: Source) -> Iterator[str]:
-    """Yield how to map each column of different texts whose name says that it holds the input."""
-    for name in table.columns:
-        if (words := {*words_of(name)}) and words <= words_in("inputs"):
-            texts = {text for _, row in table.rows if isinstance(text := row.get(name), str)}
-            if len(texts) > 1:
-                how = f"--map source={name:.80} (in Python, mapping={{'source': {name!r:.80}}})"
-                yield f"{name!r:.80} is not read as the input: {how}"
-
-
-def _unread_ratings(table: Source, judged: Set[str]) -> Iterator[str]:
-    """Yield how to map each column of different numbers whose name says that they are people's."""
-    for name in table.columns:
-        numbers = {value for _, row in table.rows if isinstance(value := row.get(name), int | float)}
-        if name not in judged and len(numbers) > 1 and set() < {*words_of(name)} <= words_in("people", "values"):
-            yield f"{name!r:.80} is not read as people's: --map score={name:.80}"
+def _unread(table: Source, names: Iterable[str], field: str, what: str, words: Set[str], kind: Any) -> Iterator[str]:
+    """Yield how to map each column of different values of a kind whose name says that it holds what was not found."""
+    for name in names:
+        values = {value for _, row in table.rows if isinstance(value := row.get(name), kind)}
+        if len(values) > 1 and set() < {*words_of(name)} <= words:
+            how = f"--map {field}={name:.80} (in Python, mapping={{{field!r}: {name!r:.80}}})"
+            yield f"{name!r:.80} is not read as {what}: {how}"
 
 
 def _hold_outputs(columns: Iterable[str]) -> bool:

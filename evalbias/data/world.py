@@ -158,14 +158,6 @@ def true_quality(source: str, output: str) -> float:
     return 1 + 4 * points / len(VALUES)
 
 
-def true_commonness(output: str) -> float:
-    """Measure how common a text's phrasings are, as in ``Item.commonness``; NaN if a relation is not mentioned."""
-    levels = [level for _, _, level in _parse(output).values()]
-    if len(levels) < len(VALUES):
-        return math.nan
-    return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for level in levels) / math.sqrt(len(VALUES))
-
-
 _PATTERNS = [
     (re.compile(re.escape(phrasing).replace(r"\{an\}", "an?").replace(r"\{\}", r"(\w+)")), relation, form, level)
     for form, phrasings in (("stated", STATED), ("broken", BROKEN), ("unknown", UNKNOWN))

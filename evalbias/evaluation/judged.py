@@ -384,19 +384,6 @@ def mean_of_raters(ratings: FloatArray) -> FloatArray:
     return ratio(np.where(present, ratings, 0.0).sum(axis=1), present.sum(axis=1).astype(np.float64))
 
 
-def passed_by_people(judged: Judged, pass_mark: float | None) -> FloatArray | None:
-    """Return (n, r) 1 for a rating of ``pass_mark`` or more, 0 below it; without one, verdicts of 1 and 0, or None."""
-    ratings = judged.ratings
-    if pass_mark is not None:
-        if not np.nanmin(ratings) < pass_mark <= np.nanmax(ratings):
-            ends = f"{np.nanmin(ratings):g} to {np.nanmax(ratings):g}"
-            raise ValueError(
-                f"`pass_mark` (--pass) is {pass_mark:g}, which parts no ratings from {ends}: give one in it."
-            )
-        return np.where(np.isnan(ratings), np.nan, ratings >= pass_mark)
-    return ratings if np.isin(ratings[~np.isnan(ratings)], (0.0, 1.0)).all() else None
-
-
 # --- a judge of evalbias answers --------------------------------------------------------------------------------------
 
 

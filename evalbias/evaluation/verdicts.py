@@ -12,7 +12,7 @@ import numpy as np
 
 from evalbias.evaluation.bias import Bias, Plot, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, items_needed
-from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged, mean_of_raters, passed_by_people
+from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import p_equals
 from evalbias.measures import Interval, estimate, estimate_share, forecasts
 from evalbias.measures.arrays import FloatArray, mean_of_defined
@@ -166,6 +166,19 @@ def labels_to_decide(measurement: Measurement, name: str, limit: float) -> int |
 
 
 # A judge's probabilities as forecasts of what each person says.
+
+
+def passed_by_people(judged: Judged, pass_mark: float | None) -> FloatArray | None:
+    """Return (n, r) 1 for a rating of ``pass_mark`` or more, 0 below it; without one, verdicts of 1 and 0, or None."""
+    ratings = judged.ratings
+    if pass_mark is not None:
+        if not np.nanmin(ratings) < pass_mark <= np.nanmax(ratings):
+            ends = f"{np.nanmin(ratings):g} to {np.nanmax(ratings):g}"
+            raise ValueError(
+                f"`pass_mark` (--pass) is {pass_mark:g}, which parts no ratings from {ends}: give one in it."
+            )
+        return np.where(np.isnan(ratings), np.nan, ratings >= pass_mark)
+    return ratings if np.isin(ratings[~np.isnan(ratings)], (0.0, 1.0)).all() else None
 
 
 @dataclass(frozen=True)

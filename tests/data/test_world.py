@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from benchmarks.embedded_judge.ideal import label_probabilities
+from benchmarks.self_bias import true_commonness
 from evalbias.data import by_input, world
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.programs.criterion import SYNTHETIC_JA
@@ -84,9 +85,9 @@ def test_label_probabilities_are_those_of_a_rounded_rating():
 def test_any_text_is_scored_like_the_items():
     for example in world.examples(300, seed=4):
         assert world.true_quality(example.source, example.output) == pytest.approx(example.quality)
-        assert world.true_commonness(example.output) == pytest.approx(example.commonness)
+        assert true_commonness(example.output) == pytest.approx(example.commonness)
     source = "Place of birth: Paris; job: actor; favorite food: rice"
-    assert math.isnan(world.true_commonness("She was born in Paris."))
+    assert math.isnan(true_commonness("She was born in Paris."))
     for output, points in {
         "": 0,
         "She was born in Paris. What? She was born in Oslo. An actor she as works.": 4 / 3,
