@@ -201,17 +201,18 @@ class Align(JudgeOptimizer):
         """Better agreement at no larger bias; or else, of scores, fewer points from people's."""
         if problem.given.answers is None:
             problem.given = replace(problem.given, answers=self.tested(problem, problem.student))
-        given, measure = problem.given.answers, self.measure(problem)
+        given = problem.given.answers
         assert given is not None
+        measure = self.measure(problem, given)
         biases = comparable_biases(given)
         if measure.name != PEARSON.name or not given.on_peoples_scale:
             return [agreement_rule(measure, biases=biases, seed=self.seed)]
         agreeing = agreement_rule(measure, biases=biases, level=CHOICE_LEVEL - ERROR_LEVEL, seed=self.seed)
         return [agreeing, error_rule(measure, biases=biases, seed=self.seed)]
 
-    def measure(self, problem: Problem) -> AgreementMeasure:
+    def measure(self, problem: Problem, judged: Judged) -> AgreementMeasure:
         """Return how agreement is measured: of cross-fitted scores within each half, as each has a line of its own."""
-        measure = agreement_of(problem.given.answers)
+        measure = agreement_of(judged)
         return measure.within(len(problem.fit)) if measure is PEARSON and problem.given.items else measure
 
     def tested(self, problem: Problem, program: Any) -> Judged:
@@ -227,7 +228,7 @@ class Align(JudgeOptimizer):
         fields, given = super().validate(problem, selection), problem.given.answers
         if selection.answers is None or given is None:
             return fields
-        measure, chosen = self.measure(problem), selection.chosen
+        measure, chosen = self.measure(problem, given), selection.chosen
         before, after = (measure.estimate(judged, self.seed) for judged in (given, selection.answers))
         fields |= {"measure": measure.name, "agreement": {"before": before, "after": after}}
         if chosen.program is problem.student:
@@ -258,7 +259,7 @@ class Align(JudgeOptimizer):
             problem.calls += part.calls
             for candidate in (one for one in found if one.program is not problem.student):
                 answers = candidate.answers or self.tested(problem, candidate.program)
-                points.append((sum(map(len, fits)), self.measure(part).estimate(answers, self.seed)))
+                points.append((sum(map(len, fits)), self.measure(part, answers).estimate(answers, self.seed)))
         return points
 
     # The search for what agrees best with people on the items of a problem.

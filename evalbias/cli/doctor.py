@@ -12,7 +12,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
 
 from evalbias.cli.flags import as_typed, command_line
@@ -44,15 +43,12 @@ def doctor_command(file: str, label_next: int | None) -> None:
         return
     with redirect_stdout(sys.stderr):
         judged = _examine(file)[:1]
-    chosen = [name for one in judged for choose in (rate_again, next_labels) for name in choose(one, label_next, 0)]
+    again = [name for one in judged for name in rate_again(one, label_next, 0)]
+    chosen = [*again, *(name for one in judged for name in next_labels(one, label_next, 0))][:label_next]
     if not chosen:
         raise DataError(f"{file}: no item with an answer of the judge has one rating or none, so none is left to rate.")
+    typer.echo(f"{len(again)} with one rating, for a second person; {len(chosen) - len(again)} without any.", err=True)
     examples = dict(zip(judged[0].ids, judged[0].examples, strict=True))
-    rated = dict(zip(judged[0].ids, (~np.isnan(judged[0].ratings)).any(axis=1), strict=True)) if judged[0].rated else {}
-    again = sum(bool(rated.get(name)) for name in chosen[:label_next])
-    typer.echo(
-        f"{again} with one rating, for a second person; {len(chosen[:label_next]) - again} without any.", err=True
-    )
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(("id", "input_id", "system", "source", "output_1", "output_2", "rating"))
     for name in chosen:

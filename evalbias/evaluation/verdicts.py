@@ -174,9 +174,7 @@ def passed_by_people(judged: Judged, pass_mark: float | None) -> FloatArray | No
     if pass_mark is not None:
         if not np.nanmin(ratings) < pass_mark <= np.nanmax(ratings):
             ends = f"{np.nanmin(ratings):g} to {np.nanmax(ratings):g}"
-            raise ValueError(
-                f"`pass_mark` (--pass) is {pass_mark:g}, which parts no ratings from {ends}: give one in it."
-            )
+            raise ValueError(f"`pass_mark` is {pass_mark:g}, which parts no ratings from {ends}: give one in between.")
         return np.where(np.isnan(ratings), np.nan, ratings >= pass_mark)
     return ratings if np.isin(ratings[~np.isnan(ratings)], (0.0, 1.0)).all() else None
 
