@@ -120,10 +120,11 @@ def real(args: argparse.Namespace) -> None:
     align = Align(k=args.k, budget=args.budget, seed=args.seed, learning_curve=False, log_dir=args.out)
     report = align.compile(evalbias.PointwiseJudge(CODE), trainset=train, valset=test, lm=lm).report
     changes = report.comparison["agreement"].changes.values()
+    told = str(report).partition("\nWhat changed in the prompt")[0]  # which quotes snippets
     headings = ("seed", "labels", "other snippets", *(change.label for change in changes))
     row = [args.seed, len(train), len(test), *(change.text() for change in changes)]
     text = f"## Align on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}, on problems that took no part, from "
-    text += f'"{CODE.definition}":\n\n{markdown(headings, [row])}\n\n```text\n{report}\n```'
+    text += f'"{CODE.definition}":\n\n{markdown(headings, [row])}\n\n```text\n{told}\n```'
     finish(args, "align", text, section=f"seed {args.seed}")
 
 
