@@ -22,6 +22,7 @@ import evalbias
 from benchmarks.harness import argument_parser, finish, lines, markdown, percents, shown
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Question
 from evalbias.optimizers import Align
+from evalbias.optimizers.selection import CompileReport
 
 EDIT = "point by point"  # words of the edit of the library that helps in the planted worlds
 OWN = 0.7  # share of the error's variance that is the item's own, whatever the prompt
@@ -120,7 +121,7 @@ def real(args: argparse.Namespace) -> None:
     align = Align(k=args.k, budget=args.budget, seed=args.seed, learning_curve=False, log_dir=args.out)
     report = align.compile(evalbias.PointwiseJudge(CODE), trainset=train, valset=test, lm=lm).report
     changes = report.comparison["agreement"].changes.values()
-    told = str(report).partition("\nWhat changed in the prompt")[0]  # which quotes snippets
+    told = CompileReport.__str__(report)  # without what changed in the prompt, which quotes snippets
     headings = ("seed", "labels", "other snippets", *(change.label for change in changes))
     row = [args.seed, len(train), len(test), *(change.text() for change in changes)]
     text = f"## Align on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}, on problems that took no part, from "

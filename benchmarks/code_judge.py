@@ -63,8 +63,8 @@ def demonstrations(args: argparse.Namespace, lm: Any) -> str:
             found.append(changes)
             body.append([reduction, draw, *(change_cell(changes[name]) for name in COLUMNS)])
             print(*body[-1], sep=" | ", flush=True)
-        means = [tuple(float(np.mean([side(c[name]) for c in found])) for side in (before, after)) for name in COLUMNS]
-        body.append([reduction, "mean", *(f"{shown(old)} -> {shown(new)}" for old, new in means)])
+        values = np.array([[(c[name].before.value, c[name].after.value) for name in COLUMNS] for c in found])
+        body.append([reduction, "mean", *(f"{shown(old)} -> {shown(new)}" for old, new in values.mean(axis=0))])
     text = (
         f"8 demonstrations of highest RS among {len(train) - 8} snippets, against 8 random ones that are not shown "
         f"again; {len(test)} snippets for other problems. BiasScore and performance as in the paper (Spearman), tests "
@@ -73,20 +73,10 @@ def demonstrations(args: argparse.Namespace, lm: Any) -> str:
     return f"{text}\n\n{markdown(['LS', 'draw', *COLUMNS.values()], body)}"
 
 
-def before(change: Any) -> float:
-    """Return the number with random demonstrations."""
-    return float(change.before.value)
-
-
-def after(change: Any) -> float:
-    """Return the number with those of highest RS."""
-    return float(change.after.value)
-
-
 def change_cell(change: Any) -> str:
     """Return both numbers, marked by the test behind the published stars."""
     p_value = change.p_value if change.p_itemwise is None else change.p_itemwise
-    return f"{shown(before(change))} -> {shown(after(change))}{mark(p_value)}"
+    return f"{shown(change.before.value)} -> {shown(change.after.value)}{mark(p_value)}"
 
 
 def fairness(args: argparse.Namespace, lm: Any) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from evalbias.data.items import human_score, input_key
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
+from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import model_identity
@@ -245,7 +246,7 @@ class Align(JudgeOptimizer):
     def measured(self, bias: Bias, judged: Judged) -> Measurement:
         """Also measure how far scores are from people's, which a judge may be chosen for."""
         found = super().measured(bias, judged)
-        told = bias.name == "agreement" and judged.on_peoples_scale and agreement_of(judged) is PEARSON
+        told = bias.name == AGREEMENT and judged.on_peoples_scale and agreement_of(judged) is PEARSON
         return replace(found, numbers={**found.numbers, "error": mean_error(judged)}) if told else found
 
     def _curve(self, problem: Problem, kind: str) -> list[tuple[int, Estimate]]:

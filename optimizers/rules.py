@@ -20,7 +20,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judge
 from evalbias.evaluation.words import ends, p_equals
 from evalbias.measures import EqualQuality, Interval, pearson
 from evalbias.measures.agreement import counted_kappa, counted_pearson, estimate_pearson, estimate_tied_accuracy
-from evalbias.measures.arrays import FloatArray, complete, defined
+from evalbias.measures.arrays import FloatArray, complete, defined, mean_of_defined
 from evalbias.measures.equal_quality import CHOICES, RELIABILITIES, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
 from evalbias.measures.resample import Draws, Statistic, estimate_coefficient, estimate_mean, influences, left_out, mean
@@ -91,10 +91,7 @@ class AgreementMeasure:
         return Estimate(name=self.name, label=self.label, signed=self is not ACCURACY, **known)
 
     def within(self, first: int) -> AgreementMeasure:
-        """Return the measure of deviations from the means of the first items and of the others, each half's own.
-
-        Halves that are read along two lines differ in their means, which says nothing of the judge that both make.
-        """
+        """Measure within the first items and within the others: halves read along two lines differ in their means."""
         return replace(self, columns=lambda judged: _deviations(*self.columns(judged), first))
 
     def errors(self, judges: Sequence[Judged], seed: int) -> Errors:
@@ -106,7 +103,7 @@ class AgreementMeasure:
 def _deviations(x: FloatArray, y: FloatArray, first: int) -> tuple[FloatArray, FloatArray]:
     known, half = defined(x, y), np.arange(len(x)) < first
     for side in (known & half, known & ~half):
-        x, y = (np.where(side, values - values[side].sum() / max(1, side.sum()), values) for values in (x, y))
+        x, y = (np.where(side, values - mean_of_defined(values[side]), values) for values in (x, y))
     return x, y
 
 

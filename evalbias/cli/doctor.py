@@ -30,7 +30,7 @@ from evalbias.evaluation.estimates import rate_again
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined
 from evalbias.options import RECORDED, AuditOptions
-from evalbias.values import message
+from evalbias.values import message, visible
 
 SHOWN = 40  # characters of a cell that are shown
 MOST = 6  # commands that are printed
@@ -58,8 +58,8 @@ def doctor_command(file: str, label_next: int | None) -> None:
 
 
 def _cell(value: Any) -> str:
-    """Return a text without control characters; what a spreadsheet would run begins with an apostrophe."""
-    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", "" if value is None else str(value))
+    """Return a text in visible characters; what a spreadsheet would run begins with an apostrophe."""
+    text = visible("" if value is None else re.sub(r"\r\n?", "\n", str(value)))
     return "'" * bool(re.match(r"[=+@\t-](?!\d+$)", text)) + text
 
 
