@@ -5,12 +5,15 @@ with errors that are mostly the item's own under any prompt, as those of real ju
 
 ``--lm MODEL`` aligns a real judge, which begins with a poor question, on rated code snippets (ICE, CoNaLa), and
 measures it on snippets for other problems. The answers are kept in ``--out``, so a run that was stopped goes on.
+``--bare`` compiles the same judge on the same snippets with DSPy's own optimizers as they are, the model of the judge
+writing for them, and measures what each returns on the same others.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,10 +22,13 @@ import dspy
 import numpy as np
 
 import evalbias
-from benchmarks.harness import argument_parser, finish, lines, markdown, percents, shown
+from benchmarks.harness import argument_parser, finish, keeping_answers, lines, markdown, percents, shown
+from evalbias.evaluation.judged import judge_examples
+from evalbias.lm.decisions import ClientLM
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Question
 from evalbias.optimizers import Align
 from evalbias.optimizers.selection import CompileReport
+from evalbias.programs.metrics import agreement_feedback, labeled
 
 EDIT = "point by point"  # words of the edit of the library that helps in the planted worlds
 OWN = 0.7  # share of the error's variance that is the item's own, whatever the prompt
@@ -54,7 +60,7 @@ class World(MeasuringLM):
             answers[place] = ChoiceLogprobs(question.choices, logits[None])
 
 
-def labeled(n: int, seed: int) -> list[dspy.Example]:
+def rated(n: int, seed: int) -> list[dspy.Example]:
     """Draw outputs whose quality stands in them, with one rating each."""
     rng = np.random.default_rng(seed)
     quality = rng.normal(size=n)
@@ -76,10 +82,10 @@ def simulated(labels: int, repeats: int) -> list[list[str]]:
     rows = []
     for name, noise in WORLDS.items():
         lm, agreeing, nearer, gains = World(noise), 0, 0, []
-        judge, new = evalbias.PointwiseJudge(CRITERION), labeled(2_000, 10_000)
+        judge, new = evalbias.PointwiseJudge(CRITERION), rated(2_000, 10_000)
         for seed in range(repeats):
             align = Align(k=(2, 4), seed=seed, learning_curve=False)
-            found = align.compile(judge, trainset=labeled(labels, seed), lm=lm)
+            found = align.compile(judge, trainset=rated(labels, seed), lm=lm)
             chosen = bool(found.report.kind)
             agreeing += chosen and "better agreement" in found.report.decision
             nearer += chosen and "nearer" in found.report.decision
@@ -129,6 +135,51 @@ def real(args: argparse.Namespace) -> None:
     finish(args, "align", text, section=f"seed {args.seed}")
 
 
+def bare(name: str, judge: Any, train: Sequence[dspy.Example], lm: Any, writer: Any, args: argparse.Namespace) -> Any:
+    """Compile a judge with one of DSPy's optimizers, with about ``args.budget`` calls of its metric."""
+    examples = labeled(train, judge.criterion)
+    half, metric = len(examples) // 2, agreement_feedback(judge)
+    with dspy.context(lm=ClientLM(lm)):
+        if name == "GEPA":
+            gepa = dspy.GEPA(metric, reflection_lm=writer, max_metric_calls=args.budget, num_threads=1, seed=args.seed)
+            return gepa.compile(judge.deepcopy(), trainset=examples[:half], valset=examples[half:])
+        if name == "SIMBA":  # a step of it calls the metric about 2 * bsize * num_candidates times
+            simba = dspy.SIMBA(
+                metric=metric, bsize=16, num_candidates=3, max_steps=3, prompt_model=writer, num_threads=1
+            )
+            return simba.compile(judge.deepcopy(), trainset=examples, seed=args.seed)
+        mipro = dspy.MIPROv2(
+            metric, prompt_model=writer, auto=None, num_candidates=4, num_threads=1, seed=args.seed, track_stats=False
+        )
+        trials = max(1, args.budget // (len(examples) - half) - 1)
+        return mipro.compile(
+            judge.deepcopy(), trainset=examples[:half], valset=examples[half:], num_trials=trials, minibatch=False
+        )
+
+
+def others(args: argparse.Namespace, model: Any) -> str:
+    """Return a row for each of DSPy's optimizers: agreement and the effect of length on snippets for other problems."""
+    train, test = snippets(args.seed, args.train, args.test)
+    judge, align, body = evalbias.PointwiseJudge(CODE), Align(seed=args.seed), list[list[str]]()
+    headings, instructions = list[str](), list[str]()
+    for name in args.bare:
+        lm, started, calls = keeping_answers(model, args.out / "answers.jsonl"), time.monotonic(), len(model.history)
+        compiled = bare(name, judge, train, lm, model, args)
+        cost = [f"{sum(lm.questions.values()):,}", str(len(model.history) - calls), f"{time.monotonic() - started:.0f}"]
+        compared = align.compare(*(judge_examples(program, test, lm=lm) for program in (judge, compiled)))
+        changes = [*compared["agreement"].changes.values(), *compared["verbosity"].changes.values()]
+        headings = ["optimizer", "demonstrations", *(change.label for change in changes), "judgments", "texts", "s"]
+        body.append([name, str(len(compiled.predict.demos)), *(change.text() for change in changes), *cost])
+        instructions.append(f"{name}: {len(compiled.predict.signature.instructions.split())} words")
+        print(*body[-1], sep=" | ", flush=True)
+    return (
+        f"{len(train)} labels, {len(test)} snippets for other problems; judgments: those that the optimizer asked for, "
+        "known ones included; texts: requests to write; s: seconds of compiling, without what was known.\n\n"
+        f"{markdown(headings, body)}\n\nInstructions: {'; '.join(instructions)} (given: "
+        f"{len(judge.predict.signature.instructions.split())})."
+    )
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="align")
@@ -140,6 +191,9 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=60, help="problems to report on")
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--k", type=int, nargs="*", default=[4, 8])
+    parser.add_argument(
+        "--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="optimizers of DSPy in place of Align"
+    )
     args = parser.parse_args()
     if args.simulate:
         rows = [row for labels in args.labels for row in simulated(labels, args.simulate)]
@@ -150,7 +204,12 @@ def main() -> None:
             f"through the scores still brings them nearer to people.\n\n{markdown(headings, rows)}"
         )
         finish(args, "align", text, section="simulated")
-    if args.lm:
+    if args.lm and args.bare:
+        args.out.mkdir(parents=True, exist_ok=True)
+        lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=400, temperature=1.0)
+        heading = f"## DSPy's optimizers as they are on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}. "
+        finish(args, "align", heading + others(args, lm), section=f"bare, seed {args.seed}")
+    elif args.lm:
         real(args)
 
 

@@ -13,7 +13,7 @@ DIR, so that a stopped run goes on.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
@@ -24,12 +24,15 @@ from benchmarks.align import snippets
 from benchmarks.harness import argument_parser, finish, keeping_answers, markdown, shown
 from evalbias.data import pairs
 from evalbias.evaluation import compare_with_baselines
+from evalbias.evaluation.biases import measure_all
+from evalbias.evaluation.judged import judge_examples
 from evalbias.evaluation.words import mark
 from evalbias.measures import spearman
 from evalbias.optimizers import ZEPO, BiasedDemos
 from evalbias.optimizers.objectives import shares_of
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
+from evalbias.programs.pairwise import CALIBRATIONS, FITTED
 
 RATED = evalbias.Criterion(
     "correctness",
@@ -103,7 +106,13 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
             rows = compare_with_baselines(judge, found, compared, lm=lm, n_resamples=args.resamples, seed=args.seed)
             curve = sensitivity(report.tried, searched)
             words = f"First: {judge.predict.signature.instructions!r}. Found: {found.predict.signature.instructions!r}."
-    judges = [[name, *(shown(value) for value in numbers(row))] for name, row in rows.items()]
+    measured = {name: row.measurements for name, row in rows.items()}
+    for calibration in filter(None, CALIBRATIONS):
+        calibrated = evalbias.PairwiseJudge(RATED, calibration=calibration)
+        if calibration in FITTED:
+            calibrated.calibrate(searched, lm=lm)
+        measured[f"initial + {calibration}"] = measure_all(judge_examples(calibrated, compared, lm=lm), seed=args.seed)
+    judges = [[name, *(shown(value) for value in numbers(found))] for name, found in measured.items()]
     return "\n\n".join(
         [
             f"{len(searched)} pairs of the search, {len(compared)} for other problems, seed {args.seed}.",
@@ -115,9 +124,8 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
     )
 
 
-def numbers(row: Any) -> tuple[float, float]:
+def numbers(found: Mapping[str, Any]) -> tuple[float, float]:
     """Return the rate of the first place and the agreement with people."""
-    found = row.measurements
     return found["position"]["first_rate"].value, found["agreement"]["accuracy"].value
 
 
