@@ -72,11 +72,11 @@ class AlignReport(CompileReport):
     @property
     def remarks(self) -> list[str]:
         """What else is to be said of the choice: the change in the prompt, and what fewer labels reach."""
-        said = [f"What changed in the prompt:\n{self.prompt_difference}"] if self.prompt_difference else []
+        remarks = [f"What changed in the prompt:\n{self.prompt_difference}"] if self.prompt_difference else []
         if self.learning_curve:
             reached = ", ".join(f"{labels}: {estimate.shown}" for labels, estimate in self.learning_curve)
-            said.append(f"{self.learning_curve[0][1].label} by the number of labels: {reached}.")
-        return said
+            remarks.append(f"{self.learning_curve[0][1].label} by the number of labels: {reached}.")
+        return remarks
 
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *self.remarks])
@@ -159,7 +159,7 @@ class Align(JudgeOptimizer):
     def settings(self) -> dict[str, Any]:
         own = JudgeOptimizer.settings(replace(self, optimizers=(), reflection_lm=None))  # others' may hold anything
         model = None if self.reflection_lm is None else model_identity(self.reflection_lm)
-        return own | {"optimizers": [type(one).__name__ for one in self.optimizers], "reflection_lm": model}
+        return own | {"optimizers": [type(optimizer).__name__ for optimizer in self.optimizers], "reflection_lm": model}
 
     def prepare(self, problem: Problem) -> None:
         """Have the model report likelihoods of outputs, if it can; warn where it would reflect on itself."""
@@ -174,39 +174,39 @@ class Align(JudgeOptimizer):
                 problem.likelihood_lm = problem.lm
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        ran, found = self._run(problem), list[Candidate]()
-        for kind, one in best(ran).items():
+        ran, candidates = self._run(problem), list[Candidate]()
+        for kind, runner in best(ran).items():
             if problem.only in ("", kind):
-                candidate = offered(problem, one.offer, reading(one.judged, seed=self.seed))
-                found.append(replace(candidate, search=[other for other in ran if other.offer.kind == kind]))
-        return found
+                candidate = offered(problem, runner.offer, reading(runner.judged, seed=self.seed))
+                candidates.append(replace(candidate, search=[other for other in ran if other.offer.kind == kind]))
+        return candidates
 
     def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
         """Make what came first on both halves together; its scores are read along one line for all of them."""
         first, second = halves
-        given, found = problem.given.answers, dict[str, Candidate]()
-        assert given is not None
+        before, made = problem.given.answers, dict[str, Candidate]()
+        assert before is not None
         answers = self.tested_on(problem, problem.student, problem.fit)
-        listed = {one.name: one for one in self._offers(problem, answers)}
-        for kind in [kind for kind in second.found if kind in first.found]:
-            ran = [half.found[kind].search for half in halves]
+        listed = {offer.name: offer for offer in self._offers(problem, answers)}
+        for kind in [kind for kind in second.made if kind in first.made]:
+            ran = [half.made[kind].search for half in halves]
             offer = remade(problem.student, [*ran[0], *ran[1]], listed)
             if offer is not None:
                 programs = [best(some)[kind].offer.program for some in ran]
                 raw = [self.answers(problem, programs[i], halves[i].held_back) for i in (1, 0)]
-                found[kind] = offered(problem, offer, reading(both_halves(given, raw), seed=self.seed))
+                made[kind] = offered(problem, offer, reading(both_halves(before, raw), seed=self.seed))
         problem.left_out |= first.left_out | second.left_out
-        return found
+        return made
 
     def rules(self, problem: Problem) -> list[Rule]:
         """Better agreement at no larger bias; or else, of scores, fewer points from people's."""
         if problem.given.answers is None:
             problem.given = replace(problem.given, answers=self.tested(problem, problem.student))
-        given = problem.given.answers
-        assert given is not None
-        measure = self.measure(problem, given)
-        biases = comparable_biases(given)
-        if measure.name != PEARSON.name or not given.on_peoples_scale:
+        before = problem.given.answers
+        assert before is not None
+        measure = self.measure(problem, before)
+        biases = comparable_biases(before)
+        if measure.name != PEARSON.name or not before.on_peoples_scale:
             return [agreement_rule(measure, biases=biases, seed=self.seed)]
         agreeing = agreement_rule(measure, biases=biases, level=CHOICE_LEVEL - ERROR_LEVEL, seed=self.seed)
         return [agreeing, error_rule(measure, biases=biases, seed=self.seed)]
@@ -226,18 +226,18 @@ class Align(JudgeOptimizer):
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also say what changed on inputs that the judge was not made from, in the prompt, and with fewer labels."""
-        fields, given = super().validate(problem, selection), problem.given.answers
-        if selection.answers is None or given is None:
+        fields, judged_before = super().validate(problem, selection), problem.given.answers
+        if selection.answers is None or judged_before is None:
             return fields
-        measure, chosen = self.measure(problem, given), selection.chosen
-        before, after = (measure.estimate(judged, self.seed) for judged in (given, selection.answers))
+        measure, chosen = self.measure(problem, judged_before), selection.chosen
+        before, after = (measure.estimate(judged, self.seed) for judged in (judged_before, selection.answers))
         fields |= {"measure": measure.name, "agreement": {"before": before, "after": after}}
         if chosen.program is problem.student:
             return fields
         old, new = (_prompt(judge, problem.held_back[0]) for judge in (problem.student, chosen.program))
         changed = difflib.unified_diff(old, new, n=0, lineterm="")
         lines = [line for line in changed if not line.startswith(("---", "+++", "@@"))]
-        fields |= {"biases": self.compare(given, selection.answers), "prompt_difference": "\n".join(lines)}
+        fields |= {"biases": self.compare(judged_before, selection.answers), "prompt_difference": "\n".join(lines)}
         if self.learning_curve:
             labels = len(problem.fit) + (len(problem.held_back) if problem.given.items else 0)
             fields["learning_curve"] = (*self._curve(problem, str(chosen.details["kind"])), (labels, after))
@@ -245,9 +245,10 @@ class Align(JudgeOptimizer):
 
     def measured(self, bias: Bias, judged: Judged) -> Measurement:
         """Also measure how far scores are from people's, which a judge may be chosen for."""
-        found = super().measured(bias, judged)
-        told = bias.name == AGREEMENT and judged.on_peoples_scale and agreement_of(judged) is PEARSON
-        return replace(found, numbers={**found.numbers, "error": mean_error(judged)}) if told else found
+        measurement = super().measured(bias, judged)
+        if not (bias.name == AGREEMENT and judged.on_peoples_scale and agreement_of(judged) is PEARSON):
+            return measurement
+        return replace(measurement, numbers={**measurement.numbers, "error": mean_error(judged)})
 
     def _curve(self, problem: Problem, kind: str) -> list[tuple[int, Estimate]]:
         """Return the agreement of the same kind of candidate, found with a part of the labels."""
@@ -256,9 +257,11 @@ class Align(JudgeOptimizer):
             crosses = bool(problem.given.items)
             fits = [some_inputs(side, share, self.seed) for side in (problem.fit, problem.held_back)[: 1 + crosses]]
             part = problem.on(problem.fit if crosses else fits[0], problem.held_back, only=kind)
-            found = self.crossed(part, share) if crosses else self.candidates(part)
+            candidates = self.crossed(part, share) if crosses else self.candidates(part)
             problem.calls += part.calls
-            for candidate in (one for one in found if one.program is not problem.student):
+            for candidate in candidates:
+                if candidate.program is problem.student:
+                    continue
                 answers = candidate.answers or self.tested(problem, candidate.program)
                 points.append((sum(map(len, fits)), self.measure(part, answers).estimate(answers, self.seed)))
         return points
@@ -267,25 +270,25 @@ class Align(JudgeOptimizer):
 
     def _run(self, problem: Problem) -> list[Ran]:
         """Race everything, and then combinations of what came first; the given judge is there to be read."""
-        given = self.tested_on(problem, problem.student, problem.fit)
+        before = self.tested_on(problem, problem.student, problem.fit)
         race = Race(
-            problem.student, problem.fit, given, partial(self.answers, problem), budget=self.budget, seed=self.seed
+            problem.student, problem.fit, before, partial(self.answers, problem), budget=self.budget, seed=self.seed
         )
-        ran = race.run(self._offers(problem, given))
+        ran = race.run(self._offers(problem, before))
         if problem.only in ("", COMBINATION):
             ran += race.combined(ran)
-        return [*ran, Ran(Offer(READING, "the given judge", problem.student), 0.0, given)]
+        return [*ran, Ran(Offer(READING, "the given judge", problem.student), 0.0, before)]
 
-    def _offers(self, problem: Problem, given: Judged) -> list[Offer]:
+    def _offers(self, problem: Problem, before: Judged) -> list[Offer]:
         """Return what can be made of the items and the given judge's answers to them."""
         judge, listed = problem.student, list[Offer]()
         searched = (problem.only,) if problem.only not in ("", COMBINATION) else (LIBRARY, DEMOS, GUIDELINES)
         if LIBRARY in searched:
             listed += offers.worded(judge)
         if DEMOS in searched:
-            listed += offers.demonstrated(problem, given, self.k, seed=self.seed)
+            listed += offers.demonstrated(problem, before, self.k, seed=self.seed)
         if GUIDELINES in searched and self.reflection_lm is not None:
-            listed += offers.distilled(problem, given, self.reflection_lm, self.reason)
+            listed += offers.distilled(problem, before, self.reflection_lm, self.reason)
         if isinstance(judge, PairwiseJudge) and judge.debias is None:
             both: PairwiseJudge = judge.deepcopy()
             both.debias = "permutation"
@@ -294,7 +297,7 @@ class Align(JudgeOptimizer):
 
     def _taught(self, problem: Problem) -> list[Offer]:
         """Return what DSPy's GEPA, with a model that reflects, and the user's own optimizers make of the judge."""
-        optimizers = {type(one).__name__: one for one in self.optimizers}
+        optimizers = {type(optimizer).__name__: optimizer for optimizer in self.optimizers}
         if self.reflection_lm is not None and "GEPA" not in optimizers:
             optimizers["GEPA"] = dspy.GEPA(
                 metric=agreement_feedback(problem.student, reason=self.reason),
@@ -305,7 +308,7 @@ class Align(JudgeOptimizer):
                 seed=self.seed,
             )
         if problem.only:
-            optimizers = {name: one for name, one in optimizers.items() if offers.taught_by(name) == problem.only}
+            optimizers = {name: own for name, own in optimizers.items() if offers.taught_by(name) == problem.only}
         before = len(getattr(self.reflection_lm, "history", ()))
         made = offers.taught(problem, optimizers)
         problem.calls += len(getattr(self.reflection_lm, "history", ())) - before
@@ -329,22 +332,23 @@ def offered(problem: Problem, offer: Offer, points: Points) -> Candidate:
 
 def best(ran: Sequence[Ran]) -> dict[str, Ran]:
     """Return kind -> the offer that gained most."""
-    found: dict[str, Ran] = {}
-    for one in (one for one in ran if one.gain > -math.inf):
-        if one.offer.kind not in found or one.gain > found[one.offer.kind].gain:
-            found[one.offer.kind] = one
-    return found
+    leaders: dict[str, Ran] = {}
+    for runner in ran:
+        leader = leaders.get(runner.offer.kind)
+        if runner.gain > (leader.gain if leader else -math.inf):
+            leaders[runner.offer.kind] = runner
+    return leaders
 
 
-def remade(judge: Any, ran: Sequence[Ran], known: Mapping[str, Offer]) -> Offer | None:
+def remade(judge: Any, ran: Sequence[Ran], by_name: Mapping[str, Offer]) -> Offer | None:
     """Return the offer of a kind that gained most on both halves, made from all items; None where it cannot be made."""
     gains: dict[str, list[float]] = {}
-    for one in ran:
-        gains.setdefault(one.offer.name, []).append(one.gain)
+    for runner in ran:
+        gains.setdefault(runner.offer.name, []).append(runner.gain)
     name = max(gains, key=lambda name: (len(gains[name]), np.mean(gains[name])))
-    first = next(one.offer for one in ran if one.offer.name == name)
+    first = next(runner.offer for runner in ran if runner.offer.name == name)
     if first.kind == READING:
         return first
     if first.parts:
-        return combination(judge, [known[part] for part in first.parts]) if {*first.parts} <= {*known} else None
-    return known.get(name)
+        return combination(judge, [by_name[part] for part in first.parts]) if {*first.parts} <= {*by_name} else None
+    return by_name.get(name)

@@ -54,12 +54,12 @@ class Problem:
     left_out: dict[str, str] = field(default_factory=dict)  # candidate -> why it could not be made
     calls: int = 0  # requests to generate text that lm does not count
     only: str = ""  # kind of candidate that is searched; empty for all
-    found: Mapping[str, Candidate] = field(default_factory=dict)  # kind -> what a half of the inputs made
+    made: Mapping[str, Candidate] = field(default_factory=dict)  # kind -> what a half of the inputs made
     other: Problem | None = None  # the half of the inputs that was searched before
 
     def on(self, fit: Sequence[dspy.Example], held_back: Sequence[dspy.Example], **changes: Any) -> Problem:
         """Return the same problem on other training examples."""
-        fresh: dict[str, Any] = {"details": {}, "left_out": {}, "calls": 0, "found": {}, "other": None}
+        fresh: dict[str, Any] = {"details": {}, "left_out": {}, "calls": 0, "made": {}, "other": None}
         return replace(self, fit=[*fit], held_back=[*held_back], **{**fresh, **changes})
 
 
@@ -124,7 +124,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             TypeError: The student holds nothing that this optimizer compiles.
             ValueError: Several modules to compile and none named, unusable examples, or shared examples.
         """
-        if unused := sorted(name for name, one in {"teacher": teacher, **options}.items() if one is not None):
+        if unused := sorted(name for name, value in {"teacher": teacher, **options}.items() if value is not None):
             get_logger(__name__).warning("%s.compile has no use for %s.", type(self).__name__, ", ".join(unused))
         # 1. and 2. The part to compile; the examples to search on, to choose on, and to report on.
         path, inner, fit, held_back, test = self.divide(student, trainset, valset, part)
@@ -135,14 +135,14 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
             answers = self.log_dir / "answers.jsonl" if self.log_dir is not None and self.keeps_answers else None
             model = CachedLM(resolve_lm(lm, inner.predict), answers) if self.measures else lm
-            given = Candidate(f"the given {self.noun}", inner)
-            problem = Problem(inner, fit, held_back, test, model, given, inner)
+            own = Candidate(f"the given {self.noun}", inner)
+            problem = Problem(inner, fit, held_back, test, model, own, inner)
             self.prepare(problem)
             # 4. The method's candidates, of which the bare method takes the first.
             inputs = {input_key(e) for e in (*problem.fit, *problem.held_back)}
             crosses = self.select and len(inputs) < self.enough
             candidates = self.crossed(problem) if crosses else self.candidates(problem)
-            candidates = [one for one in candidates if one.program is not inner]
+            candidates = [candidate for candidate in candidates if candidate.program is not inner]
             if not candidates:
                 raise ValueError(f"There is nothing to try: {'; '.join(problem.left_out.values())}.")
             # 5. The choice between them and the given program, by paired tests on what was kept back.
@@ -226,30 +226,30 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             answers = self.tested(problem.on((), [*sides[0], *sides[1]]), problem.student)
             where = f"all {count(len(set(answers.inputs)), 'training input')} (cross-fitted)"
             problem.given = replace(problem.given, answers=answers, items=where)
-        given = problem.given.answers
-        assert given is not None
+        before = problem.given.answers
+        assert before is not None
         # 2. Each half makes candidates.
         fits = [some_inputs(side, share, self.seed) for side in sides]
         first, second = (problem.on(fit, side, valset=[]) for fit, side in zip(fits, sides[::-1], strict=True))
-        first.found = kinds_of(self.candidates(first))
+        first.made = kinds_of(self.candidates(first))
         second.other = first
-        second.found = kinds_of(self.candidates(second))
+        second.made = kinds_of(self.candidates(second))
         # 3. Each kind that both halves made is made from all inputs, with the answers of the halves.
-        whole, found = problem.on([*fits[0], *fits[1]], ()), list[Candidate]()
-        for kind, one in self.made_from_all(whole, (first, second)).items():
-            if one.answers is not None:
-                found.append(one)
-            elif kind in first.found and kind in second.found:
-                both = [self.tested(half, half.found[kind].program) for half in (second, first)]
-                found.append(replace(one, answers=both_halves(given, both), items=problem.given.items))
+        whole, candidates = problem.on([*fits[0], *fits[1]], ()), list[Candidate]()
+        for kind, candidate in self.made_from_all(whole, (first, second)).items():
+            if candidate.answers is not None:
+                candidates.append(candidate)
+            elif kind in first.made and kind in second.made:
+                both = [self.tested(half, half.made[kind].program) for half in (second, first)]
+                candidates.append(replace(candidate, answers=both_halves(before, both), items=problem.given.items))
             else:
-                whole.left_out[one.name] = "half of the inputs cannot make it"
+                whole.left_out[candidate.name] = "half of the inputs cannot make it"
         problem.details, problem.left_out = whole.details, whole.left_out
         problem.calls += first.calls + second.calls + whole.calls
-        return found
+        return candidates
 
     def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
-        """Return kind -> candidate made from all inputs, ``problem.fit``; each half has ``found`` its own."""
+        """Return kind -> candidate made from all inputs, ``problem.fit``; each half has ``made`` its own."""
         return kinds_of(self.candidates(problem))
 
     # What a method writes.
@@ -318,7 +318,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
 def kinds_of(candidates: Sequence[Candidate]) -> dict[str, Candidate]:
     """Return the candidates by kind, or by name where they have none."""
-    return {one.kind or one.name: one for one in candidates}
+    return {candidate.kind or candidate.name: candidate for candidate in candidates}
 
 
 # Parts of programs: finding what to compile, and putting the compiled form in its place.
@@ -331,10 +331,10 @@ def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimi
     parts = _parts(student, kinds) if isinstance(student, dspy.Module) else {}
     if not parts:
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        given = f"this {type(student).__name__}"
+        subject = f"this {type(student).__name__}"
         if isinstance(student, type):
-            given = f"the class {student.__name__} (pass an instance)"
-        raise TypeError(f"{optimizer} compiles a {wanted}, or a program that contains one; {given} is neither.")
+            subject = f"the class {student.__name__} (pass an instance)"
+        raise TypeError(f"{optimizer} compiles a {wanted}, or a program that contains one; {subject} is neither.")
     if name is None and len(parts) == 1:
         (name,) = parts
     if name is None or name not in parts:
@@ -355,7 +355,7 @@ def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -
     program = (student if path != "self" else compiled).deepcopy()
     if path != "self":
         place = _parts(program, kinds)[path]
-        parameters = (one.named_sub_modules(Parameter) for one in (place, compiled))
+        parameters = (module.named_sub_modules(Parameter) for module in (place, compiled))
         for (_, ours), (_, theirs) in zip(*parameters, strict=True):
             kept = {"lm": ours.lm} if isinstance(ours, dspy.Predict) else {}
             ours.__dict__.update({**theirs.__dict__, **kept})
@@ -400,15 +400,15 @@ def some_inputs(items: Sequence[dspy.Example], share: float, seed: int) -> list[
     return [item for item, key in zip(items, keys, strict=True) if key in kept]
 
 
-def both_halves(given: Judged, halves: Sequence[Judged]) -> Judged:
+def both_halves(before: Judged, halves: Sequence[Judged]) -> Judged:
     """Return the answers to both halves as answers to all the items that the given judge answered."""
     own = (LEVEL_SHARES, SAMPLES)  # covariates of the given judge's own answers
     return replace(
-        given,
+        before,
         answers=np.concatenate([half.answers for half in halves]),
         coverage=np.concatenate([half.coverage for half in halves]),
         reasons={**halves[0].reasons, **halves[1].reasons},
-        covariates={name: column for name, column in given.covariates.items() if name not in own},
+        covariates={name: column for name, column in before.covariates.items() if name not in own},
     )
 
 

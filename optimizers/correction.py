@@ -96,9 +96,9 @@ class CorrectedScores(Bias):
 
     def numbers(self, judged: Judged) -> list[Number]:
         scores, human = judged.answers, judged.covariate(HUMAN_SCORES)
-        known = {one.name: replace(one, tested=False) for one in agreement_of_scores(judged)}
-        numbers = [self.effect(one, judged) for one in self.features]
-        numbers += [known[name] for name in ("pearson", "tied_accuracy", "spearman")]
+        agreement = {number.name: replace(number, tested=False) for number in agreement_of_scores(judged)}
+        numbers = [self.effect(feature, judged) for feature in self.features]
+        numbers += [agreement[name] for name in ("pearson", "tied_accuracy", "spearman")]
         if self.differences:
             chosen, wanted = ((1 + np.sign(values)) / 2 for values in (scores, human))
             agreed = np.where(wanted == 0.5, np.nan, 1 - np.abs(chosen - wanted))
@@ -108,10 +108,10 @@ class CorrectedScores(Bias):
     def effect(self, feature: str, judged: Judged) -> Number:
         """Return the effect of a feature at equal quality."""
         how: dict[str, Any] = {"names": (feature,), "reliability": self.reliability, "differences": self.differences}
-        given = judged.covariate(RATINGS), judged.covariate(feature)
+        columns = judged.covariate(RATINGS), judged.covariate(feature)
         estimator = partial(estimate_effect, **how)
         name, label = f"{feature}_effect", f"effect of {feature}"
-        return Number(name, label, judged.answers, estimator, given=given, null=0.0, tested=False)
+        return Number(name, label, judged.answers, estimator, given=columns, null=0.0, tested=False)
 
 
 def learn_correction(
@@ -153,12 +153,12 @@ class _Learning:
         if not names:
             raise ValueError("No feature of the outputs is known: give their texts, or the name of a field.")
         self.max_loss, self.seed = max_loss, seed
-        self.judged, self.given = judged, as_scores(judged, names)
+        self.judged, self.scored = judged, as_scores(judged, names)
         self.of = CorrectedScores(names, differences=judged.pairwise, reliability=reliability)
         self.undefined = dict[str, str]()
         for name in names:
             try:
-                self.fit(self.given, (name,))
+                self.fit(self.scored, (name,))
             except ValueError as error:
                 self.undefined[name] = str(error)
         if len(self.undefined) == len(names):
@@ -167,7 +167,7 @@ class _Learning:
 
     def learned(self) -> LearnedCorrection:
         steps: list[tuple[tuple[str, ...], float]] = []  # the features that are corrected together, and the strength
-        front, current, left = list[Point](), self.given, list(self.names)
+        front, current, left = list[Point](), self.scored, list(self.names)
         sentences = [f"{_title(name)}: nothing is subtracted. {why}" for name, why in self.undefined.items()]
         for name, why in self.explained().items():
             left.remove(name)
@@ -175,19 +175,19 @@ class _Learning:
         while left:
             taken = steps[-1][0] if steps else ()
             tried = {name: self.crossed(steps, (*taken, name)) for name in left}
-            name = max(left, key=lambda one: np.nan_to_num(_agreement(tried[one][-1]), nan=-1.0))
+            name = max(left, key=lambda feature: np.nan_to_num(_agreement(tried[feature][-1]), nan=-1.0))
             left.remove(name)
-            strength, said, points = self.decided(name, current, tried[name])
-            sentences.append(said)
+            strength, sentence, points = self.decided(name, current, tried[name])
+            sentences.append(sentence)
             front += points
             if strength:
                 current = tried[name][STRENGTHS.index(strength)]
                 steps.append(((*taken, name), strength))
-        correction = self.fitted(self.given, steps)
-        shift, said = self.shift(correction)
-        measures = [measure(self.of, one, seed=self.seed) for one in (self.given, current)]
+        correction = self.fitted(self.scored, steps)
+        shift, sentence = self.shift(correction)
+        measures = [measure(self.of, answers, seed=self.seed) for answers in (self.scored, current)]
         comparison = compare_judges(*measures, n_resamples=0, seed=self.seed)
-        sentences += filter(None, (said, *ratings_left_out(self.judged), rated_again(self.judged)))
+        sentences += filter(None, (sentence, *ratings_left_out(self.judged), rated_again(self.judged)))
         return LearnedCorrection(replace(correction, shift=shift), tuple(sentences), tuple(front), comparison)
 
     def quality(self, judged: Judged, names: Sequence[str]) -> dict[str, Any]:
@@ -202,8 +202,8 @@ class _Learning:
 
     def fit(self, judged: Judged, names: Sequence[str]) -> ScoreCorrection:
         made = fit_score_correction(judged.answers, **self.quality(judged, names))
-        known = judged.provenance
-        return replace(made, reduction=known.get("reduction", "sum"), length=known.get(LENGTH, "characters"))
+        provenance = judged.provenance
+        return replace(made, reduction=provenance.get("reduction", "sum"), length=provenance.get(LENGTH, "characters"))
 
     def fitted(self, judged: Judged, steps: Sequence[tuple[tuple[str, ...], float]]) -> ScoreCorrection:
         made = self.fit(judged, ())
@@ -214,20 +214,20 @@ class _Learning:
     def crossed(self, steps: Sequence[tuple[tuple[str, ...], float]], names: Sequence[str]) -> list[Judged]:
         """Return the scores at every strength, each item's corrected by fits on the inputs of the other folds."""
 
-        def fit(rest: Judged) -> list[ScoreCorrection]:
+        def fit(others: Judged) -> list[ScoreCorrection]:
             try:
-                base, full = self.fitted(rest, steps), self.fit(rest, names)
+                base, full = self.fitted(others, steps), self.fit(others, names)
             except ValueError:  # undefined without this fold, and so are its scores
                 return []
             return [base.towards(full, strength) for strength in STRENGTHS]
 
-        return cross_fitted(self.given, {name: self.given.covariate(name) for name in names}, fit, seed=self.seed)
+        return cross_fitted(self.scored, {name: self.scored.covariate(name) for name in names}, fit, seed=self.seed)
 
     def explained(self) -> dict[str, str]:
         """Return features whose effect the joint model gives to another one -> a sentence that says so."""
         if len(self.names) < 2:
             return {}
-        model = EqualQuality(self.given.answers, **self.quality(self.given, self.names))
+        model = EqualQuality(self.scored.answers, **self.quality(self.scored, self.names))
         own = [name for name in self.names if model.effect(name).p_value < SIGNIFICANT]
         why = f"nothing is subtracted, because no effect is shown beside that of {' and '.join(own)}."
         return {name: f"{_title(name)}: {why}" for name in self.names if own and name not in own}
@@ -236,13 +236,13 @@ class _Learning:
         """Return the strength that is taken for a feature, 0 for none; why, in a sentence; and the front."""
         effect, rule = partial(self.effect, name), self.rule(name)
         strengths = zip(STRENGTHS, tried, strict=True)
-        candidates = [Candidate(f"strength {strength:g}", None, answers=one) for strength, one in strengths]
-        given, inputs = Candidate(GIVEN, None, answers=current), len(set(current.inputs or current.ids))
-        chosen = choose(given, candidates, [rule], test=lambda _: current, spent=Cost, inputs=inputs)
+        candidates = [Candidate(f"strength {strength:g}", None, answers=answers) for strength, answers in strengths]
+        unchanged, inputs = Candidate(GIVEN, None, answers=current), len(set(current.inputs or current.ids))
+        chosen = choose(unchanged, candidates, [rule], test=lambda _: current, spent=Cost, inputs=inputs)
         places = zip((0.0, *STRENGTHS), (current, *tried), chosen.fields["candidates"], strict=True)
         points = [
-            Point(name, place, effect(one).value, _agreement(one), report.chosen, report.reason)
-            for place, one, report in places
+            Point(name, place, effect(answers).value, _agreement(answers), report.chosen, report.reason)
+            for place, answers, report in places
         ]
         (strength,) = (point.strength for point in points if point.chosen)
         return strength, self.sentence(points, rule, current, tried), points
@@ -269,7 +269,7 @@ class _Learning:
         """Say what is subtracted of a feature and what that does, or what it would cost."""
         last, name, first, all_of_it = tried[-1], points[0].feature, points[0], points[-1]
         effect = self.effect(name, current)
-        title, shown = _title(name), f"effect {effect.text()}, {effect.interval}"
+        title, evidence = _title(name), f"effect {effect.text()}, {effect.interval}"
         (chosen,) = (point for point in points if point.chosen)
         if chosen.strength:
             part = "all" if chosen.strength == 1 else f"{100 * chosen.strength:g} %"
@@ -282,33 +282,33 @@ class _Learning:
                 f"{'' if self.max_loss else ' unless it is significant'})."
             )
         if not (effect.low > 0 or effect.high < 0):
-            return f"{title}: nothing is subtracted, because no effect is shown ({effect.reason or shown})."
+            return f"{title}: nothing is subtracted, because no effect is shown ({effect.reason or evidence})."
         if math.isnan(all_of_it.effect):
             return f"{title}: nothing is subtracted, because its effect cannot be told from that of the others."
         if not rule.loss(last, current):
-            return f"{title}: nothing is subtracted, because no strength is shown to lessen its effect ({shown})."
+            return f"{title}: nothing is subtracted, because no strength is shown to lessen its effect ({evidence})."
         least = allowance(lowest_change(last, current, self.seed))
         allowed = f"; max_loss={least:g}, --max-loss {least:g}, would allow it" if least < 1 else ""
         return (
-            f"{title}: its effect stays in the scores ({shown}), because subtracting it costs agreement with people. "
-            f"All of it would take the effect to {signed(all_of_it.effect)} and Pearson from {first.agreement:.3f} to "
-            f"{all_of_it.agreement:.3f}{allowed}. {proxy_worth(current, name, name)}"
+            f"{title}: its effect stays in the scores ({evidence}), because subtracting it costs agreement with "
+            f"people. All of it would take the effect to {signed(all_of_it.effect)} and Pearson from "
+            f"{first.agreement:.3f} to {all_of_it.agreement:.3f}{allowed}. {proxy_worth(current, name, name)}"
         )
 
     def shift(self, correction: ScoreCorrection) -> tuple[float, str]:
         """Return by how much all scores are too high, 0 where that is not shown, and a sentence."""
-        judged, given = self.judged, self.given
-        features = {name: given.covariate(name) for name in correction.slopes}
-        scores, human = correction(given.answers, features), given.covariate(HUMAN_SCORES)
+        judged, scored = self.judged, self.scored
+        features = {name: scored.covariate(name) for name in correction.slopes}
+        scores, human = correction(scored.answers, features), scored.covariate(HUMAN_SCORES)
         if judged.pairwise and (judged.both_orders or judged.one_stands_first):
             averaged = "Position: both orders are averaged, so neither position has an advantage."
             return 0.0, averaged if judged.both_orders else ""
         if judged.pairwise:
-            effect = EqualQuality(scores, **self.quality(given, self.names[:1])).effect(self.names[0])
+            effect = EqualQuality(scores, **self.quality(scored, self.names[:1])).effect(self.names[0])
             human = human * effect.quality * effect.score_sd
         elif not judged.on_peoples_scale:
             return 0.0, ""
-        mean = estimate_mean(scores - human, clusters=given.clusters)
+        mean = estimate_mean(scores - human, clusters=scored.clusters)
         where, unit = ("Position", "log-odds of the first") if judged.pairwise else ("Leniency", "points")
         if not (mean.low > 0 or mean.high < 0):
             return 0.0, f"{where}: nothing is subtracted, because none is shown ({signed(mean.value)} {unit})."
@@ -320,7 +320,7 @@ def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
     """Return answers as scores (n,) with features by name, the length in logarithms; of pairs log-odds, differences."""
     values = {name: judged.covariate(COVARIATES.get(name, name)) for name in names}
     values |= {LENGTH: length_feature(values[LENGTH])} if LENGTH in values else {}
-    columns = {name: judged.first_less_second(one) for name, one in values.items()}
+    columns = {name: judged.first_less_second(column) for name, column in values.items()}
     people = {RATINGS: judged.ratings, HUMAN_SCORES: mean_of_raters(judged.ratings)} if judged.rated else {}
     covariates: Mapping[str, FloatArray] = {**columns, **people}
     return replace(judged, answers=judged.strength, covariates=covariates, writers=(), ties=False, content_free=None)

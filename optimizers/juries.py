@@ -69,7 +69,7 @@ def learn_jury(
     Raises:
         ValueError: Items that do not tell quality; see ``measures.juries.Panel``.
     """
-    names, first = tuple(one.judge for one in judged), judged[0]
+    names, first = tuple(answers.judge for answers in judged), judged[0]
     prices = np.array([(costs or {}).get(name, 1.0) for name in names])
     table, verdicts = _table(judged)
     keys = np.array(first.inputs or first.ids)
@@ -77,9 +77,9 @@ def learn_jury(
         raise ValueError("All items are of one input, and a jury is tried on others: give several inputs.")
 
     def fitted(rows: BoolArray) -> dict[str, JuryRule]:
-        known: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}
-        known |= {"clusters": keys[rows].tolist(), "verdicts": verdicts}
-        return fit_rules(table[rows], first.ratings[rows], **known)
+        options: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}
+        options |= {"clusters": keys[rows].tolist(), "verdicts": verdicts}
+        return fit_rules(table[rows], first.ratings[rows], **options)
 
     people = {RATINGS: first.ratings, HUMAN_SCORES: mean_of_raters(first.ratings)}
     bare = replace(first, covariates=people, scale=None, writers=(), ties=False, content_free=None)
@@ -90,23 +90,23 @@ def learn_jury(
         for name, rule in fitted(~inside).items():
             crossed.setdefault(name, np.full(len(table), np.nan))[inside] = rule(table[inside])
     rules, columns = fitted(np.ones(len(table), dtype=bool)), [*table.T, *crossed.values()]
-    values, errors = PEARSON.errors([replace(bare, answers=one) for one in columns], seed)
+    values, errors = PEARSON.errors([replace(bare, answers=scores) for scores in columns], seed)
     # 2 one that agrees significantly better than the judge that agrees best, or that judge
     k = len(names)
     best = int(np.argmax(values[:k]))
     tested = [best, *range(k, len(columns))]
     p_values = dict(zip(tested[1:], higher_than_first(values[tested], errors[:, tested]), strict=True))
     better = [place for place, p in p_values.items() if p < CHOICE_LEVEL]
-    place = max(better or [*p_values], key=lambda one: float(values[one]))
+    place = max(better or [*p_values], key=lambda candidate: float(values[candidate]))
     name, inputs = [*rules][place - k], count(len(set(keys)), "input")
     adjusted = f"adjusted {p_equals(float(p_values[place]))}"
-    shown = f"Pearson {values[best]:.2f} -> {values[place]:.2f}; {adjusted}, {inputs}"
+    evidence = f"Pearson {values[best]:.2f} -> {values[place]:.2f}; {adjusted}, {inputs}"
     if better:
         rule, answers = rules[name], crossed[name]
-        members = joined([f"{names[one]} ({rule.weights[one]:.2f})" for one in rule.members])
+        members = joined([f"{names[member]} ({rule.weights[member]:.2f})" for member in rule.members])
         sentences = [
             f'Combined by "{name}", the judges agree better with people than the best one alone, {names[best]} '
-            f"({shown}). The best of several looks better on these items than it is: measure it on others.",
+            f"({evidence}). The best of several looks better on these items than it is: measure it on others.",
             f"Members and weights: {members}.",
         ]
     else:
@@ -114,7 +114,7 @@ def learn_jury(
         rule, answers = replace(next(iter(rules.values())), kind="mean", weights=only, offset=0.0), table[:, best]
         sentences = [
             f"The best judge alone, {names[best]}, is kept: none of {len(rules)} ways to combine the judges agrees "
-            f'significantly better with people. The nearest is "{name}" ({shown}).'
+            f'significantly better with people. The nearest is "{name}" ({evidence}).'
         ]
         name, place = names[best], best
     # 3 members that are asked first, and the biases that are left
@@ -123,17 +123,17 @@ def learn_jury(
     shared = list[Shared]()
     if better and not first.pairwise:
         shared = shared_biases(judged, replace(jury, covariates=first.covariates, writers=first.writers), reliability)
-    sentences += [more, *filter(None, (one.sentence() for one in shared))]
+    sentences += [more, *filter(None, (bias.sentence() for bias in shared))]
     spent = float(prices[list(rule.members)].sum()), rule.cost(table[defined(table)], prices)
-    said, agreement = tuple(filter(None, sentences)), (float(values[best]), float(values[place]))
-    return LearnedJury(names, rule, said, answers, name, agreement, spent, tuple(shared))
+    agreement = float(values[best]), float(values[place])
+    return LearnedJury(names, rule, tuple(filter(None, sentences)), answers, name, agreement, spent, tuple(shared))
 
 
 def _table(judged: Sequence[Judged]) -> tuple[FloatArray, tuple[float, float] | None]:
     """Return scores (n, K), of pairs from -1 (second) to 1 (first), and the values of verdicts if all are verdicts."""
     if judged[0].pairwise:
-        return np.column_stack([2 * one.win_shares - 1 for one in judged]), WINS
-    table = np.column_stack([one.answers for one in judged])
+        return np.column_stack([2 * judge.win_shares - 1 for judge in judged]), WINS
+    table = np.column_stack([judge.answers for judge in judged])
     return table, PASSES if np.isin(table[~np.isnan(table)], PASSES).all() else None
 
 
@@ -144,22 +144,22 @@ def _asking_first(
     order, before = np.argsort(prices, kind="stable"), prices[list(rule.members)].sum()
     sets = [tuple(sorted(order[:k].tolist())) for k in range(2, len(names)) if prices[order[:k]].sum() < before]
     tolerances = TOLERANCES[: 1 if rule.kind == "verdict" else None]
-    tried = [replace(rule, first=one, tolerance=t) for one in sets for t in tolerances]
+    tried = [replace(rule, first=first, tolerance=t) for first in sets for t in tolerances]
     kept, human = defined(table), answers.covariate(HUMAN_SCORES)
     best, cost, sentence = rule, before, ""
-    for one in tried:
-        spent = one.cost(table[kept], prices)
-        early = np.where(one.settled(np.nan_to_num(table)), one(np.nan_to_num(table)), answers.answers)
+    for candidate in tried:
+        spent = candidate.cost(table[kept], prices)
+        early = np.where(candidate.settled(np.nan_to_num(table)), candidate(np.nan_to_num(table)), answers.answers)
         draws = Draws(seed=seed, confidence=1 - 2 * LOSS / len(tried))
         change = estimate_pearson(early, human, before=answers.answers, clusters=answers.clusters, draws=draws)
         if spent < cost and change.low > -ALLOWED:
-            best, cost = one, spent
-            firsts = joined([names[place] for place in one.first])
+            best, cost = candidate, spent
+            settled = float(candidate.settled(table[kept]).mean())
+            firsts = joined([names[place] for place in candidate.first])
             sentence = (
-                f"Asking {firsts} first, and the others only where these differ, settles "
-                f"{percent(float(one.settled(table[kept]).mean()))} of the items and costs {spent:.3g} instead of "
-                f"{before:.3g} an item; Pearson with people changes by {signed(change.value)} (at worst "
-                f"{signed(change.low)})."
+                f"Asking {firsts} first, and the others only where these differ, settles {percent(settled)} of the "
+                f"items and costs {spent:.3g} instead of {before:.3g} an item; Pearson with people changes by "
+                f"{signed(change.value)} (at worst {signed(change.low)})."
             )
     if not tried:
         return rule, ""

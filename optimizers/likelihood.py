@@ -225,9 +225,9 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
         """Return the judge with k random demonstrations, those, and the other items; refuse prompts that do not fit."""
         random, pool = draw_demos(problem.fit, k, seed=self.seed)
-        return self.shown(problem, random), random, pool
+        return self.showing(problem, random), random, pool
 
-    def shown(self, problem: Problem, examples: Sequence[dspy.Example]) -> PointwiseJudge:
+    def showing(self, problem: Problem, examples: Sequence[dspy.Example]) -> PointwiseJudge:
         """Return the judge with demonstrations; refuse some with which a prompt exceeds the model's context."""
         judge = with_demos(problem.student, examples, bins=self.bins)
         check_demos_fit(judge, [*problem.fit, *problem.held_back, *problem.valset], problem.lm)
@@ -284,20 +284,21 @@ class BiasedDemos(LikelihoodOptimizer):
             likelihoods, human = train.covariate(LIKELIHOODS), train.covariate(HUMAN_SCORES)
             model = np.where(np.isnan(likelihoods), np.nan, train.answers)
             unfairness = unfairness_scores(model, human)
-            rs, shown, most = rs_scores(likelihoods, unfairness), pool, f"highest RS among {len(pool)} items"
+            rs, offered, most = rs_scores(likelihoods, unfairness), pool, f"highest RS among {len(pool)} items"
         else:
             # 2. Against a probe, the largest difference of an edit and its placebo stands in the place of both.
             rows = self.objective.searched(pool, problem.student.criterion.scale)
-            answers = self._asked(problem, problem.baseline, rows).answers.reshape(len(pool), -1)  # (n, 1 + 2 edits)
+            judged = self._judged_rows(problem, problem.baseline, rows)
+            answers = judged.answers.reshape(len(pool), -1)  # (n, 1 + 2 edits)
             effects = answers[:, 1::2] - answers[:, 2::2]
             largest = np.argmax(np.nan_to_num(np.abs(effects), nan=-1.0), axis=1)
             unfairness = effects[np.arange(len(pool)), largest]
             edited = [rows[i * answers.shape[1] + 1 + 2 * kind] for i, kind in enumerate(largest)]
-            shown = [e.copy(output=one.output) for e, one in zip(pool, edited, strict=True)]
+            offered = [e.copy(output=row.output) for e, row in zip(pool, edited, strict=True)]
             rs, most = np.abs(unfairness), f"the {len(pool)} items that edits move most, edited"
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
-        chosen = [shown[i] for i in highest_rs(rs, self.k)]
-        biased = Candidate(f"the {self.k} demonstrations of {most}", self.shown(problem, chosen), kind="chosen")
+        chosen = [offered[i] for i in highest_rs(rs, self.k)]
+        biased = Candidate(f"the {self.k} demonstrations of {most}", self.showing(problem, chosen), kind="chosen")
         problem.details = {
             "train": train,
             "unfairness": unfairness,
@@ -319,9 +320,9 @@ class BiasedDemos(LikelihoodOptimizer):
         if self.objective is None:
             return super().tested(problem, program)
         rows = self.objective.searched(problem.held_back, problem.student.criterion.scale)
-        return self._asked(problem, program, rows)
+        return self._judged_rows(problem, program, rows)
 
-    def _asked(self, problem: Problem, judge: PointwiseJudge, rows: Sequence[dspy.Example]) -> Judged:
+    def _judged_rows(self, problem: Problem, judge: PointwiseJudge, rows: Sequence[dspy.Example]) -> Judged:
         return evaluation.judge_examples(judge, rows, lm=problem.lm, progress=self.progress)
 
 
@@ -334,9 +335,9 @@ def _shown_items(items: Sequence[dspy.Example]) -> dict[str, Any]:
 def probe_rule(objective: ProbeObjective, *, seed: int) -> Rule:
     """Demand of a judge that scores that edits move it less, and that its agreement with people is not lower."""
 
-    def lost(judged: Judged, given: Judged) -> str:
-        kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in given.ids])  # the items as they are
-        return lost_agreement(judged.take(kept), given.take(kept), max_loss=0.0, seed=seed)
+    def lost(judged: Judged, before: Judged) -> str:
+        kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in before.ids])  # the items as they are
+        return lost_agreement(judged.take(kept), before.take(kept), max_loss=0.0, seed=seed)
 
     return objective_rule(objective, seed=seed, keeps=(lost,), at=" at no significant loss of agreement")
 
@@ -353,7 +354,7 @@ def baseline_facts(
 
 
 def against_baselines(
-    judged: Judged, known: Mapping[str, FloatArray], *, n_resamples: int, seed: int
+    judged: Judged, facts: Mapping[str, FloatArray], *, n_resamples: int, seed: int
 ) -> dict[str, Any]:
     """Return report fields that compare a judge's performance with that of likelihood alone and of length alone.
 
@@ -363,7 +364,7 @@ def against_baselines(
     own = Number("performance", "performance", judged.answers, estimate_spearman, given=(human,))
     baselines, unbeaten = {}, []
     for column, name in BASELINES.items():
-        scores = np.sign(spearman(known[column], known[HUMAN_SCORES]).value) * judged.covariate(column)
+        scores = np.sign(spearman(facts[column], facts[HUMAN_SCORES]).value) * judged.covariate(column)
         baselines[name] = replace(own, name=name, label=name, values=scores).estimate(clusters, seed=seed)
         if not surpasses(own, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
             unbeaten.append(name)
@@ -446,7 +447,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             title = _rs_name(k, reduction)
             try:
                 chosen = highest_rs(rs[reduction], k)
-                candidates.append(Candidate(title, self.shown(problem, [pool[i] for i in chosen])))
+                candidates.append(Candidate(title, self.showing(problem, [pool[i] for i in chosen])))
             except UnusableDemosError as error:
                 problem.left_out[title] = str(error)
         # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
@@ -463,7 +464,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             problem.left_out[alone] = "LS is another model's, which the judge does not ask"
         # 4. The paper's method answers the valset, for the report.
         papers = _rs_name(self.most_demos, self.reduction)
-        paper = next((one.program for one in candidates if one.name == papers), None)
+        paper = next((candidate.program for candidate in candidates if candidate.name == papers), None)
         problem.details = {
             "objective": f"{BIAS_LABELS[name]}, because {REASONS[name]}",
             "paper": self.answers(problem, paper, problem.valset) if paper and problem.valset else None,
@@ -475,8 +476,8 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         assert selection.answers is not None
         compared = last_items(selection.answers, len(problem.held_back))
         criterion, lm = problem.student.criterion, problem.likelihood_lm
-        known = baseline_facts(problem.fit, criterion, lm, reduction=self.reduction)
-        beside = against_baselines(compared, known, n_resamples=self.n_resamples, seed=self.seed)
+        facts = baseline_facts(problem.fit, criterion, lm, reduction=self.reduction)
+        beside = against_baselines(compared, facts, n_resamples=self.n_resamples, seed=self.seed)
         return {**super().validate(problem, selection), **beside}
 
     def _calibrated_given(self, problem: Problem, name: str, title: str) -> list[Candidate]:
@@ -494,9 +495,9 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         problem.given = replace(problem.given, answers=self.answers(problem, problem.student, everything), items=there)
         if not candidates:
             return []
-        known = {LIKELIHOOD: judged.covariate(LIKELIHOODS)}
-        answers = likelihood_rules.cross_fitted(judged, known, fit, scale=bare.criterion.scale, seed=self.seed)
-        return [replace(one, answers=own, items=where) for one, own in zip(candidates, answers, strict=True)]
+        features = {LIKELIHOOD: judged.covariate(LIKELIHOODS)}
+        answers = likelihood_rules.cross_fitted(judged, features, fit, scale=bare.criterion.scale, seed=self.seed)
+        return [replace(c, answers=own, items=where) for c, own in zip(candidates, answers, strict=True)]
 
 
 def _at_strengths(title: str, judge: PointwiseJudge, corrections: Sequence[ScoreCorrection]) -> list[Candidate]:

@@ -76,13 +76,14 @@ def likelihood_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
 def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
     """Measure judges' BiasScores of z-scores, with errors of the bootstrap, widened to t quantiles."""
     first = judges[0]
-    given, scores = [first.covariate(name) for name in (LIKELIHOODS, HUMAN_SCORES)], [one.answers for one in judges]
-    kept = defined(*scores, *given)
+    ls, human = first.covariate(LIKELIHOODS), first.covariate(HUMAN_SCORES)
+    scores = [judged.answers for judged in judges]
+    kept = defined(*scores, ls, human)
     codes = cluster_codes(first.clusters, kept)
     inputs = len(set(codes.tolist()))
     if inputs < 2:
         return undefined(judges)
-    (ls, human), scores = ([column[kept] for column in columns] for columns in (given, scores))
+    ls, human, *scores = (column[kept] for column in (ls, human, *scores))
 
     def measured(counts: FloatArray) -> FloatArray:  # (k, s)
         return np.column_stack([counted_bias_score(counts, x, ls, human, normalization="z-score") for x in scores])
@@ -97,8 +98,8 @@ def bias_value(name: str, judged: Judged) -> float:
     """Compute a number of a judge."""
     if name != EFFECT:
         return Likelihood().number(name, judged).value()
-    known = {LIKELIHOODS: judged.covariate(LIKELIHOODS)}
-    model = EqualQuality(judged.answers, judged.covariate(RATINGS), known, clusters=judged.inputs or None)
+    feature = {LIKELIHOODS: judged.covariate(LIKELIHOODS)}
+    model = EqualQuality(judged.answers, judged.covariate(RATINGS), feature, clusters=judged.inputs or None)
     return model.effect(LIKELIHOODS).value  # also where ratings are too few to test
 
 
@@ -113,20 +114,20 @@ def proxy_worth(judged: Judged, feature: str, name: str) -> str:
     values, human = judged.covariate(feature), judged.covariate(HUMAN_SCORES)
     r = estimate_pearson(values, human, clusters=judged.clusters)
     if not (r.low > 0 or r.high < 0):
-        return f"The {name} alone is not shown to agree with people ({_shown(r)}): removing its effect need not cost."
+        return f"The {name} alone is not shown to agree with people ({_pearson(r)}): removing its effect need not cost."
     return (
-        f"The {name} alone agrees with people ({_shown(r)}), so a judge that no longer follows it loses "
+        f"The {name} alone agrees with people ({_pearson(r)}), so a judge that no longer follows it loses "
         "agreement, unless its scores say the same by themselves."
     )
 
 
-def _shown(r: Interval) -> str:
+def _pearson(r: Interval) -> str:
     return f"Pearson {signed(r.value)}, {ends(signed(r.low), signed(r.high))}"
 
 
 def estimates(name: str, judged: Judged, seed: int) -> dict[str, Estimate]:
     """Return the likelihood bias, the published BiasScore, the agreement (Pearson) and the performance."""
-    return {one: bias_estimate(one, judged, seed) for one in (name, "bias_score", AGREEMENT, PERFORMANCE)}
+    return {number: bias_estimate(number, judged, seed) for number in (name, "bias_score", AGREEMENT, PERFORMANCE)}
 
 
 def likelihood_rule(name: str, *, max_loss: float = 0.0, seed: int) -> Rule:
@@ -167,8 +168,8 @@ def fitted(judged: Judged, name: str, *, reduction: str) -> list[ScoreCorrection
         return []
     kept = defined(judged.covariate(LIKELIHOODS), judged.answers)
     ls, scores = judged.covariate(LIKELIHOODS)[kept], judged.answers[kept]
-    one = Slope(float(bias * scores.std() / ls.std()), float(ls.mean()), (float(ls.min()), float(ls.max())))
-    return [ScoreCorrection({LIKELIHOOD: one}, reduction=reduction).at(strength) for strength in STRENGTHS]
+    full = Slope(float(bias * scores.std() / ls.std()), float(ls.mean()), (float(ls.min()), float(ls.max())))
+    return [ScoreCorrection({LIKELIHOOD: full}, reduction=reduction).at(strength) for strength in STRENGTHS]
 
 
 def folds_of(judged: Judged, seed: int) -> IntArray:
@@ -200,6 +201,6 @@ def cross_fitted(
     for fold in np.unique(folds):
         inside = folds == fold
         own = {name: values[inside] for name, values in features.items()}
-        for row, one in zip(scores, fit(judged.take(np.flatnonzero(~inside))), strict=False):
-            row[inside] = one(judged.answers[inside], own, scale=scale)
+        for row, correction in zip(scores, fit(judged.take(np.flatnonzero(~inside))), strict=False):
+            row[inside] = correction(judged.answers[inside], own, scale=scale)
     return [replace(judged, answers=row) for row in scores]

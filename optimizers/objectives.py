@@ -36,10 +36,10 @@ SWAPS = 2_000  # swaps of the permutation test of an objective, and resamples of
 
 def reworded(judge: PairwiseJudge, instruction: str) -> PairwiseJudge:
     """Return a copy of the judge with another instruction, without what was fitted under the old one."""
-    one: PairwiseJudge = judge.deepcopy()
-    one.corrections = {}
-    one.predict.signature = one.predict.signature.with_instructions(instruction)
-    return one
+    copy: PairwiseJudge = judge.deepcopy()
+    copy.corrections = {}
+    copy.predict.signature = copy.predict.signature.with_instructions(instruction)
+    return copy
 
 
 def check_searchable(examples: Sequence[dspy.Example], *, debiased: bool = False) -> None:
@@ -86,15 +86,15 @@ def probabilities(
         return np.asarray(averaged.reshape(len(wordings), len(examples), -1))
     judges, labels = [reworded(judge, wording) for wording in wordings], judge.labels(examples[0])
     # 1. All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
-    questions = [one.question(example) for example in examples for one in judges]
+    questions = [variant.question(example) for example in examples for variant in judges]
     items = [example for example in examples for _ in judges]
     answers, _ = answer_items(measuring(lm, judge.sampling), questions, items)
     logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])
     rows = logprobs.reshape(len(examples), len(judges), len(labels)).swapaxes(0, 1).reshape(-1, len(labels))
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
-    shown = rotations(len(examples[0].candidates), every=False)
-    known = calibrate_comparisons(rows[:, None], shown, correction=None, min_coverage=judge.min_coverage)
-    return np.asarray(known.positions.reshape(len(judges), len(examples), len(labels)))
+    own_order = rotations(len(examples[0].candidates), every=False)
+    comparisons = calibrate_comparisons(rows[:, None], own_order, correction=None, min_coverage=judge.min_coverage)
+    return np.asarray(comparisons.positions.reshape(len(judges), len(examples), len(labels)))
 
 
 def judged_in_order(
@@ -121,7 +121,7 @@ def shares_of(judged: Judged) -> FloatArray:
 
 def both_answers(first: Judged, second: Judged) -> Judged:
     """Return the first judge's answers and then the second's, as answers to twice as many items."""
-    columns = {name: np.concatenate([one, second.covariates[name]]) for name, one in first.covariates.items()}
+    columns = {name: np.concatenate([values, second.covariates[name]]) for name, values in first.covariates.items()}
     return replace(
         first,
         ids=(*first.ids, *second.ids),
@@ -313,20 +313,20 @@ def objective_rule(objective: Objective, *, seed: int, keeps: Sequence[Keep] = (
     it does not matter which of them answered. The p-values are adjusted by Holm.
     """
 
-    def shown(judged: Judged) -> dict[str, Estimate]:
+    def estimated(judged: Judged) -> dict[str, Estimate]:
         resampled = partial(objective.resampled, judged)
         bounds = interval(resampled, _inputs(judged), method="percentile", draws=Draws(seed, SWAPS))
         name, undefined = objective.name, count_unanswered(judged)
-        known = {**vars(bounds), "n": len(judged.ids) - undefined, "undefined": undefined}
-        return {name: Estimate(name=name, label=name, **known)}
+        numbers = {**vars(bounds), "n": len(judged.ids) - undefined, "undefined": undefined}
+        return {name: Estimate(name=name, label=name, **numbers)}
 
-    def p_value(judged: Judged, given: Judged) -> float:
-        observed = objective(judged) - objective(given)
+    def p_value(judged: Judged, before: Judged) -> float:
+        observed = objective(judged) - objective(before)
         if np.isnan(observed):
             return float("nan")
-        codes = _inputs(given)
+        codes = _inputs(before)
         swapped = np.random.default_rng(seed).random((SWAPS, codes.max() + 1))[:, codes] < 0.5  # (SWAPS, n)
-        both = both_answers(judged, given)
+        both = both_answers(judged, before)
         own = np.concatenate([~swapped, swapped], axis=1).astype(np.float64)  # (SWAPS, 2 n)
         differences = objective.resampled(both, own) - objective.resampled(both, 1 - own)
         extreme = ~(differences < observed - SLACK)  # a tie counts, and NaN, which is not below
@@ -334,8 +334,8 @@ def objective_rule(objective: Objective, *, seed: int, keeps: Sequence[Keep] = (
 
     return Rule(
         aim=f"{objective.aim or f'a higher {objective.name}'}{at}",
-        p_values=lambda judged, given: holm([p_value(one, given) for one in judged]),
-        estimates=shown,
+        p_values=lambda judged, before: holm([p_value(candidate, before) for candidate in judged]),
+        estimates=estimated,
         costs=lambda judged: (-objective(judged),),
         keeps=keeps,
     )

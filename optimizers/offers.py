@@ -42,7 +42,7 @@ class Offer:
     kind: str
     name: str  # in words
     program: Any
-    shown: frozenset[int] = frozenset()  # places of the items that it shows, which cannot tell how well it judges
+    shows: frozenset[int] = frozenset()  # places of the items that it shows, which cannot tell how well it judges
     lines: tuple[str, ...] = ()  # that the instruction gained
     demos: tuple[Any, ...] = ()  # demonstrations of the prompt
     parts: tuple[str, ...] = ()  # names of the offers that it combines
@@ -85,11 +85,11 @@ def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed
                 continue
             picked = spread(human, order, k) if way == "spread" else [int(i) for i in places[:k]]
             try:
-                shown = _shown(judge, [items[i] for i in picked])
+                program = _demonstrating(judge, [items[i] for i in picked])
             except ValueError as error:  # a score has no label
                 left_out[name] = str(error)
                 continue
-            offers.append(Offer(DEMOS, name, shown, frozenset(picked), demos=tuple(shown.predict.demos)))
+            offers.append(Offer(DEMOS, name, program, frozenset(picked), demos=tuple(program.predict.demos)))
     return offers
 
 
@@ -100,20 +100,20 @@ def spread(human: FloatArray, order: IntArray, k: int) -> list[int]:
     return [int(i) for i in order if i in set(picked.tolist())]  # as they come, not the worst first
 
 
-def _shown(judge: Any, examples: Sequence[dspy.Example]) -> Any:
+def _demonstrating(judge: Any, examples: Sequence[dspy.Example]) -> Any:
     """Return the judge with demonstrations; of pairs the first and the second candidate win in turn."""
     if isinstance(judge, PointwiseJudge):
         return with_demos(judge, examples)
-    shown = judge.deepcopy()
-    shown.corrections = {}
+    program = judge.deepcopy()
+    program.corrections = {}
     demos = []
     for place, example in enumerate(examples):
         label, candidates = preference_label(example), list(example.candidates)
         if label in ("A", "B") and label != "AB"[place % 2]:
             label, candidates = "AB"[place % 2], candidates[::-1]
         demos.append(dspy.Example({**judge.own(example), "candidates": candidates, "preference": label}))
-    shown.predict.demos = demos
-    return shown
+    program.predict.demos = demos
+    return program
 
 
 # 3. Guidelines, distilled by a model from how the judge and people differ.
@@ -134,11 +134,11 @@ class Distill(dspy.Signature):  # type: ignore[misc]
 def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str) -> list[Offer]:
     """Offer guidelines, if any can be made. The most misjudged items come first."""
     judge, items = problem.student, problem.fit
-    said = [case(judge, item, answer, reason) for item, answer in zip(items, judged.answers, strict=True)]
-    order = np.argsort([-(gap if math.isfinite(gap) else -1.0) for gap, _ in said], kind="stable")
-    found, wrong = list[str](), "the model that reflects wrote none"
+    gaps = [case(judge, item, answer, reason) for item, answer in zip(items, judged.answers, strict=True)]
+    order = np.argsort([-(gap if math.isfinite(gap) else -1.0) for gap, _ in gaps], kind="stable")
+    principles, wrong = list[str](), "the model that reflects wrote none"
     for start in range(0, min(len(order), CASES * REQUESTS), CASES):
-        cases = [said[i][1] for i in order[start : start + CASES]]
+        cases = [gaps[i][1] for i in order[start : start + CASES]]
         predict = dspy.Predict(Distill)
         problem.calls += 1
         try:
@@ -151,12 +151,12 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
             text = " ".join(str(line).split()).lstrip("-*0123456789. ")
             if quoted := quotes(text, items, judge):
                 wrong = f"a guideline quotes an item ({quoted!r:.60})"
-            elif text and not any(difflib.SequenceMatcher(None, text, one).ratio() > ALIKE for one in found):
-                found.append(text)
-    if not found:
+            elif text and all(difflib.SequenceMatcher(None, text, other).ratio() <= ALIKE for other in principles):
+                principles.append(text)
+    if not principles:
         problem.left_out[GUIDELINES] = wrong
         return []
-    lines = tuple(guidelines(judge, found[:MOST_GUIDELINES]))
+    lines = tuple(guidelines(judge, principles[:MOST_GUIDELINES]))
     return [Offer(GUIDELINES, "guidelines of people's reasons", with_lines(judge, lines), lines=lines)]
 
 
@@ -166,9 +166,9 @@ def case(judge: Any, item: dspy.Example, answer: Any, reason: str) -> tuple[floa
         prediction = dspy.Prediction(preference=_choice(answer), gap=1.0)
     else:
         prediction = dspy.Prediction(score=float(answer))
-    told = agreement_feedback(judge, reason=reason)(item, prediction, None, "predict")
-    shown = [f"{label}: {text!s:.{LONGEST}}" for label, text in judge._texts(judge.own(item))]
-    return 1.0 - told.score, "\n".join([*shown, told.feedback.splitlines()[0]])
+    critique = agreement_feedback(judge, reason=reason)(item, prediction, None, "predict")
+    texts = [f"{label}: {text!s:.{LONGEST}}" for label, text in judge._texts(judge.own(item))]
+    return 1.0 - critique.score, "\n".join([*texts, critique.feedback.splitlines()[0]])
 
 
 def _choice(answer: FloatArray) -> str | None:
@@ -182,12 +182,12 @@ def quotes(text: str, items: Sequence[dspy.Example], judge: Any) -> str:
 
     These are five words in a row, and whatever stands in quotation marks or backticks.
     """
-    known = judge.predict.signature.instructions.casefold()
-    texts = [" ".join(map(str, _texts(e))).casefold() for e in items]
+    question = judge.predict.signature.instructions.casefold()
+    texts = "\n".join(" ".join(map(str, _texts(e))).casefold() for e in items)
     words = text.casefold().split()
     runs = [" ".join(words[i : i + QUOTED]) for i in range(len(words) - QUOTED + 1)]
     marked = [part.casefold() for part in re.findall(r"[`\"“「]([^`\"”」]{3,})[`\"”」]", text)]
-    return next((run for run in (*runs, *marked) if run not in known and any(run in one for one in texts)), "")
+    return next((run for run in (*runs, *marked) if run in texts and run not in question), "")
 
 
 def _texts(item: Any) -> tuple[Any, ...]:
@@ -216,8 +216,8 @@ def taught(problem: Problem, optimizers: Mapping[str, Any]) -> list[Offer]:
             left_out[name] = f"its instruction quotes an item ({quoted!r:.60})"
             continue
         demos = set(map(_texts, program.predict.demos))
-        shown = {i for i, e in enumerate(items) if _texts(e) in demos}
-        offers.append(Offer(taught_by(name), f"what {name} compiled", program, frozenset(shown)))
+        places = {i for i, e in enumerate(items) if _texts(e) in demos}
+        offers.append(Offer(taught_by(name), f"what {name} compiled", program, frozenset(places)))
     return offers
 
 

@@ -125,19 +125,19 @@ class LMParaphraser:
         def draw(attempt: int) -> tuple[str, str | None]:
             nonlocal calls
             predict, number = dspy.Predict(reword), (seed * 10_007 + attempt) % LARGEST_SEED
-            given = {"instruction": instruction, "keep": [criterion.title, *[ANSWERS] * (ANSWERS in instruction)]}
+            fields = {"instruction": instruction, "keep": [criterion.title, *[ANSWERS] * (ANSWERS in instruction)]}
             config = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": number}
             wrong = None
             # The predictor's own history tells how its answers ended.
             with dspy.context(lm=self.lm, disable_history=False, max_history_size=10_000):
                 try:
-                    text = _bare(predict(**given, config=config).wording or "")
+                    text = _bare(predict(**fields, config=config).wording or "")
                 except dspy.AdapterParseError as error:
                     text = error.lm_response
                     wrong = "without the field that the adapter reads" if text.strip() else "empty"
             calls += len(predict.history)
             last = predict.history[-1]["response"]  # LiteLLM's responses hold their choices
-            if any(one.finish_reason == "length" for one in getattr(last, "choices", [last])):
+            if any(choice.finish_reason == "length" for choice in getattr(last, "choices", [last])):
                 wrong = f"longer than max_tokens={self.max_tokens}"
             return text, wrong
 

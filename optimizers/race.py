@@ -53,23 +53,24 @@ class Race:
 
     judge: Any
     items: Sequence[dspy.Example]
-    given: Judged  # the judge's own answers to the items
+    before: Judged  # the judge's own answers to the items
     answers: Callable[[Any, Sequence[dspy.Example]], Judged]  # runs a judge on items
     budget: int | None
     seed: int
 
     def __post_init__(self) -> None:
-        self.measure = agreement_of(self.given)
+        self.measure = agreement_of(self.before)
         order = np.random.default_rng([self.seed, 1])  # not that of the demonstrations
         self.order = order.permutation(len(self.items))
 
     def run(self, offers: Sequence[Offer]) -> list[Ran]:
         """Return the offers that judged all items, and how well."""
-        left = [Ran(one, 0.0, self.given) for one in offers]
+        left = [Ran(offer, 0.0, self.before) for offer in offers]
         for size in self.sizes(len(offers)):
-            left = [self.judged(one.offer, size) for one in left]
+            left = [self.judged(runner.offer, size) for runner in left]
             if size < len(self.items):
-                left = [one for kind in {one.offer.kind: None for one in left} for one in _best_quarter(left, kind)]
+                kinds = dict.fromkeys(runner.offer.kind for runner in left)
+                left = [runner for kind in kinds for runner in _best_quarter(left, kind)]
         return left
 
     def sizes(self, offers: int) -> list[int]:
@@ -81,25 +82,25 @@ class Race:
 
     def judged(self, offer: Offer, size: int) -> Ran:
         """Have an offer judge the first of the items in a random order, but for those that it shows."""
-        places = np.array([i for i in self.order if int(i) not in offer.shown][:size], dtype=np.int64)
+        places = np.array([i for i in self.order if int(i) not in offer.shows][:size], dtype=np.int64)
         judged = self.answers(offer.program, [self.items[i] for i in places])
-        given = self.given.take(places)
-        gain = self.measure.value(judged) - self.measure.value(given)
-        unsure, before = (median_coverage(one.coverage) < LOW_COVERAGE for one in (judged, given))
-        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(given) or unsure > before:
+        before = self.before.take(places)
+        gain = self.measure.value(judged) - self.measure.value(before)
+        unsure, unsure_before = (median_coverage(answers.coverage) < LOW_COVERAGE for answers in (judged, before))
+        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(before) or unsure > unsure_before:
             gain = -math.inf
         return Ran(offer, gain, judged)
 
     def combined(self, ran: Sequence[Ran]) -> list[Ran]:
         """Search combinations of the best of each kind with Optuna's TPE; each judges all items."""
-        best = sorted(ran, key=lambda one: -one.gain)
+        best = sorted(ran, key=lambda runner: -runner.gain)
         parts = {
-            kind: [one.offer for one in best if one.offer.kind == kind and one.gain > -math.inf][:most]
+            kind: [runner.offer for runner in best if runner.offer.kind == kind and runner.gain > -math.inf][:most]
             for kind, most in MADE_OF.items()
         }
-        space: dict[str, Sequence[Any]] = {one.name: (False, True) for one in (*parts[LIBRARY], *parts[GUIDELINES])}
+        space: dict[str, Sequence[Any]] = {offer.name: (False, True) for offer in (*parts[LIBRARY], *parts[GUIDELINES])}
         if parts[DEMOS]:
-            space[DEMOS] = ("", *(one.name for one in parts[DEMOS]))
+            space[DEMOS] = ("", *(offer.name for offer in parts[DEMOS]))
         affordable = TRIALS if self.budget is None else self.budget // len(self.items)
         trials = min(TRIALS, math.prod(map(len, space.values())), affordable)
         if len(space) < 2 or trials < 2:
@@ -107,14 +108,14 @@ class Race:
         alone, tried = [*itertools.chain(*parts.values())], dict[str, Ran]()
 
         def measure(settings: dict[str, Any]) -> float:
-            used = [one for one in alone if settings.get(one.name) is True or settings.get(DEMOS) == one.name]
-            name = " and ".join(one.name for one in used)
+            used = [offer for offer in alone if settings.get(offer.name) is True or settings.get(DEMOS) == offer.name]
+            name = " and ".join(offer.name for offer in used)
             if name not in tried:
                 tried[name] = self.judged(combination(self.judge, used), len(self.items))
             return max(tried[name].gain, -2.0)  # of what is undefined: worse than any
 
         search_settings(space, measure, trials=trials, seed=self.seed)
-        return [one for name, one in tried.items() if name not in ("", *(one.name for one in alone))]
+        return [runner for name, runner in tried.items() if name not in ("", *(offer.name for offer in alone))]
 
 
 def search_settings(
@@ -128,22 +129,22 @@ def search_settings(
     for number in range(trials):
         study.sampler = optuna.samplers.TPESampler(seed=seed * 1_000_003 + number)
         trial = study.ask()
-        study.tell(trial, measure({one: trial.suggest_categorical(one, choices) for one, choices in space.items()}))
+        study.tell(trial, measure({name: trial.suggest_categorical(name, choices) for name, choices in space.items()}))
 
 
 def combination(judge: Any, used: Sequence[Offer]) -> Offer:
     """Offer a judge with the lines and the demonstrations of several offers."""
-    lines = [line for one in used for line in one.lines]
-    program, shown = with_lines(judge, lines) if lines else judge.deepcopy(), frozenset[int]()
-    for one in used:
-        if one.demos:
-            program.predict.demos, shown = list(one.demos), one.shown
-    names = tuple(one.name for one in used)
-    return Offer(COMBINATION, " and ".join(names), program, shown, parts=names)
+    lines = [line for offer in used for line in offer.lines]
+    program, shows = with_lines(judge, lines) if lines else judge.deepcopy(), frozenset[int]()
+    for offer in used:
+        if offer.demos:
+            program.predict.demos, shows = list(offer.demos), offer.shows
+    names = tuple(offer.name for offer in used)
+    return Offer(COMBINATION, " and ".join(names), program, shows, parts=names)
 
 
 def _best_quarter(ran: Sequence[Ran], kind: str) -> list[Ran]:
-    some = sorted((one for one in ran if one.offer.kind == kind), key=lambda one: -one.gain)
+    some = sorted((runner for runner in ran if runner.offer.kind == kind), key=lambda runner: -runner.gain)
     return some[: math.ceil(len(some) / STEP)]
 
 

@@ -83,10 +83,10 @@ def quality_rule(*, n_resamples: int, seed: int) -> Rule:
         quality = Number("quality", "quality", judged.answers, estimate_mean, signed=False)
         return {"quality": quality.estimate(seed=seed, n_resamples=n_resamples)}
 
-    def p_values(judged: Sequence[Judged], given: Judged) -> list[float]:
+    def p_values(judged: Sequence[Judged], before: Judged) -> list[float]:
         draws = Draws(seed=seed, resamples=0, swaps=n_resamples)
-        changes = [estimate_mean(one.answers, before=given.answers, draws=draws) for one in judged]
-        return holm([one.p_value / 2 if one.value > 0 else 1 - one.p_value / 2 for one in changes])
+        changes = [estimate_mean(answers.answers, before=before.answers, draws=draws) for answers in judged]
+        return holm([change.p_value / 2 if change.value > 0 else 1 - change.p_value / 2 for change in changes])
 
     return Rule(
         aim="a higher quality",
@@ -179,19 +179,21 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         most = min(self.k, len(items) // 2)
         best = [int(n) for n in np.argsort(-rise, kind="stable") if rise[n] > 0][:most]
         others = [n for n in range(len(items)) if n not in best]
-        rivals = [(one, one.qualities[:, others]) for one in own]
+        rivals = [(record, record.qualities[:, others]) for record in own]
         iterations, chosen = self._choose(rivals)
         # 3. With the accepted refinements as demonstrations, the loop runs over these others again.
-        shown, taught = None, with_steps(with_margin(student, chosen.margin), items, listening, best)
+        demonstrated, taught = None, with_steps(with_margin(student, chosen.margin), items, listening, best)
         if best:
-            rest = [items[n] for n in others]
-            shown = self._record(self._run(problem, taught, rest, "shown"), rest, scorer, chosen.margin)
-            iterations, chosen = self._choose([*rivals, (shown, shown.qualities)])
+            remaining = [items[n] for n in others]
+            demonstrated = self._record(
+                self._run(problem, taught, remaining, "shown"), remaining, scorer, chosen.margin
+            )
+            iterations, chosen = self._choose([*rivals, (demonstrated, demonstrated.qualities)])
         # 4. Of all loops, the best with the fewest refinements is compiled.
-        compiled = taught if chosen is shown else with_margin(student, chosen.margin)
+        compiled = taught if chosen is demonstrated else with_margin(student, chosen.margin)
         compiled.max_iterations = iterations
-        demonstrations = tuple(str(items[n].id) for n in best) if chosen is shown else ()
-        loops = {"own": tuple(own), "external": external, "shown": shown}
+        demonstrations = tuple(str(items[n].id) for n in best) if chosen is demonstrated else ()
+        loops = {"own": tuple(own), "external": external, "shown": demonstrated}
         problem.details = {**loops, "items": len(items), "calls": problem.calls}
         fraction = student.accept.margin / (student.feedback.high - student.feedback.low)
         kept = {"iterations": student.max_iterations, "margin": fraction, "demonstrations": ()}
@@ -263,7 +265,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
                     scores = [step.score for step in old.steps if step.accepted]
                     if any(not loop.accept(before, after) for before, after in itertools.pairwise(scores)):
                         again.append(item)
-                fresh = {one.id: one for one in self._run(problem, loop, again, f"own-{margin:g}").loops}
+                fresh = {loop.id: loop for loop in self._run(problem, loop, again, f"own-{margin:g}").loops}
                 done[margin] += [fresh.get(old.id, old) for old in base]
                 if self.progress is not None:
                     self.progress(len(part) - len(again))
@@ -339,14 +341,14 @@ def with_margin(loop: SelfRefine, margin: float) -> SelfRefine:
     return copy
 
 
-def with_steps(loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, shown: Sequence[int]) -> SelfRefine:
-    """Return a copy whose generator sees the final outputs of the ``shown`` items, and whose refiner the steps to them.
+def with_steps(loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, places: Sequence[int]) -> SelfRefine:
+    """Return a copy whose generator sees the final outputs of the items at ``places``, and whose refiner their steps.
 
     In the run under external feedback, each of these has a refinement that was accepted.
     """
     taught: SelfRefine = loop.deepcopy()
     outputs, steps = [], []
-    for n in shown:
+    for n in places:
         draft, final = [step for step in run.loops[n].steps if step.accepted][-2:]
         inputs = {name: items[n][name] for name in sorted(module_inputs(loop.generate)) if name in items[n]}
         answer = {loop.field: final.output}

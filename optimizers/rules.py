@@ -87,8 +87,8 @@ class AgreementMeasure:
         x, y = self.columns(judged)
         draws = Draws(seed=seed, swaps=0)
         interval = estimate_coefficient(self.counted, x, y, clusters=judged.clusters, draws=draws)
-        known = {**vars(interval), "undefined": len(x) - interval.n}
-        return Estimate(name=self.name, label=self.label, signed=self is not ACCURACY, **known)
+        fields = {**vars(interval), "undefined": len(x) - interval.n}
+        return Estimate(name=self.name, label=self.label, signed=self is not ACCURACY, **fields)
 
     def within(self, first: int) -> AgreementMeasure:
         """Measure within the first items and within the others: halves read along two lines differ in their means."""
@@ -101,8 +101,8 @@ class AgreementMeasure:
 
 
 def _deviations(x: FloatArray, y: FloatArray, first: int) -> tuple[FloatArray, FloatArray]:
-    known, half = defined(x, y), np.arange(len(x)) < first
-    for side in (known & half, known & ~half):
+    answered, half = defined(x, y), np.arange(len(x)) < first
+    for side in (answered & half, answered & ~half):
         x, y = (np.where(side, values - mean_of_defined(values[side]), values) for values in (x, y))
     return x, y
 
@@ -150,10 +150,10 @@ def effect_errors(feature: FloatArray, judges: Sequence[Judged], *, reliability:
     weak, for it.
     """
     first, clusters = judges[0], judges[0].inputs or None
-    known = EqualQuality(
+    model = EqualQuality(
         first.strength, first.ratings, {"feature": feature}, clusters=clusters, reliability=reliability
     )
-    effect = known.effect("feature")
+    effect = model.effect("feature")
     if effect.weak or effect.reason:
         return undefined(judges)
     scores = np.column_stack([judged.strength for judged in judges])  # (n, s)
@@ -183,7 +183,7 @@ def bias_errors(name: str, judges: Sequence[Judged], *, seed: int) -> list[Error
     if not (rated.sum(axis=1) > 1).any():
         choices = len(np.unique(first.ratings[rated])) <= 2
         reliabilities = CHOICES if choices else RELIABILITIES
-    return [effect_errors(feature, judges, reliability=one, seed=seed) for one in reliabilities]
+    return [effect_errors(feature, judges, reliability=value, seed=seed) for value in reliabilities]
 
 
 def comparable_biases(judged: Judged) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def last_items(judged: Judged, items: int) -> Judged:
 
 def in_families(
     judged: Sequence[Judged],
-    given: Judged,
+    before: Judged,
     errors: Callable[[Sequence[Judged]], Errors],
     test: Callable[[FloatArray, FloatArray], FloatArray],
 ) -> list[float]:
@@ -218,10 +218,10 @@ def in_families(
     Judges measured on different items (cross-fitted ones on all rated items, others on the held-back ones) are families
     that share the level equally.
     """
-    sizes, adjusted = [len(one.ids) for one in judged], np.empty(len(judged))
+    sizes, adjusted = [len(answers.ids) for answers in judged], np.empty(len(judged))
     for size in set(sizes):
         family = [index for index, own in enumerate(sizes) if own == size]
-        adjusted[family] = test(*errors([last_items(given, size), *(judged[index] for index in family)]))
+        adjusted[family] = test(*errors([last_items(before, size), *(judged[index] for index in family)]))
     return [float(p) for p in np.minimum(1.0, adjusted * len(set(sizes)))]
 
 
@@ -253,10 +253,10 @@ class Rule:
     keeps: Sequence[Keep] = ()  # numbers that must not get worse
     level: float = CHOICE_LEVEL  # chance that any candidate passes the test, where none is better
 
-    def loss(self, judged: Judged, given: Judged) -> str:
+    def loss(self, judged: Judged, before: Judged) -> str:
         """Say what a candidate makes significantly worse, such as "loses agreement"; empty if nothing."""
-        given = last_items(given, len(judged.ids))
-        return next(filter(None, (keep(judged, given) for keep in self.keeps)), "")
+        before = last_items(before, len(judged.ids))
+        return next(filter(None, (keep(judged, before) for keep in self.keeps)), "")
 
 
 # Better agreement with people, at no larger bias.
@@ -278,10 +278,10 @@ def agreement_rule(
     change from -.05 to -.01 makes no useless judge useful.
     """
 
-    def agrees(judged: Judged, given: Judged) -> str:
+    def agrees(judged: Judged, before: Judged) -> str:
         own, floor = measure.estimate(judged, seed), 0.5 if measure is ACCURACY else 0.0
-        shown = f"{own.label} {own.text()}, {ends(*map(own.text, (own.low, own.high)))}"
-        return "" if own.low > floor else f"is not shown to agree with people ({shown})"
+        evidence = f"{own.label} {own.text()}, {ends(*map(own.text, (own.low, own.high)))}"
+        return "" if own.low > floor else f"is not shown to agree with people ({evidence})"
 
     less = f"no larger {biases[0]} bias" if len(biases) == 1 else "no larger bias"
     return Rule(
@@ -303,11 +303,11 @@ def error_rule(measure: AgreementMeasure, *, biases: Sequence[str], seed: int) -
     """
 
     def nearness(judges: Sequence[Judged]) -> Errors:
-        gaps = [-np.abs(one.answers - one.covariate(HUMAN_SCORES)) for one in judges]
+        gaps = [-np.abs(judge.answers - judge.covariate(HUMAN_SCORES)) for judge in judges]
         return jackknifed(mean, judges, gaps, seed=seed)
 
-    def agrees_less(judged: Judged, given: Judged) -> str:
-        values, errors = measure.errors([given, judged], seed)
+    def agrees_less(judged: Judged, before: Judged) -> str:
+        values, errors = measure.errors([before, judged], seed)
         lower = not np.isnan(values).any() and np.quantile(np.diff(values + errors, axis=1), 1 - LOSS) < -SLIGHT
         return f"loses agreement ({values[0]:.2f} -> {values[1]:.2f})" if lower else ""
 
@@ -324,25 +324,25 @@ def error_rule(measure: AgreementMeasure, *, biases: Sequence[str], seed: int) -
 
 def _agreement(judged: Judged, *, measure: AgreementMeasure, seed: int) -> dict[str, Estimate]:
     """Return the agreement, and of scores how far they are from people's."""
-    shown = {measure.name: measure.estimate(judged, seed)}
+    estimates = {measure.name: measure.estimate(judged, seed)}
     if measure.name == PEARSON.name and judged.on_peoples_scale:
-        shown["error"] = mean_error(judged).estimate(judged.clusters, seed=seed)
-    return shown
+        estimates["error"] = mean_error(judged).estimate(judged.clusters, seed=seed)
+    return estimates
 
 
-def _larger_bias(judged: Judged, given: Judged, *, biases: Sequence[str], rise: float, seed: int) -> str:
+def _larger_bias(judged: Judged, before: Judged, *, biases: Sequence[str], rise: float, seed: int) -> str:
     """Say which bias is larger, or may be larger by more than ``rise``; it must be so whatever the reliability is."""
     for bias in biases:
-        found = []
-        for values, errors in bias_errors(bias, [given, judged], seed=seed):
+        faults = []
+        for values, errors in bias_errors(bias, [before, judged], seed=seed):
             least, most = np.quantile(np.diff(np.abs(values + errors), axis=1), [LOSS, 1 - LOSS])  # NaN if undefined
             change = f"{BIASES[bias].title} bias {abs(values[0]):.2f} -> {abs(values[1]):.2f} in magnitude"
             if least > 0:
-                found.append(f"is more biased ({change})")
+                faults.append(f"is more biased ({change})")
             else:
-                found.append(f"may be more biased ({change}, change at worst {most:+.2f})" if most > rise else "")
-        if all(found):
-            return found[0]
+                faults.append(f"may be more biased ({change}, change at worst {most:+.2f})" if most > rise else "")
+        if all(faults):
+            return faults[0]
     return ""
 
 
@@ -370,11 +370,11 @@ def smaller_rule(
     ``max_loss``, a user says what a smaller bias may cost, and only the last demand counts, with this margin.
     """
 
-    def p_values(judged: Sequence[Judged], given: Judged) -> list[float]:
-        (own,), own_errors = errors([given])
+    def p_values(judged: Sequence[Judged], before: Judged) -> list[float]:
+        (own,), own_errors = errors([before])
         biased = nonzero(own, own_errors[:, 0])
         return [
-            float(np.maximum(p, biased)) for p in in_families(judged, given, errors, smaller_in_magnitude)
+            float(np.maximum(p, biased)) for p in in_families(judged, before, errors, smaller_in_magnitude)
         ]  # or NaN
 
     cost = f"a loss of agreement of at most {max_loss:g}" if max_loss else "no significant loss of agreement"
@@ -389,14 +389,14 @@ def smaller_rule(
     )
 
 
-def lost_agreement(judged: Judged, given: Judged, *, max_loss: float, seed: int) -> str:
+def lost_agreement(judged: Judged, before: Judged, *, max_loss: float, seed: int) -> str:
     """Say whether the agreement falls, or may fall by more than the margin."""
-    test, order = (_change(one, judged, given, seed) for one in (estimate_pearson, estimate_tied_accuracy))
-    human = given.covariate(HUMAN_SCORES)
-    common = defined(judged.answers, given.answers, human)
-    before, after = (pearson(one.answers[common], human[common]).value for one in (given, judged))
+    test, order = (_change(estimator, judged, before, seed) for estimator in (estimate_pearson, estimate_tied_accuracy))
+    human = before.covariate(HUMAN_SCORES)
+    common = defined(judged.answers, before.answers, human)
+    old, new = (pearson(judge.answers[common], human[common]).value for judge in (before, judged))
     digits = 2 if abs(test.value) >= 0.01 else 3
-    fall = f"{before:.{digits}f} -> {after:.{digits}f}"
+    fall = f"{old:.{digits}f} -> {new:.{digits}f}"
     lowest, margin = test.low, max_loss or LOSS_MARGIN
     if not max_loss and _falls(test):
         lost = f"loses agreement ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f}"
@@ -411,15 +411,15 @@ def lost_agreement(judged: Judged, given: Judged, *, max_loss: float, seed: int)
     return ""
 
 
-def lowest_change(judged: Judged, given: Judged, seed: int) -> float:
+def lowest_change(judged: Judged, before: Judged, seed: int) -> float:
     """Return the lower end of the one-sided 95 % interval of the change in agreement."""
-    return _change(estimate_pearson, judged, given, seed).low
+    return _change(estimate_pearson, judged, before, seed).low
 
 
-def _change(measure: Callable[..., Interval], judged: Judged, given: Judged, seed: int) -> Interval:
+def _change(measure: Callable[..., Interval], judged: Judged, before: Judged, seed: int) -> Interval:
     draws = Draws(seed=seed, confidence=1 - 2 * LOSS)
-    human = given.covariate(HUMAN_SCORES)
-    return measure(judged.answers, human, draws=draws, before=given.answers, clusters=given.clusters)
+    human = before.covariate(HUMAN_SCORES)
+    return measure(judged.answers, human, draws=draws, before=before.answers, clusters=before.clusters)
 
 
 def allowance(lowest: float) -> float:

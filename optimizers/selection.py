@@ -109,9 +109,9 @@ class CompileReport:
     def __str__(self) -> str:
         """Return the decision, the candidates, what changed on the valset, and the cost, for a reader."""
         lines = [self.decision or f"Compiled: {self.chosen}."]
-        for one in self.candidates:
-            numbers = ", ".join(f"{estimate.label} {estimate.text()}" for estimate in one.estimates.values())
-            lines.append(f"- {one.name} {one.reason} ({numbers}).")
+        for candidate in self.candidates:
+            numbers = ", ".join(f"{estimate.label} {estimate.text()}" for estimate in candidate.estimates.values())
+            lines.append(f"- {candidate.name} {candidate.reason} ({numbers}).")
         for bias, comparison in self.comparison.items():
             changes = ", ".join(f"{change.label} {change.text()}" for change in comparison.changes.values())
             lines.append(f"On the valset, {bias}: {changes}.")
@@ -132,7 +132,7 @@ class Selection:
 
 
 def choose(
-    given: Candidate,
+    student: Candidate,
     candidates: Sequence[Candidate],
     rules: Sequence[Rule],
     *,
@@ -149,19 +149,19 @@ def choose(
     rule, the given program is kept, with what the first rule says that could test anything. All rules measure the same
     answers, and their levels add up to the chance of a false choice.
     """
-    programs = [given, *candidates]
+    programs = [student, *candidates]
     answers, costs = [], []
-    for one in programs:
+    for candidate in programs:
         before = spent()
-        answers.append(test(one.program) if one.answers is None else one.answers)
+        answers.append(test(candidate.program) if candidate.answers is None else candidate.answers)
         costs.append(spent().since(before))
     aim = ", or ".join(rule.aim for rule in rules)
     selections = []
     for rule in rules:
         selections.append(_choose_by(rule, programs, answers, costs, aim, inputs, noun))
-        if selections[-1].chosen is not given:
+        if selections[-1].chosen is not student:
             return selections[-1]
-    tested = [one for one in selections if any(not math.isnan(t.p_value) for t in one.fields["candidates"])]
+    tested = [s for s in selections if not all(math.isnan(tried.p_value) for tried in s.fields["candidates"])]
     return (tested or selections)[0]
 
 
@@ -175,19 +175,19 @@ def _choose_by(
     noun: str,
 ) -> Selection:
     """Choose by one rule; the given program comes first, and ``aim`` is that of all rules."""
-    given, others = answers[0], range(1, len(programs))
+    before, others = answers[0], range(1, len(programs))
     # 1. A candidate that leaves more items undefined is out. The others are tested together.
-    more = [count_unanswered(one) - count_unanswered(last_items(given, len(one.ids))) for one in answers]
+    more = [count_unanswered(own) - count_unanswered(last_items(before, len(own.ids))) for own in answers]
     tested = [i for i in others if more[i] <= 0]
     p_values = [float("nan")] * len(programs)
     if tested:
-        for i, p_value in zip(tested, rule.p_values([answers[i] for i in tested], given), strict=True):
+        for i, p_value in zip(tested, rule.p_values([answers[i] for i in tested], before), strict=True):
             p_values[i] = p_value
     # 2. Of those without a fault, the lowest first cost sets the mark, and within its error the next cost decides; on
     #    the items that all of them answered.
-    faults = ["", *(_fault(rule, answers[i], given, p_values[i], more[i]) for i in others)]
-    common = [last_items(one, min(len(each.ids) for each in answers)) for one in answers]
-    ranks = [[math.inf if math.isnan(cost) else cost for cost in rule.costs(one)] for one in common]
+    faults = ["", *(_fault(rule, answers[i], before, p_values[i], more[i]) for i in others)]
+    common = [last_items(judged, min(len(each.ids) for each in answers)) for judged in answers]
+    ranks = [[math.inf if math.isnan(cost) else cost for cost in rule.costs(judged)] for judged in common]
     good = [i for i in others if not faults[i]]
     best = 0
     if good:
@@ -201,12 +201,12 @@ def _choose_by(
     reasons[0] = "is what the others are compared with"
     reasons[best] = f"is chosen: {rule.aim}" if best else "is kept: nothing is better"
     tried = tuple(
-        Tried(GIVEN if i == 0 else one.name, rule.estimates(answers[i]), p_values[i], costs[i], i == best, reasons[i])
-        for i, one in enumerate(programs)
+        Tried(program.name if i else GIVEN, rule.estimates(answers[i]), p_values[i], costs[i], i == best, reasons[i])
+        for i, program in enumerate(programs)
     )
     heights: Any = np.array(ranks)  # (programs, costs)
     lower = (heights <= heights[:, None]).all(axis=2) & (heights < heights[:, None]).any(axis=2)  # by another program
-    front = tuple(one.name for one, surpassed in zip(tried, lower.any(axis=1), strict=True) if not surpassed)
+    front = tuple(entry.name for entry, surpassed in zip(tried, lower.any(axis=1), strict=True) if not surpassed)
     # 4. The decision in words, about the chosen program or else the one nearest to it.
     nearest = best or min(others, key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
     where, units = count(inputs, "held-back input"), 2 * inputs  # half of the inputs are held back
@@ -218,7 +218,7 @@ def _choose_by(
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
 
 
-def _fault(rule: Rule, judged: Judged, given: Judged, p_value: float, more: int) -> str:
+def _fault(rule: Rule, judged: Judged, before: Judged, p_value: float, more: int) -> str:
     """Say why a candidate cannot be chosen; empty if it can."""
     if more > 0:
         return f"leaves {more} more undefined"
@@ -226,7 +226,7 @@ def _fault(rule: Rule, judged: Judged, given: Judged, p_value: float, more: int)
         return INCOMPARABLE
     if not p_value < rule.level:
         return f"is not significantly better (adjusted {p_equals(p_value)}, level {rule.level:g})"
-    return rule.loss(judged, given)
+    return rule.loss(judged, before)
 
 
 MOST_INPUTS = 100_000  # most inputs that are promised to decide
@@ -238,7 +238,7 @@ def inputs_to_decide(p_value: float, level: float, inputs: int, *, power: float 
     The one-sided p is ``z`` standard errors away from no difference: n' = n ((z_level + z_power) / z)^2. None where it
     does not seem better, is shown already, or more inputs than 100,000 would be needed.
     """
-    z, wanted = (float(scipy.stats.norm.isf(one)) for one in (p_value, level))
+    z, wanted = (float(scipy.stats.norm.isf(p)) for p in (p_value, level))
     if not level <= p_value < 0.5 or not inputs:  # NaN is not
         return None
     enough = math.ceil(inputs * ((wanted + scipy.stats.norm.ppf(power)) / z) ** 2)
@@ -249,19 +249,20 @@ def _decision(
     tried: Sequence[Tried], best: int, nearest: int, aim: str, where: str, *, noun: str, enough: int | None
 ) -> str:
     """Say what was chosen and what it changes, or that the given program is kept, why, and what would decide."""
-    given, *rest = tried
-    one = tried[nearest]
+    kept, *others = tried
+    candidate = tried[nearest]
     if best:
         changes = "; ".join(
-            f"{e.label} {given.estimates[name].text()} -> {e.text()}"
-            for name, e in one.estimates.items()
-            if name in given.estimates
+            f"{e.label} {kept.estimates[name].text()} -> {e.text()}"
+            for name, e in candidate.estimates.items()
+            if name in kept.estimates
         )
-        among, caution = ("", "") if len(rest) == 1 else (f" out of {len(rest)} candidates", f" {FLATTERED}")
-        return f'"{one.name}" was chosen{among} on {where}, for {aim}: {changes}.{caution}'
-    if all(other.reason == INCOMPARABLE for other in rest):
-        reasons = (e.reason for e in given.estimates.values() if e.reason)
+        among, caution = ("", "") if len(others) == 1 else (f" out of {len(others)} candidates", f" {FLATTERED}")
+        return f'"{candidate.name}" was chosen{among} on {where}, for {aim}: {changes}.{caution}'
+    if all(other.reason == INCOMPARABLE for other in others):
+        reasons = (e.reason for e in kept.estimates.values() if e.reason)
         return f"Kept your {noun}: {aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
-    among = "Best candidate" if len(rest) == 1 else f"Best of {len(rest)} candidates"
-    said = f'Kept your {noun}. {among} for {aim}: "{one.name}". Not chosen because it {one.reason}, on {where}.'
-    return said if enough is None else f"{said} About {count(enough, 'input')} would decide."
+    among = "Best candidate" if len(others) == 1 else f"Best of {len(others)} candidates"
+    why = f"Not chosen because it {candidate.reason}, on {where}."
+    more = "" if enough is None else f" About {count(enough, 'input')} would decide."
+    return f'Kept your {noun}. {among} for {aim}: "{candidate.name}". {why}{more}'

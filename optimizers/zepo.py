@@ -47,7 +47,7 @@ class Wording:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record, without the answers."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "judged"}
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "judged"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -138,8 +138,8 @@ class ZEPO(JudgeOptimizer):
                 f"The search cannot begin with the instruction {own!r}: it is {wrong}, which every wording must hold."
             )
         classes = len(judge.labels(examples[0]))
-        known = judged_in_order(judge, np.full((1, classes), 1 / classes), examples[:1])
-        if isinstance(self.objective, objectives.BiasObjective) and not self.objective.bias.applies(known):
+        uniform = judged_in_order(judge, np.full((1, classes), 1 / classes), examples[:1])
+        if isinstance(self.objective, objectives.BiasObjective) and not self.objective.bias.applies(uniform):
             raise ValueError(
                 f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
             )
@@ -169,8 +169,8 @@ class ZEPO(JudgeOptimizer):
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
             rivals = search.race(wordings, epoch, incumbent)
             # 4. The best of those that are left takes the incumbent's place if it is better.
-            finalists = [one for one in rivals if one.behind is None]
-            best = max([incumbent, *finalists], key=lambda one: np.nan_to_num(one.objective, nan=-np.inf))
+            finalists = [wording for wording in rivals if wording.behind is None]
+            best = max([incumbent, *finalists], key=lambda wording: np.nan_to_num(wording.objective, nan=-np.inf))
             search.note(rivals, best)
             incumbent = best
             history.append(incumbent.objective)
@@ -191,9 +191,9 @@ class ZEPO(JudgeOptimizer):
     def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
         """Return the wording of a half that is better on all examples; the two halves try different wordings."""
         everything = problem.on((), problem.fit)
-        found = [half.found[WORDING] for half in halves]
-        values = [self.objective(self.tested(everything, one.program)) for one in found]
-        best = found[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))]
+        rivals = [half.made[WORDING] for half in halves]
+        values = [self.objective(self.tested(everything, rival.program)) for rival in rivals]
+        best = rivals[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))]
         problem.details = dict(best.details)
         return {WORDING: best}
 
@@ -234,9 +234,9 @@ class _Search:
             }
             check_settings(log_dir / "search.json", settings)
             self.log = Journal(log_dir / "proposals.jsonl")
-            for one in self.log.read("key", "instructions", "rejected", "calls"):
-                rejected = tuple((reason, text) for reason, text in one["rejected"])
-                self.proposals[one["key"]] = Proposal(tuple(one["instructions"]), rejected, one["calls"])
+            for entry in self.log.read("key", "instructions", "rejected", "calls"):
+                rejected = tuple((reason, text) for reason, text in entry["rejected"])
+                self.proposals[entry["key"]] = Proposal(tuple(entry["instructions"]), rejected, entry["calls"])
         # 2. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
         self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
@@ -251,10 +251,10 @@ class _Search:
         """Return rewordings of the incumbent, the logged ones where there are some."""
         zepo, key = self.zepo, f"{epoch} {incumbent.instruction}"
         if key not in self.proposals:
-            known = {one.instruction for one in (*self.tried, *self.elsewhere)}
+            avoided = {wording.instruction for wording in (*self.tried, *self.elsewhere)}
             seed = zepo.seed * 1_000_003 + epoch
             proposal = zepo.proposer(
-                self.judge.criterion, incumbent.instruction, zepo.population, known=known, seed=seed
+                self.judge.criterion, incumbent.instruction, zepo.population, known=avoided, seed=seed
             )
             self.proposals[key] = proposal
             if zepo.log_dir is not None:
@@ -321,7 +321,7 @@ class _Search:
 
     def note(self, wordings: Sequence[Wording], accepted: Wording) -> None:
         """Keep an epoch's wordings, one of which may have become the incumbent."""
-        self.tried += [replace(one, accepted=one is accepted) for one in wordings]
+        self.tried += [replace(wording, accepted=wording is accepted) for wording in wordings]
 
     @property
     def saved(self) -> int:
@@ -415,7 +415,7 @@ def alike(incumbent: Judged, groups: int) -> IntArray:
     return np.where(np.isnan(first), groups, quantiles)
 
 
-def _values(objective: Objective, one: Judged, other: Judged, counts: FloatArray) -> FloatArray:
+def _values(objective: Objective, own: Judged, other: Judged, counts: FloatArray) -> FloatArray:
     """Return the objective of one instruction on imagined sets of all examples, (IMAGINED,)."""
     items = np.arange(counts.shape[1] // 2)
-    return objective.resampled(both_answers(one.take(items), other.take(items)), counts)
+    return objective.resampled(both_answers(own.take(items), other.take(items)), counts)

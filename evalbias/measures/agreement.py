@@ -66,8 +66,8 @@ def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatAr
 
 def _ordered_alike(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Compute the share of the pairs untied in y that x orders alike, from tau-b and the ties; ties in x count half."""
-    untied = [[len(v) ** 2 - (np.unique(v, return_counts=True)[1] ** 2).sum() for v in one]
-              for one in _samples(counts, x, y)]  # fmt: skip
+    untied = [[len(v) ** 2 - (np.unique(v, return_counts=True)[1] ** 2).sum() for v in pair]
+              for pair in _samples(counts, x, y)]  # fmt: skip
     of_x, of_y = np.array(untied, dtype=np.float64).T  # twice the numbers of pairs
     more = np.round(np.nan_to_num(counted_kendall(counts, x, y)) * np.sqrt(of_x * of_y))  # pairs alike less the others
     return (1 + ratio(more, of_y)) / 2
@@ -210,8 +210,8 @@ def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray
 
     The scores (n, s) and the reference (n,) have no NaN. See ``resample.influences``.
     """
-    rest = [np.column_stack([counted_pearson(c, x, reference) for x in scores.T]) for c in left_out(codes)]
-    return resample.influences(np.concatenate(rest))
+    correlations = [np.column_stack([counted_pearson(c, x, reference) for x in scores.T]) for c in left_out(codes)]
+    return resample.influences(np.concatenate(correlations))
 
 
 def _with_t(interval: Interval, influence: FloatArray, confidence: float) -> Interval:
@@ -242,11 +242,11 @@ def estimate_tied_accuracy(
         1.0
     """
     judges = {"scores": scores} if before is None else {"before": before, "scores": scores}
-    given = vectors(**judges, reference=reference)
-    (*columns, y), codes = complete(*given, clusters=clusters)
+    all_columns = vectors(**judges, reference=reference)
+    (*columns, y), codes = complete(*all_columns, clusters=clusters)
     pairs = _pairs(codes)
     units = len(held := np.unique(codes[pairs]))  # clusters without a pair tell nothing
-    accuracy = Interval(np.nan, n=len(y), undefined=len(given[0]) - len(y), units=units, unit=resample.SHARE)
+    accuracy = Interval(np.nan, n=len(y), undefined=len(all_columns[0]) - len(y), units=units, unit=resample.SHARE)
     if not len(pairs):
         return accuracy
     if not np.diff(y[pairs]).any():
@@ -262,10 +262,10 @@ def estimate_tied_accuracy(
         np.bincount(first, part, units) + np.bincount(second, part * (first != second), units)
         for part in (gains, np.ones(len(pairs)))
     )
-    rest = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
+    accuracies = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
     if before is not None:
-        return _with_t(accuracy, resample.influences(rest), draws.confidence)
-    variance = resample.jackknife_variance(rest)
+        return _with_t(accuracy, resample.influences(accuracies), draws.confidence)
+    variance = resample.jackknife_variance(accuracies)
     low, high = resample.share_ends(accuracy.value, variance, units=units, confidence=draws.confidence)
     return replace(accuracy, low=low, high=high)
 
@@ -274,7 +274,7 @@ def _pairs(codes: IntArray) -> IntArray:
     """Return (m, 2) items to compare: pairs within a cluster (n,), or of all items where each is its own."""
     n = len(codes)
     if len(np.unique(codes)) < n:
-        return np.concatenate([one[np.column_stack(np.triu_indices(len(one), 1))] for one in arrays.members_of(codes)])
+        return np.concatenate([i[np.column_stack(np.triu_indices(len(i), 1))] for i in arrays.members_of(codes)])
     if n * (n - 1) // 2 <= MOST_PAIRS:
         return np.column_stack(np.triu_indices(n, 1))
     order = np.random.default_rng(0).permutation(n)
@@ -318,8 +318,8 @@ def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray, *, 
     both, twice = settled(np.concatenate([scores, human])), np.tile(counts, 2)  # (2n,), (k, 2n)
     values, total = counted_ranks(twice, both) if ordinal else both[None], twice.sum(axis=1)
     x = values - (twice * values).sum(axis=1, keepdims=True) / total[:, None]
-    one, other = np.split(x, 2, axis=1)
-    observed = (counts * 2 * (one - other) ** 2).sum(axis=1) / total
+    of_judge, of_people = np.split(x, 2, axis=1)
+    observed = (counts * 2 * (of_judge - of_people) ** 2).sum(axis=1) / total
     expected = 2 * (twice * x**2).sum(axis=1) / (total - 1)  # the centered sum is 0
     return ratio(expected - observed, expected)
 
@@ -340,12 +340,12 @@ def ceiling_columns(ratings: FloatArray) -> FloatArray:
 
     They are the ratings, the mean of the item's others, and 1 where there are both, else 0; NaN for an item without.
     """
-    given = ratings[~np.isnan(ratings)]
-    unit = float(np.ptp(given)) or 1.0 if len(given) else 1.0
+    present = ratings[~np.isnan(ratings)]
+    unit = float(np.ptp(present)) or 1.0 if len(present) else 1.0
     pairs = np.round(one_against_the_others(ratings / unit), 9) * unit  # rounding errors would break ties of means
-    known = ~np.isnan(pairs[:, :, 1])
-    columns = [np.where(known, one, 0.0) for one in np.moveaxis(pairs, 2, 0)]
-    return np.where(known.any(axis=1, keepdims=True), np.concatenate([*columns, known], axis=1), np.nan)
+    compared = ~np.isnan(pairs[:, :, 1])
+    columns = [np.where(compared, part, 0.0) for part in np.moveaxis(pairs, 2, 0)]
+    return np.where(compared.any(axis=1, keepdims=True), np.concatenate([*columns, compared], axis=1), np.nan)
 
 
 def counted_ceiling(
@@ -358,9 +358,9 @@ def counted_ceiling(
     person item by item, as of crowd workers, is one rater, of whose error a worker's severity is a part. Of ratings 0
     and 1, ``counted_kappa`` gives Cohen's kappa of a rater with another one of the item, drawn at random.
     """
-    one, others, known = np.split(columns, 3, axis=1)  # (n, r) each
-    rated = [np.flatnonzero(column) for column in known.T]
+    own, others, compared = np.split(columns, 3, axis=1)  # (n, r) each
+    rated = [np.flatnonzero(column) for column in compared.T]
     with np.errstate(invalid="ignore"):  # a resample without a rater's items
-        agreements = np.stack([statistic(counts[:, i], one[i, j], others[i, j]) for j, i in enumerate(rated)], axis=1)
-    weights = np.where(np.isnan(agreements), 0.0, counts @ known)  # (k, r)
+        agreements = np.stack([statistic(counts[:, i], own[i, j], others[i, j]) for j, i in enumerate(rated)], axis=1)
+    weights = np.where(np.isnan(agreements), 0.0, counts @ compared)  # (k, r)
     return ratio((np.nan_to_num(agreements) * weights).sum(axis=1), weights.sum(axis=1))

@@ -60,23 +60,23 @@ def numbers(values: ArrayLike, name: str) -> FloatArray:
         array = np.full(masked.shape, np.nan)
         array[~np.ma.getmaskarray(masked)] = numbers(masked.compressed(), name)
         return array
-    given: Any = np.asarray(values)
-    kinds = {np.asarray(value).dtype.kind for value in given.flat} if given.dtype == object else {given.dtype.kind}
+    raw: Any = np.asarray(values)
+    kinds = {np.asarray(value).dtype.kind for value in raw.flat} if raw.dtype == object else {raw.dtype.kind}
     if refused := kinds & _NO_NUMBERS.keys():
         raise ValueError(f"{name} holds {_NO_NUMBERS[min(refused)]}: give real numbers.")
-    integers: Any = [v for v in given.flat if isinstance(v, int | np.integer)] if given.dtype == object else given
+    integers: Any = [v for v in raw.flat if isinstance(v, int | np.integer)] if raw.dtype == object else raw
     whole = kinds & {"i", "u", "O"} and np.size(integers)
     if whole and max(abs(int(end)) for end in (np.min(integers), np.max(integers))) > LARGEST_INTEGER:
         raise ValueError(f"{name} holds integers beyond 2**53, which floats cannot tell apart: subtract an offset.")
-    if given.dtype == object:
-        given = np.array([np.nan if missing(v) else v for v in given.flat], dtype=np.float64).reshape(given.shape)
-    return np.asarray(given, dtype=np.float64)
+    if raw.dtype == object:
+        raw = np.array([np.nan if missing(v) else v for v in raw.flat], dtype=np.float64).reshape(raw.shape)
+    return np.asarray(raw, dtype=np.float64)
 
 
 def common_index(*values: object) -> Any:
     """Return the pandas index of the values that have one, None where none has; refuse indexes that differ."""
-    given: list[Any] = [getattr(value, "index", None) for value in values]
-    indexes = [index for index in given if hasattr(index, "equals")]
+    attributes: list[Any] = [getattr(value, "index", None) for value in values]
+    indexes = [index for index in attributes if hasattr(index, "equals")]
     if any(not indexes[0].equals(index) for index in indexes[1:]):
         raise ValueError(
             "The pandas indexes of the arrays differ: bring them into one order, as by second.reindex(first.index), or "
@@ -104,8 +104,8 @@ def checked(
     arrays = {name: numbers(values, name) for name, values in columns.items()}
     for name, array in arrays.items():
         if array.ndim not in axes:
-            one = "one number" if axes == (1,) else "one number, or one row,"
-            raise ValueError(f"{name} has the shape {array.shape}; give {one} per item.")
+            content = "one number" if axes == (1,) else "one number, or one row,"
+            raise ValueError(f"{name} has the shape {array.shape}; give {content} per item.")
         infinite = np.argwhere(np.isinf(array))
         if len(infinite):
             raise ValueError(f"{name}[{', '.join(map(str, infinite[0]))}] is infinite; use NaN for undefined values.")
@@ -141,7 +141,7 @@ def cluster_codes(clusters: Clusters, kept: BoolArray, name: str = "clusters") -
     if len(clusters) != len(kept):
         raise ValueError(f"{name} has {len(clusters)} entries for {len(kept)} items: give one entry an item.")
     codes: dict[object, int] = {}
-    used = {place: cluster for place, (cluster, one) in enumerate(zip(clusters, kept, strict=True)) if one}
+    used = {place: cluster for place, (cluster, is_kept) in enumerate(zip(clusters, kept, strict=True)) if is_kept}
     for place, cluster in used.items():
         if missing(cluster):
             raise ValueError(f"{name}[{place}] is {cluster!r}: give each item its group, or a name of its own.")
@@ -169,7 +169,7 @@ def remembered(work: Callable[..., Result]) -> Callable[..., Result]:
         return work(*(np.frombuffer(data, kind).reshape(shape) for data, kind, shape in parts), **options)
 
     def call(*arrays: NDArray[Any], **options: Any) -> Result:
-        return kept(*((one.tobytes(), one.dtype.str, one.shape) for one in arrays), **options)
+        return kept(*((array.tobytes(), array.dtype.str, array.shape) for array in arrays), **options)
 
     return call
 

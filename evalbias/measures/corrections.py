@@ -60,16 +60,16 @@ def corrected_mean(
     """
     if before is not None:
         return difference(corrected_mean, before, scores, people, clusters=clusters, draws=draws)
-    judge, human, rest, codes, bare = labeled_first(scores, people, clusters)
+    judge, human, others, codes, bare = labeled_first(scores, people, clusters)
     if bare.units < MIN_LABELS:
         return bare
-    human, judge, rest = map(settled, (human, judge, rest))
+    human, judge, others = map(settled, (human, judge, others))
     # (G,) what each cluster adds to the mean of the labels, and to the shift from the labeled items to the others
     deviations = np.bincount(codes[: len(human)], (human - human.mean()) / len(human), codes.max() + 1)
-    everyone, shift, moved = settled(np.concatenate([judge, rest])), 0.0, np.zeros_like(deviations)
-    if len(rest) and bare.units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
-        shift, center = float(rest.mean() - judge.mean()), everyone.mean()
-        moved = np.bincount(codes, np.concatenate([(judge - center) / len(judge), (center - rest) / len(rest)]))
+    everyone, shift, moved = settled(np.concatenate([judge, others])), 0.0, np.zeros_like(deviations)
+    if len(others) and bare.units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
+        shift, center = float(others.mean() - judge.mean()), everyone.mean()
+        moved = np.bincount(codes, np.concatenate([(judge - center) / len(judge), (center - others) / len(others)]))
     spread = float((moved**2).sum())
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
     estimate = float(human.mean()) + weight * shift
@@ -112,12 +112,12 @@ def difference(
     labeled = ~np.isnan(human)
 
     def statistic(counts: FloatArray, scores: FloatArray, people: FloatArray, labeled: FloatArray) -> FloatArray:
-        known = np.where(labeled == 1, people, np.nan)
+        labels = np.where(labeled == 1, people, np.nan)
         items = [np.repeat(np.arange(len(scores)), row.astype(np.int64)) for row in counts]
-        return np.array([corrected(scores[i], known[i]).value for i in items])
+        return np.array([corrected(scores[i], labels[i]).value for i in items])
 
-    given = np.where(labeled, human, 0.0), labeled.astype(np.float64)
-    return change(statistic, *judges, *given, clusters=clusters, draws=replace(draws, swaps=0))
+    label_columns = np.where(labeled, human, 0.0), labeled.astype(np.float64)
+    return change(statistic, *judges, *label_columns, clusters=clusters, draws=replace(draws, swaps=0))
 
 
 # Which of several systems would people rate higher? As in ``corrected_mean``, a system's mean label moves by a weight
@@ -156,8 +156,8 @@ def compare_means(
 
     Examples:
         >>> judge, people = [1, 2, 3, 4, 3, 4, 5, 7], [1, 2, 3, 4, 1, 2, 3, 5]  # the judge gives B two points more
-        >>> found = compare_means(judge, people, [*"AAAABBBB"], clusters=[*"12341234"])
-        >>> found.differences[0].value, found.favors[0].value
+        >>> compared = compare_means(judge, people, [*"AAAABBBB"], clusters=[*"12341234"])
+        >>> compared.differences[0].value, compared.favors[0].value
         (0.25, 2.0)
     """
     model, human = checked({"scores": scores, "people": people}, clusters, axes=(1,))
@@ -296,9 +296,9 @@ class ScoreCorrection:
             raise ValueError(f"strength={strength}: give a number between 0 and 1.")
         none, slopes = Slope(0.0), {}
         for name in {**self.slopes, **other.slopes}:
-            own, theirs = (one.slopes.get(name, none).slope for one in (self, other))
-            known = other.slopes.get(name, self.slopes.get(name, none))
-            slopes[name] = replace(known, slope=(1 - strength) * own + strength * theirs)
+            own, theirs = (correction.slopes.get(name, none).slope for correction in (self, other))
+            template = other.slopes.get(name, self.slopes.get(name, none))
+            slopes[name] = replace(template, slope=(1 - strength) * own + strength * theirs)
         return replace(other, slopes=slopes, shift=(1 - strength) * self.shift + strength * other.shift)
 
     def __call__(
@@ -317,8 +317,9 @@ class ScoreCorrection:
             raise ValueError(f"The correction needs the feature {missing[0]!r:.80}, and {sorted(features)} are given.")
         model, *values = vectors(scores=scores, **{name: features[name] for name in self.slopes})
         corrected = (np.interp(model, *np.transpose(self.reading)) if self.reading else model) - self.shift
-        for one, x in zip(self.slopes.values(), values, strict=True):
-            corrected = corrected - one.slope * ((x if one.bounds is None else np.clip(x, *one.bounds)) - one.center)
+        for part, x in zip(self.slopes.values(), values, strict=True):
+            inside = x if part.bounds is None else np.clip(x, *part.bounds)
+            corrected = corrected - part.slope * (inside - part.center)
         return np.asarray(np.clip(corrected, *scale))
 
 

@@ -96,8 +96,8 @@ def split_change(
 
     Examples:
         >>> old, new = [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 3.5, 4.0]  # stricter with good texts
-        >>> found = split_change([4.0, 5.0, 4.0], [4.0, 4.0, 4.0], old, new)
-        >>> [round(found.parts[name].value, 2) for name in PARTS]
+        >>> split = split_change([4.0, 5.0, 4.0], [4.0, 4.0, 4.0], old, new)
+        >>> [round(split.parts[name].value, 2) for name in PARTS]
         [-0.33, -0.67, 0.33]
     """
     # 1. rows: outputs of the periods and anchors that have scores, and their inputs
@@ -107,26 +107,26 @@ def split_change(
     ((first, noise), (third, of_x)), ((second, _), (fourth, of_y)) = _means(first, third), _means(second, fourth)
     kept = [~np.isnan(first), ~np.isnan(second), ~np.isnan(third + fourth)]
     names = [
-        [(group, place) for place in range(len(one))] if given is None else [("", str(name)) for name in given]
-        for group, (one, given) in enumerate(zip(kept, clusters, strict=True))
+        [(group, place) for place in range(len(mask))] if inputs is None else [("", str(name)) for name in inputs]
+        for group, (mask, inputs) in enumerate(zip(kept, clusters, strict=True))
     ]
     codes = cluster_codes([name for group in names for name in group], np.concatenate(kept))
-    places = np.split(np.arange(len(codes)), np.cumsum([int(one.sum()) for one in kept])[:2])
-    rows = [places[2] if not len(one) else where for one, where in zip(kept[:2], places[:2], strict=True)]
+    places = np.split(np.arange(len(codes)), np.cumsum([int(mask.sum()) for mask in kept])[:2])
+    rows = [places[2] if not len(mask) else where for mask, where in zip(kept[:2], places[:2], strict=True)]
     if not all(map(len, (*rows, places[2]))):
         raise ValueError("No anchor has scores of both judges, or a period has none: give texts that were scored.")
     x, y = third[kept[2]], fourth[kept[2]]
     old, new = (first[kept[0]] if len(kept[0]) else x), (second[kept[1]] if len(kept[1]) else y)
     noises = [of_x[kept[2]], of_y[kept[2]], noise[kept[0]] if len(kept[0]) else of_x[kept[2]]]
-    known = not any(np.isnan(one).any() for one in noises)
-    noises = noises if known else [np.zeros(len(one)) for one in noises]
-    columns = [(*np.unique(one, return_inverse=True), e) for one, e in zip((x, y, old), noises, strict=True)]
+    noise_known = not any(np.isnan(noise).any() for noise in noises)
+    noises = noises if noise_known else [np.zeros(len(noise)) for noise in noises]
+    columns = [(*np.unique(column, return_inverse=True), e) for column, e in zip((x, y, old), noises, strict=True)]
     levels = columns[0][0]
 
     # 2. the parts, how far the anchors are, and the map (4 + L,), in the data and in resamples of whole inputs
     def statistics(counts: FloatArray) -> FloatArray:
         ours, theirs, both = (counts[where] for where in (*rows, places[2]))
-        if not all(one.any() for one in (ours, theirs, both)):  # no output of a group is drawn
+        if not all(weights.any() for weights in (ours, theirs, both)):  # no output of a group is drawn
             return np.full(4 + len(levels), np.nan)
         first, second = np.average(old, weights=ours), np.average(new, weights=theirs)
         mean, mapped = _mapped(columns, (both, both, ours))
@@ -140,7 +140,7 @@ def split_change(
     # 3. what the split leans on: the slope if all of the noise is one judge's, times how far the anchors are, beyond
     #    what drawing them at random explains (twice its variance: once leaves too much of it where there is no more)
     apart, unsure = float(values[3]), 0.0
-    if apart and not known:
+    if apart and not noise_known:
         together = float(np.cov(x, y)[0, 1]) if len(x) > 1 else 0.0
         far = math.sqrt(max(apart**2 - 2 * errors[3] ** 2, 0.0))
         unsure = far * (y.var(ddof=1) / together - y.std() / x.std()) if together > 0 else math.inf
@@ -149,8 +149,8 @@ def split_change(
         ends = np.nanquantile(drawn, tails, axis=0)
         allowed = np.hypot(errors[:3], [0.0, unsure, unsure])
         ends[:, :3] = values[:3] + allowed * quantiles(tails, units)[:, None]
-    tiny = SLACK * max(float(np.abs(one).max()) for one in (old, new, x, y))
-    values, ends = (np.where(np.abs(one) <= tiny, 0.0, one) for one in (values, ends))  # rounding errors of 0
+    tiny = SLACK * max(float(np.abs(column).max()) for column in (old, new, x, y))
+    values, ends = (np.where(np.abs(part) <= tiny, 0.0, part) for part in (values, ends))  # rounding errors of 0
     undefined, inputs = int((~kept[2]).sum()), len(set(codes[places[2]]))
     bare, parts = Interval(math.nan, n=len(x), undefined=undefined, units=inputs, unit="points"), {}
     for name, value, low, high in zip(PARTS, values.tolist(), *ends.tolist(), strict=False):
@@ -175,7 +175,7 @@ def _means(*parts: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
 
     An output with one score has the noise that the others of all parts have on average; NaN where none has several.
     """
-    tables = [one if one.ndim == 2 else one[:, None] for one in parts]
+    tables = [part if part.ndim == 2 else part[:, None] for part in parts]
     within = [sample_moments(table)[:, 1] for table in tables]
     typical, means = mean_of_defined(np.concatenate(within)), []
     for table, of_one in zip(tables, within, strict=True):
@@ -203,10 +203,10 @@ def _mapped(
         steady.append(mean + part * (values - mean))
     # 2. the quantiles of the new judge at the places of each of the old one's scores
     (share, share_y, share_old), (x, y, old) = shares, steady
-    drawn, places, below = share > 0, *(np.append(0.0, np.cumsum(one)) for one in (share, share_y))
+    drawn, places, below = share > 0, *(np.append(0.0, np.cumsum(masses)) for masses in (share, share_y))
     g = np.diff(np.interp(places, below, np.append(0.0, np.cumsum(share_y * y))))[drawn]
-    known, g = x[drawn], g / share[drawn]
-    if known[0] == known[-1]:  # one score, or all of it is noise
-        known, g = known[:1], np.array([share_y @ y])
-    of_old, of_levels = (np.interp(one, known, g) + one - np.clip(one, known[0], known[-1]) for one in (old, x))
+    knots, g = x[drawn], g / share[drawn]
+    if knots[0] == knots[-1]:  # one score, or all of it is noise
+        knots, g = knots[:1], np.array([share_y @ y])
+    of_old, of_levels = (np.interp(v, knots, g) + v - np.clip(v, knots[0], knots[-1]) for v in (old, x))
     return float(share_old @ of_old), of_levels

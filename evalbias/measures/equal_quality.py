@@ -143,19 +143,19 @@ class EqualQuality:
         table = arrays.numbers(ratings, "ratings")
         if table.ndim != 2:
             raise ValueError(f"ratings has the shape {table.shape}: give one row an item, (n, raters).")
-        given = {**judges, "ratings": table, **features}
-        columns = dict(zip(given, arrays.checked(given), strict=True))
+        named = {**judges, "ratings": table, **features}
+        columns = dict(zip(named, arrays.checked(named), strict=True))
         for name, array in columns.items():
             if array.ndim != 1 and name != "ratings":
                 raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
         # 2. items with scores, every feature and a rating, or two where enough have
         judged = np.column_stack([columns[name] for name in judges])
-        known = arrays.defined(judged, *(columns[name] for name in features)) & ~np.isnan(table).all(axis=1)
-        twice = known & ((~np.isnan(table)).sum(axis=1) > 1)
-        if reliability is not None and known.any() and (twice == known).all():
+        usable = arrays.defined(judged, *(columns[name] for name in features)) & ~np.isnan(table).all(axis=1)
+        twice = usable & ((~np.isnan(table)).sum(axis=1) > 1)
+        if reliability is not None and usable.any() and (twice == usable).all():
             raise ValueError(SEVERAL)
-        self.several = reliability is None and told_by_several(known.sum(), twice.sum())
-        kept = twice if self.several else known
+        self.several = reliability is None and told_by_several(usable.sum(), twice.sum())
+        kept = twice if self.several else usable
         self.kept, self.n, self.undefined = kept, int(kept.sum()), int((~kept).sum())
         # 3. m rows, one an item or two a mirrored pair
         signs = (1.0, -1.0) if mirrored else (1.0,)
@@ -240,16 +240,16 @@ class EqualQuality:
         """Say why the model cannot be fitted; empty if it can."""
         least, words = self.x.shape[1] + 3, feature.replace("_", " ")
         if self.groups < MIN_CLUSTERS or self.n < least:
+            items, inputs = "item" if self.n == 1 else "items", "input" if self.groups == 1 else "inputs"
             return (
-                f"too few items have a score, ratings and a value of {words} ({self.n} item{'s' * (self.n != 1)} from "
-                f"{self.groups} input{'s' * (self.groups != 1)}): at least {least} items from {MIN_CLUSTERS} inputs "
-                "are needed"
+                f"too few items have a score, ratings and a value of {words} ({self.n} {items} from {self.groups} "
+                f"{inputs}): at least {least} items from {MIN_CLUSTERS} inputs are needed"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) <= arrays.SLACK:
             return "both judges score alike" if self.change else "all items have the same score"
         for name in (feature, *self.names[1:]):
             if np.ptp(self.x[:, self.names.index(name)]) == 0:
-                return f"all items have the same {name.replace('_', ' ')}" + ": leave it out" * (name != feature)
+                return f"all items have the same {name.replace('_', ' ')}{'' if name == feature else ': leave it out'}"
         if np.ptp(settled(np.nanmean(self.ratings, axis=1))) == 0:
             return "all items have the same rating"
         if np.linalg.matrix_rank(self.x) < self.x.shape[1]:
@@ -270,8 +270,8 @@ class EqualQuality:
             if scipy.stats.t.ppf(0.975, systems - 1) * both > scipy.stats.t.ppf(0.975, df) * error:
                 error, df, bare = both, systems - 1, replace(bare, units=systems, systems=systems)
         # 2. first stage: what two ratings share once the columns are held fixed, and its clustered F
-        rest = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
-        agreement, spread = rated.product + rest**2 - rated.mean**2, rated.square + rest**2 - rated.mean**2
+        residuals = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
+        agreement, spread = rated.product + residuals**2 - rated.mean**2, rated.square + residuals**2 - rated.mean**2
         relevance = agreement.sum() / spread.sum() if spread.sum() > 0 else 0.0
         small = small_sample(self.groups, len(x), x.shape[1] + 1)
         noise = (sums_by_cluster(agreement - relevance * spread, self.codes) ** 2).sum() * small
@@ -291,8 +291,8 @@ class EqualQuality:
         errors, strong = np.full(2, error * self._widening(place, rated)), f >= STRONG and error > 0
         if strong and allowed != (0.0, 0.0) and not self.differences and len(np.unique(x[:, place])) == 2:
             # what a group's place in quality hides is known with an error of its own
-            rest = [self._allowance(place, rated, rows) for rows in self._without_parts(place)]
-            errors = np.hypot(error, np.sqrt((len(rest) - 1) * np.var(rest, axis=0)))
+            allowances = [self._allowance(place, rated, rows) for rows in self._without_parts(place)]
+            errors = np.hypot(error, np.sqrt((len(allowances) - 1) * np.var(allowances, axis=0)))
         half = float(scipy.stats.t.ppf(0.975, df)) * errors
         low, high, p_value = value - half[1], value + half[0], math.nan
         if f < STRONG:
@@ -344,8 +344,8 @@ class EqualQuality:
         """Return the rows (m,) without each part of the inputs that the columns can spare; a group is in many parts."""
         order = np.argsort(np.argsort(~smaller_group(self.x[:, place], self.codes), kind="stable"))
         parts = order[self.codes] % PARTS
-        rest = [parts != part for part in np.unique(parts)]
-        return [rows for rows in rest if np.linalg.matrix_rank(self.x[rows]) == self.x.shape[1]]
+        without = [parts != part for part in np.unique(parts)]
+        return [rows for rows in without if np.linalg.matrix_rank(self.x[rows]) == self.x.shape[1]]
 
     def _jackknife(self, place: int, rated: Rated, codes: IntArray) -> tuple[FloatArray, float]:
         """Return the coefficients (p + 1,) of the columns and the quality, and the variance of one over clusters."""
@@ -359,10 +359,10 @@ class EqualQuality:
         shared = float(rated.product[kept].mean() - mean.mean() ** 2)
         target, mean = target - target.mean(), mean - mean.mean()
         covariance = float((target * mean).mean())
-        given = ~np.isnan(ratings)
-        values = without_levels(ratings)[given]
+        present = ~np.isnan(ratings)
+        values = without_levels(ratings)[present]
         bent = curvature(target, values, shared=shared, covariance=covariance)
-        least = max(curvature_of_differences(ratings[given], shared=shared), BENT) if self.differences else BENT
+        least = max(curvature_of_differences(ratings[present], shared=shared), BENT) if self.differences else BENT
         design = np.column_stack([x, mean])
         products = design.T @ design / len(design)
         products[-1, -1] = shared
@@ -386,9 +386,9 @@ def _leaning(share: float) -> float:
     Its error moves the estimate, and the jackknife takes it for its distance from the line of the others, which has an
     error of its own. The factor is the quantile of that ratio for normal errors, by that of a normal number.
     """
-    one, others = np.random.default_rng(0).normal(size=(2, 100_000))
-    estimate = np.sqrt(share) * one + np.sqrt(1 - share) * others
-    distance = one - np.sqrt(share / (1 - share)) * others
+    own, others = np.random.default_rng(0).normal(size=(2, 100_000))
+    estimate = np.sqrt(share) * own + np.sqrt(1 - share) * others
+    distance = own - np.sqrt(share / (1 - share)) * others
     ratios = np.abs(estimate) / np.sqrt(share * distance**2 + 1 - share)
     return max(1.0, float(np.quantile(ratios, 0.95) / scipy.stats.norm.ppf(0.975)))
 
@@ -411,10 +411,10 @@ def regressed(
     parts = products, design[:, :, None] * scores[:, None, :], scores**2
     of_inputs = [sums_by_cluster(part, codes) for part in parts]  # (G, K, K), (G, K, s) and (G, s)
     whole = [part.sum(axis=0, keepdims=True) for part in of_inputs]
-    rest = [total - part for total, part in zip(whole, of_inputs, strict=True)]
+    without = [total - part for total, part in zip(whole, of_inputs, strict=True)]
     scaled = np.append(scaled, np.zeros(q))
     per_unit = np.where(scaled > 0, 1.0, units)[:, None]
-    return _solved(whole, scaled)[0] / per_unit, _solved(rest, scaled) / per_unit
+    return _solved(whole, scaled)[0] / per_unit, _solved(without, scaled) / per_unit
 
 
 def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
@@ -511,9 +511,9 @@ def weak_test(
 
     limit = float(scipy.stats.t.ppf(0.975, groups - 1)) ** 2
     accepted = np.flatnonzero(distance(VALUES) <= limit)
-    first_one, last_one = accepted[[0, -1]] if len(accepted) else (0, len(VALUES) - 1)
-    low = -math.inf if first_one == 0 else edge(VALUES[first_one - 1], VALUES[first_one])
-    high = math.inf if last_one == len(VALUES) - 1 else edge(VALUES[last_one + 1], VALUES[last_one])
+    lowest, highest = accepted[[0, -1]] if len(accepted) else (0, len(VALUES) - 1)
+    low = -math.inf if lowest == 0 else edge(VALUES[lowest - 1], VALUES[lowest])
+    high = math.inf if highest == len(VALUES) - 1 else edge(VALUES[highest + 1], VALUES[highest])
     p_value = float(2 * scipy.stats.t.sf(np.sqrt(distance(np.array([null * unit]))[0]), groups - 1))
     return low / unit, high / unit, p_value
 

@@ -127,9 +127,9 @@ def flawless_errors(p: FloatArray, outcomes: FloatArray, codes: IntArray, *, at:
     They are of draws of ``flawless``; of inputs (``codes``) with several items, whose outcomes may deviate together
     from right forecasts, also of draws in which the deviations of whole inputs change sign, where that is larger.
     """
-    n, one = len(p), np.ones((1, len(p)))
+    n, once = len(p), np.ones((1, len(p)))
     drawn = flawless(p, outcomes, draws=FEWER, seed=seed)
-    quantiles = np.quantile([counted_calibration_error(one, p, shares)[0] for shares in drawn], (0.5, at))
+    quantiles = np.quantile([counted_calibration_error(once, p, shares)[0] for shares in drawn], (0.5, at))
     if (inputs := int(codes.max()) + 1) < n:
         shares = ratio(np.nansum(outcomes, axis=1), (~np.isnan(outcomes)).sum(axis=1).astype(np.float64))
         gaps = sums_by_cluster(binned_gaps(p, shares), codes)  # (inputs, BINS)
@@ -159,13 +159,13 @@ def estimate_flawless_error(
     p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Compute the median calibration error of ``flawless`` forecasts of these items, below ``high`` in 95 of 100."""
-    forecasts, given = np.asarray(p, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
-    known = ~np.isnan(forecasts) & ~np.isnan(given).all(axis=1)
-    n = int(known.sum())
+    forecasts, answers = np.asarray(p, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    kept = ~np.isnan(forecasts) & ~np.isnan(answers).all(axis=1)
+    n = int(kept.sum())
     if n == 0 or before is not None:
-        return Interval(math.nan, n=n, undefined=len(known) - n, reason="no item has a forecast and an outcome")
-    codes = cluster_codes(clusters, known)
+        return Interval(math.nan, n=n, undefined=len(kept) - n, reason="no item has a forecast and an outcome")
+    codes = cluster_codes(clusters, kept)
     middle, bound = flawless_errors(
-        forecasts[known], given[known], codes, at=draws.confidence, seed=draws.seed
+        forecasts[kept], answers[kept], codes, at=draws.confidence, seed=draws.seed
     ).tolist()
-    return Interval(middle, 0.0, bound, n=n, undefined=len(known) - n, units=int(codes.max()) + 1)
+    return Interval(middle, 0.0, bound, n=n, undefined=len(kept) - n, units=int(codes.max()) + 1)

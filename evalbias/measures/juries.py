@@ -83,13 +83,15 @@ class Panel:
         scored = ~np.isnan(table).any(axis=1)
         if reliability is not None and scored.any() and (counts[scored] > 1).all():
             raise ValueError(SEVERAL)
-        kept, k = scored & (counts > (reliability is None)), table.shape[1]
+        kept, k = scored & (counts >= (2 if reliability is None else 1)), table.shape[1]
         self.n, self.undefined, self.names = int(kept.sum()), int((~kept).sum()), tuple(names or map(str, range(k)))
         if not 2 <= k <= MOST_JUDGES:
             raise ValueError(f"The scores are of {k} judges: give 2 to {MOST_JUDGES}.")
         if self.n < FEWEST_ITEMS:
-            given = (~np.isnan(table)).sum(axis=0)
-            least = f" ({self.names[given.argmin()]!r} scored {given.min()})" if scored.sum() < FEWEST_ITEMS else ""
+            n_scored = (~np.isnan(table)).sum(axis=0)
+            least = (
+                f" ({self.names[n_scored.argmin()]!r} scored {n_scored.min()})" if scored.sum() < FEWEST_ITEMS else ""
+            )
             raise ValueError(
                 f"{self.n} items have a score of each of {k} judges{least} and "
                 f"{'two ratings' if reliability is None else 'a rating'}: give at least {FEWEST_ITEMS}, or state the "
@@ -126,7 +128,7 @@ class Panel:
         true one (``most``), or an end of its interval, is that; the error and p are those of the number as it was.
         """
         every = [statistic(*way) for way in self._ways]
-        value, errors = float(every[0][0]), [float((influences(rest[1:]) ** 2).sum()) for rest in every]
+        value, errors = float(every[0][0]), [float((influences(estimates[1:]) ** 2).sum()) for estimates in every]
         error, df = math.sqrt(errors[0]), min(self.units, GROUPS) - 1
         if self.systems:  # what an input and a system share counts once
             both = math.sqrt(max(errors[0] + errors[1] - errors[2], 0.0))
@@ -274,14 +276,14 @@ class JuryRule:
 
     def __post_init__(self) -> None:
         of_members = self.weights, self.centers, self.spreads
-        k, given = len(self.weights), [*sum(of_members, ()), self.offset, self.tolerance]
-        if self.kind not in get_args(Kind) or {*map(len, of_members)} != {k} or not np.isfinite(given).all():
+        k, numbers = len(self.weights), [*sum(of_members, ()), self.offset, self.tolerance]
+        if self.kind not in get_args(Kind) or {*map(len, of_members)} != {k} or not np.isfinite(numbers).all():
             raise ValueError(f"kind={self.kind!r:.20}: give one of {get_args(Kind)}, and finite numbers by member.")
         if not (sum(self.weights) > TINY and min(self.weights) >= 0 and min(self.spreads) > TINY):
             raise ValueError(f"Give weights of 0 or more, one above 0, and spreads above 0 (and above {TINY:g}).")
-        if max(map(abs, given)) > LARGEST:
+        if max(map(abs, numbers)) > LARGEST:
             raise ValueError(f"Give numbers of at most {LARGEST:g}, as scores are.")
-        places = [one for one in set(self.first) if type(one) is int and 0 <= one < k]
+        places = [place for place in set(self.first) if type(place) is int and 0 <= place < k]
         if len(places) < len(self.first) or len(places) == 1 or self.tolerance < 0:
             raise ValueError(f"first={self.first}: give places of two members or more, and a tolerance of 0 or more.")
 
@@ -302,7 +304,7 @@ class JuryRule:
         joint = np.median(used, axis=1) if self.kind == "median" else used @ weights[list(self.members)] + self.offset
         if self.kind == "verdict":
             joint = np.sign(np.where(np.abs(joint) <= SLACK, 0.0, joint))
-        middle, unit = (weights @ np.array(one) / weights.sum() for one in (self.centers, self.spreads))
+        middle, unit = (weights @ np.array(values) / weights.sum() for values in (self.centers, self.spreads))
         if self.first:
             early = z[:, self.first].mean(axis=1)
             joint = np.where(self.settled(scores), np.sign(early) if self.kind == "verdict" else early, joint)
@@ -315,7 +317,7 @@ class JuryRule:
 
     def cost(self, scores: ArrayLike, costs: ArrayLike) -> float:
         """Compute the mean cost of an item (n, K), from the cost of one answer of each member (K,)."""
-        prices, late = arrays.numbers(costs, "costs"), [one for one in self.members if one not in self.first]
+        prices, late = arrays.numbers(costs, "costs"), [member for member in self.members if member not in self.first]
         return float(prices[list(self.first)].sum() + (1 - self.settled(scores).mean()) * prices[late].sum())
 
     def _standardized(self, scores: ArrayLike) -> FloatArray:
@@ -326,16 +328,16 @@ class JuryRule:
 
 
 def fit_rules(
-    scores: FloatArray, ratings: FloatArray, *, verdicts: tuple[float, float] | None, **known: Any
+    scores: FloatArray, ratings: FloatArray, *, verdicts: tuple[float, float] | None, **panel_options: Any
 ) -> dict[str, JuryRule]:
-    """Fit every way to combine K members to rated items: name -> rule; ``known`` are arguments of ``Panel``.
+    """Fit every way to combine K members to rated items: name -> rule; ``panel_options`` are arguments of ``Panel``.
 
     Scores become the equal mean, the median, the mean of the best set, and the mean with weights of the inverse error
     covariance, shrunk and not negative. ``verdicts`` are the two values of verdicts, the worse first, which become the
     majority, that of the best set, the weighted majority, and of three members and more the likeliest class by their
     rates of error (Dawid and Skene 1979), which are fitted without the ratings.
     """
-    panel, k = Panel(scores, ratings, **known), scores.shape[1]
+    panel, k = Panel(scores, ratings, **panel_options), scores.shape[1]
     rows = scores[~np.isnan(scores).any(axis=1)]
     kind: Kind = "mean" if verdicts is None else "verdict"
     centers, spreads = rows.mean(axis=0), rows.std(axis=0)
@@ -355,7 +357,7 @@ def fit_rules(
     if k > 2:
         signs = (rows - centers) / spreads
         rules["Dawid and Skene"] = dawid_skene(
-            np.concatenate([signs, -signs]) if known.get("mirrored") else signs, scale
+            np.concatenate([signs, -signs]) if panel_options.get("mirrored") else signs, scale
         )
     return rules
 
@@ -399,9 +401,9 @@ def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = 
     Raises:
         ValueError: Fewer than 10 inputs have all scores and a label, or all labels are equal.
     """
-    table, given = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
-    kept: BoolArray = np.asarray(~np.isnan(np.column_stack([table, given])).any(axis=1))
-    x, y, codes = table[kept], given[kept], cluster_codes(clusters, kept)
+    table, target = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    kept: BoolArray = np.asarray(~np.isnan(np.column_stack([table, target])).any(axis=1))
+    x, y, codes = table[kept], target[kept], cluster_codes(clusters, kept)
     count = len(np.unique(codes))
     if count < FEWEST_LABELS or np.ptp(y) == 0:
         alike = ", all equal" if count >= FEWEST_LABELS else ""
@@ -411,10 +413,10 @@ def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = 
         )
     folds, errors = codes % FOLDS, np.empty((len(PENALTIES), len(y)))
     for fold in range(FOLDS):
-        rest, out = folds != fold, folds == fold
+        fitted, out = folds != fold, folds == fold
         for place, penalty in enumerate(PENALTIES):
-            slopes = _slopes(x[rest], y[rest], penalty)
-            errors[place, out] = (y[out] - y[rest].mean() - (x[out] - x[rest].mean(axis=0)) @ slopes) ** 2
+            slopes = _slopes(x[fitted], y[fitted], penalty)
+            errors[place, out] = (y[out] - y[fitted].mean() - (x[out] - x[fitted].mean(axis=0)) @ slopes) ** 2
     sums = np.array([np.bincount(codes, row) for row in errors])  # (penalties, inputs)
     more = sums - sums[int(np.argmin(sums.sum(axis=1)))]
     within = more.mean(axis=1) <= more.std(axis=1, ddof=1) / math.sqrt(count)

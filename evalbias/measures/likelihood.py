@@ -35,13 +35,13 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
     """
     _check(normalization)
     scores = settled(scores)
-    known = scores[~np.isnan(scores)]
-    if not len(known) or np.ptp(known) == 0:
+    values = scores[~np.isnan(scores)]
+    if not len(values) or np.ptp(values) == 0:
         return np.full(len(scores), np.nan)
-    centered = scores - known.mean()
+    centered = scores - values.mean()
     if normalization == "mean-range":
-        return np.asarray(centered / np.ptp(known))
-    return np.asarray(centered / (np.nanmax(np.abs(centered)) if normalization == "center-max" else known.std()))
+        return np.asarray(centered / np.ptp(values))
+    return np.asarray(centered / (np.nanmax(np.abs(centered)) if normalization == "center-max" else values.std()))
 
 
 def _check(normalization: str) -> None:
@@ -118,7 +118,7 @@ def counted_bias_score(
     starts = np.flatnonzero(np.diff(codes.ravel()[order], prepend=np.nan))  # (g,)
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2  # mean rank
     reference = counted_ranks(counts, likelihoods) - middle  # (k, n)
-    held, sums = (np.add.reduceat(one[:, order], starts, axis=1) for one in (counts, counts * reference))  # (k, g)
+    held, sums = (np.add.reduceat(part[:, order], starts, axis=1) for part in (counts, counts * reference))  # (k, g)
     spread = (counts * reference**2).sum(axis=1)
     # 2 rows with the same scales have the same US: a common shift of US moves no rank, and a small US rounds less
     pairs = pairs - pairs.mean(axis=0)

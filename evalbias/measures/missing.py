@@ -22,8 +22,8 @@ def missing_by_size(absent: BoolArray, x: FloatArray, *, clusters: Clusters = No
     The two-sided p is that of the score test of the logistic model on the ranks of x (Wilcoxon's), clustered by input
     where inputs are lost as a whole. Both are NaN where ``absent`` or x is constant.
     """
-    known = ~np.isnan(x)
-    codes, lost, x = cluster_codes(clusters, known), absent[known], x[known]
+    kept = ~np.isnan(x)
+    codes, lost, x = cluster_codes(clusters, kept), absent[kept], x[kept]
     if not len(x) or np.ptp(x) == 0 or lost.all() or not lost.any():
         return math.nan, math.nan
     ranks = scipy.stats.rankdata(x) - (len(x) + 1) / 2
@@ -49,7 +49,7 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, clusters: Clus
             rng.multivariate_hypergeometric(sizes, int(absent.sum()), BLOCK, method=method)
             for _ in range(DRAWS // BLOCK)
         )
-        return (1 + sum(int(((one**2 / sizes).sum(axis=1) >= observed).sum()) for one in drawn)) / (1 + DRAWS)
+        return (1 + sum(int(((missing**2 / sizes).sum(axis=1) >= observed).sum()) for missing in drawn)) / (1 + DRAWS)
     items = np.bincount(inputs)  # (G,) of each input
     lost, first = np.bincount(inputs, weights=absent), np.repeat(np.cumsum(items) - items, items)
     alike = [np.flatnonzero(items == size) for size in np.unique(items)]

@@ -104,10 +104,10 @@ def _matrix(values: ArrayLike, name: str) -> FloatArray:
 def _distributions(values: ArrayLike, name: str) -> FloatArray:
     """Check that each row without a NaN sums up to 1."""
     rows = _matrix(values, name)
-    known = rows[defined(rows)]
-    wrong = np.flatnonzero((known < 0).any(axis=1) | (np.abs(known.sum(axis=1) - 1) > SUM_SLACK))
+    defined_rows = rows[defined(rows)]
+    wrong = np.flatnonzero((defined_rows < 0).any(axis=1) | (np.abs(defined_rows.sum(axis=1) - 1) > SUM_SLACK))
     if wrong.size:
-        row = known[wrong[0]].tolist()
+        row = defined_rows[wrong[0]].tolist()
         raise ValueError(f"The probabilities {row} are not a distribution: normalize over the classes first.")
     return rows
 
@@ -170,8 +170,8 @@ def estimate_first_rate(
     such pairs does not reject; its n and quantile are those of ``estimate_share``.
 
     Examples:
-        >>> found = estimate_first_rate([0.5] * 80, both_orders=True)
-        >>> round(found.low, 3), round(found.high, 3)
+        >>> rate = estimate_first_rate([0.5] * 80, both_orders=True)
+        >>> round(rate.low, 3), round(rate.high, 3)
         (0.476, 0.524)
     """
     if before is not None:
@@ -256,12 +256,12 @@ def estimate_balanced_rate(
     """
     values, members = checked({"x": x, "classes": classes}, clusters)
     if before is not None:
-        own, given = estimate_balanced_rate, (before, values, members)
-        return difference_of_shares(own, *given, statistic=counted_balance, clusters=clusters, draws=draws)
+        own, columns = estimate_balanced_rate, (before, values, members)
+        return difference_of_shares(own, *columns, statistic=counted_balance, clusters=clusters, draws=draws)
     kept = defined(values, members)
     masks = [kept & (members == number) for number in (0, 1)]
     of_classes = (np.where(of_class, values, np.nan) for of_class in masks)
-    first, second = (estimate_share(one, clusters=clusters, draws=draws) for one in of_classes)
+    first, second = (estimate_share(wins, clusters=clusters, draws=draws) for wins in of_classes)
     n, rate = first.n + second.n, (first.value + second.value) / 2
     bare = Interval(rate, n=n, undefined=len(values) - n, units=min(first.units, second.units), unit=SHARE)
     if np.isnan(first.low + second.low):
@@ -269,15 +269,15 @@ def estimate_balanced_rate(
     # 1 the correlation r of both means over the clusters
     codes = arrays.cluster_codes(clusters, kept)
     deviations = (
-        np.where(mask, values - one.value, 0.0)[kept] for mask, one in ((masks[0], first), (masks[1], second))
+        np.where(mask, values - estimate.value, 0.0)[kept] for mask, estimate in ((masks[0], first), (masks[1], second))
     )
-    sums = [np.bincount(codes, weights=one) for one in deviations]
+    sums = [np.bincount(codes, weights=part) for part in deviations]
     spread = np.sqrt((sums[0] ** 2).sum() * (sums[1] ** 2).sum())
     r = float((sums[0] * sums[1]).sum() / spread) if spread > 0 else 0.0
     if bare.units < resample.FEWEST_UNITS:  # that of two inputs is -1 or 1 by construction, and -1 would leave no width
         r = max(r, 0.0)
     # 2 the distances to the ends: sqrt(a^2 + b^2 + 2 r a b) / 2
-    a, b = (np.array([one.value - one.low, one.high - one.value]) for one in (first, second))
+    a, b = (np.array([share.value - share.low, share.high - share.value]) for share in (first, second))
     below, above = (np.sqrt(np.maximum(a**2 + b**2 + 2 * r * a * b, 0.0)) / 2).tolist()
     return replace(bare, low=max(rate - below, 0.0), high=min(rate + above, 1.0))
 

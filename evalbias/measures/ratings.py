@@ -187,8 +187,8 @@ def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
     """
     dependent: dict[int, list[int]] = {}
     for column in reversed(range(ratings.shape[1])):
-        rest = [other for other in range(ratings.shape[1]) if other not in (column, *dependent)]
-        for others in (rest, *([other] for other in rest)):
+        candidates = [other for other in range(ratings.shape[1]) if other not in (column, *dependent)]
+        for others in (candidates, *([other] for other in candidates)):
             values = ratings[defined(ratings[:, [column, *others]])]
             if len(values) < ENOUGH or np.ptp(values[:, column]) == 0 or not others:
                 continue

@@ -58,14 +58,14 @@ def _variances(counts: FloatArray, moments: FloatArray) -> tuple[FloatArray, ...
     totals, (x, within, inverse) = counts.sum(axis=1), moments.T
     x = x - x.mean()
     spread = counts @ x**2 / totals - (counts @ x / totals) ** 2
-    one, mean = (counts @ v / totals * (1 - 1 / totals) for v in (within, within * inverse))  # by n, as the spread
-    return spread - mean, one, mean
+    single, mean = (counts @ v / totals * (1 - 1 / totals) for v in (within, within * inverse))  # by n, as the spread
+    return spread - mean, single, mean
 
 
 def counted_steadiness(counts: FloatArray, moments: FloatArray) -> FloatArray:
     """Compute the correlation of two scores of the same input in resamples (k, n); NaN where all scores are equal."""
-    steady, one, _ = _variances(counts, moments)
-    return np.clip(ratio(steady, steady + one), -1.0, 1.0)
+    steady, noise, _ = _variances(counts, moments)
+    return np.clip(ratio(steady, steady + noise), -1.0, 1.0)
 
 
 def counted_noise_share(counts: FloatArray, moments: FloatArray) -> FloatArray:
@@ -130,7 +130,7 @@ def rating_moments(ratings: FloatArray, *, reliability: float | None = None) -> 
     NaN for an item with fewer than two ratings; of one with one only without the ``reliability`` of a rating.
     """
     counts, moments = (~np.isnan(ratings)).sum(axis=1), np.full((len(ratings), 3), np.nan)
-    kept = counts > (reliability is None)
+    kept = counts >= (2 if reliability is None else 1)
     if not kept.any():
         return moments
     rated = pool(ratings[kept], reliability)

@@ -111,8 +111,8 @@ def estimate(
     lengths, or none.
 
     Examples:
-        >>> found = estimate(mean, [1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
-        >>> found.value, round(found.low, 1), found.units
+        >>> average = estimate(mean, [1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
+        >>> average.value, round(average.low, 1), average.units
         (4.0, 1.8, 6)
     """
     if not columns or method not in METHODS:
@@ -240,7 +240,7 @@ def change(
     statistic: Statistic,
     before: ArrayLike,
     after: ArrayLike,
-    *given: ArrayLike,
+    *columns: ArrayLike,
     clusters: Clusters = None,
     exchanged: Callable[..., Swapped] | None = None,
     limits: tuple[float, float] = (-np.inf, np.inf),
@@ -248,37 +248,37 @@ def change(
 ) -> Interval:
     """Estimate by how much a statistic differs between two judges on the items that both define: after minus before.
 
-    The difference has the paired ``"normal"`` interval and the p of ``permutation_p``. The ``given`` columns are not
+    The difference has the paired ``"normal"`` interval and the p of ``permutation_p``. The ``columns`` are not
     the judge's. ``exchanged`` takes both judges' complete scores and those columns and returns what swaps make of them,
     where scores as they are cannot be exchanged (ranks).
 
     Examples:
-        >>> found = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
-        >>> found.value, round(float(found.p_value), 2)  # of 16 equally likely swaps, 2 are as large as the data: .125
+        >>> gain = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
+        >>> gain.value, round(float(gain.p_value), 2)  # of 16 equally likely swaps, 2 are as large as the data: .125
         (1.0, 0.13)
     """
-    arrays = numbered((before, after, *given), clusters)
-    (a, b, *rest), codes = complete(*arrays, clusters=clusters)
+    arrays = numbered((before, after, *columns), clusters)
+    (a, b, *kept), codes = complete(*arrays, clusters=clusters)
     ends = limits[0] - limits[1], limits[1] - limits[0]
 
     def difference(counts: FloatArray) -> FloatArray:
-        return statistic(counts, b, *rest) - statistic(counts, a, *rest)
+        return statistic(counts, b, *kept) - statistic(counts, a, *kept)
 
     changed = interval(difference, codes, method="normal", limits=ends, draws=draws)
     p = math.nan
     if draws.swaps and len(codes) > 1:
-        one = np.ones((1, len(codes)))
-        values = statistic(one, b, *rest).item(), statistic(one, a, *rest).item()
+        once = np.ones((1, len(codes)))
+        values = statistic(once, b, *kept).item(), statistic(once, a, *kept).item()
         exchanged = exchanged or (SWAPPED_MEANS if statistic is mean else counted_swaps(statistic))
-        p = permutation_p(exchanged(b, a, *rest), *values, codes, draws=draws)
+        p = permutation_p(exchanged(b, a, *kept), *values, codes, draws=draws)
     return replace(changed, p_value=p, undefined=len(arrays[0]) - len(codes))
 
 
 def counted_swaps(statistic: Statistic) -> Callable[..., Swapped]:
     """Return the statistic of swapped scores: a swap is a resample of both judges' scores, each item once."""
 
-    def exchanged(a: FloatArray, b: FloatArray, *given: FloatArray) -> Swapped:
-        both = [np.concatenate(pair) for pair in ((a, b), *((one, one) for one in given))]  # (2n, ...)
+    def exchanged(a: FloatArray, b: FloatArray, *columns: FloatArray) -> Swapped:
+        both = [np.concatenate(pair) for pair in ((a, b), *((column, column) for column in columns))]  # (2n, ...)
 
         def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:
             counts = np.concatenate([~swap, swap], axis=1).astype(np.float64)  # (k, 2n)
@@ -368,8 +368,8 @@ def estimate_share(
     different lengths.
 
     Examples:
-        >>> found = estimate_share([1.0] * 30)
-        >>> round(found.low, 3), found.high
+        >>> share = estimate_share([1.0] * 30)
+        >>> round(share.low, 3), share.high
         (0.878, 1.0)
     """
     if before is not None:
@@ -398,7 +398,7 @@ def difference_of_shares(
     own: Callable[..., Interval],
     before: ArrayLike,
     after: ArrayLike,
-    *given: FloatArray,
+    *columns: FloatArray,
     statistic: Statistic = mean,
     clusters: Clusters,
     draws: Draws,
@@ -408,8 +408,8 @@ def difference_of_shares(
     ``own`` estimates one share of (n,) values, linear in them; ``statistic``, the same of counts, is tested by swaps.
     """
     first, second = checked({"before": before, "after": after}, clusters)
-    tested = change(statistic, first, second, *given, clusters=clusters, draws=replace(draws, resamples=0))
-    rescaled = own((1 + second - first) / 2, *given, clusters=clusters, draws=draws)
+    tested = change(statistic, first, second, *columns, clusters=clusters, draws=replace(draws, resamples=0))
+    rescaled = own((1 + second - first) / 2, *columns, clusters=clusters, draws=draws)
     return replace(stretched(rescaled), p_value=tested.p_value)
 
 
@@ -467,8 +467,8 @@ def influences(values: FloatArray) -> FloatArray:
 
 def jackknife_variance(values: FloatArray) -> float:
     """Estimate the variance of a statistic from its values without each cluster, undefined ones left out."""
-    known = values[~np.isnan(values)]
-    return float((influences(known) ** 2).sum()) if len(known) else 0.0
+    estimates = values[~np.isnan(values)]
+    return float((influences(estimates) ** 2).sum()) if len(estimates) else 0.0
 
 
 def variance_of_mean(x: FloatArray, codes: IntArray) -> float:

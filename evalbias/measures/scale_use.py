@@ -91,15 +91,15 @@ def slope_of_shifted(scores: FloatArray, ratings: FloatArray, *, scale: tuple[fl
     the covariance of the shifted ones with the mean of the item's others, by that of the ratings themselves.
     """
     own, others = np.moveaxis(one_against_the_others(ratings), 2, 0)  # (n, r) each
-    known = ~np.isnan(others)
-    mean, width = float(np.nanmean(scores[known.any(axis=1)])), scale[1] - scale[0]
+    compared = ~np.isnan(others)
+    mean, width = float(np.nanmean(scores[compared.any(axis=1)])), scale[1] - scale[0]
 
     def moved(shift: float) -> FloatArray:
         return np.asarray(np.clip(own + shift, *scale))
 
-    shift = scipy.optimize.brentq(lambda x: float(moved(x)[known].mean()) - mean, -width, width)
-    centered = np.where(known, others - np.nanmean(np.where(known, others, np.nan), axis=0), 0.0)
-    slopes = [float((np.where(known, x, 0.0) * centered).sum()) for x in (moved(shift), own)]
+    shift = scipy.optimize.brentq(lambda x: float(moved(x)[compared].mean()) - mean, -width, width)
+    centered = np.where(compared, others - np.nanmean(np.where(compared, others, np.nan), axis=0), 0.0)
+    slopes = [float((np.where(compared, x, 0.0) * centered).sum()) for x in (moved(shift), own)]
     return slopes[0] / slopes[1]
 
 
@@ -139,7 +139,7 @@ def estimate_top_two(
     shares = level_shares(np.ones((1, int(kept.sum()))), values[kept], levels)[0]
     chosen = np.where(kept, np.isin(values, np.argsort(-shares, kind="stable")[:2]), np.nan)
     each = replace(draws, confidence=1 - (1 - draws.confidence) / math.comb(levels, 2))
-    share, widest = (estimate_share(chosen, clusters=clusters, draws=one) for one in (draws, each))
+    share, widest = (estimate_share(chosen, clusters=clusters, draws=level) for level in (draws, each))
     return replace(share, low=widest.low, unit="")
 
 

@@ -48,10 +48,10 @@ def latent_rates(cells: FloatArray, patterns: FloatArray) -> FloatArray:
     Returns:
         (k, 1 + 2r) the prevalence, the true positive rates and the true negative rates; NaN of an empty class.
     """
-    (passed, failed), raters = ((patterns == one).astype(np.float64) for one in (1, 0)), patterns.shape[1]
+    (passed, failed), raters = ((patterns == verdict).astype(np.float64) for verdict in (1, 0)), patterns.shape[1]
     sizes = cells.sum(axis=1)
-    votes, given = passed[:, 1:].sum(axis=1), (passed + failed)[:, 1:].sum(axis=1)
-    rates = _maximized(cells, (votes + 0.5) / (given + 1), passed, failed)
+    votes, voters = passed[:, 1:].sum(axis=1), (passed + failed)[:, 1:].sum(axis=1)
+    rates = _maximized(cells, (votes + 0.5) / (voters + 1), passed, failed)
     fitted, active = rates.copy(), np.arange(len(cells))
     for _ in range(ROUNDS):
         # 1 two steps of EM, and a leap along the curve on which they lie
@@ -81,10 +81,10 @@ def _improved(
     rates: FloatArray, cells: FloatArray, passed: FloatArray, failed: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rates after a step of EM, and the log-likelihood (k,) of those before it."""
-    known = np.clip(np.nan_to_num(rates, nan=0.5), 1e-12, 1 - 1e-12)  # a rate is undefined where nothing depends on it
+    inner = np.clip(np.nan_to_num(rates, nan=0.5), 1e-12, 1 - 1e-12)  # a rate is undefined where nothing depends on it
     ends = [1, 1 + passed.shape[1]]
-    (share, tpr, tnr), (rest, fnr, fpr) = (np.split(np.log(x), ends, axis=1) for x in (known, 1 - known))
-    good, bad = share + tpr @ passed.T + fnr @ failed.T, rest + fpr @ passed.T + tnr @ failed.T  # (k, P) joint log p
+    (share, tpr, tnr), (fail, fnr, fpr) = (np.split(np.log(x), ends, axis=1) for x in (inner, 1 - inner))
+    good, bad = share + tpr @ passed.T + fnr @ failed.T, fail + fpr @ passed.T + tnr @ failed.T  # (k, P) joint log p
     weights = scipy.special.expit(good - bad)
     return _maximized(cells, weights, passed, failed), (cells * np.logaddexp(good, bad)).sum(axis=1)
 
@@ -159,14 +159,14 @@ def estimate_rate(
 def _votes(verdicts: ArrayLike, clusters: Clusters, **people: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return verdicts (n,) and people's (n, r), given by their name: -1 where one of them gave none, NaN where all."""
     columns = {"verdicts": verdicts, **people}
-    ours, those = checked(columns, clusters)
-    for name, values in zip(columns, (ours, those), strict=True):
+    ours, votes = checked(columns, clusters)
+    for name, values in zip(columns, (ours, votes), strict=True):
         _check_verdicts(name, values)
-    those = those.reshape(len(ours), -1)
-    none = np.isnan(those)
+    votes = votes.reshape(len(ours), -1)
+    none = np.isnan(votes)
     if not none.all():
-        those, none = (one[:, ~none.all(axis=0)] for one in (those, none))
-    return ours, np.where(none.all(axis=1, keepdims=True), np.nan, np.where(none, -1.0, those))
+        votes, none = (table[:, ~none.all(axis=0)] for table in (votes, none))
+    return ours, np.where(none.all(axis=1, keepdims=True), np.nan, np.where(none, -1.0, votes))
 
 
 def _check_verdicts(name: str, values: FloatArray) -> None:
@@ -204,8 +204,8 @@ def _of_several(
     verdicts, n, units = np.column_stack([judge, votes]), len(codes), int(codes.max(initial=-1)) + 1
     bare = Interval(math.nan, n=n, undefined=len(ours) - n, units=units, unit="" if "kappa" in of else SHARE)
     # 1 without agreement beyond chance, any classes fit as well
-    given = votes >= 0
-    deviations = np.where(given, votes - ratio((votes == 1).sum(axis=0), given.sum(axis=0)), 0.0)
+    voted = votes >= 0
+    deviations = np.where(voted, votes - ratio((votes == 1).sum(axis=0), voted.sum(axis=0)), 0.0)
     alike = (deviations.sum(axis=1) ** 2 - (deviations**2).sum(axis=1)) / 2
     variance = resample.variance_of_mean(alike, codes) if units > 1 else 0.0
     beyond = alike.mean() / math.sqrt(variance) if variance > 0 else math.nan  # 0 where one annotator always passes
@@ -216,11 +216,11 @@ def _of_several(
     # 2 the value, and how much it varies
     rates = _fits(verdicts, codes, draws=draws)
     value, *drawn = _read(rates, verdicts, of).tolist()
-    known = np.array(drawn)[~np.isnan(drawn)]
+    estimates = np.array(drawn)[~np.isnan(drawn)]
     bare = replace(bare, value=value)
-    if math.isnan(value) or not len(known):
+    if math.isnan(value) or not len(estimates):
         return bare
-    variance = resample.jackknife_variance(known) if units > MANY else float(known.var()) * units / (units - 1)
+    variance = resample.jackknife_variance(estimates) if units > MANY else float(estimates.var()) * units / (units - 1)
     # 3 the interval; units of a class are clusters that hold an item of it
     if "kappa" in of:
         rate = resample.with_variance(bare, variance, confidence=draws.confidence)
@@ -230,7 +230,7 @@ def _of_several(
         low, high = _ends(value, variance, inside, confidence=draws.confidence)
         rate = replace(bare, low=low, high=high)
     if beyond < WEAK and units <= MANY:
-        low, high = np.quantile(known, [(1 - draws.confidence) / 2, (1 + draws.confidence) / 2]).tolist()
+        low, high = np.quantile(estimates, [(1 - draws.confidence) / 2, (1 + draws.confidence) / 2]).tolist()
         rate = replace(rate, low=min(rate.low, low), high=max(rate.high, high))
     return rate
 
@@ -297,14 +297,15 @@ def estimate_dependence(
     share, tpr, tnr = np.split(np.nan_to_num(rates, nan=0.5), [1, 1 + data.shape[1]])
     sets = max(20, min(SIMULATIONS, MOST_DRAWN // data.size))
     deserve = rng.random((sets, len(data), 1), dtype=np.float32) < share
-    said = rng.random((sets, *data.shape), dtype=np.float32) < np.where(deserve, tpr, 1 - tnr)
-    drawn = np.concatenate([data[None].astype(np.int8), np.where(data < 0, np.int8(-1), said)])
+    simulated = rng.random((sets, *data.shape), dtype=np.float32) < np.where(deserve, tpr, 1 - tnr)
+    drawn = np.concatenate([data[None].astype(np.int8), np.where(data < 0, np.int8(-1), simulated)])
     rows = drawn.reshape(-1, data.shape[1])
     keys = rows @ rng.integers(1 << 56, size=data.shape[1])  # numbers that tell patterns apart: sorting rows is slow
     _, firsts, places = np.unique(keys, return_index=True, return_inverse=True)
     patterns = rows[firsts].astype(np.float64)
-    cells = np.stack([np.bincount(one, minlength=len(patterns)) for one in places.reshape(-1, len(data))]).astype(float)
-    # 2 the excess in these and in those
+    of_sets = places.reshape(-1, len(data))
+    cells = np.stack([np.bincount(places, minlength=len(patterns)) for places in of_sets]).astype(float)
+    # 2 the excess in the data and in the drawn sets
     value, *null = _excess(cells, latent_rates(cells, patterns), patterns)
     excess = np.nan_to_num(np.array(null)[:, ~np.isnan(value)])
     value, scale = value[~np.isnan(value)], excess.std(axis=0)
@@ -364,25 +365,25 @@ def corrected_rate(
     human = votes.max(axis=1)
     if before is not None:
         return difference(corrected_rate, before, ours, human, clusters=clusters, draws=draws)
-    judge, human, rest, codes, bare = labeled_first(ours, human, clusters)
+    judge, human, unlabeled, codes, bare = labeled_first(ours, human, clusters)
     bare = replace(bare, unit=SHARE)
     labels, positive = codes[: len(human)], human == 1
-    if not len(rest):
+    if not len(unlabeled):
         return replace(estimate_share(human, clusters=labels.tolist(), draws=draws), undefined=bare.undefined)
     kinds = [labels[kind].tolist() for kind in (positive, ~positive)]
-    if bare.units < MIN_LABELS or any(len(set(one)) < MIN_LABELS <= len(one) for one in kinds):
+    if bare.units < MIN_LABELS or any(len(set(inputs)) < MIN_LABELS <= len(inputs) for inputs in kinds):
         return bare  # outputs of one input do not tell how much others differ
     # 1 the rates, plain and with pseudo-counts
     hits, passes = judge[positive], 1 - judge[~positive]
     t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, bare.units - 1))
-    rates = _padded(rest, t**2 / 2), _padded(hits, 1), _padded(passes, 1)
+    rates = _padded(unlabeled, t**2 / 2), _padded(hits, 1), _padded(passes, 1)
     (rate, of_rate, _), (sensitivity, of_hits, _), (specificity, of_passes, _) = rates
     informed, few = sensitivity + specificity - 1, min(map(len, kinds)) < MIN_LABELS
     plain = informed if few else hits.mean() + passes.mean() - 1
     if min(informed, plain) <= 0:
         return replace(bare, reason=USELESS)
     center = (rate + specificity - 1) / informed
-    value = center if few else (rest.mean() + passes.mean() - 1) / plain
+    value = center if few else (unlabeled.mean() + passes.mean() - 1) / plain
     # 2 the half of the interval: what each input adds to the error of all three, and what the pseudo-counts add
     labeled = np.empty(len(human))  # derivatives of the corrected rate, times informed
     labeled[positive], labeled[~positive] = -center * of_hits, (1 - center) * of_passes
@@ -474,8 +475,8 @@ def wrong_decisions(scores: ArrayLike, people: ArrayLike, *, mark: float) -> Flo
     """Return (n,) 1 where most people contradict a decision, 0.5 where as many do as not, else 0; NaN if undefined."""
     own, votes = checked({"scores": scores, "people": people}, None)
     _check_verdicts("people", votes)
-    given = ~np.isnan(votes := votes.reshape(len(own), -1))
-    passed = ratio(np.where(given, votes, 0.0).sum(axis=1), given.sum(axis=1).astype(np.float64))
+    voted = ~np.isnan(votes := votes.reshape(len(own), -1))
+    passed = ratio(np.where(voted, votes, 0.0).sum(axis=1), voted.sum(axis=1).astype(np.float64))
     wrong = np.where(passed == 0.5, 0.5, np.where(own >= mark, passed < 0.5, passed > 0.5))
     return np.where(np.isnan(own + passed), np.nan, wrong)
 
