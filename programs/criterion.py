@@ -52,10 +52,10 @@ class Criterion:
     answers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for one in ("name", "definition", "task", "source_label", "output_label"):
-            value = getattr(self, one)
+        for attribute in ("name", "definition", "task", "source_label", "output_label"):
+            value = getattr(self, attribute)
             if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"Criterion.{one} is {value!r:.80}: give a text that is not empty.")
+                raise ValueError(f"Criterion.{attribute} is {value!r:.80}: give a text that is not empty.")
         if "\n" in self.name or ":" in self.name:
             raise ValueError(f"Criterion.name is {self.name!r:.80}: give one line without a colon.")
         if self.name == TOTAL:
@@ -73,7 +73,7 @@ class Criterion:
         object.__setattr__(self, "scale", (self.scale[0], self.scale[1]))  # JSON returns a list
         for name, noun in (("levels", "descriptions"), ("answers", "words")):
             texts = getattr(self, name)
-            if not isinstance(texts, tuple | list) or not all(isinstance(one, str) and one.strip() for one in texts):
+            if not isinstance(texts, tuple | list) or not all(isinstance(text, str) and text.strip() for text in texts):
                 raise ValueError(f"Criterion.{name} is {texts!r:.80}: give a list of texts that are not empty.")
             if texts and len(texts) != len(self.values):
                 raise ValueError(
@@ -81,7 +81,7 @@ class Criterion:
                     f"to {self.scale[1]}: give one for each, or none."
                 )
             object.__setattr__(self, name, tuple(texts))
-        if len({one.casefold() for one in self.answers}) < len(self.answers):
+        if len({word.casefold() for word in self.answers}) < len(self.answers):
             raise ValueError(f"Criterion.answers is {self.answers!r:.80}: give each score a word of its own.")
 
     @property
@@ -139,13 +139,13 @@ class Asked:
         return dspy.InputField(**({"desc": self.described[name]} if name in self.described else {}))
 
 
-def asked_about(given: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool) -> Asked:
+def asked_about(subject: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool) -> Asked:
     """Return what a judge is asked about, from a criterion with input fields, or from a user's signature.
 
     Args:
-        given: A ``Criterion``, or a ``dspy.Signature`` with one output field. Of a judge that scores, its type says the
-            scale: a number with the bounds ge and le, ``bool``, or a ``Literal`` of whole numbers without a gap or of
-            words from the worst.
+        subject: A ``Criterion``, or a ``dspy.Signature`` with one output field. Of a judge that scores, its type says
+            the scale: a number with the bounds ge and le, ``bool``, or a ``Literal`` of whole numbers without a gap or
+            of words from the worst.
         inputs: Input field -> label, in the order of the prompt; a signature has its own.
         judged: The field of ``inputs`` that is judged. Defaults to the last one.
         scores: Whether the judge scores; one that compares does not read the type.
@@ -154,36 +154,37 @@ def asked_about(given: Any, inputs: Mapping[str, str] | None, judged: str | None
         ValueError: The signature has no output that can be judged, or ``judged`` is no input.
     """
     described, wording = dict[str, str](), ""
-    if isinstance(given, type) and issubclass(given, dspy.Signature):
+    if isinstance(subject, type) and issubclass(subject, dspy.Signature):
+        title = subject.__name__
         if inputs is not None:
-            raise ValueError(f"inputs={inputs!r:.80}: {given.__name__} has input fields of its own. Leave inputs out.")
-        signature: Any = given
-        outputs, known = dict(signature.output_fields), signature.input_fields
+            raise ValueError(f"inputs={inputs!r:.80}: {title} has input fields of its own. Leave inputs out.")
+        signature: Any = subject
+        outputs, input_fields = dict(signature.output_fields), signature.input_fields
         if len(outputs) != 1:
             raise ValueError(
-                f"{given.__name__} has the outputs {[*outputs]}: a judge gives one. Keep the one that is scored; with "
+                f"{title} has the outputs {[*outputs]}: a judge gives one. Keep the one that is scored; with "
                 "reasoning=True the model writes its reasons by itself."
             )
         ((name, output),) = outputs.items()
-        told = {one: about.json_schema_extra for one, about in {**known, name: output}.items()}
-        texts = {one: extra["desc"] for one, extra in told.items() if extra["desc"] != f"${{{one}}}"}
+        extras = {key: about.json_schema_extra for key, about in {**input_fields, name: output}.items()}
+        texts = {key: extra["desc"] for key, extra in extras.items() if extra["desc"] != f"${{{key}}}"}
         definition, described = texts.pop(name, signature.instructions), texts
-        scale = _scale_of(f"{given.__name__}.{name}", output) if scores else {}
-        inputs = {one: told[one]["prefix"].removesuffix(":") for one in known}
-        wording = "\n".join([signature.instructions, *(f"{inputs[one]}: {text}" for one, text in described.items())])
-        given = Criterion(name, definition, **scale)
+        scale = _scale_of(f"{title}.{name}", output) if scores else {}
+        inputs = {key: extras[key]["prefix"].removesuffix(":") for key in input_fields}
+        wording = "\n".join([signature.instructions, *(f"{inputs[key]}: {text}" for key, text in described.items())])
+        subject = Criterion(name, definition, **scale)
     if not inputs:
         if judged not in (None, "output"):
             raise ValueError(f"judged={judged!r:.80}: name the judge's input fields too, inputs={{FIELD: LABEL, ...}}.")
-        return Asked(given, {}, "output")
+        return Asked(subject, {}, "output")
     check_inputs("inputs", inputs)
     judged = [*inputs][-1] if judged is None else judged
     if judged not in inputs:
         raise ValueError(f"judged={judged!r:.80} is none of the inputs {[*inputs]}: name one of them.")
-    if isinstance(given, Criterion):  # else the judge refuses it
-        source, *_ = [label for name, label in inputs.items() if name != judged] or [given.source_label]
-        given = replace(given, source_label=source, output_label=inputs[judged])
-    return Asked(given, dict(inputs), judged, wording, described)
+    if isinstance(subject, Criterion):  # else the judge refuses it
+        source, *_ = [label for name, label in inputs.items() if name != judged] or [subject.source_label]
+        subject = replace(subject, source_label=source, output_label=inputs[judged])
+    return Asked(subject, dict(inputs), judged, wording, described)
 
 
 TAKEN = ("score", "scores", "preference", "candidates", "id", "ids", "input_id", "all_inputs")
@@ -192,7 +193,7 @@ TAKEN = ("score", "scores", "preference", "candidates", "id", "ids", "input_id",
 
 def check_inputs(name: str, inputs: Any) -> None:
     """Refuse input fields that a judge cannot have; ``name`` names them in errors."""
-    named = isinstance(inputs, Mapping) and all(isinstance(one, str) for pair in inputs.items() for one in pair)
+    named = isinstance(inputs, Mapping) and all(isinstance(part, str) for pair in inputs.items() for part in pair)
     if not named or not all(n.isidentifier() and label.strip() for n, label in inputs.items()):
         raise ValueError(
             f"{name}={inputs!r:.80}: give FIELD -> label in the prompt, such as {{'question': 'Asked', 'answer': "
@@ -212,13 +213,12 @@ def _scale_of(name: str, output: Any) -> dict[str, Any]:
     if kind is bool:
         return {"scale": (0, 1)}
     if get_origin(kind) is Literal and len(words) > 1:
-        if all(isinstance(one, str) for one in words):
+        if all(isinstance(word, str) for word in words):
             return {"scale": (0, 1) if len(words) == 2 else (1, len(words)), "answers": words}
-        if all(type(one) is int for one in words) and [*words] == [*range(words[0], words[-1] + 1)]:
+        if all(type(word) is int for word in words) and [*words] == [*range(words[0], words[-1] + 1)]:
             return {"scale": (words[0], words[-1])}
-    bounds = {
-        end: value for one in output.metadata for end in ("ge", "le") if (value := getattr(one, end, None)) is not None
-    }
+    ends = [(end, getattr(bound, end, None)) for bound in output.metadata for end in ("ge", "le")]
+    bounds = {end: value for end, value in ends if value is not None}
     if kind in (int, float) and len(bounds) == 2 and all(float(end).is_integer() for end in bounds.values()):
         return {"scale": (int(bounds["ge"]), int(bounds["le"]))}
     raise ValueError(
@@ -239,7 +239,7 @@ PRESETS = {
 Those of webnlg2020 and tmu-gfm say what the prompts of Ohi et al. (2024, appendices A and B) say.
 """
 
-_NAMED = {f"{data_set}:{one.name}": one for data_set, some in PRESETS.items() for one in some}
+_NAMED = {f"{data_set}:{criterion.name}": criterion for data_set, some in PRESETS.items() for criterion in some}
 
 _writing = partial(Criterion, task="Write the text.", output_label="Text")
 FLUENCY = _writing("fluency", "does the text read as if a good writer had written it?")
@@ -247,8 +247,9 @@ UNDERSTANDABILITY = _writing("understandability", "can a reader who knows nothin
 """Fluency and understandability of a refined text (Xu et al. 2024, section 4.3), from 1 to 5."""
 
 
-def _synthetic(said: world.Edition) -> Criterion:
-    return Criterion(said.name, said.definition, world.SCALE, said.task, said.source_label, said.output_label)
+def _synthetic(edition: world.Edition) -> Criterion:
+    words = {name: getattr(edition, name) for name in ("name", "definition", "task", "source_label", "output_label")}
+    return Criterion(scale=world.SCALE, **words)
 
 
 SYNTHETIC = _synthetic(world.ENGLISH)

@@ -19,9 +19,9 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
 
     They are chosen from a list and never generated, so that whoever answers for a judge can read them all beforehand.
     """
-    known = _EDITS.get(judge.language, {"scores": {}, "pairs": {}, "levels": {}})
+    library = _EDITS.get(judge.language, {"scores": {}, "pairs": {}, "levels": {}})
     criterion, labels = judge.criterion, judge.criterion.labels
-    meanings = () if criterion.levels or criterion.answers else known["levels"].get(str(len(labels)), ())
+    meanings = () if criterion.levels or criterion.answers else library["levels"].get(str(len(labels)), ())
     words = {
         "name": criterion.title,
         "definition": criterion.definition,
@@ -30,7 +30,7 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
     }
     words |= {"low": labels[0], "high": labels[-1]}
     words["levels"] = "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False))
-    lines = known["pairs"] if isinstance(judge, PairwiseJudge) else known["scores"]
+    lines = library["pairs"] if isinstance(judge, PairwiseJudge) else library["scores"]
     return {name: line.format(**words) for name, line in lines.items() if meanings or "{levels}" not in line}
 
 

@@ -177,8 +177,8 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
             return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
         texts = {self.judge.judged: output}
         for field in (name for name in self.judge.inputs if name != self.judge.judged):
-            given = required_field(self.name, example, self.source if field == "source" else field)
-            texts[field] = given if isinstance(given, str) else ", ".join(map(str, given))
+            value = required_field(self.name, example, self.source if field == "source" else field)
+            texts[field] = value if isinstance(value, str) else ", ".join(map(str, value))
         warn_of_own_text([self.judge], output)
         score = self.judge(**texts).score
         text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
@@ -290,8 +290,8 @@ def majority(answers: Iterable[str]) -> str | None:
     """Return the answer whose value occurs most often; the first one on ties, None without answers."""
     counts: dict[str, int] = {}
     for answer in answers:
-        known = next((one for one in counts if same_value(one, answer)), answer)
-        counts[known] = counts.get(known, 0) + 1
+        counted = next((other for other in counts if same_value(other, answer)), answer)
+        counts[counted] = counts.get(counted, 0) + 1
     return max(counts, key=counts.__getitem__, default=None)
 
 
@@ -568,8 +568,8 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
         marked = re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", lambda m: marks[m.group().lower()], part, flags=re.IGNORECASE)
         entries += [_IS_MISSING.sub("", entry).strip(_AROUND) for entry in _BREAK.split(marked)]
     named = {entry for entry in entries if entry in marks.values()}
-    rest = [entry for entry in entries if entry not in named]
-    if any(_NOTHING.fullmatch(entry) or any(mark in entry for mark in marks.values()) for entry in rest):
+    unnamed = [entry for entry in entries if entry not in named]
+    if any(_NOTHING.fullmatch(entry) or any(mark in entry for mark in marks.values()) for entry in unnamed):
         return None
     return [concept for concept in concepts if marks[concept.lower()] in named] or words or None
 

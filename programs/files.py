@@ -52,10 +52,10 @@ def load(path: str | os.PathLike[str], *kinds: type) -> Any:
     content = read_json(path, "give a file that evalbias saved")
     held, wanted = _held(content), [CONTENTS[kind] for kind in kinds or CONTENTS]
     if held not in wanted:
-        told = "nothing that evalbias.load reads" if held is None else f"a {held:.40}"
+        description = "nothing that evalbias.load reads" if held is None else f"a {held:.40}"
         raise ValueError(
-            f"{path} holds {told}: give the file of a {' or a '.join(wanted)}. Loops and programs that contain a judge "
-            "are loaded by their own load."
+            f"{path} holds {description}: give the file of a {' or a '.join(wanted)}. Loops and programs that contain "
+            "a judge are loaded by their own load."
         )
     try:
         if held == RULE:
@@ -97,6 +97,6 @@ def _program(state: Mapping[str, Any]) -> Program:
 
 def _judge(settings: Mapping[str, Any]) -> Any:
     """Make a judge of either kind from its saved settings."""
-    make = {one.kind: one for one in (PointwiseJudge, PairwiseJudge)}[settings["kind"]]
+    make = {judge.kind: judge for judge in (PointwiseJudge, PairwiseJudge)}[settings["kind"]]
     named: dict[str, Any] = {name: settings.get(name) or None for name in ("inputs", "judged")}
     return make(Criterion(**settings["criterion"]), **named)

@@ -60,7 +60,7 @@ def read_pair(
         if item.get("outputs") is None:
             raise _no_pair(item, index)
         item = item.copy(candidates=item["outputs"])
-    name, others = f"the item {item_name(item, index)!r:.80}", [one for one in inputs if one != judged]
+    name, others = f"the item {item_name(item, index)!r:.80}", [field for field in inputs if field != judged]
     candidates = check_candidates(item, name, others, most=most)
     if most is not None and len(set(candidates)) < len(candidates):
         raise ValueError(f"Two candidates of {name} are equal: give each candidate once.")
@@ -81,15 +81,15 @@ def _under_our_names(
         item = item.without(judged)
     if not others:
         return item.copy(**{ALL_INPUTS: ""})
-    (_, first), *rest = others.items()  # the context of LS names the first by the criterion's ``source_label``
-    context = "\n".join([first, *(f"{inputs[name]}: {text}" for name, text in rest)])
-    return item.copy(**{ALL_INPUTS if rest and "source" in others else "source": context})
+    (_, first), *further = others.items()  # the context of LS names the first by the criterion's ``source_label``
+    context = "\n".join([first, *(f"{inputs[name]}: {text}" for name, text in further)])
+    return item.copy(**{ALL_INPUTS if further and "source" in others else "source": context})
 
 
 def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str] = OWN_INPUTS, judged: str = "output") -> None:
     """Refuse an item or a demonstration with an input that cannot be shown; ``name`` names it in errors."""
-    for one in inputs:
-        _check_text(item, "output" if one == judged and one not in item and "output" in item else one, name)
+    for field in inputs:
+        _check_text(item, "output" if field == judged and field not in item and "output" in item else field, name)
 
 
 def check_candidates(
@@ -104,8 +104,8 @@ def check_candidates(
     if not listed or len(candidates) < 2 or (most is not None and len(candidates) > most):
         count = "2 or more" if most is None else f"2 to {most}"
         raise ValueError(f"T{name[1:]} has the candidates {candidates!r:.80}: give a list of {count} texts.")
-    for one in others:
-        _check_text(item, one, name)
+    for field in others:
+        _check_text(item, field, name)
     for number, text in enumerate(candidates, start=1):
         if problem := text_problem(text):
             raise ValueError(f"Candidate {number} of {name} {problem}: give a text.")
@@ -114,8 +114,9 @@ def check_candidates(
 
 def candidates_of(example: dspy.Example) -> Sequence[Any]:
     """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
-    given = example.get("candidates") or example.get("outputs") or ()
-    return given if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2 else ()
+    candidates = example.get("candidates") or example.get("outputs") or ()
+    listed = isinstance(candidates, Sequence) and not isinstance(candidates, str)
+    return candidates if listed and len(candidates) == 2 else ()
 
 
 def check_two_candidates(examples: Sequence[dspy.Example]) -> None:

@@ -95,8 +95,8 @@ class LowCoverage(UserWarning):
 def median_coverage(coverage: ArrayLike) -> float:
     """Return the median of (n,) coverages; NaN where the model reports only shares, or there is no model."""
     values = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else math.nan
+    reported = values[~np.isnan(values)]
+    return float(np.median(reported)) if len(reported) else math.nan
 
 
 class OwnTexts(UserWarning):
@@ -109,7 +109,7 @@ def warn_of_own_text(judges: Sequence[Judge], text: Any) -> None:
     A text that no predictor wrote as it is, and one that the trace does not reach back to, has no known writer.
     """
     for writer, _, outputs in reversed(active_trace() or ()):
-        if isinstance(outputs, dspy.Prediction) and any(one is text for one in outputs.values()):
+        if isinstance(outputs, dspy.Prediction) and any(output is text for output in outputs.values()):
             own = {str(getattr(resolve_lm(None, judge.predict), "model", "")) for judge in judges}
             model = str(getattr(resolve_lm(None, writer), "model", None))
             if model in own:
@@ -169,8 +169,8 @@ class Judge(Instrument):
         """Return the answers to choose from."""
         raise NotImplementedError
 
-    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one question after those of the demonstrations, ``shown``."""
+    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one question after those of the demonstrations, ``demos``."""
         raise NotImplementedError
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ class Judge(Instrument):
         """Return the judged texts, each with its label."""
         raise NotImplementedError
 
-    def _ending(self, said: Language) -> str:
+    def _ending(self, phrases: Language) -> str:
         """Return the line that the answer follows."""
         raise NotImplementedError
 
@@ -205,11 +205,11 @@ class Judge(Instrument):
 
     def text(self, inputs: Mapping[str, Any], *question: str) -> str:
         """Return the texts of one question, and lines after them, up to the point where the answer follows."""
-        said = prompts.LANGUAGES[self.language]
-        lines = [said.text.format(label=label, text=text) for label, text in self._texts(inputs)]
-        return "\n".join([*lines, *question, self._ending(said)])
+        phrases = prompts.LANGUAGES[self.language]
+        lines = [phrases.text.format(label=label, text=text) for label, text in self._texts(inputs)]
+        return "\n".join([*lines, *question, self._ending(phrases)])
 
-    def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Message]:
+    def demo_messages(self, demos: Sequence[Mapping[str, Any]]) -> list[Message]:
         """Return the messages that show demonstrations; those without an answer are left out, with a warning."""
         return prompts.demonstrations((self.text(inputs), label) for inputs, label in self.labeled(demos))
 
@@ -232,7 +232,8 @@ class Judge(Instrument):
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
-        return self.prompt(self.predict.signature.instructions, self.shown(self.predict.demos), self.own(example))
+        demos = self.demo_messages(self.predict.demos)
+        return self.prompt(self.predict.signature.instructions, demos, self.own(example))
 
     def measuring(self, lm: Any) -> Any:
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
@@ -263,7 +264,7 @@ class Judge(Instrument):
 
     def _warned(self, predictions: list[dspy.Prediction], lm: Any) -> list[dspy.Prediction]:
         """Return the predictions; warn, once for a criterion and a model, if these are hardly the model's answers."""
-        if median_coverage([one.coverage for one in predictions]) < LOW_COVERAGE:  # NaN is not below
+        if median_coverage([prediction.coverage for prediction in predictions]) < LOW_COVERAGE:  # NaN is not below
             warnings.warn(
                 f"Do not rely on the judge of {self.criterion.name} on {getattr(lm, 'model', 'its model')}: less than "
                 f"{100 * LOW_COVERAGE:g} % of the model's probability is on the labels (the coverage), so its answers "
@@ -347,9 +348,9 @@ class Judge(Instrument):
         name.
         """
         if lm.decides and self.scoring == "expected" and self.reasoning is None:
-            shown = [self._state(inputs, self._wire(label)) for inputs, label in self.labeled(demos)]
-            return lambda inputs: self._decision(instructions, shown, inputs)
-        messages = self.shown(demos)
+            demonstrations = [self._state(inputs, self._wire(label)) for inputs, label in self.labeled(demos)]
+            return lambda inputs: self._decision(instructions, demonstrations, inputs)
+        messages = self.demo_messages(demos)
         return lambda inputs: self._choices(self.prompt(instructions, messages, inputs), inputs)
 
     def question(self, example: Mapping[str, Any]) -> Choices | Reasoned:
@@ -357,13 +358,13 @@ class Judge(Instrument):
         return self._choices(self.messages(example), self.own(example))
 
     def _choices(self, prompt: list[Message], inputs: Mapping[str, Any]) -> Choices | Reasoned:
-        labels, said = self.labels(inputs), prompts.LANGUAGES[self.language]
+        labels, phrases = self.labels(inputs), prompts.LANGUAGES[self.language]
         if self.reasoning is None:
             return Choices(prompt, labels)
-        ending = self._ending(said)  # what the answer follows comes after the reasons
-        *before, asked = prompt
-        first = {**asked, "content": f"{asked['content'].removesuffix(ending)}{said.reasons}"}
-        return Reasoned([*before, first], labels, f"{said.conclusion}\n{ending}", self.reasoning)
+        ending = self._ending(phrases)  # what the answer follows comes after the reasons
+        *before, question = prompt
+        first = {**question, "content": f"{question['content'].removesuffix(ending)}{phrases.reasons}"}
+        return Reasoned([*before, first], labels, f"{phrases.conclusion}\n{ending}", self.reasoning)
 
     def _state(self, inputs: Mapping[str, Any], answer: Any = None) -> dict[str, Any]:
         """Return the judged texts by name, with the answer of a demonstration; ValueError if two have one name."""
@@ -380,10 +381,10 @@ class Judge(Instrument):
         """Return the answer of a demonstration as a decision model is shown it."""
         return label
 
-    def _decision(self, instructions: str, shown: Sequence[dict[str, str]], inputs: Mapping[str, Any]) -> Decision:
+    def _decision(self, instructions: str, demos: Sequence[dict[str, str]], inputs: Mapping[str, Any]) -> Decision:
         labels = self.labels(inputs)
         kind, wording, meanings = self._closed(instructions, labels)
-        state = {**self._state(inputs), **({"demos": shown} if shown else {})}
+        state = {**self._state(inputs), **({"demos": demos} if demos else {})}
         return Decision(state, labels, kind, wording, meanings, self.criterion.name)  # type: ignore[arg-type]
 
 
@@ -395,7 +396,7 @@ def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm
     """
     if not judges or not as_measuring(lm).decides or any(judge.reasoning for judge in judges):
         return lm
-    model, items = CachedLM(lm), [[judge.read(one, i) for i, one in enumerate(examples)] for judge in judges]
+    model, items = CachedLM(lm), [[judge.read(example, i) for i, example in enumerate(examples)] for judge in judges]
     asks = [judge._asks(model, judge.predict.signature.instructions, judge.predict.demos) for judge in judges]
     rows = (zip(judges, asks, row, strict=True) for row in zip(*items, strict=True))
     questions: list[Any] = [ask(inputs) for row in rows for judge, ask, e in row for inputs in judge._questions(e)]
@@ -447,7 +448,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         self.judge = judge
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        return self.judge.prompt(signature.instructions, self.judge.shown(demos), inputs)
+        return self.judge.prompt(signature.instructions, self.judge.demo_messages(demos), inputs)
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
@@ -575,8 +576,8 @@ def likelihoods_and_refusals(
     unique = dict(zip(texts, examples, strict=True))
     questions = [Likelihood(prompts.likelihood_messages(criterion, source), output) for source, output in unique]
     answers, reasons = answer_items(measuring(lm), questions, list(unique.values()), refused=refused)
-    known = {i: [one.total if name == "sum" else one.mean for name in reductions] for i, one in answers.items()}
+    by_index = {i: [ls.total if name == "sum" else ls.mean for name in reductions] for i, ls in answers.items()}
     place = {text: index for index, text in enumerate(unique)}
-    values = np.array([known.get(place[text], [np.nan] * len(reductions)) for text in texts], dtype=np.float64)
+    values = np.array([by_index.get(place[text], [np.nan] * len(reductions)) for text in texts], dtype=np.float64)
     values = values.reshape(len(texts), len(reductions))
     return values, {i: reasons[place[text]] for i, text in enumerate(texts) if place[text] in reasons}

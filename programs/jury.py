@@ -25,8 +25,8 @@ Member = PointwiseJudge | PairwiseJudge
 
 def rule_of(saved: Mapping[str, Any]) -> JuryRule:
     """Read a rule from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
-    given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in saved.items()}
-    return JuryRule(**given)
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+    return JuryRule(**fields)
 
 
 class Jury(Instrument):
@@ -48,8 +48,8 @@ class Jury(Instrument):
     )
 
     def __init__(self, judges: Sequence[Member], *, rule: JuryRule | None = None) -> None:
-        if len(judges) < 2 or not any(all(isinstance(one, kind) for one in judges) for kind in get_args(Member)):
-            names = ", ".join(type(one).__name__ for one in judges)
+        if len(judges) < 2 or not any(all(isinstance(judge, kind) for judge in judges) for kind in get_args(Member)):
+            names = ", ".join(type(judge).__name__ for judge in judges)
             raise ValueError(f"judges=[{names:.200}]: give two or more PointwiseJudge, or two or more PairwiseJudge.")
         super().__init__(rule=JuryRule.plain(len(judges)) if rule is None else rule)
         self.judges = list(judges)
@@ -58,7 +58,7 @@ class Jury(Instrument):
     def _check(self) -> None:
         if len(self.rule.weights) != len(self.judges):
             raise ValueError(f"The rule is of {len(self.rule.weights)} members, and the jury has {len(self.judges)}.")
-        scales = {one.criterion.scale for one in self.judges}
+        scales = {judge.criterion.scale for judge in self.judges}
         if len(scales) > 1 and not self.pairwise:
             raise ValueError(f"The judges score on the scales {sorted(scales)}: give judges of one scale.")
 
@@ -104,19 +104,19 @@ class Jury(Instrument):
             for place in places:
                 some = [examples[row] for row in rows]
                 answers = self.judges[place].batch(some, lm=lm, progress=progress, **options) if some else []
-                table[rows, place], counts[rows, place] = [float(one[name]) for one in answers], 1.0
+                table[rows, place], counts[rows, place] = [float(answer[name]) for answer in answers], 1.0
 
         def values() -> Any:
             return 2 * table - 1 if self.pairwise else table
 
         ask(rule.first or rule.members, np.arange(len(examples)))
         if rule.first:
-            ask([one for one in rule.members if one not in rule.first], np.flatnonzero(~rule.settled(values())))
+            ask([place for place in rule.members if place not in rule.first], np.flatnonzero(~rule.settled(values())))
         combined = rule(values())
         combined = (1 + combined) / 2 if self.pairwise else combined
         return [
-            dspy.Prediction(**{name: float(one)}, scores=dict(enumerate(row.tolist())), asked=int(count))
-            for one, row, count in zip(combined, table, counts.sum(axis=1), strict=True)
+            dspy.Prediction(**{name: float(value)}, scores=dict(enumerate(row.tolist())), asked=int(count))
+            for value, row, count in zip(combined, table, counts.sum(axis=1), strict=True)
         ]
 
 
@@ -124,7 +124,7 @@ class Jury(Instrument):
 
 
 def _weights(name: str, value: Any) -> None:
-    if not value or not all(isinstance(one, int | float) and 0 <= one < math.inf for one in value) or sum(value) <= 0:
+    if not value or not all(isinstance(w, int | float) and 0 <= w < math.inf for w in value) or sum(value) <= 0:
         raise ValueError(f"{name}={value!r:.80}: give each criterion a weight of at least 0, and one of them more.")
 
 
@@ -163,23 +163,23 @@ class Rubric(Instrument):
         name: str = "quality",
         **options: Any,
     ) -> None:
-        judges = [one if isinstance(one, PointwiseJudge) else PointwiseJudge(one, **options) for one in criteria]
-        given = [1.0] * len(judges) if weights is None else [*weights]
-        names = [one.criterion.name for one in judges]
-        shapes = {(one.criterion.scale, *one.inputs, one.judged) for one in judges}
-        if len(judges) < 2 or len({*names}) < len(names) or len(shapes) > 1 or len(given) != len(judges):
+        judges = [c if isinstance(c, PointwiseJudge) else PointwiseJudge(c, **options) for c in criteria]
+        shares = [1.0] * len(judges) if weights is None else [*weights]
+        names = [judge.criterion.name for judge in judges]
+        shapes = {(judge.criterion.scale, *judge.inputs, judge.judged) for judge in judges}
+        if len(judges) < 2 or len({*names}) < len(names) or len(shapes) > 1 or len(shares) != len(judges):
             raise ValueError(
-                f"A rubric of {names} with {len(given)} weights: give two or more criteria of different names, one "
+                f"A rubric of {names} with {len(shares)} weights: give two or more criteria of different names, one "
                 "scale and the same inputs, and a weight for each or none."
             )
-        _weights("weights", given)
-        super().__init__(weights=tuple(one / sum(given) for one in given), name=name)
+        _weights("weights", shares)
+        super().__init__(weights=tuple(share / sum(shares) for share in shares), name=name)
         self.judges = judges
 
     @property
     def criterion(self) -> Criterion:
         """The whole as a criterion: its name, the scale and labels of all, and their names as its definition."""
-        parts = ", ".join(one.criterion.title for one in self.judges)
+        parts = ", ".join(judge.criterion.title for judge in self.judges)
         return replace(self.judges[0].criterion, name=self.name, definition=f"the weighted mean of {parts}", levels=())
 
     @property
@@ -223,11 +223,11 @@ class Rubric(Instrument):
         for parts in zip(*each, strict=True):
             # score = sum_k w_k score_k, over the criteria with a weight
             score = sum(w * part.score for w, part in zip(self.weights, parts, strict=True) if w)
-            by_name = dict(zip((one.criterion.name for one in self.judges), parts, strict=True))
+            by_name = dict(zip((judge.criterion.name for judge in self.judges), parts, strict=True))
             why = [part.undefined for part in parts if "undefined" in part]
             scores, coverage = {n: float(part.score) for n, part in by_name.items()}, min(p.coverage for p in parts)
-            known = {"score": float(score), "scores": scores, "coverage": float(coverage), "parts": by_name}
-            done.append(dspy.Prediction(**known, **({"undefined": why[0]} if why else {})))
+            fields = {"score": float(score), "scores": scores, "coverage": float(coverage), "parts": by_name}
+            done.append(dspy.Prediction(**fields, **({"undefined": why[0]} if why else {})))
         return done
 
     def learn_weights(self, examples: Sequence[dspy.Example], *, lm: Any = None) -> tuple[float, ...]:
@@ -235,7 +235,7 @@ class Rubric(Instrument):
 
         See ``evalbias.measures.juries.label_weights``, also for the ``ValueError``.
         """
-        table = [[*one.scores.values()] for one in self.batch(examples, lm=lm)]
+        table = [[*prediction.scores.values()] for prediction in self.batch(examples, lm=lm)]
         labels = [human_score(e, self.name, required=False) for e in examples]
         learned = label_weights(table, labels, clusters=input_keys([self.read(e, i) for i, e in enumerate(examples)]))
         self.weights = tuple(learned.tolist())

@@ -15,6 +15,7 @@ import dspy
 
 from evalbias.data.items import choice, human_score, item_name
 from evalbias.lm.types import PromptRefused
+from evalbias.measures.arrays import missing
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
 from evalbias.programs.judges import Judge, warn_of_own_text
@@ -110,20 +111,20 @@ def judge_metric(
             that the judge cannot score; ``math.nan`` keeps it undefined. As a reward, DSPy then never takes such an
             output, and returns None if all are undefined.
     """
-    asked = judge.judges[0] if isinstance(judge, Jury | Rubric) else judge
-    _check_kind(asked, PointwiseJudge)
-    output = output or asked.judged
+    scorer = judge.judges[0] if isinstance(judge, Jury | Rubric) else judge
+    _check_kind(scorer, PointwiseJudge)
+    output = output or scorer.judged
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         text = _field(prediction, output, "output")
-        given = _given(asked, example, source)
+        inputs = _other_inputs(scorer, example, source)
         if problem := text_problem(text):
             return math.nan, _problem_feedback(judge, problem)
         warn_of_own_text(judge.judges if isinstance(judge, Jury | Rubric) else [judge], text)
-        answer = judge(**given, **{asked.judged: str(text)})
+        answer = judge(**inputs, **{scorer.judged: str(text)})
         low, high = judge.criterion.scale
         feedbacks = {Jury: jury_feedback, Rubric: rubric_feedback, PointwiseJudge: score_feedback}
-        say: Any = next(one for kind, one in feedbacks.items() if isinstance(judge, kind))
+        say: Any = next(feedback for kind, feedback in feedbacks.items() if isinstance(judge, kind))
         return (float(answer.score) - low) / (high - low), say(judge, answer)
 
     return ProgramMetric(
@@ -157,13 +158,13 @@ def preference_metric(
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         ours = _field(prediction, output, "output")
-        theirs, given = _example_text(example, reference, "reference"), _given(judge, example, source)
+        theirs, inputs = _example_text(example, reference, "reference"), _other_inputs(judge, example, source)
         if problem := text_problem(ours):
             return math.nan, _problem_feedback(judge, problem)
         if str(ours) == theirs:
             return 0.5, "The output is the reference itself."
         warn_of_own_text([judge], ours)
-        comparison = judge(**given, candidates=[str(ours), theirs])
+        comparison = judge(**inputs, candidates=[str(ours), theirs])
         return float(comparison.win_share), _preference_feedback(judge, comparison)
 
     return ProgramMetric(judged, name=judge.criterion.name, threshold=threshold, undefined=undefined)
@@ -184,7 +185,7 @@ def _field(values: Any, name: str, argument: str) -> Any:
     return values[name]
 
 
-def _given(judge: Any, example: Any, source: str) -> dict[str, str]:
+def _other_inputs(judge: Any, example: Any, source: str) -> dict[str, str]:
     """Return the judge's inputs besides the judged one, from the example."""
     others = (name for name in judge.inputs if name != judge.judged)
     return {name: _example_text(example, source if name == "source" else name, "source") for name in others}
@@ -221,23 +222,23 @@ def score_feedback(judge: PointwiseJudge, answer: Any) -> str:
 
 def jury_feedback(jury: Jury, answer: Any) -> str:
     """Say which score the jury gave, which its judges gave, and on what question."""
-    given = ", ".join(f"{score:.2f}" for score in answer.scores.values() if not math.isnan(score))
+    scores = ", ".join(f"{score:.2f}" for score in answer.scores.values() if not math.isnan(score))
     low, high = jury.criterion.scale
     return (
         f"The jury scored the output {answer.score:.2f} on {jury.criterion.title}, from {low} (worst) to {high} "
-        f"(best); its judges gave {given or 'no score'}. The question was: {jury.criterion.definition}"
+        f"(best); its judges gave {scores or 'no score'}. The question was: {jury.criterion.definition}"
     )
 
 
 def rubric_feedback(rubric: Rubric, answer: Any) -> str:
     """Say which score the rubric gave, and which its criteria got, on what questions."""
     low, high = rubric.criterion.scale
-    given = "; ".join(
-        f"{answer.scores[one.name]:.2f} on {one.title} (weight {weight:.2f}): {one.definition}"
-        for one, weight in zip((judge.criterion for judge in rubric.judges), rubric.weights, strict=True)
+    parts = "; ".join(
+        f"{answer.scores[criterion.name]:.2f} on {criterion.title} (weight {weight:.2f}): {criterion.definition}"
+        for criterion, weight in zip((judge.criterion for judge in rubric.judges), rubric.weights, strict=True)
     )
     return (
-        f"The output got {answer.score:.2f} on {rubric.criterion.title}, from {low} (worst) to {high} (best): {given}"
+        f"The output got {answer.score:.2f} on {rubric.criterion.title}, from {low} (worst) to {high} (best): {parts}"
     )
 
 
@@ -311,8 +312,8 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
             return math.nan, f"The judge gave no score on {criterion.title}; people gave {human:g}."
         gap = abs(human - ours)
         way = "as people did" if gap < 0.005 else f"{round(gap, 2):g} too {'high' if ours > human else 'low'}"
-        said = f"The judge scored {round(ours, 2):g} on {criterion.title} where people scored {human:g}: {way}."
-        return 1.0 - gap / (high - low), said
+        sentence = f"The judge scored {round(ours, 2):g} on {criterion.title} where people scored {human:g}: {way}."
+        return 1.0 - gap / (high - low), sentence
 
     return ProgramMetric(judged, name="score_closeness", threshold=1.0 - 0.5 / (high - low), undefined=undefined)
 
@@ -336,8 +337,8 @@ def agreement_feedback(
     Examples:
         >>> judge = PointwiseJudge(Criterion("quality", "is it good?"))
         >>> gold = dspy.Example(source="s", output="o", score=2, reason="It invents a source.")
-        >>> told = agreement_feedback(judge)(gold, dspy.Prediction(score=5.0), None, "predict")
-        >>> told.score, told.feedback.splitlines()[0]
+        >>> feedback = agreement_feedback(judge)(gold, dspy.Prediction(score=5.0), None, "predict")
+        >>> feedback.score, feedback.feedback.splitlines()[0]
         (0.25, 'The judge scored 5 on quality where people scored 2: 3 too high. They say: It invents a source.')
     """
     agreement: Callable[[Any, Any], tuple[float, str]] = _preferred
@@ -350,8 +351,8 @@ def agreement_feedback(
             kept = f"\nEnd the instruction with these words: {judge.answer_format}"
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
-        value, said = agreement(example, prediction)
-        return value, f"{said}{_reason(example, reason)}{kept}"
+        value, sentence = agreement(example, prediction)
+        return value, f"{sentence}{_reason(example, reason)}{kept}"
 
     return ProgramMetric(judged, name="agreement", threshold=threshold, undefined=undefined)
 
@@ -359,7 +360,7 @@ def agreement_feedback(
 def _reason(example: Any, field: str) -> str:
     """Return people's reason as a sentence; empty where they gave none."""
     reason = example.get(field)
-    if reason is None or reason != reason:  # NaN is an empty cell of a data frame
+    if missing(reason):  # such as an empty cell of a data frame
         return ""
     if not isinstance(reason, str):
         raise ValueError(

@@ -130,10 +130,10 @@ class PairwiseJudge(Judge):
         own = {"criterion": about.criterion, "inputs": about.inputs, "judged": about.judged}
         super().__init__(language=language, **own, **position, **asking, corrections={})
         self.criterion = prompts.in_language(about.criterion, language)
-        said = prompts.LANGUAGES[language]
-        wording = f"{about.wording or prompts.filled(said.comparison, self.criterion)}\n{said.answers}"
+        phrases = prompts.LANGUAGES[language]
+        wording = f"{about.wording or prompts.filled(phrases.comparison, self.criterion)}\n{phrases.answers}"
         fields: dict[str, Any] = {name: (str, about.field(name)) for name in self.inputs}
-        fields = {CANDIDATES if n == self.judged else n: one for n, one in fields.items()}
+        fields = {CANDIDATES if n == self.judged else n: value for n, value in fields.items()}
         fields[CANDIDATES] = (list[str], dspy.InputField())
         signature = {**fields, "preference": (str, dspy.OutputField())}
         self.predict = Predictor(dspy.Signature(signature, wording if instruction is None else instruction))
@@ -189,12 +189,12 @@ class PairwiseJudge(Judge):
         count = len(inputs["candidates"])
         return prompts.comparison_labels(count, ties=self.ties, language=self.language)
 
-    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        instruction = prompts.asked(instructions, self.labels(inputs), self.language)
+    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+        instruction = prompts.with_answers(instructions, self.labels(inputs), self.language)
         if self.instruction_place == "first":
-            return [{"role": "system", "content": instruction}, *shown, {"role": "user", "content": self.text(inputs)}]
+            return [{"role": "system", "content": instruction}, *demos, {"role": "user", "content": self.text(inputs)}]
         question = prompts.LANGUAGES[self.language].question.format(instruction=instruction)
-        return [*shown, {"role": "user", "content": self.text(inputs, "", question)}]  # as in Zhou et al., appendix A
+        return [*demos, {"role": "user", "content": self.text(inputs, "", question)}]  # as in Zhou et al., appendix A
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [self._in_order(item, order) for order in self._orders(len(item["candidates"]))]
@@ -206,20 +206,20 @@ class PairwiseJudge(Judge):
         return position_calibration.rotations(count, every=self.debias == "permutation")
 
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-        said, texts = prompts.LANGUAGES[self.language], list[tuple[str, str]]()
+        phrases, texts = prompts.LANGUAGES[self.language], list[tuple[str, str]]()
         for name, label in self.inputs.items():
             if name == self.judged:
                 letters = zip(prompts.LETTERS, inputs[CANDIDATES], strict=False)
-                texts += [(said.candidate.format(label=label, letter=letter), text) for letter, text in letters]
+                texts += [(phrases.candidate.format(label=label, letter=letter), text) for letter, text in letters]
             else:
                 texts.append((label, inputs[name]))
         return texts
 
-    def _ending(self, said: Language) -> str:
-        return prompts.filled(said.better, self.criterion)
+    def _ending(self, phrases: Language) -> str:
+        return prompts.filled(phrases.better, self.criterion)
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
-        return "choice", prompts.asked(instructions, labels, self.language), ()
+        return "choice", prompts.with_answers(instructions, labels, self.language), ()
 
     def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
         candidates = demo.get("candidates") or demo.get("outputs")
@@ -231,10 +231,10 @@ class PairwiseJudge(Judge):
             raise ValueError(
                 f"T{name[1:]} {fault}, but the judge answers {', '.join(answers)}: label it, or leave it out."
             )
-        others = [one for one in self.inputs if one != self.judged]
+        others = [field for field in self.inputs if field != self.judged]
         texts = check_candidates({**demo, CANDIDATES: candidates}, name, others)
-        shown = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
-        return self.own({**demo, CANDIDATES: texts}), shown[label]
+        own_labels = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
+        return self.own({**demo, CANDIDATES: texts}), own_labels[label]
 
     def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
@@ -265,6 +265,9 @@ class PairwiseJudge(Judge):
             lead, best, wins = gaps(averaged), decisions(averaged), win_shares(averaged, ties=self.ties)
             for n, place in enumerate(places):
                 why = [row["undefined"] for row in rows[place] if "undefined" in row]
+                reasons = (
+                    {"reasons": [text for row in rows[place] for text in row["reasons"]]} if self.reasoning else {}
+                )
                 done[place] = dspy.Prediction(
                     preference=best[n] if best[n] != count else None,
                     probability=float(averaged[n, 0]),
@@ -276,7 +279,7 @@ class PairwiseJudge(Judge):
                     positions=positions[n].tolist(),
                     coverage=float(np.min([row["coverage"] for row in rows[place]])),
                     samples=rows[place][0]["samples"],
-                    **({"reasons": [one for row in rows[place] for one in row["reasons"]]} if self.reasoning else {}),
+                    **reasons,
                     **({"undefined": why[0]} if why else {}),
                 )
         return [done[i] for i in range(len(items))]
@@ -317,14 +320,14 @@ class PairwiseJudge(Judge):
         """Return the correction that is fixed, was fitted before, or is fitted to these comparisons, if any."""
         count, kind = len(orders[0]), self.calibration
         if kind == "contextual":
-            given = self.answer_logprobs([self.content_free(count)], orders[:1], lm, refused="raise")[0, 0]
-            if not np.isfinite(given).all():
-                label = self.labels({"candidates": orders[0]})[int(np.argmin(np.isfinite(given)))]
+            prior = self.answer_logprobs([self.content_free(count)], orders[:1], lm, refused="raise")[0, 0]
+            if not np.isfinite(prior).all():
+                label = self.labels({"candidates": orders[0]})[int(np.argmin(np.isfinite(prior)))]
                 raise CalibrationError(
                     f"The model gives {label!r} no probability where there is nothing to compare ({CONTENT_FREE!r}), "
                     "and contextual calibration divides by it: choose another calibration, or debias='permutation'."
                 )
-            return PositionOffsets(tuple(given.tolist()))
+            return PositionOffsets(tuple(prior.tolist()))
         if kind is None or count in self.corrections:
             return self.corrections.get(count)
         if not (np.exp(logprobs).sum(axis=2) >= self.min_coverage).any():

@@ -33,13 +33,13 @@ LIKELIHOOD, LENGTH = "likelihood", "length"
 def correction_of(saved: Any) -> ScoreCorrection:
     """Read a correction from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
     slopes = {}
-    for name, one in saved["slopes"].items():
-        numbers = {key: number(one[key], f"{name!r:.80}: {key!r}", required=True) for key in ("slope", "center")}
-        bounds = one["bounds"]
+    for name, slope in saved["slopes"].items():
+        numbers = {key: number(slope[key], f"{name!r:.80}: {key!r}", required=True) for key in ("slope", "center")}
+        bounds = slope["bounds"]
         if bounds is not None:
             low, high = bounds
             bounds = tuple(number(end, f"{name!r:.80}: 'bounds'", required=True) for end in (low, high))
-        slopes[name] = Slope(**{**one, **numbers, "bounds": bounds})
+        slopes[name] = Slope(**{**slope, **numbers, "bounds": bounds})
     shift = number(saved["shift"], "'shift'", required=True)
     return ScoreCorrection(**{**saved, "slopes": slopes, "shift": shift})
 
@@ -48,7 +48,7 @@ def _check_correction(name: str, value: Any) -> None:
     instance_of(ScoreCorrection | None, "a ScoreCorrection or None")(name, value)
     if value and value.pairs:
         raise ValueError(f"{name}: it was learned on comparisons, and this judge scores: learn one on scores.")
-    if value and (other := [one for one in value.slopes if one not in (LIKELIHOOD, LENGTH)]):
+    if value and (other := [feature for feature in value.slopes if feature not in (LIKELIHOOD, LENGTH)]):
         raise ValueError(
             f"{name}: a judge cannot tell {other[0]!r:.80} of an output, only {LIKELIHOOD} and {LENGTH}: call the "
             "correction with its scores and your own numbers."
@@ -119,13 +119,13 @@ class PointwiseJudge(Judge):
         reasoning: bool | Reasoning = False,
         language: str = "en",
     ) -> None:
-        asked = asked_about(criterion, inputs, judged, scores=True)
-        own = {"criterion": asked.criterion, "inputs": asked.inputs, "judged": asked.judged}
+        question = asked_about(criterion, inputs, judged, scores=True)
+        own = {"criterion": question.criterion, "inputs": question.inputs, "judged": question.judged}
         own |= {"scoring": scoring, "sampling": sampling, "reasoning": reasoning}
         super().__init__(language=language, **own, correction=correction)
-        self.criterion = prompts.in_language(asked.criterion, language)
-        wording = asked.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
-        fields = {name: (str, asked.field(name)) for name in self.inputs}
+        self.criterion = prompts.in_language(question.criterion, language)
+        wording = question.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
+        fields = {name: (str, question.field(name)) for name in self.inputs}
         output = dspy.OutputField(desc=self.criterion.definition)
         self.predict = Predictor(
             dspy.Signature({**fields, "score": (float, output)}, f"{wording}\n{self.answer_format}")
@@ -140,18 +140,18 @@ class PointwiseJudge(Judge):
 
     @property
     def _is_yes_or_no(self) -> bool:
-        said = prompts.LANGUAGES[self.language]
-        return self.criterion.labels == (said.no, said.yes)
+        phrases = prompts.LANGUAGES[self.language]
+        return self.criterion.labels == (phrases.no, phrases.yes)
 
     @property
     def answer_format(self) -> str:
         """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""
-        labels, said = self.labels({}), prompts.LANGUAGES[self.language]
+        labels, phrases = self.labels({}), prompts.LANGUAGES[self.language]
         levels = [f"{label}: {meaning}" for label, meaning in zip(labels, self.criterion.levels, strict=False)]
-        line = (said.falling if self.falling else said.scale).format(low=labels[0], high=labels[-1])
+        line = (phrases.falling if self.falling else phrases.scale).format(low=labels[0], high=labels[-1])
         if self.criterion.answers:  # yes comes first in English, as the best answer does where they are reversed
             ordered = labels[::-1] if self.falling != self._is_yes_or_no else labels
-            line = prompts.asked(said.answers, ordered, self.language)
+            line = prompts.with_answers(phrases.answers, ordered, self.language)
         return "\n".join([*levels[:: -1 if self.falling else 1], line])
 
     def forward(self, *texts: str, **fields: str) -> dspy.Prediction:
@@ -182,15 +182,15 @@ class PointwiseJudge(Judge):
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         return self.criterion.labels
 
-    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         head = {"role": "system", "content": instructions}
-        return [head, *shown, {"role": "user", "content": self.text(inputs)}]
+        return [head, *demos, {"role": "user", "content": self.text(inputs)}]
 
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [(label, inputs[name]) for name, label in self.inputs.items()]
 
-    def _ending(self, said: Language) -> str:
-        return said.score.format(name=prompts.heading(self.criterion))
+    def _ending(self, phrases: Language) -> str:
+        return phrases.score.format(name=prompts.heading(self.criterion))
 
     def _wire(self, label: str) -> Any:
         """Return the number of a level from 0, or whether the answer is yes, as DSPy's demonstrations have them."""

@@ -66,10 +66,10 @@ def known_language(name: str, value: object) -> None:
 
 def in_language(criterion: Criterion, language: str) -> Criterion:
     """Return a criterion with a language's labels and task where it has the default ones, and its yes and no."""
-    said, names = LANGUAGES[language], ("source_label", "output_label", "task")
-    own: dict[str, Any] = {n: getattr(said, n) for n in names if getattr(criterion, n) == getattr(Criterion, n)}
+    phrases, names = LANGUAGES[language], ("source_label", "output_label", "task")
+    own: dict[str, Any] = {n: getattr(phrases, n) for n in names if getattr(criterion, n) == getattr(Criterion, n)}
     if criterion.scale == (0, 1) and not criterion.answers:
-        own["answers"] = (said.no, said.yes)
+        own["answers"] = (phrases.no, phrases.yes)
     return replace(criterion, **own)
 
 
@@ -114,11 +114,11 @@ def filled(sentence: str, criterion: Criterion) -> str:
     return sentence.format(**words)
 
 
-def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
+def demonstrations(pairs: Iterable[tuple[str, str]]) -> list[Message]:
     """Render the text and the label of each demonstration, in the order shown."""
     return [
         {"role": role, "content": content}
-        for text, label in shown
+        for text, label in pairs
         for role, content in (("user", text), ("assistant", label))
     ]
 
@@ -138,16 +138,16 @@ def comparison_labels(count: int, *, ties: bool, language: str = ENGLISH) -> tup
 ANSWERS = "{answers}"  # stands for the answers in the instruction of a comparison
 
 
-def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> str:
+def with_answers(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> str:
     """Return an instruction with the answers in place of ``{answers}``, in a line at its end where it has none.
 
     Examples:
-        >>> asked("Which is better, {answers}?", ("A", "B", "Tie"))
+        >>> with_answers("Which is better, {answers}?", ("A", "B", "Tie"))
         'Which is better, A, B or Tie?'
     """
-    said = LANGUAGES[language]
-    whole = instruction if ANSWERS in instruction else f"{instruction}\n{said.answers}"
-    return whole.replace(ANSWERS, said.either.format(others=said.comma.join(labels[:-1]), last=labels[-1]))
+    phrases = LANGUAGES[language]
+    whole = instruction if ANSWERS in instruction else f"{instruction}\n{phrases.answers}"
+    return whole.replace(ANSWERS, phrases.either.format(others=phrases.comma.join(labels[:-1]), last=labels[-1]))
 
 
 def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:

@@ -160,7 +160,7 @@ class Compared:
     inputs: Mapping[str, Any]  # of the judge, by its own names
     candidates: list[str]  # the distinct ones
     answers: dict[Pair, Answer] = field(default_factory=dict)  # every pair that was asked
-    known: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first in the sort under way, or NaN
+    shares: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first in the sort under way, or NaN
     order: list[int] = field(default_factory=list)  # best first, without those that have no defined comparison with one
 
     def pair(self, first: str, second: str) -> dspy.Example:
@@ -169,9 +169,9 @@ class Compared:
 
     def probability(self, a: int, b: int) -> float | None:
         """Probability that a is better than b; None if they were not compared."""
-        if (a, b) in self.known:
-            return self.known[a, b]
-        return 1 - self.known[b, a] if (b, a) in self.known else None
+        if (a, b) in self.shares:
+            return self.shares[a, b]
+        return 1 - self.shares[b, a] if (b, a) in self.shares else None
 
 
 def together(parts: Sequence[Generator[list[Needed], None, Result]]) -> Generator[list[Needed], None, list[Result]]:
@@ -206,17 +206,17 @@ def rank(source: Compared, members: Sequence[int]) -> Generator[list[tuple[Compa
         order = None
         while order is None:
             aside = _cover(undefined, place)
-            source.known = {}
+            source.shares = {}
             sort = merge_sort(source, [c for c in members if c not in aside])
             order = yield from _answered(source, sort, undefined)
         # 2. Insert each of those where its comparisons contradict the order least.
         while aside:
             # Pairs are shown as a merge shows them: the one that comes first at the start comes first.
-            pairs = {(one, c): (one, c) if place[one] < place[c] else (c, one) for one in aside for c in order}
+            pairs = {(late, c): (late, c) if place[late] < place[c] else (c, late) for late in aside for c in order}
             if missing := [pair for pair in pairs.values() if pair not in source.answers]:
                 yield [(source, pair) for pair in missing]
-            source.known.update({pair: source.answers[pair].win_share for pair in pairs.values()})
-            compared = [one for one in aside if any(not math.isnan(source.known[pairs[one, c]]) for c in order)]
+            source.shares.update({pair: source.answers[pair].win_share for pair in pairs.values()})
+            compared = [late for late in aside if any(not math.isnan(source.shares[pairs[late, c]]) for c in order)]
             if not compared:
                 break
             _insert(source, order, compared[0])
@@ -245,7 +245,7 @@ def _answered(
         if unknown := [pair for pair, share in shares.items() if math.isnan(share)]:
             undefined += unknown
             return None
-        source.known.update(shares)
+        source.shares.update(shares)
 
 
 def _cover(pairs: Sequence[Pair], place: dict[int, int]) -> list[int]:
@@ -261,10 +261,8 @@ def _cover(pairs: Sequence[Pair], place: dict[int, int]) -> list[int]:
 def _insert(source: Compared, order: list[int], candidate: int) -> None:
     """Insert a candidate where its comparisons contradict the order by the fewest nats; of equal places, midway."""
     lead = [log_odds(source.probability(candidate, other)) for other in order]
-    nats = [
-        sum(max(0.0, one) for one in lead[:i]) + sum(max(0.0, -one) for one in lead[i:]) for i in range(len(lead) + 1)
-    ]
-    places = [i for i, one in enumerate(nats) if one == min(nats)]
+    nats = [sum(max(0.0, x) for x in lead[:i]) + sum(max(0.0, -x) for x in lead[i:]) for i in range(len(lead) + 1)]
+    places = [i for i, cost in enumerate(nats) if cost == min(nats)]
     order.insert(places[len(places) // 2], candidate)
 
 
@@ -279,10 +277,10 @@ def merge_sort(source: Compared, members: Sequence[int]) -> Generator[list[Pair]
 
 
 def merge(source: Compared, left: Sequence[int], right: Sequence[int]) -> Generator[list[Pair], None, list[int]]:
-    """Merge two sorted lists of candidates by ``source.known``; yield the pair to compare next, return the order."""
+    """Merge two sorted lists of candidates by ``source.shares``; yield the pair to compare next, return the order."""
     lists, merged = (list(left), list(right)), list[int]()
     while all(lists):
-        a, b = (one[0] for one in lists)
+        a, b = lists[0][0], lists[1][0]
         if source.probability(a, b) is None:
             yield [(a, b)]
         ahead = lists[0] if log_odds(source.probability(a, b)) >= 0 else lists[1]  # of equal ones, the left one
@@ -330,20 +328,22 @@ def _scores(source: Compared, distinct: Sequence[int]) -> list[float]:
     # 1. Neighbors in the order were compared, if they were merged; without a preference they share a group.
     group = dict.fromkeys(source.order[:1], 0)
     for above, below in itertools.pairwise(source.order):
-        group[below] = group[above] + (log_odds(source.probability(above, below)) != 0)
+        is_equal = log_odds(source.probability(above, below)) == 0
+        group[below] = group[above] if is_equal else group[above] + 1
     # 2. A score is the number of ranked candidates in lower groups, plus half of the others in the same one.
     ranked = [group[index] for index in distinct if index in group]
-    scores = {one: sum(other > one for other in ranked) + (ranked.count(one) - 1) / 2 for one in set(ranked)}
+    scores = {level: sum(other > level for other in ranked) + (ranked.count(level) - 1) / 2 for level in set(ranked)}
     return [scores[group[index]] if index in group else math.nan for index in distinct]
 
 
 def _reason(source: Compared, index: int, judge: PairwiseJudge) -> str:
     """Say why a candidate has no place in the order."""
     undefined = [answer for pair, answer in source.answers.items() if index in pair and math.isnan(answer.win_share)]
-    known = [answer.coverage for answer in undefined if not math.isnan(answer.coverage)]
+    coverages = [answer.coverage for answer in undefined if not math.isnan(answer.coverage)]
     why = []
-    if len(known) < len(undefined):
+    if len(coverages) < len(undefined):
         why.append("the model cannot take the prompts (the log says why)")
-    if known:
-        why.append(f"the answers' probabilities sum to at most {max(known):.2g} (min_coverage={judge.min_coverage:g})")
+    if coverages:
+        sums = f"at most {max(coverages):.2g} (min_coverage={judge.min_coverage:g})"
+        why.append(f"the answers' probabilities sum to {sums}")
     return f"None of its comparisons with a ranked candidate is defined: {'; '.join(why)}."

@@ -107,11 +107,12 @@ class Settings(Parameter):  # type: ignore[misc]
     def declared(self) -> dict[str, Setting[Any]]:
         """The program's declarations by name."""
         members = [item for base in reversed(self.owner.__mro__) for item in vars(base).items()]
-        return {name: one for name, one in members if isinstance(one, Setting)}
+        return {name: member for name, member in members if isinstance(member, Setting)}
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return the kind and every value as JSON data."""
-        return {"kind": self.owner.kind} | {name: one.dump(self.values[name]) for name, one in self.declared.items()}
+        values = {name: setting.dump(self.values[name]) for name, setting in self.declared.items()}
+        return {"kind": self.owner.kind} | values
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Replace every value; ``ValueError`` for another kind or other settings, or a value that is not allowed."""
@@ -290,7 +291,7 @@ class Program(dspy.Module):  # type: ignore[misc]
 
     def _parameters(self) -> dict[str, Any]:
         """Return all parameters by path, also those of judges and of compiled parts, which DSPy does not show."""
-        return {path.removeprefix("self."): one for path, one in self.named_sub_modules(Parameter)}
+        return {path.removeprefix("self."): parameter for path, parameter in self.named_sub_modules(Parameter)}
 
 
 class Instrument(Program):
@@ -309,7 +310,7 @@ class Instrument(Program):
 
     def named_predictors(self) -> list[tuple[str, dspy.Predict]]:
         """Return the predictors, which optimizers of the instrument itself compile."""
-        return [(path, one) for path, one in self._parameters().items() if isinstance(one, dspy.Predict)]
+        return [(path, part) for path, part in self._parameters().items() if isinstance(part, dspy.Predict)]
 
     def get_lm(self) -> Any:
         """Return the instrument's own model, or None if it asks the one that DSPy is configured with."""

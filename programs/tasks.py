@@ -229,10 +229,10 @@ def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:
     for example in items:
         for name in task.fields:
             if example.get(name) in (None, "", []):
-                given = ", ".join(map(repr, example.keys()))
+                fields = ", ".join(map(repr, example.keys()))
                 raise ValueError(
                     f"The item {item_name(example)!r:.80} has no {name!r}: the task {task.name} needs it. The item has "
-                    f"{given}; add the field, or name its column (--map {name}=COLUMN)."
+                    f"{fields}; add the field, or name its column (--map {name}=COLUMN)."
                 )
             if name == "concepts":
                 required_concepts(task.name, example)

@@ -53,16 +53,16 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
 
         async def control(_: int) -> dspy.Prediction:
             with dspy.context(trace=[]):  # no step of the program
-                return await self._asked(dict.fromkeys(inputs, HARMLESS))
+                return await self._answer(dict.fromkeys(inputs, HARMLESS))
 
         answers: dict[int, Any] = {}
-        call = Call(lambda _: self._asked(inputs), answers, control=control, refusal=refusal_of)
+        call = Call(lambda _: self._answer(inputs), answers, control=control, refusal=refusal_of)
         driven(call.run([0], at_once=1))
         call.check()
         raise_refused(answers, {0: "The prompt"})
         return answers[0]
 
-    async def _asked(self, inputs: Mapping[str, Any]) -> dspy.Prediction:
+    async def _answer(self, inputs: Mapping[str, Any]) -> dspy.Prediction:
         try:
             with dspy.context(adapter=PlainTextAdapter()):
                 return self.predict(**inputs)
@@ -131,14 +131,14 @@ def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: An
     originals = dict(zip(map(id, copy.predictors()), module.predictors(), strict=True))
     trace = active_trace()
     if trace:
-        trace[:] = [(originals.get(id(predictor), predictor), *rest) for predictor, *rest in trace]
+        trace[:] = [(originals.get(id(predictor), predictor), *details) for predictor, *details in trace]
     return prediction
 
 
 def draws(module: dspy.Module) -> bool:
     """Return whether a module may answer the same inputs differently: unless it has predictors, all of them greedy."""
-    known = temperatures(module)
-    return not known or any(temperature != 0 for temperature in known)
+    values = temperatures(module)
+    return not values or any(temperature != 0 for temperature in values)
 
 
 def temperatures(module: dspy.Module) -> list[float | None]:
@@ -149,8 +149,8 @@ def temperatures(module: dspy.Module) -> list[float | None]:
 def _settings(predictor: dspy.Predict) -> dict[str, Any]:
     lm = resolve_lm(None, predictor)
     default = {"temperature": getattr(lm, "default_temperature", None)}
-    given = {**getattr(lm, "kwargs", {}), **predictor.config}
-    return {**default, **{name: value for name, value in given.items() if value is not None}}
+    settings = {**getattr(lm, "kwargs", {}), **predictor.config}
+    return {**default, **{name: value for name, value in settings.items() if value is not None}}
 
 
 def _config(predictor: dspy.Predict, index: int, seed: int) -> dict[str, int]:

@@ -88,7 +88,7 @@ class CachedLM(MeasuringLM):
         shares = self._lm.is_local and os.environ.get("EVALBIAS_KEEP") != "0"
         self._store = Store() if shares else None
         records = [] if self._journal is None else self._journal.read("key")
-        self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
+        self._kept: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None and progress is None
         self.chunk = chunk or chunk_of(self._lm)
         self._keeping = threading.RLock()
@@ -103,7 +103,7 @@ class CachedLM(MeasuringLM):
 
     def clear(self) -> None:
         """Delete all answers and their file, once everything that was made of them is written elsewhere."""
-        self._known.clear()
+        self._kept.clear()
         if self._journal is not None:
             self._journal.path.unlink(missing_ok=True)
 
@@ -112,17 +112,17 @@ class CachedLM(MeasuringLM):
             self._estimate(self._draws, questions, answers)
             return
         # 1. Equal questions have one key. What is known is answered before anything is asked.
-        keys = [digest([self._key, type(one).__name__, *vars(one).values()], 64) for one in questions]
+        keys = [digest([self._key, type(question).__name__, *vars(question).values()], 64) for question in questions]
         if self._store is not None:
-            likelihoods = {key: one for key, one in zip(keys, questions, strict=True) if isinstance(one, Likelihood)}
-            for key, record in self._store.read(likelihoods.keys() - self._known.keys()).items():
+            likelihoods = {key: q for key, q in zip(keys, questions, strict=True) if isinstance(q, Likelihood)}
+            for key, record in self._store.read(likelihoods.keys() - self._kept.keys()).items():
                 with suppress(KeyError, TypeError, ValueError):  # no likelihood, whoever wrote it: it is measured anew
                     shared = likelihoods[key].load(record)
                     if shared.tokens and not np.isnan(shared.per_token).any():
-                        self._known[key] = shared
+                        self._kept[key] = shared
         places: dict[str, list[int]] = defaultdict(list)  # key -> places of the questions to ask
         for place, (key, question) in enumerate(zip(keys, questions, strict=True)):
-            if key in self._known:
+            if key in self._kept:
                 answers[place] = answer = self._read(key, question)
                 self.questions[type(question)] += not isinstance(answer, Refused)
             else:
@@ -158,7 +158,7 @@ class CachedLM(MeasuringLM):
                 # 3. Every answer goes to each question with its key.
                 for number, answer in arriving.items():
                     for place in places[part[number]]:
-                        answers[place] = answer if place == places[part[number]][0] else known(answer)
+                        answers[place] = answer if place == places[part[number]][0] else unpaid(answer)
                         self.questions[type(questions[place])] += not isinstance(answer, Refused)
             self._between()
             start += len(part)
@@ -195,7 +195,7 @@ class CachedLM(MeasuringLM):
         with self._keeping:
             refused = {part[number]: answer for number, answer in answers.items() if isinstance(answer, Refused)}
             answered = {part[number]: answer for number, answer in answers.items() if part[number] not in refused}
-            new = {key: answer for key, answer in answered.items() if key not in self._known}
+            new = {key: answer for key, answer in answered.items() if key not in self._kept}
             due = not streamed or time.monotonic() - self._reported >= INTERVAL
             records = {key: todo[key].dump(answer) for key, answer in new.items()}
             if not self._lm.answers_alone:
@@ -205,7 +205,7 @@ class CachedLM(MeasuringLM):
             likelihoods = {key: records[key] for key in new if isinstance(todo[key], Likelihood)}
             if self._store is not None and likelihoods:
                 self._store.write(likelihoods)
-            self._known |= new
+            self._kept |= new
             self.asked.update(type(todo[key]) for key in new)
             self._unreported += len(new)
             if due and self._unreported:
@@ -215,20 +215,20 @@ class CachedLM(MeasuringLM):
 
     def _read(self, key: str, question: Question) -> Any:
         """Return a known answer; a record of the file is read when it is first asked for."""
-        if isinstance(record := self._known[key], dict):
+        if isinstance(record := self._kept[key], dict):
             try:
                 refused = record.get("refused")
-                self._known[key] = Refused(**refused) if refused is not None else question.load(record)
+                self._kept[key] = Refused(**refused) if refused is not None else question.load(record)
             except (KeyError, TypeError, ValueError) as error:
                 path = self._journal.path if self._journal is not None else None
                 raise ValueError(f"{path}: the answer {key} is damaged ({error!r}): delete its line.") from error
-        return known(self._known[key])
+        return unpaid(self._kept[key])
 
 
 @contextmanager
-def progress_bar(total: int, shown: bool | None) -> Iterator[Callable[[int], None] | None]:
+def progress_bar(total: int, visible: bool | None) -> Iterator[Callable[[int], None] | None]:
     """Show a bar on stderr that is advanced by answers; by default (None) in a terminal or a notebook. None without."""
-    if not total or not (sys.stderr.isatty() or "ipykernel" in sys.modules if shown is None else shown):
+    if not total or not (sys.stderr.isatty() or "ipykernel" in sys.modules if visible is None else visible):
         yield None
         return
     from tqdm import tqdm
@@ -280,7 +280,7 @@ class Store:
             rows = [(self._code + key, text, digest([key, text], 16)) for key, text in texts.items()]
             store.execute(f"CREATE TABLE IF NOT EXISTS {_TABLE}")
             store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
-            pages, free, size = (store.execute(f"PRAGMA {one}").fetchone()[0] for one in _PAGES)
+            pages, free, size = (store.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _PAGES)
             if (pages - free) * size > LIMIT:
                 store.execute("DELETE FROM kept WHERE rowid <= (SELECT (3 * min(rowid) + max(rowid)) / 4 FROM kept)")
 
@@ -326,7 +326,7 @@ def _code(folder: Path) -> str:
     return digest([file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py"))])
 
 
-def known(answer: Any) -> Any:
+def unpaid(answer: Any) -> Any:
     """Return an answer as one that the model was not asked for again, which costs no tokens."""
     return answer if isinstance(answer, Refused) or answer.usage is None else replace(answer, usage=None)
 

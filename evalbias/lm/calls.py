@@ -22,7 +22,7 @@ def harmless(question: Question | Decisions) -> Any:
     if isinstance(question, Likelihood):
         return Likelihood(_harmless_prompt(question.context), HARMLESS)
     if isinstance(question, Decisions):
-        return Decisions(tuple(replace(one, prompt=HARMLESS) for one in question.questions))
+        return Decisions(tuple(replace(decision, prompt=HARMLESS) for decision in question.questions))
     return replace(question, prompt=_harmless_prompt(question.prompt))
 
 
@@ -94,8 +94,8 @@ class Call:
         else:
             self._answers[place] = answer  # an error of keeping it ends the call
             return False
-        if (known := own_refusal(error)) is not None:
-            self._answers[place] = known
+        if (refusal := own_refusal(error)) is not None:
+            self._answers[place] = refusal
             return False
         refused = self._refusal(error)
         if refused is None:

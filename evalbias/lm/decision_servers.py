@@ -62,13 +62,13 @@ class DecisionDialect(Dialect):
         if isinstance(question, Choices) and not isinstance(question, Decision):  # a prompt, which becomes the state
             question = Decision(as_text(question.prompt).text.rstrip(), question.choices)
         posed = question if isinstance(question, Decisions) else Decisions((question,))
-        for one in posed.questions:
-            check_choices(one.choices)
-            most, options = (LEVELS, "levels") if one.kind == "score" else (MOST_OPTIONS, "options")
-            if len(one.choices) > most:
+        for decision in posed.questions:
+            check_choices(decision.choices)
+            most, options = (LEVELS, "levels") if decision.kind == "score" else (MOST_OPTIONS, "options")
+            if len(decision.choices) > most:
                 raise ValueError(
-                    f"The question {one.name!r:.80} has {len(one.choices)} {options}, and {self._model} takes at most "
-                    f"{most}: give the criterion a shorter scale, or compare fewer candidates."
+                    f"The question {decision.name!r:.80} has {len(decision.choices)} {options}, and {self._model} "
+                    f"takes at most {most}: give the criterion a shorter scale, or compare fewer candidates."
                 )
         state = state_text(posed.questions[0].prompt)
         return spelling_refused([state]) or Prepared(posed, posed, state.encode("utf-8", "surrogatepass"))

@@ -55,7 +55,7 @@ def openai_form(question: Decision) -> dict[str, Any]:
     """Return a question in OpenAI's form; its yes/no question has no descriptions, so they follow the instructions."""
     instructions = state_text(question.instructions)
     if question.kind == "noul":
-        lines = [f"{word}: {state_text(said)}" for word, said in _yes_and_no(question, "Yes", "No").items()]
+        lines = [f"{word}: {state_text(meaning)}" for word, meaning in _yes_and_no(question, "Yes", "No").items()]
         return {"type": "predicate", "instructions": "\n".join([instructions, *lines])}
     key, name = ("levels", "label") if question.kind == "score" else ("choices", "value")
     return {"type": question.kind, "instructions": instructions, key: _described(question, name)}
@@ -90,9 +90,9 @@ def read_answers(
         raise Unreadable(f"its answers are to {[name for name, _ in pairs]!r:.200}, the questions {[*forms]!r:.200}")
     read = dict[str, ChoiceLogprobs | Refused]()
     for name, answer in pairs:
-        kind, asked = part(answer, kind=dict).get("type"), forms[name]["type"]
-        if kind not in (None, "refusal", asked):
-            raise Unreadable(f"the answer to {name!r:.80} is of the type {kind!r:.80}, the question of {asked!r}")
+        kind, expected = part(answer, kind=dict).get("type"), forms[name]["type"]
+        if kind not in (None, "refusal", expected):
+            raise Unreadable(f"the answer to {name!r:.80} is of the type {kind!r:.80}, the question of {expected!r}")
         if kind == "refusal":
             read[name] = Refused(f"is refused by {model}: the model declined the question.")
         else:

@@ -99,8 +99,8 @@ def add_usage(tracker: UsageTracker, model: str, usage: Usage | None) -> None:
 
 def usage_in(tracker: UsageTracker) -> Usage | None:
     """Return the tokens that a tracker counted; None where all requests were answered from DSPy's cache."""
-    requests = [one for entries in tracker.usage_data.values() for one in entries]
-    counts = [Usage(*(_count(one.get(name)) for name in ("prompt_tokens", "completion_tokens"))) for one in requests]
+    requests = [request for entries in tracker.usage_data.values() for request in entries]
+    counts = [Usage(_count(r.get("prompt_tokens")), _count(r.get("completion_tokens"))) for r in requests]
     return types.total_usage(counts) if counts else None
 
 
@@ -118,9 +118,9 @@ def usage_reported(answer: Callable[[Any, Any, Any], None]) -> Callable[[Any, An
             answer(self, questions, answers)
         finally:  # also what was answered before an error
             if (tracker := dspy.settings.usage_tracker) is not None:
-                for one in list(answers.values()):
-                    if not isinstance(one, Refused):
-                        add_usage(tracker, self.model, one.usage)
+                for result in list(answers.values()):
+                    if not isinstance(result, Refused):
+                        add_usage(tracker, self.model, result.usage)
 
     return reporting
 
@@ -238,8 +238,8 @@ def refuses_judgments(lm: Any, request: lm15.Request) -> bool:
 def text_request(model: str, question: Text, *, seed: bool = True) -> lm15.Request:
     """Return the request for a text, with or without the question's seed."""
     names = [name for name in TEXT_SETTINGS if seed or name != "seed"]
-    given = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
-    return chat_request(model, types.as_messages(question.prompt), lm15.Config(**given, stop=question.stop))
+    settings = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
+    return chat_request(model, types.as_messages(question.prompt), lm15.Config(**settings, stop=question.stop))
 
 
 def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -> lm15.Request:

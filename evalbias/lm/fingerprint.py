@@ -52,12 +52,12 @@ def file_hash(file: Path) -> str:
     status = file.stat()
     if status.st_size < LARGE:
         return _hash(file)
-    known = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+    identity = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
     name = hashlib.blake2b(os.fsencode(file.resolve()), digest_size=16).hexdigest()
     entry = cache_folder() / "hashes" / f"{name}.json"
     try:
         cached = read_json(entry)
-        if cached["file"] == known:
+        if cached["file"] == identity:
             return str(cached["hash"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not cached yet, or not by this version: the hash is computed
@@ -66,7 +66,7 @@ def file_hash(file: Path) -> str:
         draft = entry.with_name(f"{entry.name}.{os.getpid()}")
         with suppress(OSError):  # of a home that cannot be written to: the next start computes the hash again
             entry.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps({"file": known, "hash": content}))
+            draft.write_text(json.dumps({"file": identity, "hash": content}))
             draft.replace(entry)
     return content
 
@@ -115,9 +115,9 @@ class Answering:
 
     def expect(self, names: Mapping[str, list[str]]) -> None:
         """Take the names in an earlier run's answers as those of the first; several servers may have one each."""
-        for kind, known in names.items():
-            if (name := self.names.setdefault(kind, known[0])) not in known and kind != FINGERPRINT:
-                raise _changed(name, known[0])
+        for kind, recorded in names.items():
+            if (name := self.names.setdefault(kind, recorded[0])) not in recorded and kind != FINGERPRINT:
+                raise _changed(name, recorded[0])
 
     def check(self, kind: str, model: Any, details: Mapping[str, Any]) -> None:
         """Compare an answer's names with those of the first answer of its kind, such as the path of the request.

@@ -66,15 +66,15 @@ class ChatTemplate:
         with readable(f"The chat template of {name} cannot be read", "use another model"):
             self._template: Template = environment.from_string(source)
         # 3. The values of its variables.
-        given = dict(options or {})
+        values = dict(options or {})
         reserved = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
-        for option in given:
+        for option in values:
             if option in reserved or re.search(rf"\b{re.escape(option)}\b", source) is None:
                 raise ValueError(
                     f"The model's chat template has no option {option!r}: template_options may set the variables that "
                     "the template reads, such as 'enable_thinking' or 'date_string' where it has them."
                 )
-        self._options = {THINKING: False, **given} if THINKING in source else given
+        self._options = {THINKING: False, **values} if THINKING in source else values
         self.key = f"{source} {json.dumps(self._options, sort_keys=True)}"
         self._folds = self._lacks_system_role()
 
@@ -157,13 +157,13 @@ def _small(context: Any, operator: str, left: Any, right: Any) -> Any:
 
 def _folded(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with a leading system message put before the text of the first user message."""
-    first, *rest = messages
+    first, *following = messages
     if first["role"] != "system":
         return list(messages)
-    if rest and rest[0]["role"] == "user":
-        question, *rest = rest
-        return [{"role": "user", "content": f"{first['content']}\n\n{question['content']}"}, *rest]
-    return [{"role": "user", "content": first["content"]}, *rest]
+    if following and following[0]["role"] == "user":
+        question, *following = following
+        return [{"role": "user", "content": f"{first['content']}\n\n{question['content']}"}, *following]
+    return [{"role": "user", "content": first["content"]}, *following]
 
 
 # Messages as the text of a base model, which has no chat template: the system message, a blank line, then the turns:

@@ -103,11 +103,11 @@ def written_lm(state: Mapping[str, Any]) -> dict[str, Any]:
     own = _arguments(state)
     kept = {name: plain_address(state[name]) for name in ADDRESSES if isinstance(state.get(name), str)}
     own |= {LM_CLASS, "engine", "async_engine"}
-    known = {name: value for name, value in state.items() if name in own}
-    left_out = sorted(state.keys() - model_settings(state).keys() - known.keys() - kept.keys() - set(OF_TRAINING))
+    arguments = {name: value for name, value in state.items() if name in own}
+    left_out = sorted(state.keys() - model_settings(state).keys() - arguments.keys() - kept.keys() - set(OF_TRAINING))
     if left_out:
         logger.warning("The settings %s of %s are not saved: they may hold a secret.", left_out, state.get("model"))
-    return {**model_settings(state), **known, **kept}
+    return {**model_settings(state), **arguments, **kept}
 
 
 def check_lm(state: Any, *, trusted: bool) -> None:

@@ -141,11 +141,11 @@ class Scorer:
 
     def _packs(self, rows: Rows, size: int | None = None) -> Iterator[tuple[Tensor, IntArray]]:
         """Run every distinct token once, in packs of at most ``size`` tokens; None for the largest packs."""
-        known = shared_blocks(rows) if self.prefixes.budget else {}
+        stored = shared_blocks(rows) if self.prefixes.budget else {}
         self.prefixes.begin()
         extended: Layers = []
-        for pack in packs(rows, size or self._most_tokens, known):
-            before = extended if pack.known is None else self._prefix(rows.ids[pack.known][: known[pack.known]])
+        for pack in packs(rows, size or self._most_tokens, stored):
+            before = extended if pack.stored is None else self._prefix(rows.ids[pack.stored][: stored[pack.stored]])
             hidden, extended = self._run(pack, before)
             yield hidden, pack.reads
 

@@ -101,7 +101,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         pool = transport.Pool(api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
         # 1. Each server lists the model; the shortest context is that of all.
         connections = [transport.Connection(address, pool) for address in addresses]
-        listings = [_run(pool, one, model, read_listing(one, model)) for one in connections]
+        listings = [_run(pool, connection, model, read_listing(connection, model)) for connection in connections]
         contexts = [served.context_length for served in listings if served.context_length is not None]
         versions = sorted({served.version for served in listings if served.version is not None})
         self._root, self._version = listings[0].root, ", ".join(versions)
@@ -116,7 +116,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
             endpoint = Endpoint(connection, model, loaded, context, template_options, served.owned_by)
             dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, kinds)))
         if len(dialects) > 1:
-            check_alike(dialects, [_run(pool, one.connection, model, one.sample()) for one in dialects])
+            check_alike(dialects, [_run(pool, dialect.connection, model, dialect.sample()) for dialect in dialects])
         engine = ServerEngine(dialects, pool, model)
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
@@ -162,7 +162,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""
-        names = [name for one in self.answering for name in one.models]
+        names = [name for server in self.answering for name in server.models]
         settings = {
             "model": self.model,
             "root": self._root,
@@ -196,7 +196,7 @@ class ServerEngine(Engine):
         for place, refused in prepared.items():
             if isinstance(refused, Refused):
                 answers[place] = refused
-        todo = {place: one for place, one in prepared.items() if isinstance(one, Prepared)}
+        todo = {place: entry for place, entry in prepared.items() if isinstance(entry, Prepared)}
         # 2. Of the sorted questions each server gets a contiguous share: what begins alike stays together.
         order, servers = sorted(todo, key=lambda place: todo[place].key), len(self.dialects)
         share = {place: number * servers // len(order) for number, place in enumerate(order)}
@@ -207,8 +207,8 @@ class ServerEngine(Engine):
             return await self.dialects[share[place]].ask(todo[place])
 
         async def control(place: int) -> Any:
-            (one,) = self.dialects[0].prepared([harmless(questions[place])])
-            return one if isinstance(one, Refused) else await self.dialects[share[place]].ask(one)
+            (trial,) = self.dialects[0].prepared([harmless(questions[place])])
+            return trial if isinstance(trial, Refused) else await self.dialects[share[place]].ask(trial)
 
         def fatal(place: int, error: Exception) -> bool:
             """Return whether the server refuses everything, or has answered nothing since the request began."""
@@ -288,7 +288,7 @@ async def read_listing(connection: transport.Connection, model: str) -> Served:
         names = sorted(models)
         raise ValueError(
             f"The server at {connection.base_url} does not serve {model!r}, only "
-            f"{', '.join(names[:10]):.500}{' ...' * (len(names) > 10)}."
+            f"{', '.join(names[:10]):.500}{' ...' if len(names) > 10 else ''}."
         )
     entry = models[model]
     owner = next((d for d in DIALECTS if d.owned_by is not None and d.owned_by == entry.get("owned_by")), None)
@@ -323,8 +323,8 @@ async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[
     ValueError if no model is served, the server contradicts itself, or has another tokenizer, and RequestError.
     """
     errors: dict[str, Exception] = {}
-    known = served.owner if served.owner in kinds and endpoint.tokenizer is not None else None
-    for kind in (known,) if known else kinds:
+    listed = served.owner if served.owner in kinds and endpoint.tokenizer is not None else None
+    for kind in (listed,) if listed else kinds:
         if kind.needs_tokenizer is (endpoint.tokenizer is None):
             continue
         try:
@@ -340,7 +340,7 @@ async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[
         page = isinstance(failure, transport.NotJSON) and not served.listed
         if page or (isinstance(failure, transport.RequestError) and failure.denied):
             raise failure
-    if not served.listed and all(isinstance(one, transport.RequestError) and one.missing for one in errors.values()):
+    if not served.listed and all(isinstance(e, transport.RequestError) and e.missing for e in errors.values()):
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
     attempts = "; ".join(f"as {name}: {transport.describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (

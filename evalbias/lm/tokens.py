@@ -126,7 +126,7 @@ class PromptTokenizer:
         # the leftmost and there the longest token, as tokenizers do
         ordered = sorted(chosen.values(), key=lambda token: len(token.content), reverse=True)
         words = {True: r"(?<!\w){}(?!\w)", False: "{}"}
-        self._pattern = re.compile("|".join(words[one.single_word].format(re.escape(one.content)) for one in ordered))
+        self._pattern = re.compile("|".join(words[t.single_word].format(re.escape(t.content)) for t in ordered))
         self._usual: Reader | None = None
 
     def substitutes(self, texts: Iterable[str]) -> tuple[list[tuple[str, str]], str]:
@@ -226,58 +226,58 @@ class Encoded:
 
 
 def continued(
-    reader: Reader, known: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]]
+    reader: Reader, prefixes: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]]
 ) -> list[list[Encoded]]:
-    """Tokenize texts that go on with each of ``ends[i]`` after the first ``upto[i]`` characters of ``known[i]``.
+    """Tokenize texts that go on with each of ``ends[i]`` after the first ``upto[i]`` characters of ``prefixes[i]``.
 
     Only the last words of a prefix are tokenized again. Where prefixes end alike, as the prompts of a call often do,
     equal ends after them are tokenized once.
     """
     # 1. Tokenize each text from the word before the cut on.
-    cuts = [_cut(text, length, reader.margin) for text, length in zip(known, upto, strict=True)]
+    cuts = [_cut(text, length, reader.margin) for text, length in zip(prefixes, upto, strict=True)]
     texts = [
         (text, cut, text.text[:length] + end)
-        for text, length, cut, some in zip(known, upto, cuts, ends, strict=True)
+        for text, length, cut, some in zip(prefixes, upto, cuts, ends, strict=True)
         for end in some
     ]
     begun = [whole[text.words[cut - 1] :] for text, cut, whole in texts if cut is not None]
     parts = iter(_whole(reader, begun, special=False))
     done = [None if cut is None else _joined(text, cut, next(parts), whole) for text, cut, whole in texts]
     # 2. What has no such word is tokenized whole.
-    left = [whole for one, (_, _, whole) in zip(done, texts, strict=True) if one is None]
-    special = bool(known) and known[0].special  # as all of a call
+    left = [whole for tokens, (_, _, whole) in zip(done, texts, strict=True) if tokens is None]
+    special = bool(prefixes) and prefixes[0].special  # as all of a call
     wholes = iter(_whole(reader, left, special=special))
-    encoded = iter([one or next(wholes) for one in done])
+    encoded = iter([tokens or next(wholes) for tokens in done])
     return [[next(encoded) for _ in some] for some in ends]
 
 
-def _cut(known: Encoded, shared: int, margin: int) -> int | None:
+def _cut(encoded: Encoded, shared: int, margin: int) -> int | None:
     """Return the first word to tokenize again in a text that shares so many characters; None if that saves no work."""
-    if len(known.words) <= UNCERTAIN + 1:
+    if len(encoded.words) <= UNCERTAIN + 1:
         return None
     # An added token that the shared prefix ends in begins at most ``margin`` characters before, or at the blanks before
     # those, which some added tokens take.
     if margin:
-        shared = len(known.text[: max(0, shared - margin)].rstrip())
-    within = bisect_right(known.words, shared)  # words that begin in the shared prefix
+        shared = len(encoded.text[: max(0, shared - margin)].rstrip())
+    within = bisect_right(encoded.words, shared)  # words that begin in the shared prefix
     cut = within - 1 - UNCERTAIN
     return cut if cut >= 2 else None
 
 
-def _joined(known: Encoded, cut: int, part: Encoded, text: str) -> Encoded | None:
+def _joined(encoded: Encoded, cut: int, part: Encoded, text: str) -> Encoded | None:
     """Return a text's tokens: the known ones before a word, and those of its part that begins one word earlier."""
-    offset, first = known.words[cut - 1], known.tokens[cut]
-    if known.words[cut] - offset not in part.words:
+    offset, first = encoded.words[cut - 1], encoded.tokens[cut]
+    if encoded.words[cut] - offset not in part.words:
         return None
-    word = part.words.index(known.words[cut] - offset)
+    word = part.words.index(encoded.words[cut] - offset)
     start = part.tokens[word]
     return Encoded(
         text,
-        known.special,
-        known.ids[:first] + part.ids[start:],
-        known.ends[:first] + [end + offset for end in part.ends[start:]],
-        known.words[:cut] + [character + offset for character in part.words[word:]],
-        known.tokens[:cut] + [token + first - start for token in part.tokens[word:]],
+        encoded.special,
+        encoded.ids[:first] + part.ids[start:],
+        encoded.ends[:first] + [end + offset for end in part.ends[start:]],
+        encoded.words[:cut] + [character + offset for character in part.words[word:]],
+        encoded.tokens[:cut] + [token + first - start for token in part.tokens[word:]],
     )
 
 
@@ -301,15 +301,15 @@ def _encoded(text: str, special: bool, encoding: Encoding) -> Encoded:
     return Encoded(text, special, encoding.ids, [end for _, end in offsets], starts, tokens)
 
 
-def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encoded | None = None) -> list[Encoded]:
-    """Tokenize texts, but what one shares with the first, and that with ``known``, at its beginning only once."""
+def encode(reader: Reader, texts: Sequence[str], *, special: bool, earlier: Encoded | None = None) -> list[Encoded]:
+    """Tokenize texts, but what one shares with the first, and that with ``earlier``, at its beginning only once."""
 
-    def after(known: Encoded, texts: Sequence[str]) -> list[Encoded]:
-        shared = [common(text, known.text) for text in texts]
+    def after(prefix: Encoded, texts: Sequence[str]) -> list[Encoded]:
+        shared = [common(text, prefix.text) for text in texts]
         ends = [[text[length:]] for text, length in zip(texts, shared, strict=True)]
-        return [encoded for (encoded,) in continued(reader, [known] * len(texts), shared, ends)]
+        return [encoded for (encoded,) in continued(reader, [prefix] * len(texts), shared, ends)]
 
-    (first,) = _whole(reader, texts[:1], special=special) if known is None else after(known, texts[:1])
+    (first,) = _whole(reader, texts[:1], special=special) if earlier is None else after(earlier, texts[:1])
     return [first, *after(first, texts[1:])]
 
 
@@ -320,7 +320,7 @@ def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[list[int
         first: Encoded | None = None
         for start in range(0, len(numbers), AT_ONCE):
             some = numbers[start : start + AT_ONCE]
-            batch = encode(reader, [reader.coded(texts[number]) for number in some], special=special, known=first)
+            batch = encode(reader, [reader.coded(texts[number]) for number in some], special=special, earlier=first)
             first = batch[0]
             yield some, batch
 
@@ -402,16 +402,15 @@ def _rows(
     tokenizer: PromptTokenizer, prompts: Sequence[Rendered], answers: Sequence[Sequence[str]], *, closed: bool = False
 ) -> list[list[Scored]]:
     """Tokenize the answers after each prompt, at least one, possibly closed with the text that would follow them."""
-    texts = [[prompt.before(one, closed=closed) for one in some] for prompt, some in zip(prompts, answers, strict=True)]
+    pairs = zip(prompts, answers, strict=True)
+    texts = [[prompt.before(answer, closed=closed) for answer in some] for prompt, some in pairs]
     firsts = [row[0] for row in texts]
-    reader = tokenizer.reader(
-        itertools.chain((text.text for text in firsts), {one for some in answers for one in some})
-    )
+    reader = tokenizer.reader([*(text.text for text in firsts), *set(itertools.chain.from_iterable(answers))])
     done: dict[int, list[Scored]] = {}
     for numbers, batch in _batches(reader, firsts):  # 1. each prompt with its first answer
         # 2. The others, after the same context.
         follows = [reader.coded(prompts[i].follow) if closed else "" for i in numbers]
-        ends = [[one + follow for one in answers[i][1:]] for i, follow in zip(numbers, follows, strict=True)]
+        ends = [[answer + follow for answer in answers[i][1:]] for i, follow in zip(numbers, follows, strict=True)]
         more = continued(reader, batch, [firsts[i].context for i in numbers], ends)
         for i, first, others in zip(numbers, batch, more, strict=True):
             rows = zip([first, *others], texts[i], strict=True)

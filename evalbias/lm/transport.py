@@ -294,7 +294,7 @@ KEYS = {
 """Host -> the variable of its key, which is sent to no other one, and by https only."""
 
 
-def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
+def key_for(addresses: Sequence[str], api_key: str | None = None) -> str | None:
     """Return the given key for servers, or the environment's, or None; ValueError if others could read it.
 
     A variable in ``KEYS`` is for its own host alone, ``EVALBIAS_API_KEY`` for every other one. A malformed address or
@@ -303,7 +303,7 @@ def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
     hosts = [_check_address(address) for address in addresses]
     names = {(host.hostname or "").lower().rstrip(".") if host.scheme == "https" else "" for host in hosts}
     variable = KEYS.get(names.pop() if len(names) == 1 else "", "EVALBIAS_API_KEY")
-    key = given or os.environ.get(variable) or None
+    key = api_key or os.environ.get(variable) or None
     for host in hosts if key is not None else []:
         if host.scheme == "http" and (not _is_loopback(host.hostname or "") or proxy_of(host.geturl())):
             raise ValueError(
@@ -345,7 +345,7 @@ def key_blanker(key: str | None) -> Callable[[str], str]:
     letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
     escaped = re.compile(f"(?<={before})" + "".join(letters))
     # Letters are escaped as \u0041. The search for escapes is faster than the one for the key by a factor of ten.
-    escapes = re.compile(r"\\u00[2-7]" + r'|\\[/"\\]' * bool(set(key) & set('/"\\')))
+    escapes = re.compile(r'\\u00[2-7]|\\[/"\\]' if set(key) & set('/"\\') else r"\\u00[2-7]")
 
     def blanked(text: str) -> str:
         text = text.replace(before + key, f"{before}[key]")
@@ -401,7 +401,7 @@ class StatusError(RequestError):
         self.missing = status in (404, 405)  # a server of web pages refuses POST with 405
         words = reason[: self.REASON].rstrip(" .")
         remedy = CREDIT if spent else REMEDIES.get(status, "")
-        super().__init__(f"status {status}{', ' * bool(words)}{words}. {remedy}".rstrip())
+        super().__init__(f"status {status}{f', {words}' if words else ''}. {remedy}".rstrip())
 
 
 class NotJSON(RequestError):  # noqa: N818 - named for the problem
@@ -412,9 +412,9 @@ class NotJSON(RequestError):  # noqa: N818 - named for the problem
 
     def __init__(self, url: str, text: str) -> None:
         words = " ".join(text.split())
-        shown = f"{words[: self.SHOWN]!r}{'...' * (len(words) > self.SHOWN)}"
+        quoted = f"{words[: self.SHOWN]!r}{'...' if len(words) > self.SHOWN else ''}"
         super().__init__(
-            f"{url} answers {shown}, which is not JSON. Check the address: that of an API usually ends in /v1."
+            f"{url} answers {quoted}, which is not JSON. Check the address: that of an API usually ends in /v1."
         )
 
 

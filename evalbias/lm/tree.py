@@ -101,21 +101,21 @@ class Pack:
     # (c + n,) first place of the pack that does not attend to each token of context and pack; n if all later do
     ends: IntArray
     source: IntArray  # (c,) places of the context's tokens in the previous pack's context and tokens
-    known: int | None  # row whose prefix of whole blocks is the context; None if it comes from the previous pack
+    stored: int | None  # row whose prefix of whole blocks is the context; None if it comes from the previous pack
     reads: IntArray  # (r, 3) ``Read``: place in the pack, next token, target
 
 
-def packs(rows: Rows, size: int, known: Mapping[int, int]) -> Iterator[Pack]:
+def packs(rows: Rows, size: int, stored: Mapping[int, int]) -> Iterator[Pack]:
     """Yield the packs of at most ``size`` tokens of rows, none of which is empty.
 
-    ``known``: row -> length of its prefix that is run elsewhere, as of ``shared_blocks``.
+    ``stored``: row -> length of its prefix that is run elsewhere, as of ``shared_blocks``.
     """
     path = np.zeros(max(map(len, rows.ids), default=0), dtype=np.int64)  # position -> place in context and pack
-    for stretches in _stretches(rows, size, known):
+    for stretches in _stretches(rows, size, stored):
         # 1. The context is the path to the first token: through the previous pack, or a stored prefix.
         first, context, _ = stretches[0]
-        stored = known.get(first) == context
-        source = np.arange(context) if stored else path[:context].copy()
+        is_stored = stored.get(first) == context
+        source = np.arange(context) if is_stored else path[:context].copy()
         path[:context] = np.arange(context)
         count = sum(stop - start for _, start, stop in stretches)
         ends = np.full(context + count, count)
@@ -131,17 +131,17 @@ def packs(rows: Rows, size: int, known: Mapping[int, int]) -> Iterator[Pack]:
             place, length = place + stop - start, stop
         ids = np.concatenate([rows.ids[row][start:stop] for row, start, stop in stretches])
         positions = np.concatenate([np.arange(start, stop) for _, start, stop in stretches])
-        yield Pack(ids, positions, ends, source, first if stored else None, np.concatenate(reads))
+        yield Pack(ids, positions, ends, source, first if is_stored else None, np.concatenate(reads))
 
 
-def _stretches(rows: Rows, size: int, known: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
+def _stretches(rows: Rows, size: int, stored: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
     """Yield for each pack its rows, each with the positions from which and to which its tokens are added."""
     some: list[tuple[int, int, int]] = []
     left = size
     for row, ids in enumerate(rows.ids):
-        start = known.get(row, rows.shared[row])
+        start = stored.get(row, rows.shared[row])
         while start < len(ids):
-            if some and (not left or start == known.get(row)):  # the pack is full, or another context begins
+            if some and (not left or start == stored.get(row)):  # the pack is full, or another context begins
                 yield some
                 some, left = [], size
             stop = min(len(ids), start + left)

@@ -96,12 +96,12 @@ class WorkersLM(MeasuringLM):
                     busy[actor.answer.remote(questions[start : start + PART])] = start, actor
                 (done,), _ = self._ray.wait(list(busy), num_returns=1)
                 start, actor = busy[done]
-                given, error = self._result(done)
+                answered, error = self._result(done)
                 del busy[done]
-                self._idle.append(actor if given is not None else self._actor.remote(self._opening))
-                answers.update({start + place: answer for place, answer in (given or {}).items()})
-                deaths[start] += given is None
-                if given is None and deaths[start] <= RETRIES:
+                self._idle.append(actor if answered is not None else self._actor.remote(self._opening))
+                answers.update({start + place: answer for place, answer in (answered or {}).items()})
+                deaths[start] += answered is None
+                if answered is None and deaths[start] <= RETRIES:
                     waiting.appendleft(start)
                 elif error is not None:
                     failed[start] = error

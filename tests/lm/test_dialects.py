@@ -344,7 +344,7 @@ def test_a_long_run_compares_the_model_again_and_again(lms, other, tmp_path, mon
         journal = CachedLM(lm, folder.journal, chunk=1, between=between)
         with pytest.raises(ModelChanged, match="Its last 1 answers are dropped"):
             journal.choice_logprobs(PROMPTS, CHOICES)
-        assert len(CachedLM(lm, folder.journal)._known) == 1
+        assert len(CachedLM(lm, folder.journal)._kept) == 1
         asked = len(fake.requests)
         ModelWatch(folder, lm, lambda: [folder.journal])  # a run that has all its answers asks nothing
         assert len(fake.requests) == asked

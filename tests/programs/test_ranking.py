@@ -155,7 +155,7 @@ def test_a_merge_takes_the_better_head(probabilities, order):
         source.order = yield from merge(source, [0, 1], [2, 3])
 
     for needed in run():
-        source.known.update({(a, b): probabilities[a][b - 2] for a, b in needed})
+        source.shares.update({(a, b): probabilities[a][b - 2] for a, b in needed})
     assert source.order == order
 
 
