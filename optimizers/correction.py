@@ -319,7 +319,8 @@ class _Learning:
 def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
     """Return answers as scores (n,) with features by name, the length in logarithms; of pairs log-odds, differences."""
     values = {name: judged.covariate(COVARIATES.get(name, name)) for name in names}
-    values |= {LENGTH: length_feature(values[LENGTH])} if LENGTH in values else {}
+    if LENGTH in values:
+        values[LENGTH] = length_feature(values[LENGTH])
     columns = {name: judged.first_less_second(column) for name, column in values.items()}
     people = {RATINGS: judged.ratings, HUMAN_SCORES: mean_of_raters(judged.ratings)} if judged.rated else {}
     covariates: Mapping[str, FloatArray] = {**columns, **people}

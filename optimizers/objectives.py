@@ -281,12 +281,6 @@ class ProbeObjective(Objective):
         return np.asarray(-effect) if judged.pairwise else ratio(-effect, over(kinds == ORIGINAL, counted_deviation))
 
 
-def check_objective(objective: Objective) -> None:
-    """Refuse what is no ``Objective``."""
-    if not isinstance(objective, Objective):
-        raise TypeError(f"objective={objective!r} is none: give an Objective, such as Fairness(), or a subclass of it.")
-
-
 def over_defined(statistic: Statistic, counts: FloatArray, *columns: FloatArray) -> FloatArray:
     """Return a statistic's values in resamples, (k,), over the items that define it; NaN without any."""
     kept = defined(*columns)

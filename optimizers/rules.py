@@ -161,20 +161,15 @@ def effect_errors(feature: FloatArray, judges: Sequence[Judged], *, reliability:
     return effects, drawn_errors(influence, seed)
 
 
-def position_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
-    """Measure by how much the first position wins more than half of the pairs, both orders averaged."""
-    wins = [judged.first_wins.mean(axis=1) - 0.5 for judged in judges]
-    return jackknifed(mean, judges, wins, seed=seed)
-
-
 def bias_errors(name: str, judges: Sequence[Judged], *, seed: int) -> list[Errors]:
     """Measure a bias of judges: "position", "verbosity" or "likelihood"; one measurement for each possible reliability.
 
     One rating an item does not tell its reliability: the effect is then measured at the lowest and the highest.
     """
     first = judges[0]
-    if name == "position":
-        return [position_errors(judges, seed=seed)]
+    if name == "position":  # wins of the first position beyond half of the pairs, both orders averaged
+        wins = [judged.first_wins.mean(axis=1) - 0.5 for judged in judges]
+        return [jackknifed(mean, judges, wins, seed=seed)]
     covariate = LENGTHS if name == "verbosity" else LIKELIHOODS
     values = first.covariate(covariate)
     feature = first.first_less_second(length_feature(values) if name == "verbosity" else values)

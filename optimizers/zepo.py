@@ -118,7 +118,8 @@ class ZEPO(JudgeOptimizer):
             raise ValueError(f"population={self.population}, epochs={self.epochs}: give at least one of each.")
         self.racing = self.select if self.racing is None else self.racing
         check_proposer(self.proposer)
-        objectives.check_objective(self.objective)
+        if not isinstance(self.objective, Objective):
+            raise TypeError(f"objective={self.objective!r} is none: give an Objective, such as Fairness().")
 
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse an objective that cannot be chosen by, and an instruction that the grammar cannot reword."""

@@ -118,34 +118,26 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a judge is asked about.
-
-    Attributes:
-        criterion: Quality that is judged.
-        inputs: Input field -> its label; empty for ``source`` and ``output`` under the criterion's labels.
-        judged: The field that is judged.
-        wording: First lines of the instruction; empty for those of the language.
-        described: Input field -> its description in a signature, where it has one.
-    """
+    """What a judge is asked about."""
 
     criterion: Criterion
-    inputs: Mapping[str, str]
-    judged: str
-    wording: str = ""
-    described: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str]  # field -> its label; empty for ``source`` and ``output`` under the criterion's labels
+    judged: str  # the field that is judged
+    wording: str = ""  # first lines of the instruction; empty for those of the language
+    described: Mapping[str, str] = field(default_factory=dict)  # input field -> its description in a signature
 
     def field(self, name: str) -> Any:
         """Return an input field of DSPy, with its description."""
         return dspy.InputField(**({"desc": self.described[name]} if name in self.described else {}))
 
 
-def asked_about(subject: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool) -> Asked:
+def asked_about(given: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool) -> Asked:
     """Return what a judge is asked about, from a criterion with input fields, or from a user's signature.
 
     Args:
-        subject: A ``Criterion``, or a ``dspy.Signature`` with one output field. Of a judge that scores, its type says
-            the scale: a number with the bounds ge and le, ``bool``, or a ``Literal`` of whole numbers without a gap or
-            of words from the worst.
+        given: A ``Criterion``, or a ``dspy.Signature`` with one output field. Of a judge that scores, its type says the
+            scale: a number with the bounds ge and le, ``bool``, or a ``Literal`` of whole numbers without a gap or of
+            words from the worst.
         inputs: Input field -> label, in the order of the prompt; a signature has its own.
         judged: The field of ``inputs`` that is judged. Defaults to the last one.
         scores: Whether the judge scores; one that compares does not read the type.
@@ -153,12 +145,13 @@ def asked_about(subject: Any, inputs: Mapping[str, str] | None, judged: str | No
     Raises:
         ValueError: The signature has no output that can be judged, or ``judged`` is no input.
     """
+    criterion: Any = given
     described, wording = dict[str, str](), ""
-    if isinstance(subject, type) and issubclass(subject, dspy.Signature):
-        title = subject.__name__
+    if isinstance(given, type) and issubclass(given, dspy.Signature):
+        title = given.__name__
         if inputs is not None:
             raise ValueError(f"inputs={inputs!r:.80}: {title} has input fields of its own. Leave inputs out.")
-        signature: Any = subject
+        signature: Any = given
         outputs, input_fields = dict(signature.output_fields), signature.input_fields
         if len(outputs) != 1:
             raise ValueError(
@@ -172,19 +165,19 @@ def asked_about(subject: Any, inputs: Mapping[str, str] | None, judged: str | No
         scale = _scale_of(f"{title}.{name}", output) if scores else {}
         inputs = {key: extras[key]["prefix"].removesuffix(":") for key in input_fields}
         wording = "\n".join([signature.instructions, *(f"{inputs[key]}: {text}" for key, text in described.items())])
-        subject = Criterion(name, definition, **scale)
+        criterion = Criterion(name, definition, **scale)
     if not inputs:
         if judged not in (None, "output"):
             raise ValueError(f"judged={judged!r:.80}: name the judge's input fields too, inputs={{FIELD: LABEL, ...}}.")
-        return Asked(subject, {}, "output")
+        return Asked(criterion, {}, "output")
     check_inputs("inputs", inputs)
     judged = [*inputs][-1] if judged is None else judged
     if judged not in inputs:
         raise ValueError(f"judged={judged!r:.80} is none of the inputs {[*inputs]}: name one of them.")
-    if isinstance(subject, Criterion):  # else the judge refuses it
-        source, *_ = [label for name, label in inputs.items() if name != judged] or [subject.source_label]
-        subject = replace(subject, source_label=source, output_label=inputs[judged])
-    return Asked(subject, dict(inputs), judged, wording, described)
+    if isinstance(criterion, Criterion):  # else the judge refuses it
+        source, *_ = [label for name, label in inputs.items() if name != judged] or [criterion.source_label]
+        criterion = replace(criterion, source_label=source, output_label=inputs[judged])
+    return Asked(criterion, dict(inputs), judged, wording, described)
 
 
 TAKEN = ("score", "scores", "preference", "candidates", "id", "ids", "input_id", "all_inputs")

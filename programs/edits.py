@@ -27,9 +27,10 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
         "definition": criterion.definition,
         "output": prompts.in_sentence(criterion.output_label, criterion),
         "source": prompts.in_sentence(criterion.source_label, criterion),
+        "low": labels[0],
+        "high": labels[-1],
+        "levels": "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False)),
     }
-    words |= {"low": labels[0], "high": labels[-1]}
-    words["levels"] = "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False))
     lines = library["pairs"] if isinstance(judge, PairwiseJudge) else library["scores"]
     return {name: line.format(**words) for name, line in lines.items() if meanings or "{levels}" not in line}
 

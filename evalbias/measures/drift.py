@@ -41,29 +41,21 @@ NO_MAP = (
 
 @dataclass(frozen=True)
 class SplitChange:
-    """Parts of the change of a mean score, and the map between two judges' scores, in points.
+    """Parts of the change of a mean score, and the map between two judges' scores, in points."""
 
-    Attributes:
-        parts: ``"change"`` of the mean; ``"judge"``, what the new judge would have given the old outputs less what the
-            old one gave; ``"system"``, the rest: the new outputs less the old ones on the new judge's scale.
-        levels: (L,) scores of the old judge on the anchors, from the lowest.
-        mapped: (L, 3) the new judge's score of the same rank as each, with the ends of its interval.
-        met: (L, 2) number of anchors with each, and their mean score by the new judge. Noise alone moves it to the mean
-            of all anchors, so it is no part of the split.
-        spread: Standard deviation over the anchors of the change of a score.
-        apart: Mean of the old judge's scores in the old period, less that of the anchors.
-        beyond: Share of the old period's scores that lie beyond those of all anchors.
-        unsure: Points by which both parts may be wrong if all of the noise is one judge's, which their intervals allow
-            for; 0 where the noise is known, infinite where the scores of the two judges do not rise together.
-    """
-
+    # "change" of the mean; "judge", what the new judge would have given the old outputs less what the old one gave;
+    # "system", the rest: the new outputs less the old ones on the new judge's scale
     parts: dict[str, Interval]
-    levels: FloatArray
-    mapped: FloatArray
+    levels: FloatArray  # (L,) scores of the old judge on the anchors, from the lowest
+    mapped: FloatArray  # (L, 3) the new judge's score of the same rank as each, with the ends of its interval
+    # (L, 2) number of anchors with each, and their mean score by the new judge: noise alone moves it to the mean of all
+    # anchors, so it is no part of the split
     met: FloatArray
-    spread: float
-    apart: float
-    beyond: float
+    spread: float  # standard deviation over the anchors of the change of a score
+    apart: float  # mean of the old judge's scores in the old period, less that of the anchors
+    beyond: float  # share of the old period's scores that lie beyond those of all anchors
+    # by how much both parts may be wrong if all of the noise is one judge's, which their intervals allow for; 0 where
+    # the noise is known, infinite where the scores of the two judges do not rise together
     unsure: float
 
 
