@@ -312,7 +312,6 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         }
 
     def measured(self, bias: Bias, judged: Judged) -> Measurement:
-        """Measure a bias of a program's answers."""
         return measure(bias, judged, seed=self.seed)
 
 

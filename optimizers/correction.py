@@ -82,7 +82,6 @@ class LearnedCorrection:
     comparison: Comparison
 
     def __str__(self) -> str:
-        """Return the sentences."""
         return "\n".join(self.sentences)
 
 
@@ -106,7 +105,6 @@ class CorrectedScores(Bias):
         return numbers
 
     def effect(self, feature: str, judged: Judged) -> Number:
-        """Return the effect of a feature at equal quality."""
         how: dict[str, Any] = {"names": (feature,), "reliability": self.reliability, "differences": self.differences}
         columns = judged.covariate(RATINGS), judged.covariate(feature)
         estimator = partial(estimate_effect, **how)
@@ -248,11 +246,9 @@ class _Learning:
         return strength, self.sentence(points, rule, current, tried), points
 
     def effect(self, feature: str, judged: Judged) -> Estimate:
-        """Estimate the effect of a feature on scores."""
         return self.of.effect(feature, judged).estimate(judged.inputs or None, seed=self.seed)
 
     def rule(self, feature: str) -> Rule:
-        """Return what a smaller effect of a feature demands."""
         effect, reliability, seed = partial(self.effect, feature), self.of.reliability, self.seed
         return smaller_rule(
             f"effect of {feature}",

@@ -181,7 +181,6 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     @property
     def most_demos(self) -> int:
-        """Largest number of demonstrations."""
         return self.k if isinstance(self.k, int) else max(self.k)
 
     def rules(self, problem: Problem) -> list[Rule]:
@@ -327,7 +326,6 @@ class BiasedDemos(LikelihoodOptimizer):
 
 
 def _shown_items(items: Sequence[dspy.Example]) -> dict[str, Any]:
-    """Return the report's fields about the demonstrations that are shown."""
     words = tuple(len(e.output.split()) for e in items)
     return {"demonstrations": tuple(map(item_name, items)), "demonstration_words": words}
 

@@ -147,7 +147,6 @@ class Objective:
         return list(examples)
 
     def __call__(self, judged: Judged) -> float:
-        """Return the objective of the answers."""
         return float(self.resampled(judged, np.ones((1, len(judged.ids))))[0])
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:

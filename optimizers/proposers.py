@@ -117,7 +117,7 @@ class LMParaphraser:
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
-        """See ``Proposer``; a rejected wording is requested again, with another seed."""
+        """A rejected wording is requested again, with another seed."""
         calls = 0
         near = min(LANGUAGES.values(), key=lambda language: script_distance(language.reword, instruction, criterion))
         reword = dspy.Signature("instruction, keep: list[str] -> wording", near.reword)
@@ -171,7 +171,6 @@ class GrammarParaphraser:
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
-        """See ``Proposer``; ``ValueError`` as ``check``."""
         if count:
             self.check(criterion, instruction)
         rng, parts = random.Random(seed), self._filled(criterion)
@@ -200,7 +199,6 @@ class GrammarParaphraser:
                 )
 
     def makes(self, criterion: Criterion, instruction: str) -> bool:
-        """Return whether an instruction is one of the grammar's wordings."""
         return _choices(_split(instruction)[0], self._filled(criterion)) is not None
 
     def _filled(self, criterion: Criterion) -> list[tuple[str, ...]]:

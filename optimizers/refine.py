@@ -213,7 +213,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         return Judged(run.ids, self.quality.name, quality, judgments=_calls(run.loops))
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
-        """Run both loops over the valset and compare their self-bias, quality and cost."""
         if not problem.valset:
             return {}
         scorer, sides, failed = self._scorer(), list[Measurement](), dict[str, str]()

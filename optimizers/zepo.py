@@ -46,7 +46,6 @@ class Wording:
     judged: Judged = field(compare=False, repr=False)  # no part of what is saved
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record, without the answers."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "judged"}
 
 
@@ -130,7 +129,6 @@ class ZEPO(JudgeOptimizer):
         super().check(student, trainset, valset)
 
     def prepare(self, problem: Problem) -> None:
-        """Refuse what cannot be searched before anything is judged."""
         judge, examples = problem.student, self.objective.searched(problem.fit)
         objectives.check_searchable(examples, debiased=self.objective.debiased)
         own = judge.predict.signature.instructions

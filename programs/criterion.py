@@ -127,7 +127,6 @@ class Asked:
     described: Mapping[str, str] = field(default_factory=dict)  # input field -> its description in a signature
 
     def field(self, name: str) -> Any:
-        """Return an input field of DSPy, with its description."""
         return dspy.InputField(**({"desc": self.described[name]} if name in self.described else {}))
 
 

@@ -132,7 +132,6 @@ class MQMFeedback(Program):
         self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """List the errors in a translation of the example's ``source``."""
         errors = self.find(source=required_field(self.name, example, "source"), translation=output).errors
         return read_feedback(errors, critical=self.critical)
 
@@ -313,7 +312,6 @@ class ConsistencyFeedback(Program):
         self.solve = solve
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Compare a solution with the majority of sampled solutions of the example's ``source``."""
         source = str(required_field(self.name, example, "source"))
         seed = self.seed + zlib.crc32(output.encode())  # every output is compared with samples of its own
         return self.read(vote(self.solve, source, paths=self.paths, seed=seed), output)
@@ -334,7 +332,6 @@ class ExactAnswer:
     low, high = 0.0, 1.0
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Check a solution; the text says only that the answer is right or wrong."""
         answer, own = str(required_field(self.name, example, "answer")), boxed_answer(output)
         right = own is not None and same_value(own, answer)
         return Feedback(float(right), "the answer is right" if right else "the answer is wrong")
@@ -367,7 +364,6 @@ class ReferenceFeedback:
         self.signature = f"sacrebleu {metric}|{self._metric.get_signature()}"
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Score an output against the example's ``reference``."""
         reference = required_field(self.name, example, "reference")
         score = min(100.0, self._metric.sentence_score(output, [reference]).score)
         return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
@@ -392,7 +388,6 @@ class ScorerFeedback:
         self.low, self.high = low, high
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Score an output for an example with ``source`` and ``reference``."""
         source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
         score = float(self.score(source, output, reference))
         if math.isnan(score):
@@ -432,7 +427,6 @@ class InstructScore:
         self.max_tokens = max_tokens
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Report the errors of an output against the example's ``reference``."""
         reference = str(required_field(self.name, example, "reference"))
         texts = {"{reference}": reference, "{output}": output}
         prompt = re.sub(r"\{reference\}|\{output\}", lambda m: texts[m.group()], self.prompt)
@@ -478,7 +472,6 @@ class MappedFeedback:
         self._map = quantile_map
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Score an output by the metric and map its score."""
         feedback = self.source(example, output)
         return replace(feedback, score=float(self._map([feedback.score])[0]))
 
@@ -610,7 +603,6 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
         self.find = PlainPredict(FindMissing, **{"temperature": 0.0, "max_tokens": 200, **config})
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Ask the model which of the example's ``concepts`` the output lacks."""
         concepts = required_concepts(self.name, example)
         answer = self.find(concepts=concepts, text=output).missing
         missing = read_missing(answer, concepts)
@@ -630,7 +622,6 @@ class ExactConcepts:
     low, high = 0.0, 1.0
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Search the output for the example's ``concepts``."""
         concepts, text = required_concepts(self.name, example), output.lower()
         return _on_missing([concept for concept in concepts if concept.lower() not in text])
 

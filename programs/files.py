@@ -96,7 +96,6 @@ def _program(state: Mapping[str, Any]) -> Program:
 
 
 def _judge(settings: Mapping[str, Any]) -> Any:
-    """Make a judge of either kind from its saved settings."""
     make = {judge.kind: judge for judge in (PointwiseJudge, PairwiseJudge)}[settings["kind"]]
     named: dict[str, Any] = {name: settings.get(name) or None for name in ("inputs", "judged")}
     return make(Criterion(**settings["criterion"]), **named)

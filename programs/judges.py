@@ -251,7 +251,6 @@ class Judge(Instrument):
         return {**dict(zip(names, texts, strict=False)), **fields}
 
     def _judged(self, texts: Sequence[Any], fields: Mapping[str, Any]) -> dspy.Prediction:
-        """Judge the item of a call."""
         item, lm = self.read(self.named(texts, fields)), resolve_lm(None, self.predict)
         self._check([item], lm)
         # ``JudgeAdapter`` answers decision requests instead of DSPy.

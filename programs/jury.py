@@ -69,7 +69,6 @@ class Jury(Instrument):
 
     @property
     def pairwise(self) -> bool:
-        """True if the judges compare."""
         return isinstance(self.judges[0], PairwiseJudge)
 
     def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:
@@ -189,17 +188,14 @@ class Rubric(Instrument):
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        """Input field -> label in the prompts."""
         return self.judges[0].inputs
 
     @property
     def judged(self) -> str:
-        """Input that is judged."""
         return self.judges[0].judged
 
     @property
     def language(self) -> str:
-        """Language of the prompts."""
         return self.judges[0].language
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:

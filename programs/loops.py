@@ -75,7 +75,6 @@ class Used(BaseCallback):  # type: ignore[misc]
 
     @property
     def tokens(self) -> int:
-        """Number of prompt and completion tokens."""
         totals = self.tracker.get_total_tokens().values()
         return int(sum(usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) for usage in totals))
 
@@ -107,7 +106,6 @@ class _Run:
 
     @property
     def best(self) -> Step:
-        """The last accepted step."""
         return next(step for step in reversed(self.steps) if step.accepted)
 
     def step(self, module: dspy.Module, accept: Improvement, **more: Any) -> Step:
@@ -122,7 +120,6 @@ class _Run:
         return self.steps[-1]
 
     def prediction(self, **fields: Any) -> dspy.Prediction:
-        """Return the best output with its score and all steps."""
         output = {self._loop.field: self.best.output, "score": self.best.score, "steps": self.steps}
         return dspy.Prediction(**output, **fields)
 
@@ -166,7 +163,6 @@ class Improvement:
         number_within(0)("margin", self.margin)  # below 0, worse outputs would be accepted
 
     def __call__(self, before: float, after: float) -> bool:
-        """Return True if an output with the score ``after`` is accepted."""
         return not math.isnan(after) and (math.isnan(before) or after - before > self.margin)
 
 
@@ -278,7 +274,6 @@ class BestOfK(Program):
         self._warned = False
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Draw k outputs for one item and return the best."""
         run = _Run(self, inputs)
         for _ in range(self.k if draws(self.generate) else 1):
             run.step(self.generate, STRICT)

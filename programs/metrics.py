@@ -186,7 +186,6 @@ def _field(values: Any, name: str, argument: str) -> Any:
 
 
 def _other_inputs(judge: Any, example: Any, source: str) -> dict[str, str]:
-    """Return the judge's inputs besides the judged one, from the example."""
     others = (name for name in judge.inputs if name != judge.judged)
     return {name: _example_text(example, source if name == "source" else name, "source") for name in others}
 

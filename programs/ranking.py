@@ -164,7 +164,6 @@ class Compared:
     order: list[int] = field(default_factory=list)  # best first, without those that have no defined comparison with one
 
     def pair(self, first: str, second: str) -> dspy.Example:
-        """Return two candidates as an item of the judge."""
         return dspy.Example({**self.inputs, "candidates": [first, second]})
 
     def probability(self, a: int, b: int) -> float | None:
@@ -337,7 +336,6 @@ def _scores(source: Compared, distinct: Sequence[int]) -> list[float]:
 
 
 def _reason(source: Compared, index: int, judge: PairwiseJudge) -> str:
-    """Say why a candidate has no place in the order."""
     undefined = [answer for pair, answer in source.answers.items() if index in pair and math.isnan(answer.win_share)]
     coverages = [answer.coverage for answer in undefined if not math.isnan(answer.coverage)]
     why = []

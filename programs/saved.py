@@ -105,12 +105,10 @@ class Settings(Parameter):  # type: ignore[misc]
 
     @property
     def declared(self) -> dict[str, Setting[Any]]:
-        """The program's declarations by name."""
         members = [item for base in reversed(self.owner.__mro__) for item in vars(base).items()]
         return {name: member for name, member in members if isinstance(member, Setting)}
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return the kind and every value as JSON data."""
         values = {name: setting.dump(self.values[name]) for name, setting in self.declared.items()}
         return {"kind": self.owner.kind} | values
 

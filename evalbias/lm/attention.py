@@ -190,7 +190,6 @@ def plain_kernel(
 
 
 def _by_blocks(part: Callable[..., Result], query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Result:
-    """Attend in each block of queries."""
     _, heads, _, size = query.shape
     groups = heads // key.shape[1]  # queries per key head
     parts = []

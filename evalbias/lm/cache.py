@@ -98,7 +98,6 @@ class CachedLM(MeasuringLM):
         self.replayed = 0  # answers that were known
 
     def provenance(self) -> dict[str, Any]:
-        """Return the settings that decide the model's numbers."""
         return self._identity
 
     def clear(self) -> None:
@@ -273,7 +272,6 @@ class Store:
         return records
 
     def write(self, records: Mapping[str, Any]) -> None:
-        """Keep records by their keys."""
         texts = {key: json.dumps(to_json(record)) for key, record in records.items()}
 
         def insert(store: sqlite3.Connection) -> None:
@@ -346,7 +344,6 @@ class _Arriving(dict[int, Any]):
                 self.keep({place: answer})
 
     def close(self) -> None:
-        """Take no answers any more."""
         with self._lock:
             self._closed = True
 

@@ -49,7 +49,6 @@ class DecisionDialect(Dialect):
         await self._ask_one(Decision(HARMLESS, ("1", "2")))
 
     async def sample(self) -> FloatArray:
-        """Return the sample of the answers to a fixed question."""
         return sample_of(np.exp((await self._ask_one(Decision(SAMPLE_QUESTION, DIGITS))).logprobs[0]))
 
     async def _ask_one(self, question: Decision) -> ChoiceLogprobs:

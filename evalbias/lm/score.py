@@ -215,7 +215,6 @@ class Scorer:
 
     @property
     def _most_tokens(self) -> int:
-        """Largest number of tokens in a forward pass."""
         return min(self.batch_tokens, self._pack_tokens) if self.share else self.batch_tokens
 
     # The trial of a model at load: whether packs give the answers of texts that run by themselves.

@@ -137,7 +137,6 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
     @usage_reported
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, several in flight; see ``MeasuringLM``."""
         self.engine.answer(questions, answers)
 
     def samples(self) -> list[FloatArray]:
@@ -161,7 +160,6 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         return [dialect.answering for dialect in self.engine.dialects if not dialect.needs_tokenizer]
 
     def provenance(self) -> dict[str, str]:
-        """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""
         names = [name for server in self.answering for name in server.models]
         settings = {
             "model": self.model,
@@ -184,7 +182,6 @@ class ServerEngine(Engine):
         self.dialects, self.pool, self._model = tuple(dialects), pool, model
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, as many at a time as the servers take; see ``MeasuringLM``."""
         self.pool.run(self._begun(questions, answers))
 
     def _begun(self, questions: Sequence[Question], answers: Answers) -> Coroutine[Any, Any, None]:

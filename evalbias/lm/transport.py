@@ -70,7 +70,6 @@ class Pool:
             return self._opened
 
     def submit(self, job: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Start a coroutine on the event loop."""
         return asyncio.run_coroutine_threadsafe(job, self.opened.loop)
 
     def run(self, job: Coroutine[Any, Any, Result]) -> Result:

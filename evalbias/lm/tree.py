@@ -187,7 +187,6 @@ class PackCache(DynamicCache):  # type: ignore[misc]
         return self._layers[layer_idx]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return the number of context tokens."""
         return int(self._context[0][0].shape[2]) if self._context else 0
 
     def extended(self) -> Layers:
@@ -271,13 +270,11 @@ class PrefixStore:
         self.clear()
 
     def clear(self) -> None:
-        """Remove everything."""
         self._blocks: dict[bytes, Layers] = {}  # whole prefix -> its last block; the longest unused first
         self._used: set[bytes] = set()  # by this call
         self.bytes = 0
 
     def begin(self) -> None:
-        """Begin a new call."""
         self._used = set()
 
     def get(self, prefix: IntArray) -> Layers | None:

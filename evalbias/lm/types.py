@@ -74,7 +74,6 @@ class LogLikelihood:
 
     @property
     def mean(self) -> float:
-        """Mean over the tokens."""
         return float(self.per_token.mean())
 
 

@@ -74,7 +74,6 @@ def _ordered_alike(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArr
 
 
 def _samples(counts: FloatArray, *columns: FloatArray) -> Iterator[list[FloatArray]]:
-    """Yield the columns of each resample."""
     for row in counts:
         yield [np.repeat(column, row.astype(np.int64)) for column in columns]
 

@@ -177,7 +177,6 @@ def _check_verdicts(name: str, values: FloatArray) -> None:
 
 
 def _contradict(votes: FloatArray) -> bool:
-    """Return whether annotators contradict each other on any item."""
     return bool(((votes == 0).any(axis=1) & (votes == 1).any(axis=1)).any())
 
 
@@ -196,7 +195,6 @@ def _of_one(ours: FloatArray, truth: FloatArray, of: Rate, *, before: Before, **
 def _of_several(
     ours: FloatArray, votes: FloatArray, of: Rate, before: Before, clusters: Clusters, draws: Draws
 ) -> Interval:
-    """Estimate a rate against the latent truth."""
     if before is not None:
         options: dict[str, Any] = {"clusters": clusters, "limits": (0.0, 1.0), "draws": replace(draws, swaps=0)}
         return change(partial(_counted_rate, of=of), before, ours, votes, **options)
