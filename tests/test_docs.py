@@ -121,6 +121,12 @@ def test_every_command_has_the_options_that_a_page_gives_it():
             r"\| 0\.8, 1\.2 \| 600 \|(?: [^|]+ \|){3} \**(\d+\.\d) %",
         ),
         (
+            "docs/limits.md",
+            r"with ten outputs an input are doubted in (\d+\.\d) %",
+            "statistical_truth",
+            r"right forecasts, 10 outputs an input \| no \| 400 \| (\d+\.\d) %",
+        ),
+        (
             "docs/methods/likelihood.md",
             r"choose for (\d+) pairs .* The given judge was kept in (\d+);",
             "mitigation",

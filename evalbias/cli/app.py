@@ -81,9 +81,8 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
         kind |= None
     words, heading = (flag.spelling or spelled(option.name)).split(), option.metadata.get("section")
     info = typer.Option(*words, help=text, rich_help_panel=heading or heading_of(group, option.name), **flag.more)
-    return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
-    )
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(option.name, by_name, default=default, annotation=Annotated[kind, info])
 
 
 def heading_of(taken: type[Any], name: str) -> str | None:
@@ -109,9 +108,8 @@ def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
         sources = {n: getattr(context.get_parameter_source(n), "name", "") for n in values}
         values["given"] = frozenset(n for n, source in sources.items() if source == "COMMANDLINE")
         module, name = place.split(":")
-        getattr(import_module(f"evalbias.cli.{module}"), name)(
-            *(group(**{f.name: values[f.name] for f in fields(group) if f.name in values}) for group in groups)
-        )
+        filled = (group(**{f.name: values[f.name] for f in fields(group) if f.name in values}) for group in groups)
+        getattr(import_module(f"evalbias.cli.{module}"), name)(*filled)
 
     first = {name: n for n, form in reversed([*enumerate(forms_of(taken))]) for name in form.__dataclass_fields__}
     listed = [parameter(group, f) for group in groups for f in fields(group) if f.name not in PYTHON_ONLY]

@@ -28,7 +28,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import label_next as next_labels
 from evalbias.evaluation.estimates import rate_again
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.words import Table, count, joined
+from evalbias.evaluation.words import Table, beginning, count, joined
 from evalbias.options import RECORDED, AuditOptions
 from evalbias.values import message, visible
 
@@ -80,7 +80,7 @@ def _examine(file: str) -> list[Judged]:
     recognised = recognised_columns(table)
     fields = {column: ours for ours, column in recognised.fields.items()}
     reasons = {one: why for one, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
-    cells = {one: " | ".join(_shown(row.get(one)) for _, row in table.rows[:3]) for one in reasons}
+    cells = {one: " | ".join(beginning(row.get(one), SHOWN) for _, row in table.rows[:3]) for one in reasons}
     rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in reasons.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
     for question in recognised.questions:
@@ -132,11 +132,6 @@ def _examine(file: str) -> list[Judged]:
 
 def _print(text: str) -> None:
     typer.echo(f"{message(as_typed(text))}\n")
-
-
-def _shown(cell: Any) -> str:
-    text = "" if cell is None else " ".join(str(cell)[: 2 * SHOWN].split())
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def _answered(recognised: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:

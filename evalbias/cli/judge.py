@@ -19,7 +19,7 @@ from evalbias.data import DataError, by_input, is_rated
 from evalbias.data.files import file_chunks
 from evalbias.data.reading import read_chunks
 from evalbias.evaluation.rankings import COUNTS, conclude_ranking, order_spread, ranking_agreement
-from evalbias.evaluation.words import count
+from evalbias.evaluation.words import beginning, count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import MeasuringModels, Options, Out
@@ -37,22 +37,18 @@ FORMS: dict[str, type[Options]] = {"scores": ScoreOptions, "`rank`": RankOptions
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
     if options.rank:
         rank_outputs(narrowed(options, "`rank`", FORMS, out.given), models, out)
+        return
+    chosen = narrowed(options, "scores", FORMS, out.given)
+    programs = scoring_judges(chosen)
+    if models.workers is None:
+        judge_items(chosen, models, out, programs)
+    elif len(programs) == 1:
+        judge_corpus(chosen, models, out, programs[0])
     else:
-        score_items(narrowed(options, "scores", FORMS, out.given), models, out)
+        raise ValueError("`workers` judge one criterion at a time: name one, `criterion`.")
 
 
 # Score every item.
-
-
-def score_items(options: ScoreOptions, models: MeasuringModels, out: Out) -> None:
-    """Score the items with a saved judge or new ones, in workers by parts of the file."""
-    programs = scoring_judges(options)
-    if models.workers is None:
-        judge_items(options, models, out, programs)
-    elif len(programs) == 1:
-        judge_corpus(options, models, out, programs[0])
-    else:
-        raise ValueError("`workers` judge one criterion at a time: name one, `criterion`.")
 
 
 def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out, programs: Sequence[PointwiseJudge]) -> None:
@@ -160,7 +156,6 @@ def in_words(brief: Mapping[str, Any], file: Path) -> str:
 # The records of scores, one per item.
 
 
-BEGINNING = 80  # largest number of characters of a text in the records
 NAMED = 100  # largest number of items that are named as refused
 
 
@@ -175,24 +170,13 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
     return [
         {
             "id": e.get("id", i),
-            "source_begins": beginning(e.get("source") or ""),
+            "source_begins": beginning(e.get("source")),
             "output_begins": beginning(e.output),
             **{name: p[name] for name in fields if name in p},
             **{name: p[name] for name in optional if p.get(name) is not None},
         }
         for i, (e, p) in enumerate(zip(items, predictions, strict=True))
     ]
-
-
-def beginning(text: str) -> str:
-    """Return the beginning of a text in one line, so that a reader knows it again.
-
-    Examples:
-        >>> beginning("Dear  Madam or Sir, " + 20 * "very ")[-26:]
-        'very very very very ver...'
-    """
-    line = " ".join(text.split())
-    return line if len(line) <= BEGINNING else line[: BEGINNING - 3] + "..."
 
 
 def summary(file: Path, criterion: str | None = None) -> tuple[dict[str, Any], FloatArray, FloatArray]:

@@ -71,9 +71,8 @@ def refine_measure_command(options: SelfOptions, out: Out) -> None:
                     f"lie outside the map's {to_mqm.source[0]:g} to {to_mqm.source[-1]:g} and take its nearest MQM "
                     "score."
                 )
-        shown: list[Any] = [
-            tables.self_bias_table(summaries[0], rounds=by) if alone else tables.loops_table(summaries, rounds=by)
-        ]
+        table = tables.self_bias_table(summaries[0], rounds=by) if alone else tables.loops_table(summaries, rounds=by)
+        shown: list[Any] = [table]
         if pairs:
             between = {f"{one.first} -> {one.second}, {by} {one.number}": one.comparison for one in pairs}
             note = f"two-sided, on the items of both, not corrected for {count(len(pairs), 'pair')}"

@@ -22,6 +22,7 @@ from evalbias.data.cells import (
     FIRSTS,
     LETTERS,
     LISTS,
+    MOST_CHOICES,
     NOTHING,
     NUMBERED,
     OTHERS,
@@ -50,8 +51,7 @@ ROLES: Sequence[Role] = (
     ("system", [words_in("writers")], words_in("beside writers"), (TEXTS, PAIRS)),
     ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), (TEXTS, RATED, OTHERS)),
     (THE_JUDGES, [words_in("judges")], words_in("models", "values"), ()),
-    (THE_JUDGES, [words_in("models"), words_in("values")], frozenset(), ()),
-    (THE_JUDGES, [words_in("games"), words_in("values")], frozenset(), ()),  # of FastChat, one an order of the outputs
+    (THE_JUDGES, [words_in("models", "games"), words_in("values")], frozenset(), ()),  # FastChat's, one an order
     (PEOPLES, [words_in("people")], words_in("values", "responses"), ()),
     (PEOPLES, [words_in("values"), words_in("responses")], frozenset(), ()),
     (NAMES, [words_in("given names")], words_in("beside given names"), ()),  # of two columns or more
@@ -78,7 +78,7 @@ class OpenQuestion:
 
     about: str
     why: str
-    answers: Sequence[Mapping[str, str]] = ()
+    answers: Sequence[Mapping[str, str]] = ()  # a field without a column is left out
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ class Columns:
 
     def options(self, *answers: Mapping[str, str]) -> dict[str, Any]:
         """Return the options of an audit that read the columns so, with an answer to each question."""
-        given = {name: column for one in (self.fields, *answers) for name, column in one.items()}
+        given = {field: column for fields in (self.fields, *answers) for field, column in fields.items()}
+        given = {field: column for field, column in given.items() if column}
         options: dict[str, Any] = {name: given.pop(name) for name in OPTIONS if name in given}
         judge = given.pop("judge", CRITERION if long_form.RATED_ON in given else "")
         for name in (name for name in OPTIONS[:4] if name in options):
@@ -153,10 +154,10 @@ class _Table:
         if not self._is_transposed():
             self._read_judgments()
             self._read_rows()
-        left_open = {name for one in self.questions for answer in one.answers for name in answer.values()}
-        for name, one in self.all.items():
-            if name in left_open or not one.is_inside:
-                self.why.setdefault(name, f"{'left to you' if name in left_open else NO_FIELD}; {one.says()}")
+        left_open = {name for question in self.questions for answer in question.answers for name in answer.values()}
+        for name, column in self.all.items():
+            if name in left_open or not column.is_inside:
+                self.why.setdefault(name, f"{'left to you' if name in left_open else NO_FIELD}; {column.says()}")
         told = {name: self.why[name] for name in self.all if name in self.why}
         return Columns(self.fields, told, self.questions, self.unread)
 
@@ -172,11 +173,11 @@ class _Table:
         return [c for rule in rules for c in self.all.values() if _is_named(c.words, rule) and c.kind in rule[3]]
 
     def _choose(self, field: str, candidates: Sequence[Column]) -> None:
-        candidates = [one for one in candidates if one.name == field] or candidates
+        candidates = [column for column in candidates if column.name == field] or candidates
         if len(candidates) == 1:
             self._take(field, f"named like {field!r}", candidates[0])
         elif candidates:
-            self._ask(field, f"{_named(candidates)} are all named like it", [{field: one.name} for one in candidates])
+            self._ask(field, f"{_named(candidates)} are all named like it", [{field: c.name} for c in candidates])
 
     def _ask(self, about: str, why: str, answers: Sequence[Mapping[str, str]] = ()) -> None:
         self.questions.append(OpenQuestion(about, why, answers))
@@ -193,7 +194,7 @@ class _Table:
         preferred = [c for name in PREFERRED for c in texts if c.words == (name,)]
         self.is_preferred = len(preferred) == 2
         two = _pairs(outputs) + [preferred] * self.is_preferred
-        paired = {c.name for one in two for c in one}
+        paired = {c.name for pair in two for c in pair}
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
         if self.pairwise and len(two) == 1:
@@ -205,9 +206,7 @@ class _Table:
             ended = [c.words for c in single if c.end]
             self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
         output = self._column("output", "output_1")
-        inputs = [
-            c for c in self._like("source") if len({*c.given}) >= len(c.given) / 2 or any(" " in t for t in c.given)
-        ]
+        inputs = [c for c in self._like("source") if 2 * len({*c.given}) >= len(c.given) or " " in "".join(c.given)]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
         if output is not None and output.kind == TALKS:
             held = {c.name: f"not used: {output.name!r} holds it; {c.says()}" for c in inputs if _holds(output, c)}
@@ -257,13 +256,13 @@ class _Table:
         if own is not None and len({*map(str, own.given)}) == len(own.given):
             own = None  # of each item
         output, named = self._column("output"), self._like("input_id")
-        for one in filter(None, (self.all.get("input_id"), *named, own)):
-            n_ids = len({*map(str, one.given)})
-            answers = {(str(a), str(b)) for a, b in zip(one.cells, output.cells if output else (), strict=False)}
-            differ = one in named or len(answers) == self.rows  # the outputs of an id
+        for column in filter(None, (self.all.get("input_id"), *named, own)):
+            n_ids = len({*map(str, column.given)})
+            answers = {(str(a), str(b)) for a, b in zip(column.cells, output.cells if output else (), strict=False)}
+            differ = column in named or len(answers) == self.rows  # the outputs of an id
             shares = 2 * n_ids <= self.rows and differ
-            if _one_to_one(one, source) if source is not None else shares:
-                self._take("input_id", "one for each input", one)
+            if _one_to_one(column, source) if source is not None else shares:
+                self._take("input_id", "one for each input", column)
                 return
         if own is not None:
             self._ask("id", "several rows have the same 'id': give each item its own", [{"other_id": "id"}])
@@ -279,40 +278,40 @@ class _Table:
         said: dict[str, list[list[Column]]] = {whose: [] for whose in (THE_JUDGES, PEOPLES, NAMES, EITHER)}
         unread = list[Column]()
         # 1. Columns of the same words, by whose ratings these words say that they hold.
-        for _, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
-            these = [c for c in group if c.name not in swapped]
+        by_words: dict[tuple[str, ...], list[Column]] = {}
+        for column in (c for c in self.free if c.name not in swapped):
+            by_words.setdefault(OURS if column.name in OURS else column.words, []).append(column)
+        for _, these in sorted(by_words.items()):
             fit = [c for c in these if self._fits(c)]
-            if these and these[0].has("choices") and not self.pairwise and any(not c.numbers for c in fit):
+            if these[0].has("choices") and not self.pairwise and any(not c.numbers for c in fit):
                 self.why |= {c.name: f"not used: choices of outputs, and no texts of two; {c.says()}" for c in fit}
                 continue
             said[THE_JUDGES] += [[c] for c in fit if c.name in self.twins]
             rest = [c for c in fit if c.name not in self.twins]
-            if not these or (whose := _whose(rest or these)) is None:
+            if (whose := _whose(rest or these)) is None:
                 continue
             unread += [c for c in these if c not in fit and not c.is_inside and whose != NAMES]
             said[whose] += [[c] for c in rest] if whose == THE_JUDGES else [rest] * bool(rest)
         people, judges, values, names = said[PEOPLES], said[THE_JUDGES], said[EITHER], said[NAMES]
-        ours = [group for group in people if group[0].name in OURS]
-        people = [group for group in people if group not in ours] + [[*itertools.chain(*ours)]] * bool(ours)
         if len(names) > 1 == max(map(len, names)) and not self.pairwise:
             people.append([*itertools.chain(*names)])  # anna_1 and anna_2 may be one person's
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c in unread}
         # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
-        for one in [c for c in unread if c.only("persons") and c.kind == TEXTS]:
-            voters = all(words_in("people", "voters") & {*words_of(cell)} for cell in {*one.given})
+        for column in [c for c in unread if c.only("persons") and c.kind == TEXTS]:
+            voters = all(words_in("people", "voters") & {*words_of(cell)} for cell in {*column.given})
             if voters and len(values) == 1 and not people:
-                people, values, unread = values, [], [c for c in unread if c is not one]
-                self.why[one.name] = f"names of people, who chose; {one.says()}"
+                people, values, unread = values, [], [c for c in unread if c is not column]
+                self.why[column.name] = f"names of people, who chose; {column.says()}"
         for groups in (judges if people else [], people) if values else ():
             if [*map(len, groups)] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
         # 3. What is computed of people's ratings is no judge's.
-        for one in [c for group in (*judges, *values) for c in group if len(people) == 1 and c not in people[0]]:
-            if made := _made_of(one, people[0]):
-                judges, values = ([[c for c in group if c is not one] for group in some] for some in (judges, values))
-                self.why[one.name] = f"left to you; {one.says()}"
-                why = f"{one.name!r} is the {made} of {_named(people[0])}: computed of these, or a judge's?"
-                self._ask(one.name, why, [self._judges([one]), {}])
+        for column in [c for group in (*judges, *values) for c in group if len(people) == 1 and c not in people[0]]:
+            if made := _made_of(column, people[0]):
+                judges, values = ([[c for c in g if c is not column] for g in groups] for groups in (judges, values))
+                self.why[column.name] = f"left to you; {column.says()}"
+                why = f"{column.name!r} is the {made} of {_named(people[0])}: computed of these, or a judge's?"
+                self._ask(column.name, why, [self._judges([column]), {}])
         judges, values = [*filter(None, judges)], [*filter(None, values)]
         chosen = [c for c in self.free if c.has("choices") and c.kind == TEXTS and c.codes is not None]
         if chosen and self._column("output", "output_1", "outputs") is None:
@@ -334,8 +333,8 @@ class _Table:
         others = any(c.has("people") and self._fits(c) for c in self.all.values() if not c.is_inside)
         if others or {_whose([c]) for c in entries} & {THE_JUDGES, PEOPLES, NAMES}:
             return []  # people's and judges' in one object, or nobody's for certain
-        for one in [c for name, c in self.all.items() if name in nested.OWN and c.kind == BY_NAME]:
-            self._take(one.name, "our own name", one)
+        for column in [c for name, c in self.all.items() if name in nested.OWN and c.kind == BY_NAME]:
+            self._take(column.name, "our own name", column)
         names = [*dict.fromkeys(c.name.split(".")[1] for c in entries)]
         if len(names) > 1:
             self._ask("criterion", "people rated several criteria", [{"criterion": name} for name in names])
@@ -347,35 +346,36 @@ class _Table:
         rest = {name: [w for w in words if w not in words_in("swapped")] for name, words in full.items()}
         for name in (name for name in full if self.all[name].has("games")):
             rest[name] = ["1" if w == "2" else w for w in full[name]]  # g2_winner
-        return {one: self.all[other] for one in full for other in full if one != other and full[one] == rest[other]}
+        return {a: self.all[b] for a in full for b in full if a != b and full[a] == rest[b]}
 
-    def _fits(self, one: Column) -> bool:
-        if one.kind == LISTS and self.pairwise:  # of pairs, ratings are differences, and no choices
-            return one.name in OURS or bool((one.values() < 0).any())
-        return one.kind == LISTS or (one.codes is not None if self.pairwise else one.kind == RATED)
+    def _fits(self, column: Column) -> bool:
+        if column.kind == LISTS and self.pairwise:  # of pairs, ratings are differences, and no choices
+            return column.name in OURS or bool((column.values() < 0).any())
+        return column.kind == LISTS or (column.codes is not None if self.pairwise else column.kind == RATED)
 
     def _ask_unread(self, unread: Sequence[Column], *, known: bool) -> None:
         """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
         known = known or any(name.startswith(RATINGS) for name in {*self.fields} - {*OPTIONS})
         judged = self._column(*OPTIONS[:3]) is not None
-        for one in unread:
-            alike = [c for c in self.free if c.words == one.words and self._fits(c)]
-            says_who = one.has("judges") and not one.has("values") and one.is_names and judged
-            lost = alike or (one.has("people") and not known) or (one.has("judges") and not judged)
-            inside = any(c.is_inside and c.name.startswith(f"{one.name}.") for c in self.free)
-            if not (lost or says_who) or inside or (one.kind == TEXTS and not one.is_names) or one.kind == NOTHING:
+        for column in unread:
+            alike = [c for c in self.free if c.words == column.words and self._fits(c)]
+            says_who = column.has("judges") and not column.has("values") and column.is_names and judged
+            lost = alike or (column.has("people") and not known) or (column.has("judges") and not judged)
+            inside = any(c.is_inside and c.name.startswith(f"{column.name}.") for c in self.free)
+            is_read = not (lost or says_who) or inside
+            if is_read or (column.kind == TEXTS and not column.is_names) or column.kind == NOTHING:
                 continue
-            values = [*dict.fromkeys(map(str, one.given))]
+            values = [*dict.fromkeys(map(str, column.given))]
             first = ", ".join(f"{value!r:.20}" for value in values[:3])
-            why = f"{one.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
+            why = f"{column.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
             why += "the rows of one judge; if it holds ratings, write them as numbers"
-            are_words = one.kind == TEXTS and all(text[:1].isalpha() for text in values)
+            are_words = column.kind == TEXTS and all(text[:1].isalpha() for text in values)
             if are_words and 1 < len(values) <= MOST_NAMED and not says_who:
                 why += f", or name the words {', '.join(values)} in their order: `levels` WORST,...,BEST"
-            if one.kind == LISTS:
-                why = f"{one.name!r} holds lists of choices: give each person a column, such as better_1 and better_2"
-            self._ask(one.name, why)
-            self.unread += [one.name] if one.has("judges") and not judged else []
+            if column.kind == LISTS:
+                why = f"{column.name!r} holds lists of choices: give each person a column, such as better_1, better_2"
+            self._ask(column.name, why)
+            self.unread += [column.name] if column.has("judges") and not judged else []
 
     def _assign(self, people: Groups, judges: Groups, values: Groups, criteria: Sequence[str], *, known: bool) -> None:
         named = {c.name for group in (*people, *judges) for c in group}
@@ -386,10 +386,9 @@ class _Table:
             both = [[c.name for group in groups for c in group] for groups in (varied, judged)]
             if len(varied) == len(judged) == 1 and long_form.readings(self.form, *both) == [long_form.RATED_BY]:
                 people, judges, values = varied, judged, []
-        labels = [group for group in values if group[0].only("labels")]
-        verdicts = [[one] for one, *more in values if one.only("verdicts") and not more and one.kind != LISTS]
-        if {"output", "outputs", "output_1"} & {*self.all} and judges:
-            labels = [group for group in values if group[0].name in ("score", "better")] or labels
+        our_names = bool(judges) and not {"output", "outputs", "output_1"}.isdisjoint(self.all)
+        labels = [g for g in values if g[0].only("labels") or (our_names and g[0].name == "score")]
+        verdicts = [[c] for c, *more in values if c.only("verdicts") and not more and c.kind != LISTS]
         n = len(people) + known, len(judges), len(values)
         two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
         if two or (n == (0, 1, 1) and labels):
@@ -421,11 +420,11 @@ class _Table:
             why = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
             why = why if left[1] or not is_outcome else "a rating without an error"
             answers = self._answers(*left)
-            fields = [next((one[name] for name in OPTIONS[:3] if name in one), "") for one in answers]
+            fields = [next((answer[name] for name in OPTIONS[:3] if name in answer), "") for answer in answers]
             of = [re.split(r"[./]", name)[-1] for name in fields]
             if criteria and all(name in criteria for name in of):  # a judge's column of each criterion
-                self.questions = [one for one in self.questions if one.about != "criterion"]
-                answers = [{**one, "criterion": name} for one, name in zip(answers, of, strict=True)]
+                self.questions = [q for q in self.questions if q.about != "criterion"]
+                answers = [{**answer, "criterion": name} for answer, name in zip(answers, of, strict=True)]
             about = f"{whose} ratings" if left[1] or not is_outcome else "outcome"
             self._ask(about, f"{_named(open_)} may be {whose}, {why}", answers)
         further = [c for c in theirs if not self.pairwise and _is_like(c, sure)]
@@ -445,28 +444,28 @@ class _Table:
         return fields | {alone if len(single) == 1 else f"{each}_{k}": c.name for k, c in enumerate(single, start=1)}
 
     def _judges(self, group: Sequence[Column]) -> dict[str, str]:
-        one = group[0]
+        column = group[0]
         if not self.pairwise:
-            return {"samples_field" if one.kind == LISTS else "scores_field": one.name}
-        twin = self.twins.get(one.name)
-        return {"winner_field": one.name} | ({"swapped_field": twin.name} if twin is not None else {})
+            return {"samples_field" if column.kind == LISTS else "scores_field": column.name}
+        twin = self.twins.get(column.name)
+        return {"winner_field": column.name} | ({"swapped_field": twin.name} if twin is not None else {})
 
     def _answers(self, people: Sequence[Column], judges: Sequence[Column]) -> list[Mapping[str, str]]:
         """Return who may have given the ratings that are left: one column is the judge's, the others people's."""
         answers = list[Mapping[str, str]]()
-        for one in judges if people else ():
-            others = [c for c in people if c is not one]
-            others = [c for c in others if one.is_judges and c.about == one.about] or others
+        for column in judges if people else ():
+            others = [c for c in people if c is not column]
+            others = [c for c in others if column.is_judges and c.about == column.about] or others
             if others := [c for c in others if c.kind != LISTS] or others[:1]:
-                answers.append(self._peoples(others) | self._judges([one]))
+                answers.append(self._peoples(others) | self._judges([column]))
         if people and judges:
             return answers or [self._peoples(people), self._judges(judges)]
         named, outcomes = ([c for c in people if c.has(names)] for names in ("people", "outcomes"))
         single = [c for c in people if c.kind != LISTS]
         together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # an outcome stands alone
         is_numbered = len({c.words for c in single}) == 1 and len(single) > MOST_NAMED  # raters, many of them
-        several = [single] * together + [[one] for one in people if one.kind == LISTS or not is_numbered]
-        return [*map(self._peoples, several), *(self._judges([one]) for one in judges)]
+        several = [single] * together + [[column] for column in people if column.kind == LISTS or not is_numbered]
+        return [*map(self._peoples, several), *(self._judges([column]) for column in judges)]
 
     # 4. What the values leave unclear.
 
@@ -475,9 +474,7 @@ class _Table:
         party = {c.name: THE_JUDGES if c.name == self.fields.get("scores_field") else PEOPLES for c in plain}
         numbers = {c.name: np.array(c.given, dtype=np.float64) for c in plain}
         failures = unexplained(numbers, party, self.keep)  # are asked about first, where the table is read
-        sure = [
-            replace(c, cells=[None if cell in failures.get(c.name, ()) else cell for cell in c.cells]) for c in sure
-        ]
+        sure = [replace(c, cells=[None if v in failures.get(c.name, ()) else v for v in c.cells]) for c in sure]
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
         if ranks := [c for c in sure if c.has("ranks")]:
@@ -504,40 +501,45 @@ class _Table:
 
     def _negative(self, columns: Sequence[Column]) -> dict[str, str]:
         """Return the fields of columns with the other sign."""
-        names = [one.name for one in columns]
+        names = [column.name for column in columns]
         return {ours: f"-{name}" for ours, name in self.fields.items() if name in names}
 
     def _check_codes(self, sure: Sequence[Column]) -> None:
-        coded = {c.codes for c in sure if c.codes}
-        codes = {items.code_of(cell) for c in sure for cell in c.given}
-        plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - LETTERS
-        readings = NUMBERED.get(frozenset(codes - LETTERS), ())
-        if self.is_preferred and {"0", "1"} <= codes <= LETTERS | {"0", "1", "0.5"}:
-            readings = ("1,0,0.5", "0,1,0.5")  # a judge that agrees may be the first output or 1
-        if readings:
-            why = f"choices are {', '.join(sorted(codes - LETTERS))}: which is the first output, the second, and a tie?"
-            self._ask("labels", why, [{"labels": one} for one in readings])
-        elif len({one[:2] for one in coded}) > 1 or (coded and plain):
-            self._ask("labels", "the columns code choices in different ways: write them alike")
-        elif coded:
-            first, second, *tie = max(coded, key=len)
-            labels = [",".join((*both, *tie)) for both in ((first, second), (second, first))]
-            if (first, second) == ("1", "2"):
-                why = "choices are 1 and 2: which is the first output?"
-                self._ask("labels", why, [{"labels": one} for one in labels])
-            else:
-                self.fields["labels"] = labels[0]
-        for one in self.all.values():
-            if one.words and one.only("orders") and one.kind != NOTHING and one.name not in self.fields.values():
-                why = f"{one.name!r} may say that a pair was shown in the other order: choices must be between the"
-                self._ask(one.name, f"{why} outputs as they stand")
+        readings = _readings(sure, is_preferred=self.is_preferred)
+        if len(readings) > 1:
+            codes = sorted(_numbers(sure))
+            codes = codes if len(codes) <= MOST_CHOICES else readings[0].split(",")
+            wanted = "the first output, the second, and a tie" if len(codes) == MOST_CHOICES else "the first output"
+            why = f"choices are {', '.join(codes)}: which is {wanted}?"
+            self._ask("labels", why, [{"labels": labels} for labels in readings])
+        elif readings:
+            self.fields |= {"labels": readings[0]} if readings[0] else {}
+        else:  # one command for the columns of each code, without the others
+            answers = list[Mapping[str, str]]()
+            for code in dict.fromkeys((c.codes or ())[:2] for c in sure if c.name != self.fields.get("swapped_field")):
+                alike = [c for c in sure if (c.codes or ())[:2] == code]
+                others = {c.name for c in sure if c not in alike}
+                without = {field: "" for field, name in self._possible() if name in others}
+                answers += [{**without, "labels": labels} for labels in _readings(alike)]
+            why = "code choices in different ways: write them alike to compare them, or take those of one code"
+            self._ask("labels", f"{_named(sure)} {why}", answers)
+        taken = {*self.fields.values()}
+        for c in self.all.values():
+            if c.words and c.only("orders") and c.kind != NOTHING and c.name not in taken:
+                why = f"{c.name!r} may say that a pair was shown in the other order: choices must be between the"
+                self._ask(c.name, f"{why} outputs as they stand")
         if "swapped_field" in self.fields:
-            one, other = self.all[self.fields["winner_field"]], self.all[self.fields["swapped_field"]]
-            same = [a == b for a, b in zip(one.cells, other.cells, strict=True) if None not in (a, b)]
+            first, swapped = self.all[self.fields["winner_field"]], self.all[self.fields["swapped_field"]]
+            same = [a == b for a, b in zip(first.cells, swapped.cells, strict=True) if None not in (a, b)]
             if not same or 2 * sum(same) <= len(same):
                 del self.fields["swapped_field"]
-                why = f"{other.name!r} mostly differs from {one.name!r}: it must name the outputs as they stand"
-                self._ask("swapped choices", why, [{"swapped_field": other.name}, {}])
+                why = f"{swapped.name!r} mostly differs from {first.name!r}: it must name the outputs as they stand"
+                self._ask("swapped choices", why, [{"swapped_field": swapped.name}, {}])
+
+    def _possible(self) -> list[tuple[str, str]]:
+        """Return (field, column) of what is known and of the answers to what is open."""
+        open_ = [pair for question in self.questions for answer in question.answers for pair in answer.items()]
+        return [*self.fields.items(), *open_]
 
     # 5. Rows that repeat the texts.
 
@@ -545,10 +547,8 @@ class _Table:
         """Take what tells the rows of a text apart where one reading fits, and ask where two do, or judges differ."""
         if (form := self.form) is None:
             return
-        open_ = [pair for question in self.questions for answer in question.answers for pair in answer.items()]
-        known = [*self.fields.items(), *open_]
-        judged = {name for field, name in known if field in OPTIONS[:4]}
-        people = {name for field, name in known if field.startswith(RATINGS)} - judged
+        judged = {name for field, name in self._possible() if field in OPTIONS[:4]}
+        people = {name for field, name in self._possible() if field.startswith(RATINGS)} - judged
         fits = long_form.readings(form, people, judged)
         if fits == [long_form.RATED_BY]:
             self._take(long_form.RATED_BY, form.sentence(long_form.RATED_BY), self.all[form.who])
@@ -578,41 +578,60 @@ def _whose(columns: Sequence[Column]) -> str | None:
     return next((rule[0] for rule in ROLES if not rule[3] and _is_named(words, rule)), None)
 
 
-def _is_like(one: Column, sure: Sequence[Column]) -> bool:
+def _numbers(columns: Sequence[Column]) -> frozenset[str]:
+    """Return the codes of choices that are no letters."""
+    return frozenset(items.code_of(cell) for c in columns for cell in c.given) - LETTERS
+
+
+def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Sequence[str]:
+    """Return the labels that read columns of choices, one for each meaning, empty for plain codes; none if they differ.
+
+    Of a chosen and a rejected output (``is_preferred``), a judge that agrees may be the first output or 1.
+    """
+    numbers, coded = _numbers(columns), {c.codes for c in columns if c.codes}
+    if is_preferred and {"0", "1"} <= numbers <= {"0", "1", "0.5"}:
+        return "1,0,0.5", "0,1,0.5"
+    if numbers in NUMBERED or not coded:
+        return NUMBERED.get(numbers, ("",))
+    if len({codes[:2] for codes in coded}) > 1 or _numbers([c for c in columns if not c.codes]):
+        return ()
+    first, second, *tie = max(coded, key=len)
+    return [",".join((*pair, *tie)) for pair in ((first, second), (second, first))][: 1 + (first == "1")]
+
+
+def _is_like(column: Column, sure: Sequence[Column]) -> bool:
     """Return whether a column of numbers may be on the scale of others."""
-    varies = one.kind == RATED and len({*map(word, {*one.given})}) > 1
-    return varies and all(2 / 3 <= one.highest / (c.highest or 1) <= 3 / 2 for c in sure)
+    varies = column.kind == RATED and len({*map(word, {*column.given})}) > 1
+    return varies and all(2 / 3 <= column.highest / (c.highest or 1) <= 3 / 2 for c in sure)
 
 
-def _made_of(one: Column, people: Sequence[Column]) -> str:
+def _made_of(column: Column, people: Sequence[Column]) -> str:
     """Return what a column may be of several people's by its first rows, their mean or majority; empty if neither."""
-    one, *people = (replace(c, cells=c.cells[:COMPARED]) for c in (one, *people))
-    rows = zip(one.cells, *(c.cells for c in people), strict=True)
-    both = [
-        (str(cell), Counter(map(str, filter(word, items.cells_of(given))))) for cell, *given in rows if cell is not None
-    ]
+    column, *people = (replace(c, cells=c.cells[:COMPARED]) for c in (column, *people))
+    rows = zip(column.cells, *(c.cells for c in people), strict=True)
+    both = [(str(cell), Counter(map(str, filter(word, items.cells_of(v))))) for cell, *v in rows if cell is not None]
     disagreeing = [(cell, votes.most_common(2)) for cell, votes in both if len(votes) > 1]
     if len(both) < FEWEST_ALIKE or len(disagreeing) < FEWEST_ALIKE / 4:
         return ""
     clear = [cell == first for cell, ((first, n), (_, m)) in disagreeing if n > m]
     if len(clear) >= FEWEST_ALIKE / 4 and all(clear) and all(cell in votes for cell, votes in both if len(votes) == 1):
         return "majority"
-    if one.kind != RATED or any(c.kind not in (RATED, LISTS) for c in people):
+    if column.kind != RATED or any(c.kind not in (RATED, LISTS) for c in people):
         return ""
-    x, y = one.values(), np.array([c.values() for c in people])
+    x, y = column.values(), np.array([c.values() for c in people])
     defined = ~np.isnan(x) & (~np.isnan(y)).any(axis=0)
     return "mean" if np.abs(x[defined] - np.nanmean(y[:, defined], axis=0)).max() <= ROUNDED else ""
 
 
 def _named(columns: Iterable[Column]) -> str:
-    return ", ".join(f"{one.name!r:.80}" for one in columns)
+    return ", ".join(f"{column.name!r:.80}" for column in columns)
 
 
 def _pairs(columns: Sequence[Column]) -> list[list[Column]]:
     """Return the columns of two outputs, or their writers: lists, or names alike but for their ends, and no third."""
     groups: dict[tuple[str, ...], list[Column]] = {}
-    for one in (c for c in columns if c.kind != PAIRS):
-        groups.setdefault(one.words, []).append(one)
+    for column in (c for c in columns if c.kind != PAIRS):
+        groups.setdefault(column.words, []).append(column)
     orders = [order for group in groups.values() if len(group) == 2 for order in (group, group[::-1])]
     return [*([a, b] for a, b in orders if FIRSTS.get(a.end) == b.end), *([c] for c in columns if c.kind == PAIRS)]
 

@@ -580,10 +580,8 @@ def file_table(kind: str, path: Path) -> Source:
                 f"{file} and {parts[0].path} differ in the columns {differing!r:.400}: give one of these files, or "
                 "write them with the same columns."
             )
-    rows = itertools.chain.from_iterable(part.rows for part in parts)
-    source.rows = [
-        (f"{where}, row {n}" if path.is_dir() else where, row) for n, (where, row) in enumerate(rows, start=1)
-    ]
+    numbered = enumerate(itertools.chain.from_iterable(part.rows for part in parts), start=1)
+    source.rows = [(f"{where}, row {n}" if path.is_dir() else where, row) for n, (where, row) in numbered]
     if not parts:
         raise DataError(f"{path} is a folder, not a file, and holds no file that ends in .{kind}: give another.")
     source.decimal_mark = parts[0].decimal_mark

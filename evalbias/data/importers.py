@@ -16,21 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evalbias.data.files import (
-    FORMATS,
-    Row,
-    Rows,
-    Source,
-    as_list,
-    check_text,
-    decoded,
-    flatten_texts,
-    json_values,
-    parsed_or_given,
-    read_unpacked,
-    text_of,
-    transcript,
-)
+from evalbias.data import files
+from evalbias.data.files import Row, Rows, Source, as_list, json_values, parsed_or_given
 from evalbias.data.items import LABELS, DataError, as_object, number, values_of_words, word
 from evalbias.values import read_json
 
@@ -246,7 +233,7 @@ def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
     elif kind in ("csv", "tsv", "parquet"):
         table, named = Source(kind, path, digest=source.digest), TOOLS.get(source.name)
         own = f"{named.columns}." if named and named.columns else None  # the user's columns, read as those of any table
-        for where, row in FORMATS[kind](table):
+        for where, row in files.FORMATS[kind](table):
             texts = {name for name in row if kind == "parquet" or (own and name.startswith(own))}
             yield where, {name: cell if name in texts else _from_cell(cell) for name, cell in row.items()}
     elif kind in ("json", "jsonl"):
@@ -264,7 +251,7 @@ def _from_cell(cell: str) -> Any:
 
 
 def _checked(record: Any, where: str) -> tuple[str, dict[str, Any]]:
-    check_text(as_object(record, where), where)
+    files.check_text(as_object(record, where), where)
     return where, record
 
 
@@ -297,8 +284,8 @@ def _archive(source: Source, path: Path) -> Rows:
                 if (method := archive.getinfo(name).compress_type) not in METHODS:
                     raise zipfile.BadZipFile(f"{name:.80} is compressed by method {method}, as no log is")
                 with archive.open(name) as packed:
-                    content = read_unpacked(packed, len(raw), path, before=size, piece=PIECE)
-                read[name], size = decoded(content, path), size + len(content)
+                    content = files.read_unpacked(packed, len(raw), path, before=size, piece=PIECE)
+                read[name], size = files.decoded(content, path), size + len(content)
     except NotImplementedError as error:
         raise DataError(
             f"{path} is compressed by Zstandard, which Python reads from 3.14 on or beside Inspect. Convert it: "
@@ -322,9 +309,8 @@ def _numbers(name: str, given: Given) -> dict[str, dict[str, list[Any]]]:
     """Return the scores as numbers if at least half of them are; else as they were given, which are labels."""
     said = [one for by in given.values() for some in by.values() for one in some]
     words = {**LABELS, **values_of_words(value for _, value in said)}
-    flat = [(one, _score(one[1], words)) for one in said]
-    others = [one for one, score in flat if score is None]
-    is_label = 2 * len(others) > len(flat)
+    others = [(where, value) for where, value in said if _score(value, words) is None]
+    is_label = 2 * len(others) > len(said)
     if others and not is_label:
         where, value = others[0]
         raise DataError(
@@ -454,9 +440,9 @@ def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
         return {f"{tool.columns}.{name}" if name in _RATINGS else name: value for name, value in given.items()}
     row = {"source": at(record, tool.source), "output": at(record, tool.output)}
     if row["output"] is None:  # a whole conversation under one name
-        row |= dict(zip(("source", "output"), transcript(row["source"]) or (row["source"], ""), strict=True))
-    flatten_texts(row)
-    row = {name: text_of(value) for name, value in row.items()}
+        row |= dict(zip(("source", "output"), files.transcript(row["source"]) or (row["source"], ""), strict=True))
+    files.flatten_texts(row)
+    row = {name: files.text_of(value) for name, value in row.items()}
     for name in ("system", "input_id"):
         if (value := at(record, getattr(tool, name))) is not None:
             row[name] = str(value)

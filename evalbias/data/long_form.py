@@ -85,9 +85,8 @@ def readings(form: LongForm, people: Iterable[str], judged: Iterable[str]) -> li
     """
     words, judged = {*words_of(form.who)}, {*judged}
     people_differ, judges_differ = not form.varying.isdisjoint(people), not form.varying.isdisjoint(judged)
-    models = 2 * sum(not words_in("judges", "models").isdisjoint(words_of(name)) for name in form.names) > len(
-        form.names
-    )
+    judges = [name for name in form.names if words_in("judges", "models") & {*words_of(name)}]
+    models = 2 * len(judges) > len(form.names)
     is_said = bool(words & (SPEAKERS | words_in("people", "judges", "writers"))) or models
     persons = CRITERIA | words_in("people") | SPEAKERS - words_in("judges")
     fits = {

@@ -92,10 +92,9 @@ def cells_at(table: Source, path: str) -> list[Any]:
         return [None if isinstance(end, list) and rest else end for end, rest in ends]
     key = next(rest for end, rest in ends if rest)
     who = _who(entries, key)
-    given = [
-        [(one.get(key), one.get(who) if who else k, one.get("status")) for k, one in enumerate(row)] for row in entries
-    ]
-    return _aligned(given)
+    return _aligned(
+        [[(e.get(key), e.get(who) if who else k, e.get("status")) for k, e in enumerate(r)] for r in entries]
+    )
 
 
 def _end(value: Any, path: str) -> tuple[Any, str]:

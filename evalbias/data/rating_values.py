@@ -251,10 +251,8 @@ def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequenc
         if {*(written := [f"{value:g}" for value in low])} - {*map(value_code, codes.keep)}:
             n = len(numbers) - len(rest)
             why = f"{table.path}: {name!r:.80} is {low[0]:g} to {low[-1]:g} in {n} of {len(numbers)} cells, and "
-            why += (
-                f"{rest.min():g} to {rest.max():g} in the others. If these are two scales: write one. If they are one: "
-            )
-            raise OpenValuesError(f"{why}`keep` {','.join(written)}.", written, ("keep",))
+            why += f"{rest.min():g} to {rest.max():g} in the others. If these are two scales: write one. "
+            raise OpenValuesError(f"{why}If they are one: `keep` {','.join(written)}.", written, ("keep",))
 
 
 def lower_scale(numbers: FloatArray) -> FloatArray:

@@ -15,21 +15,13 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data import files, items, long_form, nested
+from evalbias.data import files, items, long_form, nested, rating_values
 from evalbias.data.cells import MOST_CHOICES, words_in, words_of
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Chunk, Source
 from evalbias.data.hints import lacking
 from evalbias.data.items import ABSENT, FIELDS, DataError, as_number, cells_of, item_name, listed, number, word
-from evalbias.data.rating_values import (
-    NO_CODES,
-    Codes,
-    ask_about_failures,
-    given_cells,
-    read_codes,
-    read_words,
-    refuse_choices,
-)
+from evalbias.data.rating_values import NO_CODES, Codes
 from evalbias.measures.arrays import mean_of_defined
 
 Places = Mapping[str, Sequence[str]]  # reason -> items that are left out
@@ -124,7 +116,7 @@ def read(
     judged = wanted.judged(table.columns)
     _read_nested(table, wanted)
     rated = [n for n in table.columns if n in judged or n in wanted.choices or _RATED.fullmatch(n)]
-    read_codes(table, rated, wanted.codes)
+    rating_values.read_codes(table, rated, wanted.codes)
     named = {*table.columns, *(name for name in judged if items.CRITERION in name)}  # one a criterion, not known yet
     if has_verdicts := bool(judged) and judged <= named:
         _read_labels(table, judged)
@@ -437,11 +429,11 @@ def _read_verdicts(table: Source, wanted: Wanted) -> None:
     raters, drawn = [name for name in peoples if name.startswith("rating")], _numbered(columns, wanted.samples)
     alone = [name for name in columns if name not in (*raters, *drawn) and (name in peoples or name in judged)]
     for group in (raters, drawn, *([name] for name in alone)):
-        read_words(table, group)
+        rating_values.read_words(table, group)
     if not _hold_pairs(columns):  # whose ratings are differences
         criteria = {name: "" if name in ("score", "ratings") else name.partition(".")[2] for name in peoples}
         kinds = {name: f"{'mean' if name.startswith('score') else ''}{one}" for name, one in criteria.items()}
-        ask_about_failures(table, kinds, [name for name in columns if name in judged], wanted.codes)
+        rating_values.ask_about_failures(table, kinds, [name for name in columns if name in judged], wanted.codes)
 
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
@@ -468,7 +460,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
     for name in ("better", *wanted.choices, *_numbered(table.columns, "better")):
         if _hold_pairs(table.columns) and name not in wanted.shares:
             codes = wanted.choices.get(name, wanted.choices.get("better", ()) if name.startswith("better_") else ())
-            refuse_choices([*given_cells(table, name)], codes)
+            rating_values.refuse_choices([*rating_values.given_cells(table, name)], codes)
     # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()
     columns = {name: _numbered(table.columns, name) for name in ("rating", "better", wanted.samples or "")}

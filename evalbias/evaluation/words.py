@@ -132,6 +132,12 @@ def in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def beginning(value: object, most: int = 80) -> str:
+    """Return the beginning of a value's text in one line, of so many characters at most; empty for None."""
+    line = in_one_line("" if value is None else str(value)[: 10 * most])
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
 def joined(names: Sequence[str], link: str = "and") -> str:
     """Return names as people list them: "a, b and c"; empty without any."""
     *others, last = names or [""]

@@ -265,29 +265,11 @@ REAL = {  # file of published judgments -> its columns in disguise, with what th
     "judges/cobbler_scores": {"source": "Question", "output": "Response", "ratings": "Human Ratings", "gpt-4": "judge"},
     "judges/hanna_scores": {"system": "model", "chatgpt/prompt 1/relevance": "LLM score"},
     "judges/triviaqa_verdicts": {"source": "question", "system": "model", "human": "human_label", "GPT-4": "judge"},
-    "judges/wmt23_ende_scores": {
-        "source": "source text",
-        "output": "translation",
-        "mqm": "human_mqm",
-        "gpt-4": "judge",
-    },
+    "judges/wmt23_ende_scores": {"source": "source text", "mqm": "human_mqm", "gpt-4": "judge"},
     "judges/arena_verdicts": {"source": "prompt", "better": "human_preference", "gpt-5.2": "judge_choice"},
-    "judges/autoj_verdicts": {
-        "better": "human_winner",
-        "auto-j-13b": "verdict",
-        "auto-j-13b/swapped": "verdict_swapped",
-    },
-    "judges/prd_verdicts": {
-        "source": "question",
-        "better": "human",
-        "gpt-4": "judge",
-        "gpt-4/swapped": "judge_swapped",
-    },
-    "judges/ice_conala_scores": {
-        "output": "completion",
-        "ratings": "annotations",
-        "gpt-3.5-turbo/no_step_no_ref": "judge",
-    },
+    "judges/autoj_verdicts": {"better": "human_vote", "auto-j-13b": "verdict", "auto-j-13b/swapped": "verdict_swapped"},
+    "judges/prd_verdicts": {"better": "human", "gpt-4": "judge", "gpt-4/swapped": "judge_swapped", "source": "query"},
+    "judges/ice_conala_scores": {"ratings": "annotations", "gpt-3.5-turbo/no_step_no_ref": "judge"},
     "pairs/llmbar": {"source": "instruction", "outputs": "responses", "better": "gold_label"},
     "topicalchat_usr": {"context": "context", "response": "Reply", "system": "System"},
     "newsroom": {"source": "article", "summary": "summary", "doc_id": "document_id"},
@@ -426,15 +408,9 @@ def test_a_batch_of_mturk_is_read_with_a_rater_for_each_worker(tmp_path, form):
 
 def test_the_texts_of_a_batch_stay_as_they_are_written(tmp_path):
     texts = ["42", "true", "null", "[1, 2]", "1.50", "a text"]
+    answer = {"WorkerId": "W", "Answer.good": 1}
     rows = [
-        {
-            "HITId": k,
-            "WorkerId": "W",
-            "Input.question": f"q {k}",
-            "Input.reply": text,
-            "Input.mine": k,
-            "Answer.good": k,
-        }
+        {"HITId": k, "Input.question": f"q {k}", "Input.reply": text, "Input.mine": k, **answer}
         for k, text in enumerate(texts)
     ]
     path = write(tmp_path, rows, "csv")
@@ -646,6 +622,16 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
         {"better": "human", "winner_field": "judge"}, [[{"labels": one} for one in ("0,1,-1", "1,-1,0", "-1,1,0")]]),
     f"{PAIR}; preference|12|": (
         {}, [[{"better": "preference"}, {"winner_field": "preference"}], [{"labels": "1,2"}, {"labels": "2,1"}]]),
+    # choices in two codes: each column by itself
+    f"{PAIR}; human|=text_1,text_2|; judge|=left,right|": (
+        {"better": "human", "winner_field": "judge"},
+        [[{"winner_field": "", "labels": "text_1,text_2"}, {"better": "", "labels": "left,right"}]],
+    ),
+    f"{PAIR}; human|=text_1,text_2|; judge|012|": (
+        {"better": "human", "winner_field": "judge"},
+        [[{"winner_field": "", "labels": "text_1,text_2"},
+          *({"better": "", "labels": one} for one in ("0,2,1", "2,0,1", "1,2,0", "2,1,0"))]],
+    ),
     # another scale, and one number that is far from the others
     f"{QA}; mqm_human|mqm|; gpt-4|100|": (
         {}, [[{"score": "mqm_human", "scores_field": "gpt-4"}]]),
