@@ -30,6 +30,7 @@ from evalbias.optimizers import Align
 from evalbias.optimizers.selection import CompileReport
 from evalbias.programs.metrics import agreement_feedback, labeled
 
+SNIPPETS = "judges/ice_conala_scores.jsonl.gz"  # code that people graded, below EVALBIAS_DATA
 EDIT = "point by point"  # words of the edit of the library that helps in the planted worlds
 OWN = 0.7  # share of the error's variance that is the item's own, whatever the prompt
 CRITERION = evalbias.Criterion("merit", "is it any good?")
@@ -110,7 +111,7 @@ def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list
             scores={"correctness": float(np.mean(row["ratings"]))},
             ratings={"correctness": row["ratings"]},
         )
-        for row in lines("judges/ice_conala_scores.jsonl.gz")
+        for row in lines(SNIPPETS)
     ]
     rng, of = np.random.default_rng(seed), dict[str, list[dspy.Example]]()
     for item in (items[place] for place in rng.permutation(len(items))):

@@ -1,38 +1,51 @@
 """The papers' methods on a prompted judge that agrees with people: rated code snippets (ICE, CoNaLa).
 
-usage: python -m benchmarks.code_judge {demonstrations,fairness} --lm FILE [--dtype bfloat16] [--seeds 5]
-           [--problems 75] [--reductions sum mean] [--out DIR] [--write]
+usage: python -m benchmarks.code_judge {demonstrations,fairness,loops} --lm FILE [FILE ...] [--dtype bfloat16]
+           [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--out DIR] [--write]
 
 ``demonstrations`` compares 8 demonstrations of highest RS with 8 random ones, which are not shown again (Ohi et al.
 2024), for so many draws of the random ones, on snippets for other problems. ``fairness`` searches an instruction on
 pairs of snippets (ZEPO, Zhou et al. 2024) and compares it with the first one on pairs for other problems; every wording
-that was tried also gets its agreement with people, on the pairs of the search. The answers of the model are kept in
-DIR, so that a stopped run goes on.
+that was tried also gets its agreement with people, on the pairs of the search. ``--set llmbar`` takes LLMBar-Natural's
+pairs. ``loops`` has each model write code for problems, score it, and write it again (Xu et al. 2024): under its own
+score, under the likeness to a reference, and under the first model's score. No code is ever run.
+
+The answers of the models are kept in DIR, so that a stopped run goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dspy
 import numpy as np
 
 import evalbias
-from benchmarks.align import snippets
-from benchmarks.harness import argument_parser, finish, keeping_answers, markdown, shown
+from benchmarks import sets
+from benchmarks.align import SNIPPETS, snippets
+from benchmarks.harness import argument_parser, finish, keeping_answers, lines, markdown, shown
+from benchmarks.position import INSTRUCTION
 from evalbias.data import pairs
-from evalbias.evaluation import compare_with_baselines
+from evalbias.evaluation import compare_with_baselines, summarize_loop
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.judged import judge_examples
+from evalbias.evaluation.loops import LoopScores, compare_loops, run_loops
 from evalbias.evaluation.words import mark
-from evalbias.measures import spearman
+from evalbias.measures import QuantileMap, estimate_mean, spearman
+from evalbias.measures.resample import Draws
 from evalbias.optimizers import ZEPO, BiasedDemos
 from evalbias.optimizers.objectives import shares_of
+from evalbias.programs.feedback import ReferenceFeedback, ScorerFeedback
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
+from evalbias.programs.loops import STRICT, Improvement, SelfRefine
 from evalbias.programs.pairwise import CALIBRATIONS, FITTED
+from evalbias.programs.tasks import TEMPERATURE
+from evalbias.programs.writing import PlainPredict
 
 RATED = evalbias.Criterion(
     "correctness",
@@ -84,11 +97,13 @@ def change_cell(change: Any) -> str:
 
 def fairness(args: argparse.Namespace, lm: Any) -> str:
     """Return the searches, the judges on pairs for other problems, and the tried wordings against agreement."""
-    train, test = snippets(0, args.problems, args.problems)
-    criterion, limit = RATED.name, args.pairs
-    judge = evalbias.PairwiseJudge(RATED)
-    searched = pairs(train, limit=limit, criterion=criterion, ordered=True, seed=args.seed)
-    compared = pairs(test, limit=limit, criterion=criterion, ordered=False, seed=args.seed)
+    criterion, (train, test) = RATED, snippets(0, args.problems, args.problems)
+    if args.set == "llmbar":
+        criterion, natural = INSTRUCTION, [pair for pair in sets.read("llmbar") if pair.set == "LLMBar-Natural"]
+        train, test = natural[::2], natural[1::2]
+    judge, options = evalbias.PairwiseJudge(criterion), {"criterion": criterion.name, "seed": args.seed}
+    searched = pairs(train, limit=args.pairs, ordered=True, **options)
+    compared = pairs(test, limit=args.pairs, ordered=False, **options)
     body, curve = [], ""
     for racing in (False, True):
         found = ZEPO(racing=racing, select=False, seed=args.seed).compile(judge, trainset=searched, lm=lm)
@@ -142,24 +157,172 @@ def sensitivity(tried: Sequence[Any], compared: Sequence[dspy.Example]) -> str:
     )
 
 
+# Refine loops.
+
+
+SELF_BIAS = {"bias": "Bias", "skewness": "Dskew"}
+"""Numbers of a loop, with their headings."""
+OWN = "own score, if better"  # the loop of the paper
+PUBLISHED = (
+    "Published, by people's scores of Yoruba to English, on 25 points and over ten iterations, Bias and Dskew: GPT-4 "
+    "8.06 -> 14.6, .452 -> .692; GPT-3.5 19.6 -> 21.9, .803 -> .885; Gemini 9.62 -> 17.6, .455 -> .766."
+)
+WRITE = dspy.Signature(
+    "problem -> code", "Write one line of Python code that solves the problem. Write the code and nothing else."
+)
+REWRITE = dspy.Signature(
+    "problem, draft, feedback -> code",
+    "The draft is one line of Python code for the problem, and the feedback tells how good it is. Write one line of "
+    "better code. Write the code and nothing else.",
+)
+MAPPED = 300
+"""Problems whose rated snippets tell which likeness to the reference is worth how many of the graders' points."""
+
+
+class Coder(dspy.Module):
+    """Writes code as a text, without the fence around it; nothing runs it."""
+
+    def __init__(self, signature: Any) -> None:
+        super().__init__()
+        self.write = PlainPredict(signature, temperature=TEMPERATURE, max_tokens=80, stop=["\n```\n"])
+
+    def forward(self, **inputs: Any) -> dspy.Prediction:
+        """Write once."""
+        text = self.write(**inputs).code
+        fenced = re.search(r"```\w*\n(.*?)(?:```|$)", text, re.DOTALL)
+        return dspy.Prediction(code=(fenced[1] if fenced else text).strip())
+
+
+class Always(Improvement):
+    """Acceptance of every refinement."""
+
+    def __call__(self, before: float, after: float) -> bool:
+        """Return True."""
+        return True
+
+
+def graders_points(rated: Sequence[dspy.Example], references: Mapping[str, str]) -> tuple[ScorerFeedback, str]:
+    """Return chrF mapped by quantiles onto people's points, as on rated snippets, and how both go together there."""
+    chrf = ReferenceFeedback("chrf")
+    alike = [chrf({"reference": references[one.input_id]}, one.output).score for one in rated]
+    people = [one.scores[RATED.name] for one in rated]
+    to_points = QuantileMap.fit(alike, people, metric=chrf.name)
+
+    def points(source: str, output: str, reference: str) -> float:
+        return float(to_points([chrf({"reference": reference}, output).score])[0])
+
+    agreement = f"Spearman's rho with people {shown(spearman(alike, people).value)} on {len(rated)} snippets"
+    return of_use(points), agreement
+
+
+def own_points(lm: Any) -> ScorerFeedback:
+    """Return a model's expected score."""
+    judge = evalbias.PointwiseJudge(RATED)
+
+    def points(source: str, output: str, reference: str) -> float:
+        return float(judge.batch([dspy.Example(source=source, output=output)], lm=lm)[0].score)
+
+    return of_use(points)
+
+
+def of_use(points: Callable[[str, str, str], float]) -> ScorerFeedback:
+    """Return a score as feedback, under one name, so that a writer is told the same words whoever scores."""
+    return ScorerFeedback("usefulness", points, low=RATED.scale[0], high=RATED.scale[1])
+
+
+def loops(args: argparse.Namespace, models: Mapping[str, tuple[Any, Any]]) -> str:
+    """Return the loops of every model, round by round; a model comes as a writer and as a judge, the best one first."""
+    others, drawn = snippets(args.seed, MAPPED, args.problems)
+    references = {row["input_id"]: row["reference"] for row in lines(SNIPPETS)}
+    expected, agreement = graders_points(others, references)
+    items = [
+        dspy.Example(id=name, problem=text, source=text, reference=references[name])
+        for name, text in {one.input_id: one.source for one in drawn}.items()
+    ]
+    judges, best = {name: own_points(judge) for name, (_, judge) in models.items()}, next(iter(models))
+    length = ScorerFeedback("length", lambda _, output, __: len(output), low=0, high=10_000)
+    scorers = {"chrF in graders' points": expected, f"score of {best}": judges[best], "characters": length}
+    body, changes, scores = [], [], []
+    for name, (writer, _) in models.items():
+        arms: dict[str, tuple[ScorerFeedback, Improvement]] = {
+            "own score, all accepted": (judges[name], Always()),
+            OWN: (judges[name], STRICT),
+            "chrF, if better": (expected, STRICT),
+        }
+        if name != best:
+            arms[f"score of {best}, if better"] = judges[best], STRICT
+        for arm, (source, accept) in arms.items():
+            limits = {"max_iterations": args.refinements, "accept": accept, "seed": args.seed}
+            loop = SelfRefine(Coder(WRITE), source, Coder(REWRITE), field="code", **limits)
+            folder = args.out / re.sub(r"\W+", "-", f"{name} {arm}")
+            run = run_loops(loop, items, lm=writer, log_dir=folder, num_threads=args.threads).checked()
+            values = [run.quality(items, scorer) for scorer in (judges[name], *scorers.values())]
+            told = summarize_loop(name, values[0], values[1], seed=args.seed)
+            if arm == OWN:
+                scores.append(LoopScores(name, told.numbers, run.ids, values[0], values[1]))
+            for number, measured in zip(told.numbers, told.rounds, strict=True):
+                means = (shown(np.nanmean(rows[number])) for rows in values)
+                bias = (f"{measured[part].text()} ({measured[part].interval})" for part in SELF_BIAS)
+                body.append([name, arm, number, measured["bias"].n, *means, *bias])
+                print(*body[-1], sep=" | ", flush=True)
+            draws = Draws(seed=args.seed, resamples=args.resamples)
+            gains = (estimate_mean(rows[-1] - rows[0], draws=draws) for rows in values)
+            rises = (f"{shown(gain.value, '+.2f')} ({shown(gain.low)} to {shown(gain.high)})" for gain in gains)
+            changes.append([name, arm, *rises, *(told.change[part].text() for part in SELF_BIAS)])
+    columns = ["own score", *scorers]
+    text = (
+        f"{len(items)} problems, {args.refinements} refinements at most, drawn at temperature {TEMPERATURE:g}; seed "
+        f"{args.seed}. Scores are from 0 to 4. Bias is the writer's own score of its code, whichever feedback drives "
+        "the loop, less chrF with the reference, which quantiles map onto people's points, as on snippets for other "
+        f"problems ({agreement}). Where chrF drives the loop, it rises by construction. No code was run. Intervals are "
+        "of 95 %."
+    )
+    pairs_of_sizes = (
+        f"At the last iteration ({OWN}), {pair.first} -> {pair.second}, {pair.items} problems: "
+        f"Bias {pair.comparison['bias'].text()}, Dskew {pair.comparison['skewness'].text()}."
+        for pair in compare_loops(scores, seed=args.seed)
+    )
+    return "\n\n".join(
+        [
+            f"{text} {PUBLISHED}",
+            markdown(["writer", "feedback", "iteration", "n", *columns, *SELF_BIAS.values()], body),
+            "Last against first (\\* p < .05, † p < .06):",
+            markdown(["writer", "feedback", *columns, *SELF_BIAS.values()], changes),
+            *pairs_of_sizes,
+        ]
+    )
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="code-judge")
-    parser.add_argument("study", choices=["demonstrations", "fairness"])
-    parser.add_argument("--lm", required=True)
+    parser.add_argument("study", choices=["demonstrations", "fairness", "loops"])
+    parser.add_argument(
+        "--lm", nargs="+", required=True, help="the judge; of loops all that write, the best judge first"
+    )
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--problems", type=int, default=75, help="problems on each side, with two snippets each")
     parser.add_argument("--seeds", type=int, default=5, help="draws of the random demonstrations")
     parser.add_argument("--reductions", nargs="+", choices=REDUCTIONS, default=REDUCTIONS)
     parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--set", choices=["conala", "llmbar"], default="conala", help="what the pairs are of")
+    parser.add_argument("--refinements", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=16, help="loops at a time")
     parser.add_argument("--resamples", type=int, default=10_000)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    plain = evalbias.LocalLM(args.lm, dtype=args.dtype)
-    lm = keeping_answers(plain, args.out / "answers.jsonl")
-    text = {"demonstrations": demonstrations, "fairness": fairness}[args.study](args, lm)
-    heading = f"## {args.study.capitalize()} on CoNaLa\n\n{plain.model} in {args.dtype}. "
-    finish(args, "code_judge", heading + text, section=args.study)
+    writers = [evalbias.LocalLM(file, dtype=args.dtype) for file in args.lm]
+    files = [args.out / f"answers{number or ''}.jsonl" for number in range(len(writers))]
+    judges = [keeping_answers(writer, file) for writer, file in zip(writers, files, strict=True)]
+    if args.study == "loops":
+        names = [Path(file).stem for file in args.lm]
+        text = loops(args, dict(zip(names, zip(writers, judges, strict=True), strict=True)))
+    else:
+        text = {"demonstrations": demonstrations, "fairness": fairness}[args.study](args, judges[0])
+    data = "LLMBar-Natural" if args.set == "llmbar" else "CoNaLa"
+    heading = f"## {args.study.capitalize()} on {data}\n\n{', '.join(w.model for w in writers)} in {args.dtype}. "
+    section = args.study if args.set == "conala" else f"{args.study} {args.set}"
+    finish(args, "code_judge", heading + text, section=section)
 
 
 if __name__ == "__main__":
