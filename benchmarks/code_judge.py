@@ -184,13 +184,17 @@ class Coder(dspy.Module):
 
     def __init__(self, signature: Any) -> None:
         super().__init__()
-        self.write = PlainPredict(signature, temperature=TEMPERATURE, max_tokens=80, stop=["\n```\n"])
+        self.write = PlainPredict(signature, temperature=TEMPERATURE, max_tokens=60, stop=["\n```\n"])
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Write once."""
-        text = self.write(**inputs).code
-        fenced = re.search(r"```\w*\n(.*?)(?:```|$)", text, re.DOTALL)
-        return dspy.Prediction(code=(fenced[1] if fenced else text).strip())
+        return dspy.Prediction(code=code_in(self.write(**inputs).code))
+
+
+def code_in(text: str) -> str:
+    """Return what stands in the first fence of an answer; all of it where there is none."""
+    fenced = re.search(r"```\w*\n(.*?)(?:```|$)", text, re.DOTALL)
+    return (fenced[1] if fenced else text).strip()
 
 
 class Always(Improvement):

@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 import pytest
 from fakes import Fake, messages_of
+from models_of_text import Seeded, drawn
 
 from benchmarks import code_judge
 from evalbias.lm.types import ChoiceLogprobs, Choices, LogLikelihood
@@ -25,8 +26,9 @@ class Hashing(Fake):
 
 
 @pytest.fixture
-def args(data_dir):
-    return argparse.Namespace(problems=12, seeds=2, reductions=["sum"], resamples=200, pairs=16, seed=0)
+def args(data_dir, tmp_path):
+    drawn = {"problems": 12, "seeds": 2, "reductions": ["sum"], "resamples": 200, "pairs": 16, "seed": 0}
+    return argparse.Namespace(**drawn, set="conala", refinements=2, threads=1, out=tmp_path)
 
 
 @pytest.mark.slow
@@ -36,8 +38,39 @@ def test_the_mean_is_of_the_draws(args):
     assert sides[2] == pytest.approx(np.mean(sides[:2], axis=0), abs=0.011)
 
 
-def test_the_wordings_of_a_search_have_fairness_and_accuracy(args):
+@pytest.mark.parametrize(
+    ("chosen", "counts"),
+    [("conala", "16 pairs of the search, 10 for other problems"), ("llmbar", "16 pairs of the search, 16 for other")],
+)
+def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, counts):
+    args.set = chosen
     text = code_judge.fairness(args, Hashing())
-    assert "16 pairs of the search, 10 for other problems" in text
+    assert counts in text
     assert "| initial + permutation | 0.50 |" in text
     assert "Over 26 wordings" in text
+
+
+def test_loops_begin_with_the_same_code_and_follow_their_feedback(args):
+    """Whose score drives the loop decides what rises; Bias is the own score less chrF in points."""
+    writer = Seeded(lambda request: f"```python\nprint({drawn(request)})\n```\nIt prints.")
+    models = {name: (writer, Hashing()) for name in ("large", "small")}
+    told = code_judge.loops(args, models)
+    body = [row.strip("| ").split(" | ") for row in told.splitlines() if row.startswith(("| large", "| small"))]
+    rounds = {(row[0], row[1], int(row[2])): row[3:] for row in body if row[2] in "012"}
+    assert len(rounds) == (3 + 4) * 3
+    assert len({tuple(row) for (_, _, number), row in rounds.items() if number == 0}) == 1
+    for (writer, arm, number), (n, own, points, best, _, bias, _) in rounds.items():
+        before = rounds[writer, arm, max(0, number - 1)]
+        assert n == "12"
+        assert float(bias.split()[0]) == pytest.approx(float(own) - float(points), abs=0.011)
+        if "if better" in arm:
+            driven = {"own score": 1, "chrF": 2, "score of large": 3}[arm.removesuffix(", if better")]
+            assert float([n, own, points, best][driven]) >= float(before[driven])
+    assert rounds["small", "own score, if better", 2][1] > rounds["small", "own score, all accepted", 2][1]
+    assert "Spearman's rho with people 0.61 on 600 snippets" in told
+    assert "large -> small, 12 problems: Bias" in told
+
+
+def test_of_a_fenced_answer_the_code_is_taken():
+    texts = ["```python\nx = 1\n```", "Sure:\n```\nx = 1", " x = 1 "]
+    assert [code_judge.code_in(text) for text in texts] == ["x = 1"] * 3
