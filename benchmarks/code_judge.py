@@ -108,15 +108,8 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
     for racing in (False, True):
         found = ZEPO(racing=racing, select=False, seed=args.seed).compile(judge, trainset=searched, lm=lm)
         report, name = found.report, "racing" if racing else "all wordings on all pairs"
-        body.append(
-            [
-                name,
-                report.judgments,
-                len(report.tried),
-                shown(report.history[0], "+.3f"),
-                shown(report.history[-1], "+.3f"),
-            ]
-        )
+        ends = [shown(report.history[place], "+.3f") for place in (0, -1)]
+        body.append([name, report.judgments, len(report.tried), *ends])
         if not racing:
             rows = compare_with_baselines(judge, found, compared, lm=lm, n_resamples=args.resamples, seed=args.seed)
             curve = sensitivity(report.tried, searched)
