@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from evalbias.lm.contract import AnyLM, Sampling, estimated_choices
 from evalbias.lm.dspy_seam import is_provider
-from evalbias.lm.fingerprint import cache_folder
+from evalbias.lm.fingerprint import cache_folder, code_hash, keeps
 from evalbias.lm.types import (
     Answers,
     Choices,
@@ -85,8 +85,7 @@ class CachedLM(MeasuringLM):
         self._key = json.dumps(self._identity, sort_keys=True)
         self._before, self._between, self._progress = before, between, progress or (lambda _: None)
         self._journal = None if file is None else Journal(file)
-        shares = self._lm.is_local and os.environ.get("EVALBIAS_KEEP") != "0"
-        self._store = Store() if shares else None
+        self._store = Store() if self._lm.is_local and keeps() else None
         records = [] if self._journal is None else self._journal.read("key")
         self._kept: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None and progress is None
@@ -254,7 +253,7 @@ class Store:
     """
 
     def __init__(self) -> None:
-        self._path, self._code = cache_folder() / "likelihoods" / "kept.sqlite", _code(Path(__file__).parent)
+        self._path, self._code = cache_folder() / "likelihoods" / "kept.sqlite", code_hash(Path(__file__).parent)
         self._wait = WAIT
 
     def read(self, keys: Iterable[str]) -> dict[str, Any]:
@@ -316,12 +315,6 @@ class Store:
 
 _TABLE = "kept (key TEXT PRIMARY KEY, record TEXT, sum TEXT)"
 _PAGES = ("page_count", "freelist_count", "page_size")
-
-
-@cache
-def _code(folder: Path) -> str:
-    """Return the hash of a folder's code, which is read once in a process."""
-    return digest([file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py"))])
 
 
 def unpaid(answer: Any) -> Any:

@@ -231,11 +231,6 @@ def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLog
 
     The logarithms of shape (1, c) are -inf where no answer names the choice. Answers that name no choice count in k, so
     that the coverage is the share of readable answers.
-
-    Example:
-        >>> answer = estimated_choices(["A", "B.", "A", "Both."], ["A", "B"])
-        >>> answer.coverage, answer.probabilities.round(3)
-        (array([0.75]), array([[0.667, 0.333]]))
     """
     count = Counter(named_choice(text, choices) for text in texts)
     shares = np.array([[count[choice] / len(texts) for choice in choices]])  # (1, c)

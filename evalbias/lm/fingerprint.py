@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from evalbias.lm.types import SAME_MODEL, ModelChanged
 from evalbias.measures.arrays import FloatArray
-from evalbias.values import get_logger, read_json
+from evalbias.values import digest, get_logger, read_json
 
 # Files that decide what a model answers: configuration, weights, templates, tokenizer and code.
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
@@ -36,15 +37,15 @@ FINGERPRINT = "system_fingerprint"  # OpenAI's name of the configuration that an
 
 def model_fingerprint(model: str, details: Iterable[object]) -> str:
     """Return 12 hexadecimal digits of a folder's files, a GGUF file or a Hugging Face name, and of details (dtype)."""
-    folder, digest = Path(model), hashlib.blake2b(repr([str(detail) for detail in details]).encode())
+    folder, hashed = Path(model), hashlib.blake2b(repr([str(detail) for detail in details]).encode())
     if not folder.is_dir():
-        digest.update((file_hash(folder) if folder.is_file() else model).encode())
-        return digest.hexdigest()[:12]
+        hashed.update((file_hash(folder) if folder.is_file() else model).encode())
+        return hashed.hexdigest()[:12]
     files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES and file.is_file())
     with ThreadPoolExecutor(4) as pool:  # hashing releases the interpreter lock
         for file, content in zip(files, pool.map(file_hash, files), strict=True):
-            digest.update(f"{file.name} {content}\n".encode())
-    return digest.hexdigest()[:12]
+            hashed.update(f"{file.name} {content}\n".encode())
+    return hashed.hexdigest()[:12]
 
 
 def file_hash(file: Path) -> str:
@@ -53,30 +54,63 @@ def file_hash(file: Path) -> str:
     if status.st_size < LARGE:
         return _hash(file)
     identity = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
-    name = hashlib.blake2b(os.fsencode(file.resolve()), digest_size=16).hexdigest()
-    entry = cache_folder() / "hashes" / f"{name}.json"
-    try:
-        cached = read_json(entry)
-        if cached["file"] == identity:
-            return str(cached["hash"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # not cached yet, or not by this version: the hash is computed
+    entry = _entry("hashes", os.fsencode(file.resolve()))
+    kept = _kept(entry)
+    if kept.get("file") == identity and "hash" in kept:
+        return str(kept["hash"])
     content = _hash(file)
     if time.time() - max(status.st_mtime, status.st_ctime) > SETTLED:
-        draft = entry.with_name(f"{entry.name}.{os.getpid()}")
-        with suppress(OSError):  # of a home that cannot be written to: the next start computes the hash again
-            entry.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps({"file": identity, "hash": content}))
-            draft.replace(entry)
+        _keep(entry, {"file": identity, "hash": content})
     return content
 
 
+def passed(facts: Sequence[str]) -> bool:
+    """Return whether a model passed its trials before under the same facts, of which its fingerprint is one."""
+    return keeps() and _kept(_entry("passed", "\n".join(facts).encode())) == {"passed": [*facts]}
+
+
+def keep_passed(facts: Sequence[str]) -> None:
+    """Keep that a model passed its trials, unless ``EVALBIAS_KEEP=0``: a file holds the facts and nothing else."""
+    if keeps():
+        _keep(_entry("passed", "\n".join(facts).encode()), {"passed": [*facts]})
+
+
+def keeps() -> bool:
+    """Return whether likelihoods and passed trials are kept for later runs."""
+    return os.environ.get("EVALBIAS_KEEP") != "0"
+
+
+def _entry(kind: str, key: bytes) -> Path:
+    return cache_folder() / kind / f"{hashlib.blake2b(key, digest_size=16).hexdigest()}.json"
+
+
+def _kept(entry: Path) -> dict[str, Any]:
+    """Return what an entry of the cache holds; nothing if there is none, or a damaged one."""
+    with suppress(OSError, ValueError):
+        return read_json(entry)
+    return {}
+
+
+def _keep(entry: Path, record: Mapping[str, Any]) -> None:
+    draft = entry.with_name(f"{entry.name}.{os.getpid()}")
+    with suppress(OSError):  # of a home that cannot be written to: the next start does the work again
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(record))
+        draft.replace(entry)
+
+
+@cache
+def code_hash(folder: Path) -> str:
+    """Return the hash of a folder's code, which is read once in a process."""
+    return digest([file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py"))])
+
+
 def _hash(file: Path) -> str:
-    digest, buffer = hashlib.blake2b(), memoryview(bytearray(BUFFER))
+    hashed, buffer = hashlib.blake2b(), memoryview(bytearray(BUFFER))
     with file.open("rb", buffering=0) as content:
         while n := content.readinto(buffer):
-            digest.update(buffer[:n])
-    return digest.hexdigest()
+            hashed.update(buffer[:n])
+    return hashed.hexdigest()
 
 
 def cache_folder() -> Path:

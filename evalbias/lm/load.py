@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from transformers.utils import is_accelerate_available, logging
 
 from evalbias.lm import files
 from evalbias.lm.files import SUFFIX, check_config, check_counts, check_depth, check_weights, readable, unpacked
-from evalbias.lm.fingerprint import model_fingerprint
+from evalbias.lm.fingerprint import code_hash, model_fingerprint, passed
 from evalbias.lm.render import template_of
 from evalbias.lm.score import Head, decoder
 from evalbias.values import read_json
@@ -121,6 +122,8 @@ class Loaded:
     tokenizer: Any
     fingerprint: str  # 12 hexadecimal digits of a hash of weights, configuration, tokenizer and dtype
     context_length: int  # in tokens
+    facts: tuple[str, ...]  # on which the trials of its start depend
+    passed: bool  # whether it passed them before
 
 
 def load_model(source: ModelSource) -> Loaded:
@@ -159,12 +162,15 @@ def load_model(source: ModelSource) -> Loaded:
         details.append(model_fingerprint(source.adapter, []))
     if source.quantization is not None:
         details.append(json.dumps(source.quantization, sort_keys=True))
-    check_model(weights, name)
+    fingerprint = model_fingerprint(name, details)
+    facts = (fingerprint, *_surroundings(weights))
+    if not (known := passed(facts)):
+        check_model(weights, name)
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
     if context < 2:
         raise ValueError(f"{name} has a context of {context} tokens, which holds no text: fetch its config.json again.")
-    return Loaded(source, weights, tokenizer, model_fingerprint(name, details), context)
+    return Loaded(source, weights, tokenizer, fingerprint, context, facts, known)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:
@@ -297,6 +303,13 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
             f"The tokenizer of {name} has a token {max(ids)}, and the model knows {known}: fetch the tokenizer.json of "
             "this model."
         )
+
+
+def _surroundings(model: Any) -> Iterator[str]:
+    """Yield what decides a trial of a model beside the model: devices, versions, and this code."""
+    gpu = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
+    yield str([model.device, getattr(model, "hf_device_map", None), gpu, torch.backends.cpu.get_cpu_capability()])
+    yield f"torch {version('torch')}, transformers {version('transformers')}, {code_hash(Path(__file__).parent)}"
 
 
 def check_model(model: Any, name: str) -> None:

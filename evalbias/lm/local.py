@@ -23,6 +23,7 @@ from dspy import lm15
 from evalbias.lm import types
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
+from evalbias.lm.fingerprint import keep_passed
 from evalbias.lm.load import Loaded, ModelSource, load_model
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.saved import SavedLM
@@ -95,7 +96,10 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         )
         loaded = load_model(source)
         batch, prefixes = MEMORY["cuda" if loaded.model.device.type == "cuda" else "cpu"]
-        scorer = Scorer(loaded.model, context=loaded.context_length, batch_tokens=batch, prefix_bytes=prefixes)
+        sizes = {"context": loaded.context_length, "batch_tokens": batch, "prefix_bytes": prefixes}
+        scorer = Scorer(loaded.model, share=loaded.passed or None, **sizes)
+        if scorer.fastest and not loaded.passed:
+            keep_passed(loaded.facts)
         engine = LocalEngine(loaded, scorer)
         # Decided by the model, not by a clock: the numbers of a chunk depend on what is in it.
         parameters = sum(weights.numel() for weights in loaded.model.parameters())
@@ -390,12 +394,6 @@ def drawn_token(
     """Return the most probable of (V,) finite logits at temperature 0, else a sample, which takes one random number.
 
     ``top_k`` applies before ``top_p``: the fewest most probable tokens that together reach it remain; None: all.
-
-    Example:
-        >>> logits = torch.log(torch.tensor([0.2, 0.5, 0.3]))
-        >>> draw = torch.Generator().manual_seed(0)
-        >>> {drawn_token(logits, temperature=1.0, top_p=0.6, top_k=None, generator=draw) for _ in range(99)}
-        {1, 2}
     """
     if temperature <= 0:
         return int(logits.argmax())

@@ -100,10 +100,6 @@ def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
 
     Probabilities of tokens that are written alike are added, such as a digit with and without the mark of a word's
     beginning. ValueError: a value is not a log-probability, or the probabilities sum to more than 1 beyond rounding.
-
-    Example:
-        >>> first_tokens([("4", math.log(0.5)), ("4", math.log(0.25))])
-        {'4': -0.2876820724517809}
     """
     logprobs: dict[str, list[float]] = {}
     for text, value in reported:
@@ -120,10 +116,6 @@ def first_token_row(top: Mapping[str, float], choices: Sequence[str]) -> FloatAr
 
     Unreported choices count as 0 if together they have at most ``TOP_TOLERANCE`` times the probability of the reported
     choices. Otherwise, and if a reported token is a prefix of an unreported choice, the row is undefined: NaN.
-
-    Example:
-        >>> first_token_row({"A": math.log(0.75), "B": math.log(0.25)}, ["A", "B"]).round(3)
-        array([-0.288, -1.386])
     """
     row = np.array([top.get(choice, -math.inf) for choice in choices])  # (c,)
     unreported = [choice for choice in choices if choice not in top]

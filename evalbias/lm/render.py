@@ -175,12 +175,7 @@ LEAD = " "
 
 
 def as_text(prompt: Prompt) -> Rendered:
-    r"""Render a prompt for a base model, or raise ValueError; a string is used unchanged and without a lead.
-
-    Example:
-        >>> as_text([{"role": "system", "content": "Judge."}, {"role": "user", "content": "Score:"}]).text
-        'Judge.\n\nScore:'
-    """
+    """Render a prompt for a base model, or raise ValueError; a string is used unchanged and without a lead."""
     if isinstance(prompt, str):
         return Rendered(prompt)
     if isinstance(prompt, Mapping):

@@ -53,8 +53,8 @@ class Scorer:
     """Scores token sequences with a causal transformers model in evaluation mode.
 
     ``batch_tokens`` limits the tokens of a forward pass, padding included; ``prefix_bytes`` is the memory for keys and
-    values that are kept between calls. With ``share``, common prefixes are computed once if the model allows it; the
-    answers are equal up to rounding.
+    values that are kept between calls. With ``share``, common prefixes are computed once, by default if a trial shows
+    that the model allows it: the answers are equal up to rounding.
     """
 
     # The distinct tokens of a call form a trie (``tree.py``). They run in packs: one sequence without padding, under a
@@ -62,7 +62,7 @@ class Scorer:
     # same answers in packs is tested when it is loaded. One that does not runs every text by itself.
 
     def __init__(
-        self, model: Any, *, context: int, batch_tokens: int, share: bool = True, prefix_bytes: int = 0
+        self, model: Any, *, context: int, batch_tokens: int, share: bool | None = None, prefix_bytes: int = 0
     ) -> None:
         self.model = model
         self.context = context
@@ -80,8 +80,9 @@ class Scorer:
         self._kernel: Kernel = KERNELS[0]
         self._pack_tokens = GPU_PACK
         self._told = False  # whether the log says that some texts are too long to share
-        obstacle = self._pack_obstacle() if share else ""
-        self.share = share and not obstacle  # whether texts run in packs
+        obstacle = self._pack_obstacle() if share is None else ""
+        self.share = share is not False and not obstacle  # whether texts run in packs
+        self.fastest = self.share and self._kernel is KERNELS[0]
         if obstacle:
             _warn_unshared(obstacle, "This model runs every text by itself")
         elif model.device.type != "cuda":
@@ -199,7 +200,9 @@ class Scorer:
         with torch.inference_mode():
             for hidden, reads in stretches:
                 pending += self._logprobs(hidden.flatten(0, -2), reads)
-        _collect(pending, values)
+        if pending:  # copied to the host in one transfer, the only wait of a run
+            read = torch.cat([part for part, _ in pending]).cpu().double().numpy()
+            values[np.concatenate([targets for _, targets in pending])] = read
 
     def _logprobs(self, hidden: Tensor, reads: IntArray) -> Iterator[tuple[Tensor, IntArray]]:
         """Yield (t,) log-probabilities in float32 at (m, d) hidden states, and their (t,) indices in the call."""
@@ -268,13 +271,6 @@ TRIAL_TEXTS, TRIAL_PACK, TRIAL_WINDOW = 3, 48, 12  # texts; tokens in a pack, wh
 # Largest mean difference in nats that rounding makes; in 16 bits as a share of the log-probabilities' deviation: it
 # was .038 with Gemma 3 270M in bfloat16, and ignored masks and positions make .2 and more.
 AGREEMENT, AGREEMENT_16_BIT = 1e-3, 0.1
-
-
-def _collect(pending: Sequence[tuple[Tensor, IntArray]], values: FloatArray) -> None:
-    """Copy pending log-probabilities to the host in one transfer, the only wait of a run, and write them in place."""
-    if pending:
-        read = torch.cat([part for part, _ in pending]).cpu().double().numpy()
-        values[np.concatenate([targets for _, targets in pending])] = read
 
 
 def _longest_packed(config: Any) -> float:

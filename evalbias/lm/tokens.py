@@ -432,12 +432,7 @@ def _aligned(row: Sequence[Scored]) -> list[Scored]:
 
 
 def common(a: Any, b: Any) -> int:
-    """Return the length of the common prefix of two sequences, by bisection.
-
-    Example:
-        >>> common("the cat", "the car")
-        6
-    """
+    """Return the length of the common prefix of two sequences, by bisection."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -449,10 +444,5 @@ def common(a: Any, b: Any) -> int:
 
 
 def key_of(ids: Sequence[int]) -> bytes:
-    r"""Return tokens as bytes that sort and share prefixes as the tokens do.
-
-    Example:
-        >>> key_of([1, 300])
-        b'\x00\x00\x00\x01\x00\x00\x01,'
-    """
+    """Return tokens as bytes that sort and share prefixes as the tokens do."""
     return struct.pack(f">{len(ids)}I", *ids)

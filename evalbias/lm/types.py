@@ -51,13 +51,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
 
 @dataclass(frozen=True)
 class LogLikelihood:
-    """Log-probabilities in nats of the n >= 1 tokens of one continuation, ``per_token`` of shape (n,).
-
-    Example:
-        >>> likelihood = LogLikelihood(np.log([0.5, 0.25]))
-        >>> round(likelihood.total, 3), round(likelihood.mean, 3)
-        (-2.079, -1.04)
-    """
+    """Log-probabilities in nats of the n >= 1 tokens of one continuation, ``per_token`` of shape (n,)."""
 
     per_token: FloatArray
     usage: Usage | None = None  # None if the model was not asked, because the answer was known

@@ -35,6 +35,7 @@ from evalbias.lm import load as placing
 from evalbias.lm.files import FILES, readable
 from evalbias.lm.fingerprint import file_hash, model_fingerprint
 from evalbias.lm.load import ModelSource
+from evalbias.lm.score import Scorer
 from evalbias.options import MeasuringModels
 
 HEADS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
@@ -255,6 +256,35 @@ def test_an_edit_that_keeps_size_and_time_is_seen_and_so_is_a_torn_entry(large):
     os.utime(large, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert large.stat().st_mtime_ns == status.st_mtime_ns
     assert file_hash(large) != first
+
+
+def test_a_second_start_skips_the_trials_of_a_model_that_passed_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("EVALBIAS_KEEP")
+    tried, folder = [], save("llama", tmp_path / "m")
+    for owner, name in ((placing, "check_model"), (Scorer, "_tried")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, name=name, real=real: tried.append(name) or real(*args))
+
+    def start():
+        tried.clear()
+        answer = load(folder).loglikelihood([("the cat", " sat on a mat")])[0].per_token.tolist()
+        return answer, [*tried]
+
+    answer, first = start()
+    assert first == ["check_model", "_tried"]
+    assert start() == (answer, [])
+    (entry,) = (tmp_path / "cache/passed").iterdir()
+    facts = entry.read_text()
+    for foreign in ("{", "[]", "{}", facts.replace("torch", "torch 0")):
+        entry.write_text(foreign)
+        assert start() == (answer, first)
+        assert entry.read_text() == facts
+    weights = load_file(f"{folder}/model.safetensors")
+    save_file({name: 2 * tensor for name, tensor in weights.items()}, f"{folder}/model.safetensors", {"format": "pt"})
+    assert start()[1] == first
+    monkeypatch.setenv("EVALBIAS_KEEP", "0")
+    assert start()[1] == first
 
 
 def test_a_name_that_the_hub_cannot_be_asked_about_is_refused_without_retries(monkeypatch):
