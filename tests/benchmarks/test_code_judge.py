@@ -38,14 +38,11 @@ def test_the_mean_is_of_the_draws(args):
     assert sides[2] == pytest.approx(np.mean(sides[:2], axis=0), abs=0.011)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "counts"),
-    [("conala", "16 pairs of the search, 10 for other problems"), ("llmbar", "16 pairs of the search, 16 for other")],
-)
-def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, counts):
+@pytest.mark.parametrize(("chosen", "others"), [("conala", 10), ("llmbar", 16)])
+def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, others):
     args.set = chosen
     text = code_judge.fairness(args, Hashing())
-    assert counts in text
+    assert f"16 pairs of the search, {others} for other problems" in text
     assert "| initial + permutation | 0.50 |" in text
     assert "Over 26 wordings" in text
 
@@ -59,9 +56,9 @@ def test_loops_begin_with_the_same_code_and_follow_their_feedback(args):
     rounds = {(row[0], row[1], int(row[2])): row[3:] for row in body if row[2] in "012"}
     assert len(rounds) == (3 + 4) * 3
     assert len({tuple(row) for (_, _, number), row in rounds.items() if number == 0}) == 1
-    for (writer, arm, number), (n, own, points, best, _, bias, _) in rounds.items():
+    for (writer, arm, number), (n, own, points, best, characters, bias, _) in rounds.items():
         before = rounds[writer, arm, max(0, number - 1)]
-        assert n == "12"
+        assert (n, float(characters) < 20) == ("12", True)  # without the fence and what stands after it
         assert float(bias.split()[0]) == pytest.approx(float(own) - float(points), abs=0.011)
         if "if better" in arm:
             driven = {"own score": 1, "chrF": 2, "score of large": 3}[arm.removesuffix(", if better")]
@@ -69,8 +66,3 @@ def test_loops_begin_with_the_same_code_and_follow_their_feedback(args):
     assert rounds["small", "own score, if better", 2][1] > rounds["small", "own score, all accepted", 2][1]
     assert "Spearman's rho with people 0.61 on 600 snippets" in told
     assert "large -> small, 12 problems: Bias" in told
-
-
-def test_of_a_fenced_answer_the_code_is_taken():
-    texts = ["```python\nx = 1\n```", "Sure:\n```\nx = 1", " x = 1 "]
-    assert [code_judge.code_in(text) for text in texts] == ["x = 1"] * 3

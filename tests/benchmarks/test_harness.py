@@ -2,9 +2,7 @@
 
 import hashlib
 import re
-import runpy
 import zipfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -63,8 +61,6 @@ def test_undefined_is_said_and_a_zero_has_no_minus():
 
 # --- parts of pretrained models ---
 
-BENCHMARKS = Path(pretrained.__file__).parent
-
 WHOLE = b"first half, second half"
 
 
@@ -109,13 +105,3 @@ def test_another_content_than_expected_is_not_installed(tmp_path, downloads):
     with pytest.raises(ValueError, match=r"whole\.gguf has SHA-256 .* it is not installed"):
         fetch(tmp_path, [artefact(b"what the list expects")])
     assert list((tmp_path / "model").iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["pretrained", "tuned_judge/report"])
-def test_help_is_no_file(name, downloads, monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", [name, "--help"])
-    with pytest.raises(SystemExit):
-        runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
-    assert "usage:" in capsys.readouterr().out
-    assert [downloads, [*tmp_path.iterdir()]] == [[], []]

@@ -9,7 +9,6 @@ import dspy
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedTokenizerFast
 
 from benchmarks.embedded_judge.tokenizer import build
 from benchmarks.pretrained import SMOLLM2
@@ -17,15 +16,9 @@ from benchmarks.tuned_judge import train
 from benchmarks.tuned_judge.packing import answer_losses, pack
 from benchmarks.tuned_judge.questions import PERMISSIVE, Rated, pairwise, pairwise_draws, pointwise, pointwise_draws
 from benchmarks.tuned_judge.report import report
-from benchmarks.tuned_judge.train import PEAK, rate
 from evalbias import Criterion, LocalLM, PairwiseJudge, PointwiseJudge
-from evalbias.data import world
 from evalbias.lm.local import FOLDER
-from evalbias.lm.render import as_text
-from evalbias.lm.tokens import PromptTokenizer, joint
 from evalbias.programs import PRESETS
-from evalbias.programs.criterion import SYNTHETIC
-from evalbias.programs.prompts import likelihood_messages
 
 QUALITY = Criterion("quality", "is it good?", scale=(0, 3))
 
@@ -74,13 +67,6 @@ def test_losses_of_a_pack_are_those_of_the_judges_own_answers(lms, kind):
     np.testing.assert_allclose(losses, expected, atol=1e-4)
 
 
-def test_labels_of_several_tokens_are_refused(lms):
-    question = pointwise(ITEMS[0], QUALITY, None)
-    long = type(question)(question.messages, ("excellent", "poor"), {"poor": 1.0})
-    with pytest.raises(ValueError, match=r"labels \('excellent', 'poor'\) are not single tokens"):
-        pack(lms["qwen2"].engine, [long])
-
-
 def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
     shown = [item(f"{i}-{k}", f"source {i}", f"output {i} {k}", float(k)) for i in range(6) for k in range(3)]
     sets = Rated("x", (QUALITY,), shown, [item("t", "held out", "never shown", 1.0)])
@@ -94,13 +80,6 @@ def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
     assert [len(few(random.Random(seed))) for seed in range(5)] == [1] * 5
     both = pairwise_draws(sets, inputs=1)(random.Random(0))
     assert [q.target["A"] for q in both] == [1 - q.target["A"] for q in both[::-1]]
-
-
-def test_the_learning_rate_rises_stays_and_falls():
-    assert rate(0, 100) == pytest.approx(PEAK / 10)
-    assert [rate(step, 100) for step in (9, 50, 80)] == [PEAK] * 3
-    assert rate(90, 100) == pytest.approx(PEAK / 2)
-    assert rate(99, 100) == pytest.approx(PEAK / 20)
 
 
 def evaluation(effect, agreement):
@@ -140,36 +119,5 @@ def test_the_adapter_teaches_the_model_to_answer_with_labels(models_dir):
 FILE = FOLDER / "tokenizer.json"
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    return PreTrainedTokenizerFast(tokenizer_file=str(FILE))
-
-
 def test_the_file_is_what_the_benchmark_builds():
     assert json.loads(build(1024).backend_tokenizer.to_str()) == json.loads(FILE.read_text(encoding="utf-8"))
-
-
-def test_every_token_knows_its_place_in_the_english_text(shipped):
-    text = (
-        "Data: Place of birth: Rome; job: actor; favorite food: rice\nText: She works as an actor. Her menu is unclear."
-    )
-    encoding = shipped.backend_tokenizer.encode(text, add_special_tokens=False)
-    parts = [text[start:end] for start, end in encoding.offsets]
-    assert parts == [
-        *("Data", ":", " Place of birth:", " Rome", " job:", " actor", " favorite food:", " rice", "\n", "Text", ":"),
-        *(" She works", " as", " an actor", ".", " Her menu", " is", " unclear", "."),
-    ]
-    assert encoding.tokens[2:8] == [" born", " rome", " job", " actor", " food", " rice"]
-    assert encoding.tokens[11:] == [" works", " as", " actor", " .", " plate", " is", " missing", " ."]
-
-
-def test_every_wording_is_known_has_the_length_of_the_training_texts_and_is_written_as_it_was_read(shipped):
-    """Four tokens a sentence, none of them unknown: so neither length nor spelling tells the quality."""
-    rng, tokenizer = random.Random(1), PromptTokenizer(shipped)
-    for _ in range(500):
-        item = world.item(rng)
-        (scored,) = joint(tokenizer, [(as_text(likelihood_messages(SYNTHETIC, item.source)), item.output)])
-        assert len(scored.ids) - scored.start == 12
-        assert shipped.unk_token_id not in scored.ids
-        for text in (item.source, item.output):
-            assert shipped.decode(shipped(f" {text}", add_special_tokens=False)["input_ids"]) == f" {text}"
