@@ -164,13 +164,13 @@ def load_model(source: ModelSource) -> Loaded:
         details.append(json.dumps(source.quantization, sort_keys=True))
     fingerprint = model_fingerprint(name, details)
     facts = (fingerprint, *_surroundings(weights))
-    if not (known := passed(facts)):
+    if not (before := passed(facts)):
         check_model(weights, name)
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
     if context < 2:
         raise ValueError(f"{name} has a context of {context} tokens, which holds no text: fetch its config.json again.")
-    return Loaded(source, weights, tokenizer, fingerprint, context, facts, known)
+    return Loaded(source, weights, tokenizer, fingerprint, context, facts, before)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:
