@@ -4,15 +4,13 @@ usage: python -m benchmarks.choice [--repeats 400] [--inputs 150 240] [--seed 0]
 
 Judges score as ``quality + effect * LS + noise``; LS correlates .5 with the quality, and two people rate with noise. Of
 13 candidates, five are judges with demonstrations and eight are calibrations, as in ``LikelihoodMitigation``. Each is
-false or right by its bias in the population, which is known. Three procedures test the same data sets:
+false or right by its bias in the population, which is known. Two procedures test the same data sets for a smaller bias:
 
-* Bonferroni: every candidate on the held-back half of the inputs, at the level / 13;
-* step-down max-T: the same tests, adjusted together;
+* step-down max-T: every candidate on the held-back half of the inputs, adjusted together;
 * with cross-fitting: calibrations of the given judge on all inputs, the others on the held-back half.
 
-All three are tests of a smaller bias; ``likelihood_rule`` is the third. The fourth is ``fair_rule``: by it, a
-judge is chosen that agrees better with people at no larger bias. ``LikelihoodMitigation`` takes the third, then the
-fourth.
+``likelihood_rule`` is the second. By the third, ``fair_rule``, a judge is chosen that agrees better with people at no
+larger bias. ``LikelihoodMitigation`` takes the second, then the third.
 """
 
 from __future__ import annotations
@@ -23,12 +21,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy import stats
 
 from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.optimizers.likelihood_rules import EFFECT, RISE, cross_fitted, fair_rule, fitted, likelihood_rule
 from evalbias.optimizers.rules import CHOICE_LEVEL, last_items
 from evalbias.programs.pointwise import LIKELIHOOD
@@ -38,7 +34,7 @@ LEVEL = CHOICE_LEVEL / 2
 WIDE = (-1e9, 1e9)
 """A scale that clips nothing."""
 FIT = partial(fitted, name=EFFECT, reduction="sum")
-PROCEDURES = ("Bonferroni", "step-down max-T", "with cross-fitting", "better agreement")
+PROCEDURES = ("step-down max-T", "with cross-fitting", "better agreement")
 
 
 @dataclass(frozen=True)
@@ -107,23 +103,6 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
     return [replace(judge, answers=row) for row in scores], tastes
 
 
-def bonferroni(answers: Sequence[Judged], given: Judged) -> list[bool]:
-    """Return whether the effect of each is smaller in magnitude: difference and sum have opposite signs."""
-    scores = np.column_stack([given.answers, *(one.answers for one in answers)])
-    effects, influence = effects_on_judges(given.covariate(LIKELIHOODS), scores, given.covariate(RATINGS))
-    (own, *others), sign = range(scores.shape[1]), np.sign(effects[0])
-    less, beyond = (
-        sign * (effects[own] + side * effects[others]) / _size(influence[:, [own]] + side * influence[:, others])
-        for side in (-1, 1)
-    )
-    p_values = stats.t.sf(np.minimum(less, beyond), len(influence) - 1)
-    return [bool(p < LEVEL / len(answers)) for p in p_values]
-
-
-def _size(influence: FloatArray) -> FloatArray:
-    return np.sqrt((influence**2).sum(axis=0))
-
-
 def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tuple[bool, bool, bool]]:
     """Test one data set: whether each procedure passes a false one, a right one, a calibration at half strength."""
     given, shown = drawn(world, inputs, rng)
@@ -140,14 +119,13 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     crossed = [*whole, *rest]
     agrees = zip(agreement.p_values(crossed, given), crossed, strict=True)
     passed = {
-        "Bonferroni": bonferroni([*half, *rest], held),
         "step-down max-T": [p < rule.level for p in rule.p_values([*half, *rest], held)],
         "with cross-fitting": [p < rule.level for p in rule.p_values(crossed, given)],
         "better agreement": [p < agreement.level and not agreement.loss(one, given) for p, one in agrees],
     }
     chances = {}
     for name, chosen in passed.items():
-        tastes = half_tastes if name in ("Bonferroni", "step-down max-T") else whole_tastes
+        tastes = half_tastes if name == "step-down max-T" else whole_tastes
         better = _agrees if name == "better agreement" else lambda a, b: abs(a.effect) < abs(b.effect) - 1e-12
         truth = [better(taste, world.given) for taste in (*tastes, *rest_tastes)]
         false = any(one and not true for one, true in zip(chosen, truth, strict=True))

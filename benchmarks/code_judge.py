@@ -1,6 +1,6 @@
 """The papers' methods on a prompted judge that agrees with people: rated code snippets (ICE, CoNaLa).
 
-usage: python -m benchmarks.code_judge {demonstrations,fairness,loops} --lm FILE [FILE ...] [--dtype bfloat16]
+usage: python -m benchmarks.code_judge {demonstrations,fairness,loops,speed} --lm FILE [FILE ...] [--dtype bfloat16]
            [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--out DIR] [--write]
 
 ``demonstrations`` compares 8 demonstrations of highest RS with 8 random ones, which are not shown again (Ohi et al.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from benchmarks import sets
 from benchmarks.align import SNIPPETS, snippets
 from benchmarks.harness import argument_parser, finish, keeping_answers, lines, markdown, shown
 from benchmarks.position import INSTRUCTION
+from benchmarks.speed import ours, published_style
+from benchmarks.workloads import Workload
 from evalbias.data import pairs
 from evalbias.evaluation import compare_with_baselines, summarize_loop
 from evalbias.evaluation.biases import measure_all
@@ -290,10 +293,26 @@ def loops(args: argparse.Namespace, models: Mapping[str, tuple[Any, Any]]) -> st
     )
 
 
+def speed(args: argparse.Namespace, lm: Any) -> str:
+    """Return the judgments per second from a cold start, beside one forward pass a prompt of the same weights."""
+    judge, items = evalbias.PointwiseJudge(RATED), snippets(args.seed, MAPPED, args.problems)[1][: args.pairs]
+    body, answers = [], []
+    for name, method, count in (("evalbias", ours, args.pairs), ("one forward pass a prompt", published_style, 20)):
+        prompts: Any = [judge.messages(one) for one in items[:count]]
+        started = time.process_time()
+        answers.append(method(lm, Workload("CoNaLa", prompts, [RATED.labels] * count)))
+        body.append([name, count, shown(count / (time.process_time() - started))])
+    largest = np.abs(np.array(answers[0][:20]) - np.array(answers[1])).max()
+    text = (
+        f"From a cold start, one thread. Largest difference of a log-probability on both's prompts: {largest:.2f} nats."
+    )
+    return f"{text}\n\n{markdown(['method', 'prompts', 'judgments a second of CPU time'], body)}"
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="code-judge")
-    parser.add_argument("study", choices=["demonstrations", "fairness", "loops"])
+    parser.add_argument("study", choices=["demonstrations", "fairness", "loops", "speed"])
     parser.add_argument(
         "--lm", nargs="+", required=True, help="the judge; of loops all that write, the best judge first"
     )
@@ -311,7 +330,9 @@ def main() -> None:
     writers = [evalbias.LocalLM(file, dtype=args.dtype) for file in args.lm]
     files = [args.out / f"answers{number or ''}.jsonl" for number in range(len(writers))]
     judges = [keeping_answers(writer, file) for writer, file in zip(writers, files, strict=True)]
-    if args.study == "loops":
+    if args.study == "speed":
+        text = speed(args, writers[0])
+    elif args.study == "loops":
         names = [Path(file).stem for file in args.lm]
         text = loops(args, dict(zip(names, zip(writers, judges, strict=True), strict=True)))
     else:
