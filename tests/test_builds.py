@@ -239,9 +239,7 @@ def test_an_assertion_of_several_criteria_names_the_one_that_fails():
         }
         for item, fair in zip(rated(400, 1.0), rated(400, 0.0), strict=True)
     ]
-    with pytest.raises(
-        AssertionError, match=r"^mine: verbosity<0\.3\?.*\nThe judge is biased on mine \(verbosity\)\. No"
-    ):
+    with pytest.raises(AssertionError, match=r"^mine: verbosity<0\.3\?.*\nThe judge is biased on mine"):
         assert_unbiased("{criterion}", items, "verbosity<0.3", criterion=["mine", "fair"])
     assert list(assert_unbiased("{criterion}", items, "agreement.spearman>0.3", criterion="all")) == ["mine", "fair"]
 

@@ -138,17 +138,6 @@ def test_ratings_stand_in_for_choices():
     assert pairs["likelihood_floor"].value > 0.5
 
 
-def test_three_raters_who_toss_coins_agree_in_half_of_their_comparisons():
-    ratings = np.random.default_rng(0).choice([-1.0, 1.0], size=(2000, 3))
-    verdicts_of = np.broadcast_to([(1.0, 0.0), (0.0, 1.0)], (2000, 2, 2))
-    ceiling = agreement(by_hand(verdicts_of, **{RATINGS: ratings}))["human_ceiling"]
-    assert ceiling.low < 0.5 < ceiling.high
-    # by hand: an item of whom all agree has three comparisons, another one
-    alike = np.abs(ratings.sum(axis=1)) == 3
-    assert ceiling.value == pytest.approx(3 * alike.sum() / (3 * alike.sum() + (~alike).sum()))
-    assert (ceiling.n, ceiling.unit) == (2000, "share")
-
-
 def validity(judged):
     return PeopleAgreement().validity(measure(PeopleAgreement(), judged, seed=0, n_resamples=50), judged, seed=0)
 

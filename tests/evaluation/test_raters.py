@@ -219,11 +219,6 @@ def test_raters_who_only_agree_well_are_kept():
     assert dependent_columns(np.column_stack([ratings.mean(axis=1), ratings])) == {0: [1, 2]}  # the mean, not a part
 
 
-def test_recorded_experts_are_not_taken_for_copies(summeval):
-    for criterion in ("coherence", "consistency", "fluency", "relevance"):
-        assert dependent_columns(np.array([row["ratings"][criterion] for row in summeval], dtype=float)) == {}
-
-
 def people(n=400, *, seed=3, verdicts=False):
     """Quality, log length, which goes with it, and three people's ratings."""
     rng = np.random.default_rng(seed)

@@ -110,14 +110,6 @@ def test_first_tokens_give_the_same_prediction_in_every_form_of_call():
     assert {(r.config.logprobs, r.config.max_tokens) for r in engine.requests} == {(20, 1)}
 
 
-def test_first_tokens_that_hide_a_label_make_the_judgment_undefined_in_every_form_of_call():
-    lm, _ = writer(lambda *_: {"A": 0.5, "1": 0.2, "2": 0.1, "B": 0.1, "3": 0.1}, top=3)  # .2 are hidden
-    prediction = pairwise(lm)(source="s", candidates=["a", "b"])
-    assert prediction.preference is None
-    assert math.isnan(prediction.probability)
-    assert all(math.isnan(p.score) for p in in_every_form(pointwise(lm)))
-
-
 def test_a_model_without_probabilities_is_refused_with_both_ways_out():
     lm, engine = writer(lambda *_: {"1": 1.0})
     judge, pairs = pointwise(lm), pairwise(lm)

@@ -82,9 +82,7 @@ def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_
         each_costs = len(fake.requests) - before
         start = refuse_the_poisoned(fake)
         journal = CachedLM(lm, tmp_path / "j.jsonl")
-        with pytest.raises(
-            PromptRefused, match=r"^Text 3 of the call is refused by tiny: status 400, The input \(61709"
-        ):
+        with pytest.raises(PromptRefused, match="Text 3 of the call is refused by tiny: status 400, The input"):
             journal.choice_logprobs(prompts, ["1", "2"])
         sent = [json.dumps(request) for request in fake.requests[start:]]
         questions, before = [Choices(prompt, ("1", "2")) for prompt in prompts], len(fake.requests)

@@ -337,10 +337,7 @@ def test_the_weak_interval_is_the_set_that_the_test_accepts():
         ({"model_scores": [3.0] * 8}, "all items have the same score"),
         ({"ratings": [[3, 3]] * 8}, "all items have the same rating"),
         ({"ratings": [[np.nan, np.nan]] * 8}, "(0 items from 0 inputs): at least 5 items from 5 inputs are needed"),
-        (
-            {"covariates": {f"c{k}": [None, *LS[k:], *LS[1:k]] for k in (2, 3, 4)}},
-            "(7 items from 7 inputs): at least 8",
-        ),
+        ({"covariates": {f"c{k}": [None, *LS[k:], *LS[1:k]] for k in (2, 3, 4)}}, "(7 items from 7 inputs): at least"),
         ({"clusters": [1, 1, 1, 1, 2, 2, 3, 4]}, "(8 items from 4 inputs): at least 5 items from 5"),
         ({"ratings": [[3, 4]] + [[np.nan, np.nan]] * 7}, "(1 item from 1 input): at least 5 items from 5 inputs"),
         ({"covariates": {"length": [5] * 8}}, "all items have the same length: leave it out"),

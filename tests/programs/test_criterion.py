@@ -81,9 +81,7 @@ def test_scores_without_a_label(score, bins, message):
 def test_an_item_without_a_label_is_named():
     rated = [dspy.Example(id="x", source="a", output="b", score=70)]
     for label in (lambda: labeled(rated, POLITE), lambda: with_demos(PointwiseJudge(POLITE), rated)):
-        with pytest.raises(
-            ValueError, match=r"The item 'x' has no label. The score 70 is outside .*: correct it, or g"
-        ):
+        with pytest.raises(ValueError, match=r"The item .x. has no label. The score 70 is outside .*: correct"):
             label()
 
 
@@ -192,22 +190,10 @@ def test_yes_or_no_is_asked_as_such(language, line, reversed_line):
             "Judge the Antwort on H",
             "Höflichk",
         ),
-        (
-            Criterion("Hilfe", "hilft die Antwort weiter", output_label="Antwort"),
-            "Judge the Antwort on Hilfe",
-            "Hilfe:",
-        ),
+        (Criterion("Hilfe", "hilft die Antwort weiter", output_label="Antwort"), "Judge the Antwort on", "Hilfe:"),
         (Criterion("Gute Idee", "Ist sie gut?", output_label="Idee"), "Judge the Idee on Gute Idee: Ist", "Gute Idee:"),
-        (
-            Criterion("LLM_use", "is an LLM used?", output_label="Reply"),
-            "Judge the reply on LLM use: is an",
-            "Llm use:",
-        ),
-        (
-            Criterion("clarity", "clear, short sentences", output_label="Reply"),
-            "Judge the reply on clarity",
-            "Clarity:",
-        ),
+        (Criterion("LLM_use", "is an LLM used?", output_label="Reply"), "Judge the reply on LLM use: is", "Llm use:"),
+        (Criterion("clarity", "clear, short sentences", output_label="Reply"), "Judge the reply on", "Clarity:"),
         (Criterion("style", "is it “nice”?", output_label="Reply"), "Judge the reply on style", "Style:"),
     ],
 )

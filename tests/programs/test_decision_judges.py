@@ -196,13 +196,6 @@ def test_a_client_that_fails_is_named_with_its_words():
         missing.answer([Decision("a", ("1", "2"))], {})
 
 
-def test_levels_change_nothing_but_the_question():
-    with_levels, bare = PointwiseJudge(COHERENCE), PointwiseJudge(Criterion("coherence", "is it?", (1, 3)))
-    for judge in (with_levels, bare):
-        with pytest.raises(ValueError, match="No LM is loaded"):
-            judge(source="a", output="b")
-
-
 def test_texts_of_one_name_are_shown_to_models_of_tokens_and_refused_for_decisions():
     judge = PointwiseJudge(Criterion("style", "is it good?", source_label="Text", output_label="Text"))
     assert (

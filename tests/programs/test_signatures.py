@@ -115,9 +115,7 @@ def test_the_likelihood_of_the_judged_text_is_after_all_other_inputs():
 def test_a_missing_field_names_the_field_the_item_and_the_fields_that_are_there():
     judge = PointwiseJudge(RIGHT, inputs=INPUTS)
     given = dspy.Example(id="x", question="When?", answer="q=4 z=-1")
-    with pytest.raises(
-        ValueError, match="'context' of the item 'x' is missing; it has 'id', 'question', 'answer': add"
-    ):
+    with pytest.raises(ValueError, match="'context' of the item 'x' is missing; it has 'id', 'question', 'answer'"):
         judge.batch([given], lm=FormulaLM())
     with pytest.raises(ValueError, match=r"'answer' of .* is missing; it has 'question', 'context', 'reference'"):
         judge(**OTHERS)
@@ -180,15 +178,9 @@ def test_the_type_of_the_scored_output_is_the_scale(kind, bounds, labels, line):
         (lambda: PointwiseJudge(of(float, ge=0.5, le=1)), "which says no scale"),
         (lambda: PointwiseJudge(of(str)), "is str with the bounds none"),
         (lambda: PointwiseJudge(of(Literal[1, 3])), "which says no scale"),
-        (
-            lambda: PointwiseJudge(dspy.Signature("a -> b: bool, c: str")),
-            r"has the outputs \['b', 'c'\]: a judge gives",
-        ),
+        (lambda: PointwiseJudge(dspy.Signature("a -> b: bool, c: str")), r"has the outputs \['b', 'c'\]: a judge"),
         (lambda: PointwiseJudge(Graded, inputs=INPUTS), "Graded has input fields of its own"),
-        (
-            lambda: PointwiseJudge(Graded, judged="grade"),
-            r"judged='grade' is none of the inputs \['question', 'answer'",
-        ),
+        (lambda: PointwiseJudge(Graded, judged="grade"), r"judged='grade' is none of the inputs \['question'"),
         (lambda: PointwiseJudge(RIGHT, judged="answer"), "name the judge's input fields too"),
         (lambda: PointwiseJudge(RIGHT, inputs={"a b": "A"}), "give FIELD -> label in the prompt"),
         (lambda: PointwiseJudge(RIGHT, inputs={"score": "Score"}), "'score' is a field of people's answers"),
@@ -211,19 +203,17 @@ JUDGES = {
 }
 
 
-@pytest.mark.parametrize("name", JUDGES)
-def test_a_saved_judge_keeps_its_fields_in_a_fresh_process(name, tmp_path):
-    program, file = JUDGES[name](), tmp_path / "judge.json"
-    program.save(str(file))
-    state = json.loads(json.dumps(program.dump_state()))
-    again = "import json, sys, evalbias; print(json.dumps(evalbias.load(sys.argv[1]).dump_state()))"
-    done = subprocess.run([sys.executable, "-c", again, str(file)], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == state
-    item = {**OTHERS, "candidates": ["q=1 z=0", "q=2 z=0"]} if name in ("pair", "ranker") else ASKED
-    judge, before = evalbias.load(file), program
-    if name == "ranker":
-        judge, before = judge.judge, program.judge
-    assert judge.messages(item) == before.messages(item)
+def test_saved_judges_keep_their_fields_in_a_fresh_process(tmp_path):
+    programs = {tmp_path / f"{name}.json": make() for name, make in JUDGES.items()}
+    for file, program in programs.items():
+        program.save(str(file))
+    again = "import json, sys, evalbias; print(json.dumps([evalbias.load(f).dump_state() for f in sys.argv[1:]]))"
+    done = subprocess.run([sys.executable, "-c", again, *programs], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == json.loads(json.dumps([one.dump_state() for one in programs.values()]))
+    item = {**ASKED, "candidates": ["q=1 z=0", "q=2 z=0"]}
+    for file, program in programs.items():
+        judge, before = (getattr(one, "judge", one) for one in (evalbias.load(file), program))
+        assert judge.messages(item) == before.messages(item)
 
 
 def test_pairs_rankings_and_demonstrations_show_all_fields():

@@ -27,22 +27,22 @@ def test_what_is_appended_is_read_back(tmp_path):
     assert journal.read() == [{"a": None}, {"b": [1.0, "-Infinity"], "chunk": 2}, {"c": 3, "chunk": 2}]
 
 
-@pytest.mark.parametrize("cut", range(1, 88))
-def test_a_torn_chunk_is_set_aside_whole(tmp_path, cut):
-    journal = Journal(tmp_path / "log.jsonl")
-    journal.append([{"first": 1}])
-    whole = journal.path.read_bytes()
-    journal.append([{"second": 2}, {"third": 3}])
-    os.truncate(journal.path, journal.path.stat().st_size - cut)
-    left = journal.path.read_bytes()
-    resumed = Journal(journal.path)
-    kept = resumed.read()
-    assert journal.path.read_bytes() == left  # whoever reads need not hold the lock
-    assert kept == ([{"first": 1}] if cut > 1 else journal.read())  # without its newline, a record is whole
-    resumed.append([{"fourth": 4}])
-    assert Journal(journal.path).read() == [*kept, {"fourth": 4}]
-    aside = tmp_path / "log.jsonl.torn"
-    assert (aside.read_bytes() if aside.exists() else b"") == (left[len(whole) :] + b"\n" if cut > 1 else b"")
+def test_a_torn_chunk_is_set_aside_whole(tmp_path):
+    for cut in range(1, 88):
+        journal = Journal(tmp_path / f"{cut}/log.jsonl")
+        journal.append([{"first": 1}])
+        whole = journal.path.read_bytes()
+        journal.append([{"second": 2}, {"third": 3}])
+        os.truncate(journal.path, journal.path.stat().st_size - cut)
+        left = journal.path.read_bytes()
+        resumed = Journal(journal.path)
+        kept = resumed.read()
+        assert journal.path.read_bytes() == left  # whoever reads need not hold the lock
+        assert kept == ([{"first": 1}] if cut > 1 else journal.read())  # without its newline, a record is whole
+        resumed.append([{"fourth": 4}])
+        assert Journal(journal.path).read() == [*kept, {"fourth": 4}]
+        aside = journal.path.with_name("log.jsonl.torn")
+        assert (aside.read_bytes() if aside.exists() else b"") == (left[len(whole) :] + b"\n" if cut > 1 else b"")
 
 
 @pytest.mark.parametrize(
