@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from evalbias.measures.arrays import SLACK, FloatArray, defined
 
 
 ORDER = 50  # Hermite coefficients that count; r^50 is below .01 for correlations up to .91
+DEGREES = np.arange(1, ORDER + 1)
 LIMIT = 1 - 1e-6  # largest correlation considered
 
 
@@ -33,7 +35,12 @@ def hermite_coefficients(values: FloatArray) -> FloatArray:
 
     They are of the normalized Hermite polynomials of degree 1 on; their squares sum to the variance as ORDER grows.
     """
-    levels, counts = np.unique(values, return_counts=True)
+    return _coefficients_of(np.asarray(values, dtype=np.float64).tobytes())
+
+
+@functools.lru_cache(maxsize=64)  # an effect is asked for at many reliabilities, with and without parts of the items
+def _coefficients_of(values: bytes) -> FloatArray:
+    levels, counts = np.unique(np.frombuffer(values), return_counts=True)
     return coefficients(counts / counts.sum(), levels)
 
 
@@ -107,7 +114,7 @@ def difference_of_group(
 
 def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
     """Compute the covariance of two step functions, by their coefficients, of normals that correlate r."""
-    return float((r ** np.arange(1, ORDER + 1) * a * b).sum())
+    return float(r**DEGREES @ (a * b))
 
 
 def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high: float = LIMIT) -> float:
@@ -310,8 +317,7 @@ def _likeliest(counts: FloatArray) -> FloatArray:
     shares = np.arange(1.0, levels + 1)  # uneven: even shares would stay symmetric
     weights = counts / counts.sum()
     for _ in range(ITERATIONS):
-        joint = np.outer(shares, shares)
-        expected = np.bincount(lags.ravel(), joint.ravel(), minlength=levels)
+        expected = np.bincount(lags.ravel(), (shares[:, None] * shares).ravel(), minlength=levels)
         ratio = weights / np.maximum(expected, np.finfo(np.float64).tiny)  # the share of what is never expected is 0
-        shares = (joint * ratio[lags]).sum(axis=1)
+        shares = shares * (ratio[lags] @ shares)
     return np.asarray(shares / shares.sum())

@@ -154,7 +154,7 @@ def test_pairs_are_judged_in_both_orders_where_the_first_place_wins_too_often():
 
 def test_a_stopped_search_asks_nothing_twice(tmp_path):
     class Stopping(Prompted):
-        left = 300
+        left = 800
 
         def choice_logprobs(self, prompts, choices):
             self.left -= len(prompts)
