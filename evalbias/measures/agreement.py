@@ -14,7 +14,6 @@ from evalbias.measures import arrays, resample
 from evalbias.measures.arrays import SLACK, Before, Clusters, FloatArray, IntArray, complete, ratio, settled, vectors
 from evalbias.measures.resample import ALONE, DRAWS, FEWEST_UNITS, Draws, Interval, estimate_coefficient, left_out
 
-SMALL = 500  # items up to which a table of all their pairs is faster than sorting every resample
 CONSTANT = 1e-14
 """Standard deviation, in units of the mean, up to which values are constant but for the rounding of their mean."""
 
@@ -61,7 +60,7 @@ def counted_spearman(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatA
 
 def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Compute Kendall's tau-b in resamples: of few items from all their pairs, of many one resample after the other."""
-    if len(x) > SMALL:
+    if len(x) > 500:  # from where a table of pairs takes longer
         return np.array([scipy.stats.kendalltau(a, b).statistic for a, b in _samples(counts, x, y)])
     a, b = (np.sign(np.subtract.outer(values, values)) for values in (x, y))
     alike, of_x, of_y = (((counts @ signs) * counts).sum(axis=1) for signs in (a * b, a**2, b**2))

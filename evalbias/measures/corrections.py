@@ -31,7 +31,6 @@ from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
 # Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
 # judge's mean score is wrong by its bias; people on some items show by how much, if these are a random sample of all.
 
-
 MIN_LABELS = 2
 """Fewest labels from which an interval is computed; of each kind where sensitivity and specificity are needed."""
 

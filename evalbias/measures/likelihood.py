@@ -18,7 +18,6 @@ from evalbias.measures.resample import Interval, Swapped, counted_swaps, estimat
 # normalized (eq 2). BiasScore is the rank correlation of LS and US (eq 5), in [-1, 1]: above 0, the judge overrates
 # likely outputs and underrates unlikely ones. It does not say how large the errors are.
 
-
 TOTAL = "total"  # name of the mean over several criteria, whose scores are averaged before the formulas apply (table 1)
 NORMALIZATIONS = ("mean-range", "center-max", "z-score")
 DECIMALS = 12  # decimal places to which US is rounded, so that values that differ only by floating-point error are tied

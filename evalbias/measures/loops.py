@@ -16,7 +16,6 @@ from evalbias.measures.resample import DRAWS, Draws, Interval, chunks, estimate,
 # the mean difference of own and expected scores (eq 1); expected ones are on the scale of the own ones: human scores, a
 # reference-based metric mapped with ``QuantileMap``, or a predefined criterion.
 
-
 ROUNDING = 1e-9  # relative rounding error up to which a resample is as skewed as the data
 
 

@@ -70,7 +70,6 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, clusters: Clus
 # are. Where a second person rates what the first one rated low, the items with two ratings are those that the first
 # one underrated.
 
-
 SURE = 0.001  # p below which ratings are missing for what the others say
 KEEP = 0.9  # share of the items with two ratings that still have two without a column that is left out
 

@@ -20,7 +20,6 @@ from evalbias.measures.resample import DRAWS, SHARE, Draws, Interval, change, di
 
 # Who wins a comparison.
 
-
 SUM_SLACK = 1e-4  # largest deviation of a row's sum from 1
 
 
@@ -144,7 +143,6 @@ def calibration_gap(logprobs: ArrayLike) -> float:
 
 
 # Estimates of rates of positions.
-
 
 STEP = 1e-9  # distance from the mean of pairs in both orders that no test rejects
 ONE_SIDED = (

@@ -24,9 +24,7 @@ from evalbias.measures.arrays import SLACK, FloatArray, defined
 #
 # What ratings share by noise-free quality is then known, and so is how much of it a straight line in quality reaches.
 
-
 ORDER = 50  # Hermite coefficients that count; r^50 is below .01 for correlations up to .91
-DEGREES = np.arange(1, ORDER + 1)
 LIMIT = 1 - 1e-6  # largest correlation considered
 
 
@@ -114,7 +112,7 @@ def difference_of_group(
 
 def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
     """Compute the covariance of two step functions, by their coefficients, of normals that correlate r."""
-    return float(r**DEGREES @ (a * b))
+    return float(r ** np.arange(1, ORDER + 1) @ (a * b))
 
 
 def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high: float = LIMIT) -> float:
@@ -128,7 +126,6 @@ def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high:
 #
 # Rater j moves l_j points for one of quality, h_ij = level_j + l_j q_i + noise. Raters may be stricter than others
 # (``without_levels``) and use more of the scale than others (``scale_correction``).
-
 
 PRIOR_SPREAD = 1 / 3  # standard deviation of the scales, whose mean is about 1, that is expected beforehand
 
@@ -279,7 +276,6 @@ def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> Float
 # They are a step function of the difference in quality, and bend as their own distribution says. Ratings of two values
 # (pass, fail) have differences of three values too, but at least half of those are 0 if both outputs of a pair are
 # alike. So differences of three values of which fewer are 0 are preferences.
-
 
 FINEST = 20  # largest number of steps between the lowest and the highest rating; finer differences are rounded to it
 ITERATIONS = 500

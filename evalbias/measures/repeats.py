@@ -18,7 +18,6 @@ from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, Statistic,
 # variance within an item is that of the noise, and the variance of the items' means less 1/s of it that of t: moments,
 # which need no distribution (the one-way analysis of variance of Shrout and Fleiss 1979, ICC(1,1) and ICC(1,k)).
 
-
 RELIABLE = 0.9  # share of the variance of a mean of answers over the items that is not noise, for ``counted_needed``
 
 
@@ -115,7 +114,6 @@ def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Any) -> 
 # nor more scores end. Differences of level and of spread are left out: they are leniency and scale use. All variances
 # and cov(q, t) = cov(h, x) are moments of two ratings and two scores an item. What it does not know: errors that raters
 # share count as quality, and a rater's own taste as noise between raters.
-
 
 PARTS = ("raters", "judge_noise", "systematic")
 NO_REPEATS = "fewer than two items have two scores of the judge"

@@ -21,7 +21,6 @@ from evalbias.measures.arrays import SLACK, TINY, Before, BoolArray, Clusters, F
 # an interval of its own has the form of ``estimate``: ``(values, ..., *, before=None, clusters=None, draws=DRAWS)``,
 # where ``before`` are another judge's values, whose estimate is subtracted with the interval and test of ``change``.
 
-
 CELLS = 1 << 21  # numbers in a chunk of resamples
 METHODS = ("bca", "percentile", "normal", "jackknife", "bootstrap")
 FEWEST_UNITS = 6  # of a bootstrap interval: five random answers agree in one of 16 samples, and so do all resamples

@@ -20,7 +20,6 @@ from evalbias.measures.resample import DRAWS, MANY, Draws, Interval, estimate, e
 
 # Slope of a judge's scores on the quality: does it use as much of the scale as people do?
 
-
 SLOPE = "points per point of quality"  # unit of the slope
 LEAST = 0.9
 """Least slope of an unbiased judge: a scale ends, and scores that are noisier than the ratings are cut off more often.

@@ -408,7 +408,6 @@ def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float
 
 # What the judge may decide alone: a threshold on either side of its mark, tested from the surest decisions outwards.
 
-
 STEPS = 20  # regions that are tested one after the other
 LEVELS = (0.025, 0.0125, 0.0125)  # of the tests of regions on both sides, of passes only, of fails only: 5 % in all
 
