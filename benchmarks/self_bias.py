@@ -26,7 +26,7 @@ from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from evalbias.data import world
 from evalbias.data.loops import RecordedLoop, recorded_loop
 from evalbias.evaluation import LoopSummary, summarize_loop
-from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
+from evalbias.evaluation.loops import CachedScorer, LoopRun, rounds_plot, run_loops
 from evalbias.evaluation.words import UNDEFINED, count, mark, p_equals
 from evalbias.measures import estimate_skewness
 from evalbias.measures.arrays import FloatArray
@@ -345,7 +345,7 @@ def synthetic(seed: int, out: Path, threads: int) -> str:
     sides = {"own": report.compiled_loop.rounds, "external": report.external.rounds}
     judged = {arm.judged.name: arm.judged.rounds for arm in loops}
     for name, lines in (("judged", judged), ("sides", sides)):
-        if drawn := plots.rounds({loop: (range(len(rounds)), rounds) for loop, rounds in lines.items()}):
+        if drawn := rounds_plot({loop: (range(len(rounds)), rounds) for loop, rounds in lines.items()}):
             plots.write_png(drawn, out / f"{name}.png")
     title = "## Self-bias: loops of the embedded model, where the true quality is known"
     settings = (

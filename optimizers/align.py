@@ -78,8 +78,10 @@ class AlignReport(CompileReport):
             remarks.append(f"{self.learning_curve[0][1].label} by the number of labels: {reached}.")
         return remarks
 
-    def __str__(self) -> str:
-        return "\n".join([super().__str__(), *self.remarks])
+    @property
+    def paragraphs(self) -> list[str]:  # type: ignore[override]  # made of the numbers, not kept
+        """Those of every report, and the remarks."""
+        return [*super().paragraphs, *self.remarks]
 
 
 @dataclass(eq=False, repr=False)

@@ -12,10 +12,11 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import input_key
+from evalbias.evaluation.bias import Section
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare_judges
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, run_loops
+from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, rounds_plot, run_loops
 from evalbias.evaluation.words import count
 from evalbias.measures import Draws, estimate_mean
 from evalbias.measures.arrays import FloatArray, mean_of_defined
@@ -71,6 +72,14 @@ class RefineReport(CompileReport):
         if self.demonstrations and self.shown is not None:
             return self.shown
         return min(self.own, key=lambda r: abs(r.margin - self.margin))
+
+    def sections(self) -> list[Section]:
+        """Return the choice, and the self-bias of both loops by round."""
+        own, external = self.compiled_loop, self.external
+        loops = {f"own feedback ({own.feedback})": own, f"external feedback ({external.feedback})": external}
+        plot = rounds_plot({name: (tuple(range(len(loop.rounds))), loop.rounds) for name, loop in loops.items()})
+        more = [Section("Self-bias over the refinements", [SelfBias.question, plot])] if plot else []
+        return [*super().sections(), *more]
 
 
 def quality_rule(*, n_resamples: int, seed: int) -> Rule:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import scipy
 
+from evalbias.evaluation.bias import Block, Quote, Report, Section
 from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.words import count, coverage_warning, p_equals
+from evalbias.evaluation.words import Table, count, coverage_warning, p_equals, p_text
 from evalbias.optimizers.rules import Rule, last_items
 
 GIVEN = "given"  # name of the given program among the candidates of a report
@@ -71,7 +72,7 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CompileReport:
+class CompileReport(Report):
     """Report of every optimizer; each adds fields of its own.
 
     Attributes:
@@ -106,8 +107,9 @@ class CompileReport:
         """Return the kind of report and its decision, so that a program that was kept does not look compiled."""
         return f"<{type(self).__name__}: {self.decision or f'Compiled: {self.chosen}.'}>"
 
-    def __str__(self) -> str:
-        """Return the decision, the candidates, what changed on the valset, and the cost, for a reader."""
+    @property
+    def paragraphs(self) -> list[str]:  # type: ignore[override]  # made of the numbers, not kept
+        """The decision, the candidates, what changed on the valset, and the cost, for a reader."""
         lines = [self.decision or f"Compiled: {self.chosen}."]
         for candidate in self.candidates:
             numbers = ", ".join(f"{estimate.label} {estimate.text()}" for estimate in candidate.estimates.values())
@@ -116,7 +118,25 @@ class CompileReport:
             changes = ", ".join(f"{change.label} {change.text()}" for change in comparison.changes.values())
             lines.append(f"On the valset, {bias}: {changes}.")
         spent = [count(amount, name.removesuffix("s")) for name, amount in self.cost.to_dict().items() if amount]
-        return "\n".join([*lines, f"Cost: {', '.join(spent) or 'nothing'}."])
+        return [*lines, f"Cost: {', '.join(spent) or 'nothing'}."]
+
+    def candidates_table(self) -> Table:
+        """Return one row per candidate: its estimates on the held-back items."""
+        labels = {name: e.label for tried in self.candidates for name, e in tried.estimates.items()}
+        rows = []
+        for tried in self.candidates:
+            cells = [tried.estimates[name].text() if name in tried.estimates else "" for name in labels]
+            rows.append((tried.name + " (chosen)" * tried.chosen, *cells, p_text(tried.p_value), tried.reason))
+        caption = f"On {self.tested_on}; p: one-sided, that it is better than the given judge."
+        return Table(("candidate", *labels.values(), "p", "result"), rows, caption=caption)
+
+    def sections(self) -> list[Section]:
+        """Return what was chosen, from what, why and at which cost."""
+        blocks: list[Block] = ["The compiled program was made with:", Quote(self.chosen)] if self.chosen else []
+        blocks += [self.candidates_table()] if self.candidates else []
+        if spent := {name: amount for name, amount in self.cost.to_dict().items() if amount}:
+            blocks.append("It took " + ", ".join(f"{amount:,} {name}" for name, amount in spent.items()) + ".")
+        return [Section("The choice", blocks, self.decision)]
 
 
 # The choice: a candidate replaces the given program only where a paired test says that it is better.

@@ -12,8 +12,9 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.evaluation.bias import Dots, Plot, Section, without_band
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.words import in_one_line
+from evalbias.evaluation.words import Table, in_one_line, signed, unsigned
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.optimizers import objectives
@@ -74,6 +75,53 @@ class ZEPOReport(CompileReport):
     rejected: tuple[tuple[str, str], ...]
     stopped: str
     best: int
+
+    def sections(self) -> list[Section]:
+        """Return the choice and the search."""
+        (choice,) = super().sections()
+        first, best = self.tried[0].objective, self.tried[self.best].objective
+        name = f"{self.objective[:1].upper()}{self.objective[1:]}"
+        finding = choice.finding or f"{name} went from {signed(first)} to {signed(best)} in the search."
+        return [replace(choice, finding=finding), Section("The search", [self._history(), self._table()])]
+
+    def _history(self) -> Plot:
+        """Draw the objective of every tried instruction by epoch, and the incumbent's."""
+        most = max(tried.examples for tried in self.tried)
+        points = {}
+        for name, whole in (("instruction", True), ("left early, on fewer pairs", False)):
+            group = [tried for tried in self.tried if (tried.examples == most) == whole]
+            if group:
+                points[name] = (np.array([t.epoch for t in group], float), np.array([t.objective for t in group]))
+        steps = np.repeat(np.arange(len(self.history) + 1.0), 2)[1:-1]  # 0, 1, 1, 2, 2, ...
+        best = np.repeat(np.array(self.history), 2)
+        line = without_band(steps, best)[:-1]
+        title = f"{self.objective} of {len(self.tried)} instructions in {self.judgments:,} judgments"
+        caption = "Each dot is an instruction that was tried; the line is the best one so far."
+        dots = Dots(points, line, "epoch", self.objective)
+        return Plot(title[:1].upper() + title[1:], caption, (dots,))
+
+    def _table(self) -> Table:
+        """Return one row an instruction that was the best so far when it was tried."""
+        rows = []
+        for one in (tried for tried in self.tried if tried.accepted or tried.number in (0, self.best)):
+            figures = (signed(one.objective), unsigned(one.decision_rates[0]), str(one.examples))
+            rows.append((str(one.epoch), *figures, in_one_line(one.instruction)))
+        caption = f"{len(self.tried)} instructions were tried; these were the best so far when they were tried."
+        if self.rejected:
+            reasons = Counter(reason for reason, _ in self.rejected).most_common()
+            caption += f" {len(self.rejected)} were turned down: {', '.join(f'{n} {reason}' for reason, n in reasons)}."
+        if saved := self.saved_share:
+            dropped = f"{sum(one.behind is not None for one in self.tried)} instructions behind the best"
+            caption += f" {self.judgments:,} judgments{saved}; {dropped} were dropped early."
+        return Table(("epoch", self.objective, "first position wins", "pairs", "instruction"), rows, caption=caption)
+
+    @property
+    def saved_share(self) -> str:
+        """What racing saved, in brackets; empty where every instruction was judged on all pairs."""
+        if len(self.rounds) < 2:
+            return ""
+        share, sizes = self.saved / (self.judgments + self.saved), ", ".join(map(str, self.rounds))
+        return f" ({share:.0%} saved by racing in rounds up to {sizes} pairs)"
 
 
 @dataclass(eq=False, repr=False)

@@ -46,7 +46,7 @@ from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.plots import scatter
-from evalbias.report.tables import candidates_table, headlines_table, mitigation_table, refine_table, rows_table
+from evalbias.report.tables import headlines_table, mitigation_table, refine_table, rows_table
 
 # Judges that people labeled: whatever makes one agree with them.
 
@@ -78,8 +78,8 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
         written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison)
         result = {**vars(report), "written": written}
         brief = {name: value for name, value in result.items() if name not in ("before", "after")}
-        shown = [candidates_table(report), report.decision, *report.remarks, written]
-        run.leave(RunOutcome(result, brief, shown, page=[report, report.biases]))
+        shown = [report.candidates_table(), report.decision, *report.remarks, written]
+        run.leave(RunOutcome(result, brief, shown, page=report))
 
 
 def _aligner(options: AlignOptions) -> Align:

@@ -18,8 +18,8 @@ import scipy
 
 from evalbias.data.hints import like_ratings
 from evalbias.data.items import rated_criteria
-from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
-from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
+from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Estimate, Measurement, Number, measured
+from evalbias.evaluation.judged import BY_CONSTRUCTION, LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import Table, amount_words, decimals, ends, interval_words, joined, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, EqualQuality, estimate_effect
@@ -473,6 +473,11 @@ class Lines:
     null: str = ""  # what is written where y is 0, the height of an unbiased judge; empty draws nothing there
 
 
+def without_band(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return (k, 4) points of a line without a band."""
+    return np.stack([x, y, *[np.full(len(x), np.nan)] * 2], axis=1)
+
+
 @dataclass(frozen=True)
 class Stack:
     """Shares that add up to 1, in one bar: name -> share. The first is what an unbiased judge has."""
@@ -523,8 +528,16 @@ class Section:
     status: str = ""  # what an audit concludes from it, such as "biased"
 
 
-class Report:
+class Shown:
     """A result that is shown by its sections."""
+
+    def sections(self) -> list[Section]:
+        """Return its sections, below the answer if it has one."""
+        raise NotImplementedError
+
+
+class Report(Shown):
+    """A result that answers in words; on a page, sections of measurements and comparisons in its fields follow."""
 
     paragraphs: Sequence[str]  # what it says, the answer first
 
@@ -534,11 +547,48 @@ class Report:
     def __str__(self) -> str:
         return "\n".join(self.paragraphs)
 
-    def sections(self) -> list[Section]:
-        """Return what stands below the answer."""
-        raise NotImplementedError
-
     @property
     def tables(self) -> list[Table]:
         """Tables of its sections, which a terminal and a summary show below the paragraphs."""
         return [block for section in self.sections() for block in section.blocks if isinstance(block, Table)]
+
+
+def by_construction(measurement: Measurement) -> str:
+    """Say what the judge's making settles, so that its number is no finding; empty where nothing is."""
+    reason = measurement.provenance.get(BY_CONSTRUCTION, {}).get(measurement.bias.name)
+    return f"True by construction, not found: {reason}." if reason else ""
+
+
+def measurement_section(measurement: Measurement, title: str) -> Section:
+    """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
+    drawing, settled = measurement.bias.plot(measurement), by_construction(measurement) or None
+    blocks = [measurement.bias.question, settled, drawing, replace(measurement.table(), title="")]
+    if not (names := measurement.headlines):
+        return Section(title, blocks)
+    return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
+
+
+def comparison_section(comparison: Comparison, title: str = "") -> Section:
+    """Return plots and numbers of one bias of two judges."""
+    title = title or f"{comparison.bias.title.capitalize()}, before and after"
+    return Section(title, [*change_plots(comparison), comparison.table()])
+
+
+def change_plots(comparison: Comparison) -> Iterator[Plot]:
+    """Yield the headline estimates, before above after, one plot an axis; none where the two are the same judge."""
+    ends = [[(e.value, e.low, e.high) for e in (c.before, c.after)] for c in comparison.changes.values()]
+    if all(np.array_equal(before, after, equal_nan=True) for before, after in ends):
+        return
+    names = comparison.headlines or [*comparison.changes]
+    defined = [c for c in map(comparison.__getitem__, names) if not np.isnan([c.before.value, c.after.value]).any()]
+    for null, has_sign in dict.fromkeys((change.after.null, change.after.signed) for change in defined):
+        alike = [c for c in defined if (c.after.null, c.after.signed) == (null, has_sign)]
+        first = alike[0]
+        title = f"{first.after.words}: {first.before.text()} before, {first.after.text()} after"
+        if not np.isnan(first.p_value):  # which stands in the table
+            title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"
+        words = "" if null is None else f"{null:g} = no bias"
+        caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
+        caption += f" {words}: closer is better." if words else ""
+        rows = {change.after.words: [change.before, change.after] for change in alike}
+        yield Plot(title, caption, (Intervals(rows, null, words),))

@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.answers import in_threads
-from evalbias.evaluation.bias import measure
+from evalbias.evaluation.bias import Lines, Plot, Section, Shown, comparison_section, measure, measurement_section
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, compare_judges
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
@@ -269,7 +269,7 @@ def measure_rounds(
 
 
 @dataclass(frozen=True)
-class LoopSummary:
+class LoopSummary(Shown):
     """The self-bias of one loop round by round."""
 
     name: str  # of the model
@@ -277,6 +277,31 @@ class LoopSummary:
     rounds: tuple[Measurement, ...]
     change: Comparison  # the last round that has scores against the first
     last: int = -1  # place of that round
+
+    def sections(self) -> list[Section]:
+        """Return the last round with the bias by round, and its change."""
+        last = measurement_section(self.rounds[self.last], f"Self-bias of {self.name}")
+        question, *rest = last.blocks
+        by_round = replace(last, blocks=[question, rounds_plot({self.name: (self.numbers, self.rounds)}), *rest])
+        return [by_round, comparison_section(self.change)] if self.change["bias"].after.n else [by_round]
+
+
+def rounds_plot(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> Plot | None:
+    """Draw the Bias of loops (numbers and measurements of rounds) by round; None where none has it in two rounds."""
+    lines = {}
+    for name, (numbers, measurements) in loops.items():
+        estimates = [m["bias"] for m in measurements]
+        if sum(not np.isnan(e.value) for e in estimates) > 1:
+            lines[name] = np.array([[k, e.value, e.low, e.high] for k, e in zip(numbers, estimates, strict=True)])
+    if not lines:
+        return None
+    first, last = next(iter(lines.values()))[[0, -1], 1]
+    title = f"The bias goes from {first:+.2f} in the first round to {last:+.2f} in the last"
+    caption = (
+        "Points by which the model's own score exceeds the expected one, on average over the items; the bands are 95 % "
+        "intervals. 0 = no bias. A rising line: the loop pleases its own judge more than it improves the text."
+    )
+    return Plot(title, caption, (Lines(lines, "round", "points above the expected score", null="0 = no bias"),))
 
 
 def doublings(k: int) -> tuple[int, ...]:
@@ -318,7 +343,7 @@ class LoopScores:
 
 
 @dataclass(frozen=True)
-class LoopPair:
+class LoopPair(Shown):
     """Two loops in the last round that both have, on the items that both have."""
 
     first: str
@@ -326,6 +351,10 @@ class LoopPair:
     number: int  # of the round
     items: int  # their count
     comparison: Comparison  # the second loop against the first
+
+    def sections(self) -> list[Section]:
+        """Return the second loop against the first."""
+        return [comparison_section(self.comparison, f"{self.second} against {self.first}")]
 
 
 def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES, seed: int) -> list[LoopPair]:
@@ -389,7 +418,7 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class StyleReport:
+class StyleReport(Shown):
     """Self-bias before and after paraphrasing; undefined if quality and own scores are on different scales."""
 
     before: Measurement
@@ -397,6 +426,12 @@ class StyleReport:
     change: Comparison
     run: LoopRun  # every output, paraphrase, score and feedback
     failed: dict[str, str]  # item -> error that stopped it
+
+    def sections(self) -> list[Section]:
+        """Return both sides, and the change."""
+        sides = {"as given": self.before, "in the model's own words": self.after}
+        each = [measurement_section(side, f"Outputs of others, {words}") for words, side in sides.items()]
+        return [*each, comparison_section(self.change)]
 
 
 def measure_style(

@@ -21,21 +21,31 @@ from rich.console import Group
 from rich.text import Text
 
 from evalbias.evaluation.audit import AuditReport, AuditReports
-from evalbias.evaluation.bias import Block, Plot, Quote, Report, Section, ShownItem, interval_plot
+from evalbias.evaluation.bias import (
+    Block,
+    Plot,
+    Quote,
+    Report,
+    Section,
+    Shown,
+    ShownItem,
+    by_construction,
+    comparison_section,
+    interval_plot,
+    measurement_section,
+)
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
+from evalbias.evaluation.loops import LoopRun
 from evalbias.evaluation.rankings import Row
-from evalbias.evaluation.words import STATUSES, Table, joined, model_title, signed
+from evalbias.evaluation.words import STATUSES, Table, joined, model_title
 from evalbias.measures.arrays import FloatArray
-from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
-from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.report import plots
-from evalbias.report.plots import by_construction, draw
-from evalbias.report.tables import biases_table, candidates_table, criteria_table, groups_table, search_table
+from evalbias.report.plots import draw
+from evalbias.report.tables import biases_table, criteria_table, groups_table
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
 
@@ -56,31 +66,16 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
                     yield replace(section, title=f"{section.title}: {name}", finding="")
         case AuditReport():
             yield from _audited(result)
-        case CompileReport():
-            yield from _compiled(result, several and part)
-            yield from sections(result.comparison, several=several)
         case Report():
+            for section in result.sections():
+                yield replace(section, title=f"{section.title}: {part}") if several and part else section
+            yield from sections([*vars(result).values()], several=several)  # its measurements and comparisons
+        case Shown():
             yield from result.sections()
-            yield from sections([*vars(result).values()])  # of its measurements and comparisons
         case Measurement():
             yield measurement_section(result, _title(result, several))
         case Comparison():
-            title = f"{_title(result, several)}, before and after"
-            yield Section(title, [*plots.changes(result), result.table()])
-        case LoopSummary():
-            last = measurement_section(result.rounds[result.last], f"Self-bias of {result.name}")
-            question, *rest = last.blocks
-            drawn = plots.rounds({result.name: (result.numbers, result.rounds)})
-            yield replace(last, blocks=[question, drawn, *rest])
-            if result.change["bias"].after.n:
-                yield from sections(result.change, several=several)
-        case LoopPair():
-            blocks: list[Block] = [*plots.changes(result.comparison), result.comparison.table()]
-            yield Section(f"{result.second} against {result.first}", blocks)
-        case StyleReport():
-            for words, side in (("as given", result.before), ("in the model's own words", result.after)):
-                yield measurement_section(side, f"Outputs of others, {words}")
-            yield from sections(result.change, several=several)
+            yield comparison_section(result, f"{_title(result, several)}, before and after")
         case Mapping():
             if rows := {name: one for name, one in result.items() if isinstance(one, Row)}:
                 yield from _side_by_side(rows)
@@ -94,40 +89,6 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
 def _title(one: Measurement | Comparison, several: bool) -> str:
     title = one.bias.title.capitalize()
     return f"{title}: {one.criterion}" if several else title
-
-
-def _compiled(report: CompileReport, part: str | bool) -> Iterator[Section]:
-    """Yield what an optimizer chose, from what, why and at which cost, and how it searched."""
-    finding, more = report.decision, list[Section]()
-    if isinstance(report, ZEPOReport):
-        first, best = report.tried[0].objective, report.tried[report.best].objective
-        name = f"{report.objective[:1].upper()}{report.objective[1:]}"
-        finding = finding or f"{name} went from {signed(first)} to {signed(best)} in the search."
-        more.append(Section("The search", [plots.history(report), search_table(report)]))
-    if isinstance(report, RefineReport):
-        own, external = report.compiled_loop, report.external
-        loops = {f"own feedback ({own.feedback})": own, f"external feedback ({external.feedback})": external}
-        rounds = {name: (tuple(range(len(loop.rounds))), loop.rounds) for name, loop in loops.items()}
-        if plot := plots.rounds(rounds):
-            more.append(Section("Self-bias over the refinements", [BIASES["self"].question, plot]))
-    blocks: list[Block] = []
-    if report.chosen:
-        blocks += ["The compiled program was made with:", Quote(report.chosen)]
-    if report.candidates:
-        blocks.append(candidates_table(report))
-    if spent := {name: amount for name, amount in report.cost.to_dict().items() if amount}:
-        blocks.append("It took " + ", ".join(f"{amount:,} {name}" for name, amount in spent.items()) + ".")
-    yield Section(f"The choice: {part}" if part else "The choice", blocks, finding)
-    yield from more
-
-
-def measurement_section(measurement: Measurement, title: str) -> Section:
-    """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
-    drawing, settled = measurement.bias.plot(measurement), by_construction(measurement) or None
-    blocks = [measurement.bias.question, settled, drawing, replace(measurement.table(), title="")]
-    if not (names := measurement.headlines):
-        return Section(title, blocks)
-    return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
 
 
 SETTLED = " †"  # mark of what is true by construction

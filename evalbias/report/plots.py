@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import numpy as np
 from markupsafe import Markup
 
-from evalbias.evaluation.bias import MOST_DOTS, Bars, Dots, Intervals, Label, Lines, Plot, Stack
+from evalbias.evaluation.bias import MOST_DOTS, Bars, Dots, Intervals, Label, Lines, Plot, Stack, without_band
 from evalbias.evaluation.biases import Likelihood
-from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
-from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import SHARE
-from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.values import digest, visible
 
 if TYPE_CHECKING:
@@ -296,50 +295,6 @@ def _row_label(name: str, narrow: bool) -> str:
 # --- what is drawn of results -----------------------------------------------------------------------------------------
 
 
-def by_construction(measurement: Measurement) -> str:
-    """Say what the judge's making settles, so that its number is no finding; empty where nothing is."""
-    reason = measurement.provenance.get(BY_CONSTRUCTION, {}).get(measurement.bias.name)
-    return f"True by construction, not found: {reason}." if reason else ""
-
-
-def changes(comparison: Comparison) -> Iterator[Plot]:
-    """Yield the headline estimates, before above after, one plot an axis; none where the two are the same judge."""
-    ends = [[(e.value, e.low, e.high) for e in (c.before, c.after)] for c in comparison.changes.values()]
-    if all(np.array_equal(before, after, equal_nan=True) for before, after in ends):
-        return
-    names = comparison.headlines or [*comparison.changes]
-    defined = [c for c in map(comparison.__getitem__, names) if not np.isnan([c.before.value, c.after.value]).any()]
-    for null, signed in dict.fromkeys((change.after.null, change.after.signed) for change in defined):
-        alike = [c for c in defined if (c.after.null, c.after.signed) == (null, signed)]
-        first = alike[0]
-        title = f"{first.after.words}: {first.before.text()} before, {first.after.text()} after"
-        if not np.isnan(first.p_value):  # which stands in the table
-            title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"
-        words = "" if null is None else f"{null:g} = no bias"
-        caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
-        caption += f" {words}: closer is better." if words else ""
-        rows = {change.after.words: [change.before, change.after] for change in alike}
-        yield Plot(title, caption, (Intervals(rows, null, words),))
-
-
-def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> Plot | None:
-    """Draw the Bias of loops (numbers and measurements of rounds) by round; None where none has it in two rounds."""
-    lines = {}
-    for name, (numbers, measurements) in loops.items():
-        estimates = [m["bias"] for m in measurements]
-        if sum(not np.isnan(e.value) for e in estimates) > 1:
-            lines[name] = np.array([[k, e.value, e.low, e.high] for k, e in zip(numbers, estimates, strict=True)])
-    if not lines:
-        return None
-    first, last = next(iter(lines.values()))[[0, -1], 1]
-    title = f"The bias goes from {first:+.2f} in the first round to {last:+.2f} in the last"
-    caption = (
-        "Points by which the model's own score exceeds the expected one, on average over the items; the bands are 95 % "
-        "intervals. 0 = no bias. A rising line: the loop pleases its own judge more than it improves the text."
-    )
-    return Plot(title, caption, (Lines(lines, "round", "points above the expected score", null="0 = no bias"),))
-
-
 def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
     """Draw a loop's own score and the quality of its outputs, on average over the items that define both; None without.
 
@@ -355,13 +310,8 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
         f"Both in percent of the way from the worst to the best score of their scale, on average over {kept.sum():,} "
         "items that define both. An own score that rises faster than the quality is self-bias."
     )
-    series = {name: _line(np.arange(len(y), dtype=np.float64), y) for name, y in means.items()}
+    series = {name: without_band(np.arange(len(y), dtype=np.float64), y) for name, y in means.items()}
     return Plot(title, caption, (Lines(series, f"{step}s", percent=True),))
-
-
-def _line(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return (k, 4) points of a line without a band."""
-    return np.stack([x, y, *[np.full(len(x), np.nan)] * 2], axis=1)
 
 
 def scatter(sides: Mapping[str, Judged]) -> Plot:
@@ -385,20 +335,3 @@ def scatter(sides: Mapping[str, Judged]) -> Plot:
     if (most := max(len(mark.points[""][0]) for mark in marks)) > MOST_DOTS:
         caption += f" {MOST_DOTS} of {most:,} dots are drawn, evenly spaced by likelihood."
     return Plot(title, caption, marks)
-
-
-def history(report: ZEPOReport) -> Plot:
-    """Draw the objective of every tried instruction by epoch, and the incumbent's."""
-    most = max(tried.examples for tried in report.tried)
-    points = {}
-    for name, whole in (("instruction", True), ("left early, on fewer pairs", False)):
-        group = [tried for tried in report.tried if (tried.examples == most) == whole]
-        if group:
-            points[name] = (np.array([t.epoch for t in group], float), np.array([t.objective for t in group]))
-    steps = np.repeat(np.arange(len(report.history) + 1.0), 2)[1:-1]  # 0, 1, 1, 2, 2, ...
-    best = np.repeat(np.array(report.history), 2)
-    line = _line(steps, best)[:-1]
-    title = f"{report.objective} of {len(report.tried)} instructions in {report.judgments:,} judgments"
-    caption = "Each dot is an instruction that was tried; the line is the best one so far."
-    dots = Dots(points, line, "epoch", report.objective)
-    return Plot(title[:1].upper() + title[1:], caption, (dots,))

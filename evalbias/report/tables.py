@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,7 +23,6 @@ from evalbias.optimizers.likelihood import MitigationReport
 from evalbias.optimizers.likelihood_rules import bias_number, estimates
 from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import RefineReport
-from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
 
 # --- an audit ---------------------------------------------------------------------------------------------------------
@@ -123,17 +121,6 @@ def headlines_table(
 # --- what optimizers report -------------------------------------------------------------------------------------------
 
 
-def candidates_table(report: CompileReport) -> Table:
-    """Return one row per candidate: its estimates on the held-back items."""
-    labels = {name: e.label for tried in report.candidates for name, e in tried.estimates.items()}
-    rows = []
-    for tried in report.candidates:
-        cells = [tried.estimates[name].text() if name in tried.estimates else "" for name in labels]
-        rows.append((tried.name + " (chosen)" * tried.chosen, *cells, words.p_text(tried.p_value), tried.reason))
-    caption = f"On {report.tested_on}; p: one-sided, that it is better than the given judge."
-    return Table(("candidate", *labels.values(), "p", "result"), rows, caption=caption)
-
-
 def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> Table:
     """Return one row per criterion and judge, on the items of the valset, which nothing was fitted on or chosen by."""
     headings, rows, reasons = list[str](), list[tuple[str, ...]](), dict[str, None]()
@@ -149,30 +136,6 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
             rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))
     caption = "; ".join(["in brackets: 95 % intervals", *reasons])
     return Table(("criterion", "judge", *headings), rows, "Likelihood bias on items that took no part", caption, left=2)
-
-
-def search_table(report: ZEPOReport) -> Table:
-    """Return one row an instruction that was the best so far when it was tried."""
-    rows = []
-    for one in (tried for tried in report.tried if tried.accepted or tried.number in (0, report.best)):
-        figures = (words.signed(one.objective), words.unsigned(one.decision_rates[0]), str(one.examples))
-        rows.append((str(one.epoch), *figures, words.in_one_line(one.instruction)))
-    caption = f"{len(report.tried)} instructions were tried; these were the best so far when they were tried."
-    if report.rejected:
-        reasons = Counter(reason for reason, _ in report.rejected).most_common()
-        caption += f" {len(report.rejected)} were turned down: {', '.join(f'{n} {reason}' for reason, n in reasons)}."
-    if saved := _saved(report):
-        dropped = sum(one.behind is not None for one in report.tried)
-        caption += f" {report.judgments:,} judgments{saved}; {dropped} instructions behind the best were dropped early."
-    return Table(("epoch", report.objective, "first position wins", "pairs", "instruction"), rows, caption=caption)
-
-
-def _saved(report: ZEPOReport) -> str:
-    """Say in brackets what racing saved; empty where every instruction was judged on all pairs."""
-    if len(report.rounds) < 2:
-        return ""
-    share, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
-    return f" ({share:.0%} saved by racing in rounds up to {sizes} pairs)"
 
 
 def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
@@ -198,7 +161,7 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
 def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     best, first = report.tried[report.best], report.tried[0]
     yield f"{report.objective} in the search {words.signed(first.objective)} -> {words.signed(best.objective)}"
-    yield f"{report.judgments} judgments{_saved(report)}, {report.stopped}"
+    yield f"{report.judgments} judgments{report.saved_share}, {report.stopped}"
     yield "first, longer: win rate of the first, of the longer output"
     counts_of = [row.measurements["position"].undefined for row in rows.values()]
     undefined = sum(counts.get(name, 0) for counts in counts_of for name in ("answers", "answers_swapped"))

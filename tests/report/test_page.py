@@ -26,7 +26,6 @@ from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.page import Explainer, Page, Quote, Section, sections, terms, title_of_run, worst_of, write_report
 from evalbias.report.plots import draw
-from evalbias.report.tables import candidates_table
 from evalbias.runs import RunFolder
 
 HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
@@ -248,6 +247,6 @@ def test_every_candidate_has_the_reason_why_it_was_chosen_or_not():
         return Tried(name, {}, math.nan, Cost(), chosen, reason)
 
     candidates = (tried("given", True, "is kept: nothing is better"), tried("k = 8", False, "the performance falls"))
-    table = candidates_table(CompileReport(chosen="", candidates=candidates))
+    table = CompileReport(chosen="", candidates=candidates).candidates_table()
     assert table.headings[-1] == "result"
     assert [row[-1] for row in table.rows] == ["is kept: nothing is better", "the performance falls"]

@@ -10,7 +10,15 @@ from numpy.testing import assert_allclose
 from planted import compared, likelihood_effect, partly, scored, with_effect
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.bias import Bias, Intervals, Plot, beyond_quality, full_effect, interval_plot
+from evalbias.evaluation.bias import (
+    Bias,
+    Intervals,
+    Plot,
+    beyond_quality,
+    by_construction,
+    full_effect,
+    interval_plot,
+)
 from evalbias.evaluation.biases import Likelihood, order_outcomes
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
@@ -20,7 +28,7 @@ from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.loops import Step
 from evalbias.report.page import loop_sections, scored_section, worst_items
-from evalbias.report.plots import by_construction, draw, scatter
+from evalbias.report.plots import draw, scatter
 
 OUTCOMES = ("same output both times", "always the first", "always the second", "a tie in one order")
 

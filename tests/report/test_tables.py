@@ -23,7 +23,7 @@ from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.loops import Step
 from evalbias.report import tables
 from evalbias.report.page import sections
-from evalbias.report.plots import history, write_png
+from evalbias.report.plots import write_png
 from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
@@ -124,7 +124,7 @@ def test_four_judges_and_what_the_search_took(searched, snapshot):
         assert shown["Spearman"][place].rstrip("*†") == f"{agreement['spearman'].value:+.2f}"
     debiased = replace(compiled.report, objective=DebiasedFairness.name)
     turned = replace(compiled.report, rejected=(("empty", ""), ("known already", "x"), ("empty", " ")))
-    more = (tables.rows_table(rows, compiled.report, pairs=(100, 360)), tables.search_table(turned))
+    more = (tables.rows_table(rows, compiled.report, pairs=(100, 360)), turned.tables[-1])
     assert [*map(plain, (table, *more, tables.rows_table(rows, debiased, pairs=(100, 180))))] == snapshot
 
 
@@ -142,7 +142,7 @@ def test_what_a_table_cannot_show_is_said(searched, snapshot):
 
 def test_a_search_is_drawn_by_epoch(searched):
     report = searched[0].report
-    (dots,) = history(report).marks
+    (dots,) = report.sections()[-1].blocks[0].marks
     most = max(one.examples for one in report.tried)
     whole = [(t.epoch, t.objective) for t in report.tried if t.examples == most]
     assert [*zip(*dots.points["instruction"], strict=True)] == whole
