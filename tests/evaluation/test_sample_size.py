@@ -12,9 +12,9 @@ from scipy import stats
 
 from evalbias import audit
 from evalbias.evaluation import Estimate, Judged, items_needed, label_next
+from evalbias.evaluation.audit import missing_judgments
 from evalbias.evaluation.estimates import rate_again
 from evalbias.evaluation.judged import BETTER, LENGTHS, RATINGS
-from evalbias.evaluation.missing import missing_judgments
 from evalbias.measures.missing import missing_by_level, missing_by_size
 from evalbias.report.page import in_terminal
 
