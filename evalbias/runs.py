@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
@@ -78,7 +79,7 @@ class Journal:
 
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Replace the whole content, in one step."""
-        write_whole(self.path, "".join(_checked(_line(record)) for record in records))
+        write_whole(self.path, (_checked(_line(record)) for record in records))
         self._whole = None
 
     def _write(self, lines: Sequence[str], *, flush: bool = True) -> None:
@@ -160,15 +161,15 @@ def _is_torn(line: bytes, required: Sequence[str], *, first: bool) -> bool:
     return False
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all, also if the power fails."""
+def write_whole(path: Path, text: str | Iterable[str]) -> None:
+    """Write a file, a text or its parts, as a whole or not at all, also if the power fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".part")
     draft.unlink(missing_ok=True)  # of a killed process; or a link, which must not be followed
     file = draft.open("x", encoding="utf-8")
     try:
         with file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())  # else the rename may reach the disk before the content
     except BaseException as error:
@@ -191,12 +192,13 @@ def no_link(path: str, flags: int) -> int:
 
 def write_jsonl(path: Path, records: Iterable[Any]) -> None:
     """Write records to a JSONL file, one per line, as a whole or not at all."""
-    write_whole(path, "".join(_line(record) for record in records))
+    write_whole(path, map(_line, records))
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file as a whole or not at all."""
-    write_whole(path, json.dumps(to_json(content), indent=2, allow_nan=False) + "\n")
+    encoded = json.JSONEncoder(indent=2, allow_nan=False).iterencode(to_json(content))  # in parts: it may be large
+    write_whole(path, chain(encoded, "\n"))
 
 
 def _line(record: Any) -> str:

@@ -271,6 +271,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
+        if set(map(type, value)) <= PLAIN - {float}:  # in a list of texts, one by one would take longer
+            return [*value]
         return [to_json(item) for item in value]
     return value
 

@@ -71,7 +71,8 @@ class PeopleAgreement(Bias):
         known, clusters = measurement.estimates, measurement.clusters
         own = headline_number(measurement.numbers)
         floors = [known[name] for name in FLOORS if name in known and not math.isnan(known[name].value)]
-        shown, human, beside = own.estimate(clusters, seed=seed), known.get("human_ceiling"), floors
+        shown = known[own.name] if own is measurement.numbers[own.name] else own.estimate(clusters, seed=seed)
+        human, beside = known.get("human_ceiling"), floors
         if judged.pass_or_fail:  # beyond chance, of which the floors know nothing
             shown, human, beside = known["kappa"], known.get("human_kappa"), []
         # 2 what its interval allows to say, from 0 for chance to 1, beside that of one rater; in one order, judge and

@@ -443,8 +443,9 @@ def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
 
 def smaller_group(column: FloatArray, codes: IntArray) -> BoolArray:
     """Return (G,) which inputs have items of the smaller of two groups; all of them where a column has more values."""
-    of_values = [np.bincount(codes, column == value) > 0 for value in np.unique(column)]
-    return np.ones(len(of_values[0]), dtype=bool) if len(of_values) != 2 else min(of_values, key=np.sum)
+    if len(values := np.unique(column)) != 2:
+        return np.ones(codes.max() + 1, dtype=bool)
+    return min((np.bincount(codes, column == value) > 0 for value in values), key=np.sum)
 
 
 def small_sample(groups: int, n: int, k: int) -> float:

@@ -249,8 +249,8 @@ def _by_gap(judged: Judged) -> Ranked | None:
         apart, where = standard[0] - standard[1], "those of people, after both were put on the same mean and spread"
     said = {"judge": ("{:.2f}", scores), whose: ("{:.2f}", human)}
     if likelihoods is not None:
-        below = [np.nanmean(likelihoods < one) if one == one else np.nan for one in likelihoods]
-        said["likelier than"] = "{:.0f} % of the outputs", 100 * np.array(below)
+        below = np.searchsorted(np.sort(likelihoods), likelihoods) / len(likelihoods)  # NaN is last
+        said["likelier than"] = "{:.0f} % of the outputs", np.where(np.isnan(likelihoods), np.nan, 100 * below)
     return np.abs(apart), said, f"The outputs whose scores are farthest from {where}."
 
 
