@@ -80,7 +80,6 @@ class AlignReport(CompileReport):
 
     @property
     def paragraphs(self) -> list[str]:  # type: ignore[override]  # made of the numbers, not kept
-        """Those of every report, and the remarks."""
         return [*super().paragraphs, *self.remarks]
 
 

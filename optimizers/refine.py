@@ -74,7 +74,6 @@ class RefineReport(CompileReport):
         return min(self.own, key=lambda r: abs(r.margin - self.margin))
 
     def sections(self) -> list[Section]:
-        """Return the choice, and the self-bias of both loops by round."""
         own, external = self.compiled_loop, self.external
         loops = {f"own feedback ({own.feedback})": own, f"external feedback ({external.feedback})": external}
         plot = rounds_plot({name: (tuple(range(len(loop.rounds))), loop.rounds) for name, loop in loops.items()})

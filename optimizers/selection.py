@@ -131,7 +131,6 @@ class CompileReport(Report):
         return Table(("candidate", *labels.values(), "p", "result"), rows, caption=caption)
 
     def sections(self) -> list[Section]:
-        """Return what was chosen, from what, why and at which cost."""
         blocks: list[Block] = ["The compiled program was made with:", Quote(self.chosen)] if self.chosen else []
         blocks += [self.candidates_table()] if self.candidates else []
         if spent := {name: amount for name, amount in self.cost.to_dict().items() if amount}:

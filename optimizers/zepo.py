@@ -77,7 +77,6 @@ class ZEPOReport(CompileReport):
     best: int
 
     def sections(self) -> list[Section]:
-        """Return the choice and the search."""
         (choice,) = super().sections()
         first, best = self.tried[0].objective, self.tried[self.best].objective
         name = f"{self.objective[:1].upper()}{self.objective[1:]}"

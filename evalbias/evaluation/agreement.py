@@ -323,7 +323,6 @@ class CorrectedEstimates(Bias):
     headlines = ("corrected_mean",)
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the mean by the judge, by people, and of all items, of which people labeled some, but not all."""
         scores, people = _sides(judged)
         known = people[~np.isnan(people)]
         err = judged.pass_or_fail and not np.isin(known, (0.0, 1.0)).all()  # then pass or fail gives the share deserved

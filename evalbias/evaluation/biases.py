@@ -396,7 +396,6 @@ class FamilyPreference(EffectBias):
     helps = dict.fromkeys(("pairs", "scores"), "use a judge of another family than every writer's")
 
     def suits(self, judged: Judged) -> bool:
-        """Return whether a family is named."""
         return self.family is not None
 
     def _relatives(self, judged: Judged) -> list[str]:

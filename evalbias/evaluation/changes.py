@@ -226,7 +226,6 @@ class Parts(Report, ByName[Estimate], parts="estimates"):
     estimates: Mapping[str, Estimate]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON data, in which undefined numbers are None."""
         return dict(to_json({one.name: getattr(self, one.name) for one in fields(self)}))
 
     def table(self) -> Table:
@@ -272,7 +271,6 @@ class DriftReport(Parts):
         return Table(headings, rows, "Scores of the same rank by both judges", note)
 
     def sections(self) -> list[Section]:
-        """Return the parts, and the map as a line beside that of a judge that did not change."""
         levels, nan = self.split.levels, np.full(len(self.split.levels), math.nan)
         lines = {
             "new judge": np.column_stack([levels, self.split.mapped]),
@@ -505,7 +503,6 @@ class CompareReport(Parts):
     split: MeansCompared
 
     def sections(self) -> list[Section]:
-        """Return the means of the systems, their differences, and the parts of these."""
         columns = self.split.judge, self.split.people, self.split.outputs, self.split.labels
         rows = [
             (name, unsigned(judge), unsigned(people), f"{outputs:,.0f}", f"{labels:,.0f}")

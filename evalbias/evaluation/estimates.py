@@ -368,7 +368,6 @@ class Comparison(ByName[Change], parts="changes"):
         return max((change.after.n for change in self.changes.values()), default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON data, in which undefined numbers are None."""
         content = {"bias": self.bias.name, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
         return dict(to_json(content))
 

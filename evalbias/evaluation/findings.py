@@ -453,10 +453,11 @@ def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | 
             "align",
             "" if judged.compilable else "--criterion 'NAME: DEFINITION' --lm MODEL",
         )
+    aims = [name for name, bias in BIASES.items() if bias.objective] if judged.pairwise else [Likelihood.name]
     for finding in (f for some in shown_findings(findings) for f in some):
         if not judged.compilable and not judged.pairwise and finding.bias in SUBTRACTED:
             return NextStep(f"Take {title_of(finding.bias)} off these scores, where that costs no agreement", "correct")
-        if judged.compilable and _searched(finding, judged):
+        if judged.compilable and finding.bias in aims:
             return NextStep("Search for a judge without this bias", "optimize", f"--aim {finding.bias}")
         if finding.remedy:
             return NextStep(f"{finding.remedy[:1].upper()}{finding.remedy[1:]}")
@@ -470,9 +471,3 @@ def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | 
     if open_:
         return NextStep("Have more items rated, and audit again")
     return NextStep("When the judge or its model changes, ask what that moved", "drift", "--before RUN --after FILE")
-
-
-def _searched(finding: Finding, judged: Judged) -> bool:
-    if judged.pairwise:
-        return finding.bias in BIASES and BIASES[finding.bias].objective is not None
-    return finding.bias == Likelihood.name

@@ -150,7 +150,6 @@ class JuryReport(Report):
 
     @property
     def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
-        """The conclusions from the numbers in sentences, the answer first."""
         v, rho, k, mean = self.votes, self.error_correlation, len(self.judges), self.validities[MEAN]
         several = f"{k} judges" if k > 2 else "two judges"
         high = f"to {v.high:.1f}" if math.isfinite(v.high) else "or more"
@@ -202,7 +201,6 @@ class JuryReport(Report):
         )
 
     def sections(self) -> list[Section]:
-        """Return the members, the sets at each cost, the correlations of the errors, and what writers get."""
         rows = []
         for place, one in enumerate((*self.judges, MEAN)):
             e, worth = self.validities[one], self.worth.get(one)
@@ -247,7 +245,6 @@ class JuryReport(Report):
         yield Section(table.title, [table])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON data; NaN and infinity become None."""
         content = {one.name: getattr(self, one.name) for one in fields(self)} | {"paragraphs": self.paragraphs}
         content["shared"] = {one.bias: {**one.members, MEAN: one.mean} for one in self.shared}
         return dict(to_json(content))

@@ -279,7 +279,6 @@ class LoopSummary(Shown):
     last: int = -1  # place of that round
 
     def sections(self) -> list[Section]:
-        """Return the last round with the bias by round, and its change."""
         last = measurement_section(self.rounds[self.last], f"Self-bias of {self.name}")
         question, *rest = last.blocks
         by_round = replace(last, blocks=[question, rounds_plot({self.name: (self.numbers, self.rounds)}), *rest])
@@ -353,7 +352,6 @@ class LoopPair(Shown):
     comparison: Comparison  # the second loop against the first
 
     def sections(self) -> list[Section]:
-        """Return the second loop against the first."""
         return [comparison_section(self.comparison, f"{self.second} against {self.first}")]
 
 
@@ -428,7 +426,6 @@ class StyleReport(Shown):
     failed: dict[str, str]  # item -> error that stopped it
 
     def sections(self) -> list[Section]:
-        """Return both sides, and the change."""
         sides = {"as given": self.before, "in the model's own words": self.after}
         each = [measurement_section(side, f"Outputs of others, {words}") for words, side in sides.items()]
         return [*each, comparison_section(self.change)]

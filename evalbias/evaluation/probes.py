@@ -131,7 +131,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
 
     @property
     def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
-        """The conclusions in sentences, the answer first, and what was left out."""
         moved, clear, open_, untold = map(self._having, ("biased", "no sign", "too few items", "not measured"))
         said = ["No edit is shown to move the judge more than its placebo."]
         if moved:
@@ -187,7 +186,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
             yield f"Beside outputs of equal quality that have as much more of it, the probe {said}."
 
     def sections(self) -> list[Section]:
-        """Return the effects and, where people rated the items, each beside that of outputs at equal quality."""
         rows, unit = [], "wins of the edited output in 100 comparisons" if self.pairwise else "points"
         for name, e in self.effects.items():
             effect, edit, placebo = (one.scaled(100 if self.pairwise else 1) for one in (e.estimate, e.edit, e.placebo))
@@ -208,7 +206,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         return [Section("What moves the judge", [plot, effects, beside if pairs else None, *self.paragraphs[1:]])]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the judge, the verdict, the kinds, what is missing, and what was asked of the judge itself."""
         names = ("judge", "n", "pairwise", "margin", "missing", "left_out", "not_measured")
         further = {name: m.estimates for name, m in self.measurements.items()}
         content = {name: getattr(self, name) for name in names}

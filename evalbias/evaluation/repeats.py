@@ -63,7 +63,6 @@ class Repeats(Bias):
     headlines = ("test_retest", "noise_share", "flip_rate")
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the judge's noise, and of rated items the parts of a disagreement; nothing without repeated scores."""
         if SAMPLES not in judged.covariates:
             return []
         judge, people = self._moments(judged)
@@ -422,7 +421,6 @@ class Order(Bias):
         ]
 
     def margin(self, estimate: Estimate) -> float:
-        """Return a twentieth of the scale, for a shift."""
         known = estimate.name == "shift" and self.scale is not None
         return WORTH * (self.scale[1] - self.scale[0]) if known else super().margin(estimate)  # type: ignore[index]
 
@@ -520,7 +518,6 @@ class Probes(Bias):
         return numbers
 
     def conclusion(self, measurement: Measurement) -> str:
-        """Say every number."""
         return " ".join(f"{e.words}: {e.text()} (95 % interval {e.interval})." for e in measurement.estimates.values())
 
 

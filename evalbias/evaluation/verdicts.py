@@ -233,7 +233,6 @@ class Forecasts(Bias):
         return np.asarray(levels @ (values >= self.pass_mark).astype(np.float64))
 
     def conclusion(self, measurement: Measurement) -> str:
-        """Say whether the probabilities say more than the base rate, and come true as often as they say."""
         skill, error = measurement["brier_skill"], measurement["forecast_error"].value
         verdict = "are not shown to say more than"
         if skill.low > 0 or skill.high < 0:
