@@ -427,13 +427,13 @@ def csv_rows(source: Source) -> Rows:
     if delimiter == ";":
         source.decimal_mark = ","
     line, limit = first, csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a document may exceed 131072 characters
-    text = io.StringIO(content, newline="")
+    lines = _lines(content)
     try:
         for _ in range(_notes(content, delimiter)):
-            text.readline()
+            next(lines)
             source.leave_out("note above the header", f"{path}:{first}")
             line = first = first + 1
-        reader = csv.reader(text, strict=True, delimiter=delimiter)
+        reader = csv.reader(lines, strict=True, delimiter=delimiter)
         names = [name.strip() for name in next(reader, [])]
         _check_distinct(filter(None, names), f"{path}:{first}")
         line = reader.line_num + first  # of the next row's first line
@@ -452,9 +452,14 @@ def csv_rows(source: Source) -> Rows:
         csv.field_size_limit(limit)
 
 
+def _lines(content: str) -> Iterator[str]:
+    """Yield the lines of a text with their ends; a StringIO of it would take four bytes a character."""
+    return (line[0] for line in re.finditer(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", content))
+
+
 def _notes(content: str, delimiter: str) -> int:
     """Return the lines above the header: of its width, with nothing but a note of several words in the first cell."""
-    reader, widths, lines = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter), {0}, 0
+    reader, widths, lines = csv.reader(_lines(content), delimiter=delimiter), {0}, 0
     for cells in itertools.islice(reader, 9):
         if any(cells[1:]):  # the first row of several cells is the header, if all of them are names
             named = all(cells) and len({*cells}) == len(cells)
