@@ -82,7 +82,6 @@ class JudgeOptions(ScoreOptions, RankOptions):
 
 # Run a refine loop, or measure recorded ones.
 
-
 TASK = Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"]
 
 

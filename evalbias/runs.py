@@ -23,7 +23,6 @@ from evalbias.values import digest, read_json, to_json
 
 # An append-only JSONL file that survives a kill: records are written in chunks, and a torn end is set aside.
 
-
 CHUNK = "chunk"  # key under which each record of a chunk of several holds the chunk's length
 
 TORN = ".torn"  # suffix of the file beside a journal that keeps what was cut off it
@@ -216,7 +215,6 @@ def _checked(line: str) -> str:
 # number may be another process in another PID namespace, as of a container. ``.lock.fd`` is locked by the kernel, for
 # all processes of a machine and until its process ends; some file systems of networks have no such locks.
 
-
 LOCK, KERNEL = ".lock", ".lock.fd"
 PATIENCE = 0.5  # seconds to wait for a lock that another process holds only while it looks whether the folder is free
 
@@ -280,7 +278,6 @@ def _release(kernel: BaseFileLock) -> None:
 
 
 # The folder that a run leaves: run.json (what was run), journals, result.json (what came out).
-
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
@@ -436,7 +433,6 @@ def _shown(value: Any) -> str:
 
 
 # Read, list and delete run folders, without loading a model.
-
 
 ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
 DEEPEST = 100  # deepest nesting that is read; results have about ten levels

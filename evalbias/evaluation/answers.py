@@ -51,7 +51,6 @@ from evalbias.values import get_logger
 
 # Judges whose answers are recorded with the items: a column of scores, or columns of choices between two outputs.
 
-
 QUALITY = "quality"
 ROUNDING = 1e-6  # points by which an expected score may miss the end of its scale
 
@@ -184,7 +183,6 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
 
 
 # Judges that are not ours: a Python function, DSPy module or metric that scores an item or chooses between two outputs.
-
 
 Call = Callable[[dspy.Example], Any]
 Item = TypeVar("Item")
@@ -416,12 +414,10 @@ ANSWER_FIELDS, FOR_NAME = (*RECORDED, "swapped_field"), data_sets.items.CRITERIO
 """Options that name fields of a judge's answers; and what stands there for the name of a criterion."""
 NO_SCORES = "`pass_mark` is for a judge that scores, and this one compares: leave it out."
 
-
 ONE_JUDGE = (
     "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores (`scores_field`, "
     "or `samples_field` for several of the same prompt), or the field of its recorded choices (`winner_field`)."
 )
-
 
 Tell = Callable[[str], None]
 
@@ -620,7 +616,6 @@ def _better(first: float, second: float) -> float:
 
 
 # The criterion that is judged: that of a judge of ours, that of a new judge, or what people rated.
-
 
 PROMPT = ("task", "source_label", "output_label")  # options that stand in the place of a criterion's own words
 

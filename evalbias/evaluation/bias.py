@@ -35,7 +35,6 @@ JUDGES = {"pairs": "compares", "scores": "scores", "probabilities": "gives the p
 MOST_ROWS = 10  # most estimates that the plot of a bias without one of its own shows
 MOST_DOTS = 300  # most dots of the plot of an effect
 
-
 AnyBias = TypeVar("AnyBias", bound="Bias")
 
 

@@ -69,7 +69,6 @@ class ByName(Generic[Part]):
 
 # Numbers, and their estimates with intervals, from values by item and a function of them.
 
-
 LEVEL = 0.05  # level at which a change is called significant
 N_RESAMPLES = 2_000  # bootstrap resamples of an interval
 

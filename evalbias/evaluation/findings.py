@@ -77,14 +77,6 @@ class Finding:
         return self.joint is None or self.joint.low > 0 or self.joint.high < 0  # NaN is neither
 
     @property
-    def is_nearly_shown(self) -> bool:
-        """Whether the interval of a bias that was not found excludes 0 as shown: the test allows for other tests."""
-        e = self.estimate
-        if self.status != "no sign" or e is None or e.only_below or not self.margin_in_words:
-            return False
-        return not e.low <= 0 <= e.high
-
-    @property
     def is_shown_by_bounds(self) -> bool:
         """Whether all effects between bounds are on one side of 0, so that the judge is biased if the bounds hold."""
         return self.status == "bounds only" and self.p_adjusted < ALPHA
@@ -298,7 +290,8 @@ def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str
     Ratings without error are ``exact``, as an outcome is.
     """
     biased, bounded, open_, clear, missing = by_status(findings)
-    small = [f for f in clear if f.is_nearly_shown]
+    told = [(f, e) for f in clear if (e := f.estimate) is not None and f.margin_in_words and not e.only_below]
+    small = [f for f, e in told if not e.low <= 0 <= e.high]  # the interval excludes 0, and the test allows for others
     why = {f.bias: f"{f.margin_in_words} is ruled out" if f.margin_in_words else f.sentence for f in clear}
     beside = {f.bias: f"{f.sentence}, not significant beside the other tests; {why[f.bias]}" for f in small}
     said = [

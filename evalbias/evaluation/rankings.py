@@ -115,7 +115,6 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
 # A compiled judge beside the one it was compiled from, and permutation debiasing of both: it alone mends much of what a
 # search mends (Zhou et al., EMNLP 2024, table 3), so no result stands without it.
 
-
 PROMPTS = {"initial": 1, "initial + permutation": 2, "searched": 1, "searched + permutation": 2}
 """Row -> prompts that a comparison takes."""
 

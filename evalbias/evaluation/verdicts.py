@@ -258,7 +258,6 @@ class Forecasts(Bias):
 
 # What the judge may decide alone.
 
-
 ERRORS = (1, 2, 5, 10)  # wrong decisions in 100 that are allowed
 PARTS = {  # field of ``Alone`` -> the number's name, and its words
     "share": ("alone", "Decided alone, at {} wrong in 100 or fewer"),

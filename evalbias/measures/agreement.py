@@ -172,7 +172,7 @@ def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Any) -
     return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
 
 
-def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resample.Swapped:
+def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resample.LinearSwaps:
     """Swap z-scores of ranks (see ``change``): what an item adds to the sums of one side, it takes from the other's."""
     a, b, y = (arrays.standardized(scipy.stats.rankdata(x)) for x in (a, b, reference))
     first, second = (np.column_stack([x, x**2, x * y]) for x in (a, b))  # (n, 3)
@@ -182,11 +182,7 @@ def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resa
         spread = n * squares - total**2
         return ratio(products, np.sqrt(np.where(spread > SLACK * (1 + n * squares), spread, 0.0)))
 
-    def swapped(swap: np.ndarray) -> tuple[FloatArray, FloatArray]:
-        moved = swap @ (second - first)  # (k, 3)
-        return rho(first.sum(axis=0) + moved), rho(second.sum(axis=0) - moved)
-
-    return swapped
+    return resample.LinearSwaps(first, second, rho)
 
 
 def estimate_pearson(

@@ -156,9 +156,9 @@ def members_of(codes: IntArray) -> list[IntArray]:
 
 def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
     """Sum (n, ...) values over each of G clusters, numbered by ``cluster_codes``; (G, ...)."""
-    sums = np.zeros((int(codes.max()) + 1, *values.shape[1:]))
-    np.add.at(sums, codes, values)
-    return sums
+    groups = int(codes.max()) + 1
+    columns = [np.bincount(codes, column, groups) for column in values.reshape(len(values), -1).T]
+    return np.stack(columns, axis=1).reshape(groups, *values.shape[1:])
 
 
 def remembered(work: Callable[..., Result]) -> Callable[..., Result]:

@@ -264,8 +264,8 @@ class EqualQuality:
         values, variance = self._jackknife(place, rated, self.codes)
         value, error = float(values[place]), math.sqrt(variance)
         if len(self.systems):
-            cells = np.unique(np.stack([self.codes, self.systems]), axis=1, return_inverse=True)[1].ravel()
-            over_systems, over_cells = (self._jackknife(place, rated, codes)[1] for codes in (self.systems, cells))
+            ways = self.systems, self._cells
+            over_systems, over_cells = (self._jackknife(place, rated, codes)[1] for codes in ways)
             both, systems = math.sqrt(max(variance + over_systems - over_cells, 0.0)), int(self.systems.max()) + 1
             if scipy.stats.t.ppf(0.975, systems - 1) * both > scipy.stats.t.ppf(0.975, df) * error:
                 error, df, bare = both, systems - 1, replace(bare, units=systems, systems=systems)
@@ -317,6 +317,11 @@ class EqualQuality:
             allowance=allowed,
             reason=ONE_INPUT if math.isnan(low) else "",
         )
+
+    @functools.cached_property
+    def _cells(self) -> IntArray:
+        """(m,) codes of the outputs that one system wrote to one input."""
+        return np.unique(self.codes * (self.systems.max() + 1) + self.systems, return_inverse=True)[1]
 
     @functools.cached_property
     def _bent(self) -> FloatArray:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, Before, BoolArray, Clusters, FloatArray, IntArray, checked, complete
 
 # A statistic here is a function ``f(counts, *columns) -> (k,)``. ``counts`` (k, n) says how often each of k resamples
@@ -119,10 +120,10 @@ def estimate(
     if before is not None:
         options: dict[str, Any] = {"limits": limits, "exchanged": exchanged, "draws": draws}
         return change(statistic, before, *columns, clusters=clusters, **options)
-    arrays = numbered(columns, clusters)
-    kept, codes = complete(*arrays, clusters=clusters)
+    numbers = numbered(columns, clusters)
+    kept, codes = complete(*numbers, clusters=clusters)
     estimated = interval(lambda counts: statistic(counts, *kept), codes, method=method, limits=limits, draws=draws)
-    return replace(unless_alike(estimated), undefined=len(arrays[0]) - len(codes))
+    return replace(unless_alike(estimated), undefined=len(numbers[0]) - len(codes))
 
 
 def interval(
@@ -223,13 +224,13 @@ def left_out(codes: IntArray) -> Iterator[FloatArray]:
         yield (codes != np.array(some)[:, None]).astype(np.float64)
 
 
-def random_swaps(codes: IntArray, swaps: int, seed: int) -> Iterator[BoolArray]:
-    """Draw random halves of the clusters, in which two judges exchange their scores; yields swaps of each item."""
+def random_swaps(codes: IntArray, swaps: int, seed: int, *, by_unit: bool = False) -> Iterator[BoolArray]:
+    """Draw random halves of the clusters, in which two judges exchange their scores; yields swaps of items or units."""
     rng, n, units = np.random.default_rng(seed), len(codes), int(codes.max()) + 1
     for k in map(len, chunks(swaps, n)):
         bits = rng.integers(0, 256, size=(k, (units + 7) // 8), dtype=np.uint8)
         swap = np.unpackbits(bits, axis=1, count=units).astype(bool)  # (k, units)
-        yield swap if units == n else swap[:, codes]
+        yield swap if by_unit or units == n else swap[:, codes]
 
 
 # Two judges on the same items.
@@ -256,8 +257,8 @@ def change(
         >>> gain.value, round(float(gain.p_value), 2)  # of 16 equally likely swaps, 2 are as large as the data: .125
         (1.0, 0.13)
     """
-    arrays = numbered((before, after, *columns), clusters)
-    (a, b, *kept), codes = complete(*arrays, clusters=clusters)
+    numbers = numbered((before, after, *columns), clusters)
+    (a, b, *kept), codes = complete(*numbers, clusters=clusters)
     ends = limits[0] - limits[1], limits[1] - limits[0]
 
     def difference(counts: FloatArray) -> FloatArray:
@@ -270,7 +271,7 @@ def change(
         values = statistic(once, b, *kept).item(), statistic(once, a, *kept).item()
         exchanged = exchanged or (SWAPPED_MEANS if statistic is mean else counted_swaps(statistic))
         p = permutation_p(exchanged(b, a, *kept), *values, codes, draws=draws)
-    return replace(changed, p_value=p, undefined=len(arrays[0]) - len(codes))
+    return replace(changed, p_value=p, undefined=len(numbers[0]) - len(codes))
 
 
 def counted_swaps(statistic: Statistic) -> Callable[..., Swapped]:
@@ -288,18 +289,30 @@ def counted_swaps(statistic: Statistic) -> Callable[..., Swapped]:
     return exchanged
 
 
-def swapped_means(of_means: Callable[[FloatArray], FloatArray]) -> Callable[..., Swapped]:
-    """Return the same for a function of mean scores, (k, d) to (k,): they are linear in the swaps, a matrix product."""
+@dataclass(frozen=True)
+class LinearSwaps:
+    """Statistics of sums over items, to which a swapped item adds what it added to the other judge's."""
 
-    def exchanged(a: FloatArray, b: FloatArray) -> Swapped:
+    first: FloatArray  # (n, d) what each item adds to the first judge's sums
+    second: FloatArray  # (n, d)
+    of_sums: Callable[[FloatArray], FloatArray]  # (k, d) sums -> (k,) statistics
+
+    def __call__(self, swap: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return both judges' statistics after swaps (k, n)."""
+        moved = swap.astype(np.float64) @ (self.second - self.first)  # (k, d)
+        return self.of_sums(self.first.sum(axis=0) + moved), self.of_sums(self.second.sum(axis=0) - moved)
+
+    def by_unit(self, codes: IntArray) -> LinearSwaps:
+        """Return the same of whole units, of which there are fewer."""
+        return LinearSwaps(*(arrays.sums_by_cluster(side, codes) for side in (self.first, self.second)), self.of_sums)
+
+
+def swapped_means(of_means: Callable[[FloatArray], FloatArray]) -> Callable[..., LinearSwaps]:
+    """Return the swaps of a function of mean scores, (k, d) to (k,)."""
+
+    def exchanged(a: FloatArray, b: FloatArray) -> LinearSwaps:
         first, second = (x.reshape(len(x), -1) for x in (a, b))  # (n, d)
-
-        def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:
-            moved = swap.astype(np.float64) @ (second - first)  # (k, d)
-            sums = (first.sum(axis=0) + moved, second.sum(axis=0) - moved)
-            return of_means(sums[0] / len(first)), of_means(sums[1] / len(first))
-
-        return swapped
+        return LinearSwaps(first, second, lambda sums: of_means(sums / len(a)))
 
     return exchanged
 
@@ -328,7 +341,9 @@ def permutation_p(
         return math.nan
     if observed <= SLACK * max(abs(a), abs(b)):  # rounding errors have the statistic's unit
         return 1.0
-    for swap in random_swaps(codes, draws.swaps, draws.seed):
+    if by_unit := isinstance(swapped, LinearSwaps):
+        swapped = swapped.by_unit(codes)
+    for swap in random_swaps(codes, draws.swaps, draws.seed, by_unit=by_unit):
         first, second = swapped(swap)
         size = np.abs(first - second)
         slack = SLACK * np.maximum(observed, np.maximum(np.abs(first), np.abs(second)))

@@ -10,15 +10,7 @@ from numpy.testing import assert_allclose
 from planted import compared, likelihood_effect, partly, scored, with_effect
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.bias import (
-    Bias,
-    Intervals,
-    Plot,
-    beyond_quality,
-    by_construction,
-    full_effect,
-    interval_plot,
-)
+from evalbias.evaluation.bias import Bias, Intervals, Plot, beyond_quality, by_construction, full_effect, interval_plot
 from evalbias.evaluation.biases import Likelihood, order_outcomes
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
