@@ -158,7 +158,7 @@ def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
     """Sum (n, ...) values over each of G clusters, numbered by ``cluster_codes``; (G, ...)."""
     groups = int(codes.max()) + 1
     columns = [np.bincount(codes, column, groups) for column in values.reshape(len(values), -1).T]
-    return np.stack(columns, axis=1).reshape(groups, *values.shape[1:])
+    return np.stack(columns, axis=1).astype(np.float64).reshape(groups, *values.shape[1:])
 
 
 def remembered(work: Callable[..., Result]) -> Callable[..., Result]:

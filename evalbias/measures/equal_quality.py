@@ -264,8 +264,8 @@ class EqualQuality:
         values, variance = self._jackknife(place, rated, self.codes)
         value, error = float(values[place]), math.sqrt(variance)
         if len(self.systems):
-            ways = self.systems, self._cells
-            over_systems, over_cells = (self._jackknife(place, rated, codes)[1] for codes in ways)
+            other_units = self.systems, self._cells
+            over_systems, over_cells = (self._jackknife(place, rated, codes)[1] for codes in other_units)
             both, systems = math.sqrt(max(variance + over_systems - over_cells, 0.0)), int(self.systems.max()) + 1
             if scipy.stats.t.ppf(0.975, systems - 1) * both > scipy.stats.t.ppf(0.975, df) * error:
                 error, df, bare = both, systems - 1, replace(bare, units=systems, systems=systems)

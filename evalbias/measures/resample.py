@@ -304,7 +304,8 @@ class LinearSwaps:
 
     def by_unit(self, codes: IntArray) -> LinearSwaps:
         """Return the same of whole units, of which there are fewer."""
-        return LinearSwaps(*(arrays.sums_by_cluster(side, codes) for side in (self.first, self.second)), self.of_sums)
+        first, second = (arrays.sums_by_cluster(side, codes) for side in (self.first, self.second))
+        return LinearSwaps(first, second, self.of_sums)
 
 
 def swapped_means(of_means: Callable[[FloatArray], FloatArray]) -> Callable[..., LinearSwaps]:
