@@ -354,6 +354,8 @@ class DemoOptions(Seeded):
     Chooses RS demonstrations and searches a fair wording. Runs on a synthetic world and needs no network, key or GPU.
     """
 
+    recorded: bool = option("Audit recorded scores of GPT-4 instead, in seconds; needs no model.", False)
+
 
 NAMES = {name for group in GROUPS for name in inspect.get_annotations(group)}
 """Names of the options of all commands."""

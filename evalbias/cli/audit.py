@@ -60,7 +60,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         audits = audits if several else {"": next(iter(audits.values()))}
         certificate = [_certified(rate, one, name) for name, one in audits.items() for rate in rates]
         steps = [] if several else _told(audits[""].next_step, {**vars(models), **vars(options)}, out.given)
-        run.leave(_outcome(audits, several, certificate, steps, full=out.full))
+        run.leave(audit_outcome(audits, several, certificate, steps, full=out.full))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
     summary: dict[str, Sequence[str | Table]] = {}
@@ -83,13 +83,13 @@ def tell_build(
         raise typer.Exit(min(codes))  # one that fails decides
 
 
-def _outcome(
+def audit_outcome(
     audits: Mapping[str, AuditReport],
     several: AuditReports | None,
     certificate: Sequence[Outcome],
     step: Sequence[str],
     *,
-    full: bool,
+    full: bool = False,
 ) -> RunOutcome:
     """Gather what the run writes and shows of an audit, or of those of several criteria."""
     contents, results = {}, {}

@@ -1,4 +1,4 @@
-"""``evalbias demo``: both methods on the embedded judge, in words around their numbers."""
+"""``evalbias demo``: both methods on the embedded judge in words around their numbers, or a recorded judge's audit."""
 
 from __future__ import annotations
 
@@ -10,22 +10,39 @@ from typing import Any
 import numpy as np
 from rich.console import Group
 
+from evalbias.cli.audit import audit_outcome
+from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.optimize import compile_judges, search
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.data import Dataset, world
 from evalbias.evaluation.answers import instruction_place_for
+from evalbias.evaluation.audit import audit_each
 from evalbias.evaluation.estimates import Change, Comparison, Estimate
 from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import conclude
 from evalbias.optimizers import BiasedDemos
-from evalbias.options import MeasuringModels, Out, recorded
+from evalbias.options import AuditOptions, MeasuringModels, Out, recorded
 from evalbias.program_options import ComparingAim, DemoOptions, ScoringAim
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
 
 
 def demo_command(options: DemoOptions, out: Out) -> None:
+    (_audit_recorded if options.recorded else _compile_embedded)(options, out)
+
+
+def _audit_recorded(options: DemoOptions, out: Out) -> None:
+    file = Path(world.__file__).with_name("recorded_judge.jsonl")
+    asked = AuditOptions(data=file, criterion="coherence", scores_field="gpt-4", scale=(1, 5), seed=options.seed)
+    ready = audited_items(asked)
+    with Run("demo", asked, None, out, more=audit_settings(ready)) as run:
+        (audit,) = audit_each([ready]).values()
+        outcome = audit_outcome({"": audit}, None, (), NEXT.splitlines())
+        run.leave(replace(outcome, shown=[Group(RECORDED_JUDGE, *audit.answer), "", NEXT]))
+
+
+def _compile_embedded(options: DemoOptions, out: Out) -> None:
     seed, criterion = options.seed, SYNTHETIC
     train, test = world.examples(400, seed=2 * seed + 1_000_001), world.examples(300, seed=2 * seed + 1_000_002)
     searched, tested = (
@@ -64,6 +81,12 @@ def demo_command(options: DemoOptions, out: Out) -> None:
 NEXT = """\
 Next, your own data: put the scores of your judge beside those of people, and run
   evalbias audit --data items.jsonl --scores-field my_score"""
+
+
+RECORDED_JUDGE = (
+    "GPT-4 scored the coherence of 400 summaries of 100 news articles from 1 to 5, and so did three people (Sottana et "
+    "al. 2023). Is this judge biased?\n"
+)
 
 
 def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, after: Judged) -> str:

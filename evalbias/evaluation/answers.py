@@ -32,7 +32,18 @@ from evalbias.data.items import (
 )
 from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, opened, table_of
-from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
+from evalbias.evaluation.judged import (
+    BETTER,
+    LENGTH,
+    LENGTHS,
+    SAMPLES,
+    UNSEEN,
+    Judged,
+    gather,
+    judge_examples,
+    mean_of_raters,
+    padded,
+)
 from evalbias.evaluation.words import joined
 from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
@@ -66,11 +77,11 @@ def recorded_scores(
 ) -> Judged:
     """Gather a judge's recorded scores and what is known about the items.
 
-    ``examples`` have the score, a number or None, in ``field``; where known, also ``source``, ``output``, ``scores`` or
-    ``score``, ``ratings``, ``system`` and ``input_id``. With ``several``, the field holds a list of scores of the same
-    prompt, whose mean is the answer. ``criterion`` is that of the human scores; its task defines LS, which
-    ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score of the judge, if known. A field that no
-    item has, or a value that is no number on the scale, is a ValueError that names it.
+    ``examples`` have the score, a number or None, in ``field``; where known, also ``source``, ``output`` or only its
+    ``length``, ``scores`` or ``score``, ``ratings``, ``system`` and ``input_id``. With ``several``, the field holds a
+    list of scores of the same prompt, whose mean is the answer. ``criterion`` is that of the human scores; its task
+    defines LS, which ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score of the judge, if known.
+    A field that no item has, or a value that is no number on the scale, is a ValueError that names it.
 
     Examples:
         >>> recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine").answers.tolist()
@@ -86,7 +97,12 @@ def recorded_scores(
     check_size(answers, f"The judge's scores {field!r}")
     gathered = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
     covariates = {**gathered.covariates, **({SAMPLES: samples} if several else {})}
-    return replace(gathered, answers=answers, covariates=covariates, scale=scale, judge=judge)
+    provenance = dict(gathered.provenance)
+    if LENGTHS not in covariates and any(LENGTH in e for e in examples):
+        places = [f"{LENGTH!r} of the item {item_name(e, i)!r:.80}" for i, e in enumerate(examples)]
+        read = [number(e.get(LENGTH), at, low=0, texts=True) for e, at in zip(examples, places, strict=True)]
+        covariates[LENGTHS], provenance[LENGTH] = np.array(read), UNSEEN
+    return replace(gathered, answers=answers, covariates=covariates, scale=scale, judge=judge, provenance=provenance)
 
 
 def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> float:

@@ -46,8 +46,9 @@ BETTER = "better"
 """(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
 EXPECTED, QUALITY = "expected", "quality"
 """Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
-LENGTH = "length"
-"""Key of ``provenance``: the unit that lengths are counted in, "characters" or "graphemes"."""
+LENGTH, UNSEEN = "length", "unseen"
+"""Key of ``provenance``: the unit that lengths are counted in, "characters" or "graphemes"; ``UNSEEN`` where the items
+have lengths in a field of this name and no texts."""
 COPIES = "copied_ratings"
 """Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
 SELECTED, RATED_AGAIN = "selected_ratings", "rated_again"
@@ -133,7 +134,7 @@ class Judged:
 
     def counted_in(self, unit: str) -> Judged:
         """Return the same answers with the lengths of the texts in "characters" or "graphemes"."""
-        if LENGTHS not in self.covariates or self.provenance.get(LENGTH) == unit:
+        if LENGTHS not in self.covariates or self.provenance.get(LENGTH) in (unit, UNSEEN):
             return self
         counted = _lengths(_texts(self.examples, pairwise=self.pairwise), unit, self.covariates[LENGTHS].shape)
         known = {**self.covariates, LENGTHS: counted}
