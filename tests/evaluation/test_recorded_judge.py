@@ -54,6 +54,10 @@ def test_lengths_are_counted_in_characters_or_graphemes_and_say_which():
     audited = audit(items, scores_field="mine", length="graphemes", reliability=0.5)
     assert audited.provenance["length"] == "graphemes"
     np.testing.assert_array_equal(audited.judged.covariate(LENGTHS), counted.covariate(LENGTHS))
+    unseen = recorded_scores([dspy.Example(mine=k, length=length) for k, length in enumerate(("7", None, 3))], "mine")
+    np.testing.assert_array_equal(unseen.counted_in("graphemes").covariate(LENGTHS), [7, np.nan, 3])
+    with pytest.raises(ValueError, match="'length' of the item '1' is -2"):
+        recorded_scores([dspy.Example(mine=1, length=5), dspy.Example(mine=2, length=-2)], "mine")
 
 
 @pytest.mark.parametrize(("code", "choice"), [("A", 0), ("b", 1), ("1", 1), (0, 0), ("tie", -1), (None, np.nan)])
