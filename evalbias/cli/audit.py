@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from operator import ge, gt, le, lt
 from typing import Any
 
@@ -13,7 +13,8 @@ import typer
 
 from evalbias.cli.app import COMMANDS
 from evalbias.cli.flags import command_line
-from evalbias.cli.run import Run, RunOutcome, Split
+from evalbias.cli.items import audit_settings
+from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.files import EXPORTS
 from evalbias.data.hints import like_ratings
@@ -30,7 +31,7 @@ from evalbias.options import RECORDED, AuditOptions, AuditOut, GateOut, Measurin
 from evalbias.report.builds import Outcome, check_summary, markdown, write_summary
 from evalbias.report.page import in_terminal
 from evalbias.report.tables import biases_table
-from evalbias.values import file_digest, message
+from evalbias.values import message
 
 
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
@@ -52,7 +53,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     # 2. The audit, and what it decides.
     options = each[0].asked
     named = replace(options, judge=each[0].judge, criterion=each[0].criterion)
-    with Run("audit", named, models, out, more=_settings(options, each)) as run:
+    with Run("audit", named, models, out, more=audit_settings(*each)) as run:
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
         with run.progress(answers_needed(each)):
             audits = audit_each(each)
@@ -133,17 +134,6 @@ def _check_verdicts(ready: ResolvedAudit) -> None:
         raise ValueError(f"{needed} and people's labels (column label), and nobody labeled these items. {hint}".strip())
     if not judged.pass_or_fail:
         raise ValueError(f"{needed} and people's labels, and some of these are neither pass nor fail (1 or 0).")
-
-
-def _settings(options: AuditOptions, each: Sequence[ResolvedAudit]) -> dict[str, Any]:
-    ready, criteria = each[0], tuple(one.criterion for one in each)
-    split, names = Split(ready.dataset, criteria, ready.questions), [one.name for one in criteria]
-    settings = {**split.settings(), "criterion": names if options.several else names[0], "judge": None}
-    if ready.judge is not None:
-        settings["judge"] = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
-    else:  # a criterion's own scale is of prompts, and none is made
-        settings["criteria"] = [{n: value for n, value in asdict(one).items() if n != "scale"} for one in criteria]
-    return settings
 
 
 OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}  # of ``lm`` alone

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Group
@@ -21,7 +20,7 @@ from evalbias.evaluation.estimates import Change, Comparison, Estimate
 from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.rankings import Row
-from evalbias.evaluation.words import conclude
+from evalbias.evaluation.words import p_equals
 from evalbias.optimizers import BiasedDemos
 from evalbias.options import AuditOptions, MeasuringModels, Out, recorded
 from evalbias.program_options import ComparingAim, DemoOptions, ScoringAim
@@ -67,7 +66,7 @@ def _compile_embedded(options: DemoOptions, out: Out) -> None:
         before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
         comparison = compiled.comparisons[criterion.name]
         concluded = conclusion(comparison, rows)
-        parts = [introduction(criterion, test, before, after), *likelihood.shown, *searching.shown, concluded]
+        parts = [introduction(criterion, before, after), *likelihood.shown, *searching.shown, concluded]
         brief = {"likelihood": comparison, "preference": searching.brief, "conclusion": concluded}
         shown = [Group(*(piece for part in parts for piece in (part, "")), NEXT)]
         covered = {**likelihood.coverage, **searching.coverage}
@@ -89,12 +88,12 @@ RECORDED_JUDGE = (
 )
 
 
-def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, after: Judged) -> str:
+def introduction(criterion: Criterion, before: Judged, after: Judged) -> str:
     """Say what the demo shows, with the text that the given judge (``before``) overrates most."""
     low, high = criterion.scale
     human = before.covariate(HUMAN_SCORES)
     most = int(np.nanargmax(before.answers - human))
-    example = next(e for e in examples if str(e.id) == before.ids[most])
+    example = before.examples[most]
     return (
         f"A small language model scores texts from {low} to {high}: {criterion.definition} People, texts and ratings "
         "are invented, so that the truth is known. Is this judge biased, and can compiling mend it? Does it overrate "
@@ -109,19 +108,14 @@ def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, 
 def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
     """Say what the numbers mean; ``rows`` are the judges, ``"initial"`` and ``"searched"`` among them."""
     effect, performance = likelihood["likelihood_effect"], likelihood["performance"]
-    wording = [
-        _lean(estimate, "overrates likely wording", "underrates likely wording", "shows no likelihood bias")
-        for estimate in (effect.before, effect.after)
-    ]
-    firsts = [rows[title].measurements["position"]["first_rate"] for title in ("initial", "searched")]
-    place = [_lean(first, "biased towards the first", "biased towards the second", "no bias shown") for first in firsts]
-    ranking = rows["searched"].comparisons[AGREEMENT]["spearman"]
+    before, after = (rows[title].measurements["position"]["first_rate"] for title in ("initial", "searched"))
     return (
-        f"In short: the given judge {wording[0]} (effect {_with_interval(effect.before)}). The compiled judge "
-        f"{wording[1]} ({_with_interval(effect.after)}), and its agreement with people {_became(performance)}.\n"
-        f"Asked which of two texts is better, it chooses the first with a win rate of {_with_interval(firsts[0])}: "
-        f"{place[0]}. Under the searched question the rate is {_with_interval(firsts[1])}: {place[1]}, and the "
-        f"agreement of its rankings with people {_became(ranking)}."
+        f"In short: at equal quality, the effect of likely wording is {_with_interval(effect.before)}, in the given "
+        f"judge, and {_with_interval(effect.after)}, in the compiled one; an unbiased judge has 0. Agreement with "
+        f"people: {_became(performance)}.\n"
+        f"Asked which of two texts is better, the given judge chooses the first with a win rate of "
+        f"{_with_interval(before)}, and under the searched question of {_with_interval(after)}; an unbiased judge has "
+        f"0.50. Agreement of its rankings with people: {_became(rows['searched'].comparisons[AGREEMENT]['spearman'])}."
     )
 
 
@@ -129,13 +123,5 @@ def _with_interval(estimate: Estimate) -> str:
     return f"{estimate.text()}, 95 % interval {estimate.interval}"
 
 
-def _lean(e: Estimate, above: str, below: str, neither: str) -> str:
-    return conclude(e.less_null(), above=above, below=below, neither=neither, undefined=neither)
-
-
 def _became(change: Change) -> str:
-    """Say what became of an estimate, by its paired test."""
-    before, after = change.before.text(), change.after.text()
-    if not change.p_value < 0.05:
-        return f"did not change significantly ({before}, then {after})"
-    return f"{'rose' if change.after.value > change.before.value else 'fell'} significantly, from {before} to {after}"
+    return f"{change.before.text()}, then {change.after.text()} ({p_equals(change.p_value)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from evalbias.programs import PairwiseJudge, PointwiseJudge, Rubric
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 from evalbias.programs.judges import read_for
+from evalbias.values import file_digest
 
 # The options of one form of a command, out of those of all its forms.
 
@@ -103,10 +104,16 @@ def audited_items(options: Any) -> ResolvedAudit:
     return ready
 
 
-def audit_settings(ready: ResolvedAudit) -> dict[str, Any]:
-    """Return what decides the numbers besides the options, as ``Split.settings`` does."""
-    split = Split(ready.dataset, (ready.criterion,), ready.questions)
-    return {**split.settings(), "criterion": ready.criterion.name}
+def audit_settings(*each: ResolvedAudit) -> dict[str, Any]:
+    """Return what decides the numbers besides the options, as ``Split.settings`` does; of a judge on each criterion."""
+    ready, criteria = each[0], tuple(one.criterion for one in each)
+    settings, names = Split(ready.dataset, criteria, ready.questions).settings(), [one.name for one in criteria]
+    if ready.judge is None:  # a criterion's own scale is of prompts, and none is made
+        settings["criteria"] = [{n: value for n, value in asdict(one).items() if n != "scale"} for one in criteria]
+        judge = None
+    else:
+        judge = f"new {ready.judge.kind}" if ready.asked.judge is None else file_digest(ready.asked.judge)
+    return {**settings, "criterion": names if ready.asked.several else names[0], "judge": judge}
 
 
 # The items that options name, on two sides of a split.

@@ -182,9 +182,8 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
 def summary(file: Path, criterion: str | None = None) -> tuple[dict[str, Any], FloatArray, FloatArray]:
     """Return what to say of a file of scores, and (n,) scores and coverage, NaN where undefined; it is read by lines.
 
-    If several criteria were judged, these are the scores on one.
-
-    ``refused`` has the first ids that the model could not be asked about; ``unanswered`` counts others without a score.
+    If several criteria were judged, these are the scores on one. ``refused`` has the first ids that the model could not
+    be asked about; ``unanswered`` counts others without a score.
     """
     numbers, covered, refused, reasons = array("d"), array("d"), list[str](), 0
     with file.open("rb") as lines:

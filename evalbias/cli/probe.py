@@ -28,7 +28,7 @@ from evalbias.options import (
 )
 from evalbias.programs import PairwiseJudge
 from evalbias.runs import write_jsonl
-from evalbias.values import file_digest, message
+from evalbias.values import message
 
 EVERY = ("all",)  # kinds, where none is named
 
@@ -67,8 +67,7 @@ def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Ou
     if options.limit is not None and options.limit < len(ready.questions):
         drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
         ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])
-    judge = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
-    with Run("probe run", options, models, out, more={**audit_settings(ready), "judge": judge}) as run:
+    with Run("probe run", options, models, out, more=audit_settings(ready)) as run:
         orders = 2 if isinstance(ready.judge, PairwiseJudge) else 1
         with run.progress(orders * len(ready.questions) * (1 + 2 * len(named))):
             report = probe_answers(replace(ready, lm=run.options.lm), options.kinds or EVERY)

@@ -236,7 +236,7 @@ def tell_plan(questions: Sequence[Question], left: int, model: str, *, hosted: s
     cost = None if hosted is None else _dollars(hosted, tokens)
     price = "" if cost is None else f", about ${cost:,.2f} for the prompts by litellm's price list"
     looked = f"estimated from {len(lengths)} prompt{'s' * (len(lengths) > 1)}"
-    say(f"plan: about {left:,} prompts to {model}, {_rounded(tokens)} tokens ({looked}){price}.")
+    say(f"plan: about {left:,} prompts to {model}, {round(tokens, -2):,.0f} tokens ({looked}){price}.")
     if not yes and sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("Go on?", default=True, err=True):
         raise typer.Exit(1)
 
@@ -250,16 +250,6 @@ def _length(question: Question) -> int:
         return len(state_text(prompt))
     length = len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
     return length + (len(question.continuation) if isinstance(question, Likelihood) else 0)
-
-
-def _rounded(tokens: float) -> str:
-    """Say a number of tokens in hundreds or millions.
-
-    Examples:
-        >>> _rounded(1_230), _rounded(1_960_000)
-        ('1,200', '2.0 million')
-    """
-    return f"{tokens / 1e6:,.1f} million" if tokens >= 1e6 else f"{round(tokens, -2):,.0f}"
 
 
 def _dollars(name: str, tokens: float) -> float | None:

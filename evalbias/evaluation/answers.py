@@ -32,18 +32,7 @@ from evalbias.data.items import (
 )
 from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, opened, table_of
-from evalbias.evaluation.judged import (
-    BETTER,
-    LENGTH,
-    LENGTHS,
-    SAMPLES,
-    UNSEEN,
-    Judged,
-    gather,
-    judge_examples,
-    mean_of_raters,
-    padded,
-)
+from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
@@ -97,12 +86,7 @@ def recorded_scores(
     check_size(answers, f"The judge's scores {field!r}")
     gathered = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
     covariates = {**gathered.covariates, **({SAMPLES: samples} if several else {})}
-    provenance = dict(gathered.provenance)
-    if LENGTHS not in covariates and any(LENGTH in e for e in examples):
-        places = [f"{LENGTH!r} of the item {item_name(e, i)!r:.80}" for i, e in enumerate(examples)]
-        read = [number(e.get(LENGTH), at, low=0, texts=True) for e, at in zip(examples, places, strict=True)]
-        covariates[LENGTHS], provenance[LENGTH] = np.array(read), UNSEEN
-    return replace(gathered, answers=answers, covariates=covariates, scale=scale, judge=judge, provenance=provenance)
+    return replace(gathered, answers=answers, covariates=covariates, scale=scale, judge=judge)
 
 
 def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> float:

@@ -537,6 +537,10 @@ def gather(
     if all(row and all(isinstance(text, str) for text in row) for row in texts):
         covariates[LENGTHS] = _lengths(texts, "characters", shape)
         provenance[LENGTH] = "characters"
+    elif not pairwise and any(LENGTH in e for e in examples):
+        named = ((e, f"{LENGTH!r} of the item {item_name(e, i)!r:.80}") for i, e in enumerate(examples))
+        covariates[LENGTHS] = np.array([items.number(e.get(LENGTH), place, low=0, texts=True) for e, place in named])
+        provenance[LENGTH] = UNSEEN
     if scorer is not None:
         scorer = keeping_likelihoods(scorer)
         outputs = _likelihood_items(examples, texts)

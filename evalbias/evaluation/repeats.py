@@ -19,7 +19,7 @@ from evalbias.data.probes import nonsense
 from evalbias.evaluation.answers import ResolvedAudit, function_scores
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
-from evalbias.evaluation.judged import LENGTHS, SAMPLES, Judged
+from evalbias.evaluation.judged import LENGTH, SAMPLES, UNSEEN, Judged
 from evalbias.evaluation.words import amount_words, decimals, percent
 from evalbias.lm.cache import as_measuring, measuring, model_identity, resolve_lm
 from evalbias.lm.decisions import Passed, decided, is_decision, is_yes_or_no
@@ -241,7 +241,7 @@ def _why_not(name: str, judged: Judged, options: ResolvedAudit, *, closed: bool)
     fields = [] if isinstance(judge, PointwiseJudge) else _outputs(judge)
     if name == ORDER and (all(map(is_yes_or_no, fields)) if fields else scale == (0, 1)):
         return "a question of yes or no has no options in an order: its answers are named"
-    if name in (UNREAD, INSTRUCTION) and LENGTHS not in judged.covariates:
+    if name in (UNREAD, INSTRUCTION) and judged.provenance.get(LENGTH, UNSEEN) == UNSEEN:
         return "the items have no output (field output) to change"
     return ""
 
