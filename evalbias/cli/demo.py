@@ -90,8 +90,7 @@ RECORDED_JUDGE = (
 
 def introduction(criterion: Criterion, before: Judged, after: Judged) -> str:
     """Say what the demo shows, with the text that the given judge (``before``) overrates most."""
-    low, high = criterion.scale
-    human = before.covariate(HUMAN_SCORES)
+    (low, high), human = criterion.scale, before.covariate(HUMAN_SCORES)
     most = int(np.nanargmax(before.answers - human))
     example = before.examples[most]
     return (
