@@ -77,7 +77,7 @@ class Options:
 
 
 class Models(Options):
-    """How models are opened."""
+    """Options for opening models."""
 
     api_base: str | None = option("Address of the server that runs `lm`, or of several.")
     api_key_env: str | None = option(
@@ -96,7 +96,7 @@ class Models(Options):
 
 
 class MeasuringModels(Models):
-    """How models are opened whose probabilities are measured."""
+    """Options for opening models whose probabilities are measured."""
 
     samples: int | None = option("Estimate probabilities from this many answers to a prompt if the model reports none.")
     sample_temperature: float = option("Sampling temperature of these answers.", 1.0)
@@ -115,7 +115,7 @@ class MeasuringModels(Models):
 
 
 class Out(Options):
-    """Where the result goes."""
+    """Place and form of the result."""
 
     out: Path | None = option("The run's folder. By default, one under runs/; the same settings give the same one.")
     as_json: bool = option("Print the result as JSON, and nothing else, on stdout.", False)
@@ -123,7 +123,7 @@ class Out(Options):
 
 
 class GateOut(Out):
-    """Where the result goes, and when it fails a build."""
+    """Place and form of the result, and conditions on which it fails a build."""
 
     fail_on: Sequence[str] = option(
         "Exit with code 1 if the 95 % interval shows the condition, such as 'likelihood>0.2' (distance from an "
@@ -135,7 +135,7 @@ class GateOut(Out):
 
 
 class AuditOut(GateOut):
-    """Where the result of an audit goes, and when it fails a build."""
+    """Place and form of the result of an audit, and conditions on which it fails a build."""
 
     full: bool = option("Print every number, and what the findings rest on; the report has them too.", False)
     certify: str | None = option(

@@ -71,7 +71,7 @@ class AlignReport(CompileReport):
 
     @property
     def remarks(self) -> list[str]:
-        """What else is to be said of the choice: the change in the prompt, and what fewer labels reach."""
+        """Further remarks on the choice: the change in the prompt, and what fewer labels reach."""
         remarks = [f"What changed in the prompt:\n{self.prompt_difference}"] if self.prompt_difference else []
         if self.learning_curve:
             reached = ", ".join(f"{labels}: {estimate.shown}" for labels, estimate in self.learning_curve)

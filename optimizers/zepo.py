@@ -116,7 +116,7 @@ class ZEPOReport(CompileReport):
 
     @property
     def saved_share(self) -> str:
-        """What racing saved, in brackets; empty where every instruction was judged on all pairs."""
+        """Share of judgments saved by racing, in brackets; empty where every instruction was judged on all pairs."""
         if len(self.rounds) < 2:
             return ""
         share, sizes = self.saved / (self.judgments + self.saved), ", ".join(map(str, self.rounds))

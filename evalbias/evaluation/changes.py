@@ -79,7 +79,7 @@ MOST_LEVELS = 9  # most rows of the table of scores
 
 
 KEPT = {"people": (RATINGS, HUMAN_SCORES, BETTER), "texts": (LENGTHS, LIKELIHOODS, SAMPLES)}
-"""What a baseline keeps -> the covariates of its items."""
+"""Part of a baseline -> the covariates of its items in it."""
 
 
 def by_item(judged: Judged) -> dict[str, Any]:

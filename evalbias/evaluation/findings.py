@@ -78,7 +78,7 @@ class Finding:
 
     @property
     def is_shown_by_bounds(self) -> bool:
-        """Whether all effects between bounds are on one side of 0, so that the judge is biased if the bounds hold."""
+        """True if all effects between bounds are on one side of 0, so that the judge is biased if the bounds hold."""
         return self.status == "bounds only" and self.p_adjusted < ALPHA
 
     @property
@@ -423,7 +423,7 @@ def _height(text: str) -> int:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to do next: why, or all that is to be done, and the command that does it, if one does.
+    """The next step: why, or all that is to be done, and the command that does it, if one does.
 
     ``more`` are words of the command that the options of the audit do not tell.
     """

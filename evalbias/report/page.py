@@ -195,7 +195,7 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
 
 
 Said = Mapping[str, tuple[str, FloatArray]]
-"""What is said of items, such as "judge" -> its form, "{:.2f}", and (n,) numbers, NaN where nothing is said."""
+"""Numbers of items, such as "judge" -> their form, "{:.2f}", and (n,) values, NaN where nothing is said."""
 Ranked = tuple[FloatArray, Said, str]
 """(n,) how bad each item is, NaN where undefined; why it is listed; and what is listed, as a sentence."""
 
