@@ -9,7 +9,6 @@ from functools import partial
 import dspy
 import numpy as np
 import pytest
-from litellm import Choices, Message, ModelResponse
 
 import evalbias
 from evalbias.evaluation.judged import HUMAN_SCORES
@@ -21,6 +20,7 @@ from evalbias.optimizers.race import Race, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
 from evalbias.programs.edits import edits, with_lines
 from tests.fakes import Fake
+from tests.models_of_text import Scripted
 from tests.planted import by_hand, compared, with_effect
 
 CRITERION = evalbias.Criterion("merit", "is it any good?")
@@ -178,21 +178,23 @@ def test_a_stopped_search_asks_nothing_twice(tmp_path):
     assert found.dump_state() == expected.dump_state()
 
 
-class Reflecting(dspy.LM):
+class Reflecting(Scripted):
     """Writes the same guidelines, of which the first quotes an item, or the same instruction for GEPA."""
 
     def __init__(self):
-        super().__init__("reflecting")
-        self.asked = []
+        super().__init__()
+        self.engine.write, self.model = self.written, "reflecting"
 
-    def forward(self, prompt=None, messages=None, **kwargs):
-        self.asked.append(str(messages))
-        lines = ["It says `text 3 worth` twice.", "Give much for depth."]
-        text = f"[[ ## guidelines ## ]]\n{json.dumps(lines)}\n[[ ## completed ## ]]"
-        if "new_instruction" in self.asked[-1]:
+    @property
+    def asked(self):
+        return [str(request) for request in self.engine.asked]
+
+    def written(self, request):
+        if "new_instruction" in str(request):
             own = evalbias.PointwiseJudge(CRITERION).predict.signature.instructions
-            text = json.dumps({"new_instruction": own.replace("Judge", f"{EDIT.capitalize()}, judge")})
-        return ModelResponse(choices=[Choices(message=Message(content=text), finish_reason="stop")], usage={})
+            return json.dumps({"new_instruction": own.replace("Judge", f"{EDIT.capitalize()}, judge")})
+        lines = ["It says `text 3 worth` twice.", "Give much for depth."]
+        return f"[[ ## guidelines ## ]]\n{json.dumps(lines)}\n[[ ## completed ## ]]"
 
 
 def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item():
