@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.agreement import counted_ranks, spearman
-from evalbias.measures.arrays import BoolArray, FloatArray, defined, members_of, ratio, settled, vectors
+from evalbias.measures.arrays import BoolArray, FloatArray, defined, ratio, settled, vectors
 from evalbias.measures.resample import Interval, Swapped, counted_swaps, estimate_coefficient
 
 # Likelihood bias: a judge overrates likely text (Ohi et al., Findings of ACL 2024). LS, the likelihood score, is the
@@ -119,31 +119,34 @@ def counted_bias_score(
     reference = counted_ranks(counts, likelihoods) - middle  # (k, n)
     held, sums = (np.add.reduceat(part[:, order], starts, axis=1) for part in (counts, counts * reference))  # (k, g)
     spread = (counts * reference**2).sum(axis=1)
-    # 2 rows with the same scales have the same US: a common shift of US moves no rank, and a small US rounds less
+    # 2 US of every resample: a common shift moves no rank, and a small US rounds less
     pairs = pairs - pairs.mean(axis=0)
-    scales = np.stack([_scales(held, x, normalization) for x in pairs.T], axis=1)  # (k, 2)
-    correlations = np.full(len(counts), np.nan)
-    different, kinds = np.unique(scales, axis=0, return_inverse=True)
-    for (model, people), rows in zip(different, members_of(kinds.ravel()), strict=True):
-        if model > 0 and people > 0:
-            us = np.round(pairs[:, 0] / model - pairs[:, 1] / people, DECIMALS)
-            ranks = counted_ranks(held[rows], us) - middle[rows]
-            total = (held[rows] * ranks**2).sum(axis=1) * spread[rows]
-            correlations[rows] = np.clip(ratio((sums[rows] * ranks).sum(axis=1), np.sqrt(total)), -1.0, 1.0)
-    return correlations
+    model, people = (_scales(held, x, normalization) for x in pairs.T)  # (k, 1)
+    us = np.round(pairs[:, 0] / model - pairs[:, 1] / people, DECIMALS)  # (k, g), NaN where a side is constant
+    # 3 equal US of a resample share their mean rank; ranks are counted through all resamples, one after the other
+    ascending = np.argsort(us, axis=1)
+    us, held, sums = (np.take_along_axis(part, ascending, axis=1) for part in (us, held, sums))
+    starts = np.flatnonzero(np.diff(us, axis=1, prepend=-np.inf).ravel() != 0)
+    rows = starts // us.shape[1]
+    held, sums = (np.add.reduceat(part.ravel(), starts) for part in (held, sums))
+    before = counts.sum(axis=1).cumsum() - counts.sum(axis=1)  # of earlier resamples
+    ranks = held.cumsum() - (held - 1) / 2 - (before + middle[:, 0])[rows]
+    covariance, square = (np.bincount(rows, part * ranks) for part in (sums, held * ranks))
+    correlations = np.clip(ratio(covariance, np.sqrt(square * spread)), -1.0, 1.0)
+    return np.where(np.isnan(us[:, -1]), np.nan, correlations)
 
 
 def _scales(counts: FloatArray, x: FloatArray, normalization: str) -> FloatArray:
-    """Return the number that each resample's scores are divided by (k,); 0 where they are constant."""
+    """Return the number that each resample's scores are divided by (k, 1); NaN where they are constant."""
     held = np.where(counts > 0, x, np.nan)
     low, high = np.fmin.reduce(held, axis=1), np.fmax.reduce(held, axis=1)
-    if normalization == "mean-range":
-        return np.asarray(high - low)
-    mean = counts @ x / counts.sum(axis=1)
-    scale = np.maximum(high - mean, mean - low)
-    if normalization == "z-score":
-        scale = np.sqrt((counts * (x - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1))
-    return np.where(high == low, 0.0, scale)  # whatever the rounding of the mean
+    scale = high - low
+    if normalization != "mean-range":
+        mean = counts @ x / counts.sum(axis=1)
+        scale = np.maximum(high - mean, mean - low)
+        if normalization == "z-score":
+            scale = np.sqrt((counts * (x - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1))
+    return np.where(high > low, scale, np.nan)[:, None]  # whatever the rounding of the mean
 
 
 def estimate_bias_score(
