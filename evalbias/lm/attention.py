@@ -212,7 +212,6 @@ KERNELS = (fused_kernel, plain_kernel)  # attention to try for a model, the fast
 # How a model takes tree attention: transformers looks up its attention by name in every forward pass, so the name is
 # set for the passes over packs only, and elsewhere the model's own attention is untouched.
 
-
 NAME = "evalbias_tree"
 _PASS: ContextVar[tuple[Kernel, Sequence[Mask]]] = ContextVar("pass")
 

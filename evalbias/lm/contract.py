@@ -185,7 +185,6 @@ class AnyLM(types.MeasuringLM):
 
 # Estimates of a model's probabilities from repeated answers, for models that report none.
 
-
 MOST_SAMPLES, MOST_TOKENS = 10_000, 1_000_000  # limits of what a file of settings can make a judge ask for
 
 

@@ -241,7 +241,6 @@ def _count(places: Sequence[dict[str, Any]], names: Sequence[str]) -> int | None
 
 # Texts that a server may read as more than text.
 
-
 CONTROL = re.compile(
     r"<[|\uff5c][^<>\n]+[|\uff5c]>|<\|\w{2,}>|<\w{2,}\|>"  # most families
     r"|</?s>|<(?:seed:)?(?:bos|eos|pad|unk)>|<(?:BOS|EOS|PAD|UNK)(?:_TOKEN)?>|\[(?:BOS|EOS|PAD|UNK)\]"

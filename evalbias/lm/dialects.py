@@ -23,7 +23,6 @@ from evalbias.measures.arrays import FloatArray
 
 # Servers that take tokens.
 
-
 MOST_TOKENS = 128  # number of named tokens that vLLM scores in one request
 
 
@@ -121,7 +120,6 @@ class LlamaCpp(NextTokenDialect):
 
 
 # Servers that take messages, and render and tokenize them.
-
 
 BINS = 16  # number of values in a chat's sample; its reported tokens are others from model to model
 

@@ -127,7 +127,6 @@ def usage_reported(answer: Callable[[Any, Any, Any], None]) -> Callable[[Any, An
 
 # Base of our engines: DSPy's calls that follow from ``complete``, and their asynchronous form.
 
-
 WORD = re.compile(r"\S+\s*|\s+")
 THREADS = 64  # number of simultaneous asynchronous calls of judges, and requests to a local model, which batches them
 
@@ -198,7 +197,6 @@ def _threads(_: int) -> ThreadPoolExecutor:
 
 
 # One judgment of a ``dspy.LM``: the requests for its probabilities, and how to read their answers.
-
 
 FIELD = "score"
 # Key of ``Response.provider_data`` under which our engines return the log-probabilities before renormalizing.
@@ -293,7 +291,6 @@ def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceL
 
 
 # Errors of requests to any ``dspy.LM``, and how the prompt may be to blame for them.
-
 
 FAILED = (dspy.LMError, lm15.LM15Error)  # errors of requests: through DSPy, and from a subclass of ``dspy.BaseLM``
 UNSUPPORTED = (dspy.LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)  # a model's refusal of a feature

@@ -131,7 +131,7 @@ def counted_bias_score(
     held, sums = (np.add.reduceat(part.ravel(), starts) for part in (held, sums))
     before = counts.sum(axis=1).cumsum() - counts.sum(axis=1)  # of earlier resamples
     ranks = held.cumsum() - (held - 1) / 2 - (before + middle[:, 0])[rows]
-    covariance, square = (np.bincount(rows, part * ranks) for part in (sums, held * ranks))
+    covariance, square = (np.bincount(rows, x * ranks).astype(np.float64) for x in (sums, held * ranks))
     correlations = np.clip(ratio(covariance, np.sqrt(square * spread)), -1.0, 1.0)
     return np.where(np.isnan(us[:, -1]), np.nan, correlations)
 
