@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -30,7 +31,13 @@ DEBIASING = (None, "permutation")
 FEWEST_COMPARISONS = 10  # smallest number of comparisons for a fit to the comparisons that it corrects
 CONTENT_FREE = "[N/A]"
 CANDIDATES = "candidates"  # the field that takes the place of the judged one
+NEARLY_ALL, FEWEST_CHOICES = 0.9, 20  # share of choices of one place that a warning names, of so many or more
 MIN_COVERAGE = 1e-3  # default for the total probability of the answers below which a comparison is undefined
+
+
+class OnePlace(UserWarning):
+    """A judge chose one place in nearly all comparisons, so that its choices say little of the texts."""
+
 
 Corrections = dict[int, PositionOffsets]  # fitted correction by number of candidates
 
@@ -178,6 +185,23 @@ class PairwiseJudge(Judge):
                     f"itself: give {FEWEST_COMPARISONS} or more, or first call judge.calibrate(examples), on examples "
                     f"of {count} candidates."
                 )
+
+    def one_place(self, choices: Mapping[int, int]) -> str:
+        """Say that one place has nearly all choices (place -> number), unless the judge is corrected for position."""
+        place, number = max(choices.items(), key=lambda item: item[1], default=(0, 0))
+        if self.debias or self.calibration or number < max(FEWEST_CHOICES, NEARLY_ALL * sum(choices.values())):
+            return ""
+        return (
+            f"The judge of {self.criterion.name} chose place {prompts.LETTERS[place]} in nine of ten comparisons or "
+            "more: unless the better text stands there as often, its choices say little. Ask in both orders: "
+            "debias='permutation' (--debias permutation)."
+        )
+
+    def _warned(self, predictions: list[dspy.Prediction], lm: Any) -> list[dspy.Prediction]:
+        """Also warn of a judge that chooses one place nearly always."""
+        if said := self.one_place(Counter(one.preference for one in predictions if one.preference is not None)):
+            warnings.warn(said, OnePlace, stacklevel=1)
+        return super()._warned(predictions, lm)
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         return read_pair(example, index, self.inputs, self.judged)

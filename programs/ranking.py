@@ -97,9 +97,9 @@ class PairwiseRanker(Instrument):
               the orders from which a candidate is ranked, each in ``scores_by_order``; NaN if not ranked.
             * ``unranked``: index -> reason for every candidate that has no defined comparison with a ranked one. The
               others are ranked as if it were not there.
-            * ``comparisons``: number of pairs compared; of these, ``ties`` have equal probabilities (the head of the
-              left list is placed first), ``undefined`` none that is defined, and ``contradictions`` a preference that
-              the order reverses, which cycles cause.
+            * ``comparisons``: number of pairs compared; of these, ``first`` choose the one shown first, ``ties`` have
+              equal probabilities (the head of the left list is placed first), ``undefined`` none that is defined, and
+              ``contradictions`` a preference that the order reverses, which cycles cause.
             * ``judgments``: number of prompts asked; a debiased comparison takes several.
         """
         check_batch_options(options)
@@ -314,6 +314,7 @@ def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: Pairwi
         unranked={i: _reason(first, index, judge) for i, index in enumerate(distinct) if index not in place},
         comparisons=len(shares),
         judgments=sum(answer.prompts for answer in first.answers.values()),
+        first=sum(p > 0.5 for p in shares.values()),
         ties=sum(p == 0.5 for p in shares.values()),
         undefined=sum(math.isnan(p) for p in shares.values()),
         contradictions=sum(

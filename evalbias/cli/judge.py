@@ -239,7 +239,9 @@ def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> Non
                 + ", ".join(f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values())
             )
             text = "; ".join([text, *order_spread([agreement])])
-        brief["conclusion"] = conclude_ranking(agreement, len(rows))
+        second = brief["comparisons"] - brief["first"] - brief["ties"] - brief["undefined"]
+        one_place = judge.one_place({0: brief["first"], 1: second})
+        brief["conclusion"] = " ".join(filter(None, [one_place, conclude_ranking(agreement, len(rows))]))
         file = run.folder.path / "rankings.jsonl"
         write_jsonl(file, rows)
         shown = f"{_first(rows)}\n{text}\n{brief['conclusion']}\n{file}"

@@ -33,6 +33,7 @@ from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.judges import LowCoverage
+from evalbias.programs.pairwise import OnePlace
 from evalbias.report.page import FILE, write_report
 from evalbias.runs import RunFolder, check_free, write_whole
 from evalbias.values import digest, read_json, to_json
@@ -103,7 +104,8 @@ class Run(AbstractContextManager["Run"]):
         more: Mapping[str, Any] | None = None,
         writes: bool = False,
     ) -> None:
-        warnings.simplefilter("ignore", LowCoverage)  # what is left of the run begins with it
+        for told in (LowCoverage, OnePlace):
+            warnings.simplefilter("ignore", told)  # what is left of the run says it
         known = {"command": command, **recorded(options), **(more or {})}  # what is known better replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
         if out.out is not None:

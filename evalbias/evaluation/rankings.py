@@ -28,7 +28,7 @@ MEASURES = {
 }
 PUBLISHED_ORDERS, ORDER_SD = 100, "spearman_sd_over_orders"
 """Random initial orders of Zhou et al.'s code; and the note of the mean Spearman's standard deviation over orders."""
-COUNTS = ("comparisons", "judgments", "ties", "undefined", "contradictions")
+COUNTS = ("comparisons", "judgments", "first", "ties", "undefined", "contradictions")
 
 
 def measure_ranking(

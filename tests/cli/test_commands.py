@@ -328,6 +328,7 @@ def test_rank(outputs, tmp_path):
     both = answered("judge", "--rank", *options, "--debias", "permutation", cwd=tmp_path)
     spearman, permuted = (one["agreement"]["estimates"]["spearman"]["value"] for one in (plain, both))
     assert permuted > spearman
+    assert ["chose place A" in found["conclusion"] for found in (plain, both)] == [True, False]
     rows = records(tmp_path / "plain/rankings.jsonl")
     assert len(rows) == plain["documents"] == 16
     for row in rows:

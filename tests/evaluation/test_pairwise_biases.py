@@ -109,7 +109,7 @@ def test_agreement_by_document():
 
 def test_agreement_is_the_mean_over_the_orders_as_the_papers_code_averages():
     orders = [[[0, 1, 2], [1, 0, 2]], [[0, 1, 2], [2, 1, 0]]]  # of two documents, each rated 0, 1 and 2
-    counts = dict.fromkeys(("comparisons", "judgments", "ties", "undefined", "contradictions"), 1)
+    counts = dict.fromkeys(("comparisons", "judgments", "first", "ties", "undefined", "contradictions"), 1)
     rankings = [dspy.Prediction(scores_by_order=each, unranked={}, **counts) for each in orders]
     documents = [[dspy.Example(input_id=d, scores={"quality": q}) for q in range(3)] for d in "ab"]
     found = ranking_agreement(rankings, documents, "quality")

@@ -1,5 +1,6 @@
 import asyncio
 import math
+import warnings
 
 import dspy
 import numpy as np
@@ -8,7 +9,7 @@ from fakes import Comparer, Fake, pair
 
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.programs.pairwise import CalibrationError
+from evalbias.programs.pairwise import CalibrationError, OnePlace
 
 C = Criterion("quality", "is it good?")
 NATURAL = Criterion("自然さ", "日本語として自然か？")
@@ -181,3 +182,23 @@ def test_a_tie_is_the_same_answer_in_every_language(language, tie):
     assert (row["preference"], lm.questions[0].choices) == ("Tie", ("A", "B", tie))
     judge.predict.demos = [item.copy(preference=row["preference"])]
     assert judge.messages(item)[1]["content"] == tie
+
+
+@pytest.mark.parametrize(
+    ("lean", "pairs", "options", "place"),
+    [
+        (9, 20, {}, "A"),
+        (-9, 20, {}, "B"),
+        (9, 19, {}, None),  # too few
+        (0, 20, {}, None),
+        (9, 20, {"debias": "permutation"}, None),
+        (9, 20, {"calibration": "batch"}, None),
+    ],
+)
+def test_a_judge_that_chooses_one_place_is_warned_of(lean, pairs, options, place):
+    items = [pair(number, 19.5 - number) for number in range(pairs)]  # the better one stands first in half of them
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PairwiseJudge(C, **options).batch(items, lm=Comparer(lean=3 * lean))
+    told = [str(warning.message) for warning in caught if warning.category is OnePlace]
+    assert [message.split(" in nine")[0][-1] for message in told] == ([] if place is None else [place])
