@@ -53,16 +53,6 @@ def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
     return corrections
 
 
-def check_calibration(name: str, value: Any) -> None:
-    """Refuse an unknown kind of calibration, and one that judges of earlier versions may name."""
-    if value == "calibraeval":
-        raise ValueError(
-            f"{name}='calibraeval' (CalibraEval) was removed, because no judge that was measured gained by it over "
-            "'pride': make the judge anew with calibration='pride', and call judge.calibrate(examples)."
-        )
-    one_of(*CALIBRATIONS)(name, value)
-
-
 class PairwiseJudge(Judge):
     """Compares two or more candidates on one criterion.
 
@@ -104,7 +94,7 @@ class PairwiseJudge(Judge):
     scoring = Setting[str](one_of("expected", "sampled"))
     ties = Setting[bool](one_of(False, True))
     debias = Setting[str | None](one_of(*DEBIASING))
-    calibration = Setting[str | None](check_calibration, resets=("corrections",))
+    calibration = Setting[str | None](one_of(*CALIBRATIONS), resets=("corrections",))
     min_coverage = Setting[float](number_within(0, 1))
     instruction_place = Setting[str](one_of("first", "last"))
     corrections = Setting[Corrections](

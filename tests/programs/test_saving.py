@@ -575,7 +575,7 @@ DAMAGES = [  # the part of what was saved, its changes (... deletes), and the pr
     ("compares", "settings", {"min_coverage": "0.5"}, "min_coverage='0.5'"),
     ("compares", "settings", {"min_coverage": None}, "min_coverage=None"),
     ("compares", "settings", {"language": ["ja"]}, "language"),
-    ("compares", "settings", REMOVED, r"'calibraeval' \(CalibraEval\) was removed"),
+    ("compares", "settings", REMOVED, "calibration='calibraeval' is unknown"),
     ("scores", "settings", {"repair": {"offsets": []}}, "repair"),  # of an earlier version, and not dropped
     ("scores", "predict", {"signature": {"instructions": None}}, "'instructions' in 'signature' is None: give a text"),
     ("scores", "predict", {"signature": None}, "'instructions' in 'signature' is None: give a text"),
