@@ -30,6 +30,7 @@ from benchmarks import sets
 from benchmarks.align import SNIPPETS, snippets
 from benchmarks.harness import argument_parser, finish, keeping_answers, lines, markdown, shown
 from benchmarks.position import INSTRUCTION
+from benchmarks.self_bias import first_to_last
 from benchmarks.speed import ours, published_style
 from benchmarks.workloads import Workload
 from evalbias.data import pairs
@@ -230,7 +231,7 @@ def of_use(points: Callable[[str, str, str], float]) -> ScorerFeedback:
     return ScorerFeedback("usefulness", points, low=RATED.scale[0], high=RATED.scale[1])
 
 
-def loops(args: argparse.Namespace, models: Mapping[str, tuple[Any, Any]]) -> str:
+def loops(args: argparse.Namespace, models: Mapping[str, Sequence[Any]]) -> str:
     """Return the loops of every model, round by round; a model comes as a writer and as a judge, the best one first."""
     others, drawn = snippets(args.seed, MAPPED, args.problems)
     references = {row["input_id"]: row["reference"] for row in lines(SNIPPETS)}
@@ -255,7 +256,7 @@ def loops(args: argparse.Namespace, models: Mapping[str, tuple[Any, Any]]) -> st
             limits = {"max_iterations": args.refinements, "accept": accept, "seed": args.seed}
             loop = SelfRefine(Coder(WRITE), source, Coder(REWRITE), field="code", **limits)
             folder = args.out / re.sub(r"\W+", "-", f"{name} {arm}")
-            run = run_loops(loop, items, lm=writer, log_dir=folder, num_threads=args.threads).checked()
+            run = run_loops(loop, items, lm=writer, log_dir=folder, num_threads=16).checked()
             values = [run.quality(items, scorer) for scorer in (judges[name], *scorers.values())]
             told = summarize_loop(name, values[0], values[1], seed=args.seed)
             if arm == OWN:
@@ -268,7 +269,8 @@ def loops(args: argparse.Namespace, models: Mapping[str, tuple[Any, Any]]) -> st
             draws = Draws(seed=args.seed, resamples=args.resamples)
             gains = (estimate_mean(rows[-1] - rows[0], draws=draws) for rows in values)
             rises = (f"{shown(gain.value, '+.2f')} ({shown(gain.low)} to {shown(gain.high)})" for gain in gains)
-            changes.append([name, arm, *rises, *(told.change[part].text() for part in SELF_BIAS)])
+            ends = (first_to_last(told, part) + mark(told.change[part].p_value) for part in SELF_BIAS)
+            changes.append([name, arm, *rises, *ends])
     columns = ["own score", *scorers]
     text = (
         f"{len(items)} problems, {args.refinements} refinements at most, drawn at temperature {TEMPERATURE:g}; seed "
@@ -278,9 +280,10 @@ def loops(args: argparse.Namespace, models: Mapping[str, tuple[Any, Any]]) -> st
         "of 95 %."
     )
     pairs_of_sizes = (
-        f"At the last iteration ({OWN}), {pair.first} -> {pair.second}, {pair.items} problems: "
-        f"Bias {pair.comparison['bias'].text()}, Dskew {pair.comparison['skewness'].text()}."
+        f"At the last iteration ({OWN}), {pair.first} -> {pair.second}, {pair.items} problems: {title} "
+        f"{pair.comparison[part].text()} (p = {pair.comparison[part].p_value:.2f})."
         for pair in compare_loops(scores, seed=args.seed)
+        for part, title in SELF_BIAS.items()
     )
     return "\n\n".join(
         [
@@ -323,18 +326,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--set", choices=["conala", "llmbar"], default="conala", help="what the pairs are of")
     parser.add_argument("--refinements", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=16, help="loops at a time")
     parser.add_argument("--resamples", type=int, default=10_000)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     writers = [evalbias.LocalLM(file, dtype=args.dtype) for file in args.lm]
-    files = [args.out / f"answers{number or ''}.jsonl" for number in range(len(writers))]
-    judges = [keeping_answers(writer, file) for writer, file in zip(writers, files, strict=True)]
+    judges = [keeping_answers(lm, args.out / f"answers{number or ''}.jsonl") for number, lm in enumerate(writers)]
     if args.study == "speed":
         text = speed(args, writers[0])
     elif args.study == "loops":
-        names = [Path(file).stem for file in args.lm]
-        text = loops(args, dict(zip(names, zip(writers, judges, strict=True), strict=True)))
+        text = loops(args, {Path(file).stem: two for file, *two in zip(args.lm, writers, judges, strict=True)})
     else:
         text = {"demonstrations": demonstrations, "fairness": fairness}[args.study](args, judges[0])
     data = "LLMBar-Natural" if args.set == "llmbar" else "CoNaLa"

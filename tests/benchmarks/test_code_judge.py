@@ -28,7 +28,7 @@ class Hashing(Fake):
 @pytest.fixture
 def args(data_dir, tmp_path):
     drawn = {"problems": 12, "seeds": 2, "reductions": ["sum"], "resamples": 200, "pairs": 16, "seed": 0}
-    return argparse.Namespace(**drawn, set="conala", refinements=2, threads=1, out=tmp_path)
+    return argparse.Namespace(**drawn, set="conala", refinements=2, out=tmp_path)
 
 
 @pytest.mark.slow
