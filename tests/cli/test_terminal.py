@@ -52,8 +52,8 @@ def test_the_plan_of_a_long_run(monkeypatch, capsys):
     assert told(prompts, 999) == ""  # not a long run
     # 480 / 4 tokens each
     assert told(prompts) == "plan: about 20,000 prompts to m, 2,400,000 tokens (estimated from 10 prompts).\n"
-    asked = told([Decision({"Output": "x" * 388}, ("1", "2"))])  # as JSON
-    assert asked == "plan: about 20,000 prompts to m, 2,000,000 tokens (estimated from 1 prompt).\n"
+    asked = told([Decision({"Output": "x" * 388}, ("1", "2"))])  # 402 / 4 tokens as JSON
+    assert asked == "plan: about 20,000 prompts to m, 2,010,000 tokens (estimated from 1 prompt).\n"
     listed = types.SimpleNamespace(model_cost={"gpt-4o-mini": {"input_cost_per_token": 1.5e-7}})
     monkeypatch.setitem(sys.modules, "litellm", listed)
     assert "about $0.36 for the prompts" in told(prompts, hosted="openai/gpt-4o-mini")  # 2.4e6 * 1.5e-7
