@@ -138,11 +138,11 @@ def check_unpacked(size: int, packed: int, path: Path) -> None:
 
     At least 256 MB and at most 2 GB are allowed, or the gigabytes in the variable ``EVALBIAS_UNPACKED_GB``.
     """
-    given = os.environ.get(UNPACKED_GB)
+    gigabytes = os.environ.get(UNPACKED_GB)
     try:
-        limit = float(given) * 1e9 if given else max(256e6, min(100 * packed, 2e9))
+        limit = float(gigabytes) * 1e9 if gigabytes else max(256e6, min(100 * packed, 2e9))
     except ValueError:
-        raise ValueError(f"{UNPACKED_GB} is {given!r:.80}: give a number of gigabytes, such as 8.") from None
+        raise ValueError(f"{UNPACKED_GB} is {gigabytes!r:.80}: give a number of gigabytes, such as 8.") from None
     if size > limit:
         raise DataError(
             f"{path} has {packed / 1e6:.3g} MB and unpacks to more than {limit / 1e6:.4g} MB. If that is right and "
@@ -306,8 +306,8 @@ def _turns(value: Any) -> list[tuple[str, str]] | None:
         role = message.get("role") or message.get("type") if isinstance(message, dict) else None
         if not isinstance(role, str) or not any(name in message for name in _SAID):
             return None
-        said = [_part(part) for name in _SAID for part in as_list(message.get(name))]
-        turns.append((ROLES.get(role, role), "\n".join(filter(None, said))))
+        texts = [_part(part) for name in _SAID for part in as_list(message.get(name))]
+        turns.append((ROLES.get(role, role), "\n".join(filter(None, texts))))
     return turns
 
 
@@ -325,10 +325,10 @@ def _part(part: Any) -> str:
         return ""
     call = function if isinstance(function, dict) else part
     name = call.get("name") or (function if isinstance(function, str) else None)
-    if name and (given := next((call[one] for one in ("arguments", "args", "input") if one in call), None)) is not None:
-        return f"tool call: {name}({given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})"
-    said = next((part[one] for one in ("text", "content", "response", "result") if one in part), None)
-    return f"[{kind or 'part'}]" if said is None else said if isinstance(said, str) else json.dumps(said)
+    if name and (sent := next((call[key] for key in ("arguments", "args", "input") if key in call), None)) is not None:
+        return f"tool call: {name}({sent if isinstance(sent, str) else json.dumps(sent, ensure_ascii=False)})"
+    content = next((part[key] for key in ("text", "content", "response", "result") if key in part), None)
+    return f"[{kind or 'part'}]" if content is None else content if isinstance(content, str) else json.dumps(content)
 
 
 def text_of(value: Any) -> str | None:
@@ -338,10 +338,10 @@ def text_of(value: Any) -> str | None:
     if (turns := _turns(value)) is not None:
         return _joined(turns)
     if isinstance(value, dict):
-        given = {name: one for name, one in value.items() if one is not None}
-        if len(given) == 1:
-            return text_of(*given.values())
-        return "\n".join(f"{name}: {one if isinstance(one, str) else _dumped(one)}" for name, one in given.items())
+        values = {name: inner for name, inner in value.items() if inner is not None}
+        if len(values) == 1:
+            return text_of(*values.values())
+        return "\n".join(f"{name}: {cell if isinstance(cell, str) else _dumped(cell)}" for name, cell in values.items())
     return _dumped(value)
 
 
@@ -358,8 +358,8 @@ def flatten_texts(record: dict[str, Any]) -> None:
     """
     for name in ("source", "output", "output_1", "output_2"):
         record |= {name: one_text(record[name])} if name in record else {}
-    if record.get("source") is None and (said := transcript(record.get("output"))) is not None:
-        record |= dict(zip(("source", "output"), said, strict=True))
+    if record.get("source") is None and (halves := transcript(record.get("output"))) is not None:
+        record |= dict(zip(("source", "output"), halves, strict=True))
     pair = record.get("outputs") or [record.get("output_1"), record.get("output_2")]
     if isinstance(pair, list) and len(pair) == 2 and (parted := _parted(record.get("source"), *pair)) is not None:
         record["source"], *pair = parted
@@ -369,7 +369,7 @@ def flatten_texts(record: dict[str, Any]) -> None:
             record[name] = text_of(record[name])
     for name in ("outputs", "candidates"):
         if isinstance(pair := record.get(name), list):
-            record[name] = [one if _turns(one) is None else text_of(one) for one in pair]
+            record[name] = [text if _turns(text) is None else text_of(text) for text in pair]
 
 
 def one_text(value: Any) -> Any:
@@ -382,7 +382,7 @@ def one_text(value: Any) -> Any:
 
 def _parted(source: Any, first: Any, second: Any) -> tuple[str, str, str] | None:
     """Return what two conversations begin with, and the rest of each; None for anything else."""
-    a, b = (_turns(one) if source is None else _in_turn(source, one) for one in (first, second))
+    a, b = (_turns(side) if source is None else _in_turn(source, side) for side in (first, second))
     if a is None or b is None:
         return None
     shared = len([*itertools.takewhile(lambda turns: turns[0] == turns[1], zip(a[:-1], b[:-1], strict=False))])
@@ -391,12 +391,12 @@ def _parted(source: Any, first: Any, second: Any) -> tuple[str, str, str] | None
 
 def _in_turn(questions: Any, answers: Any) -> list[tuple[str, str]] | None:
     """Return (role, text) of lists of questions and of their answers, also as JSON; None for anything else."""
-    prompts, said = parsed_or_given(questions), parsed_or_given(answers)
-    if not (isinstance(prompts, list) and isinstance(said, list) and len(prompts) == len(said)):
+    prompts, replies = parsed_or_given(questions), parsed_or_given(answers)
+    if not (isinstance(prompts, list) and isinstance(replies, list) and len(prompts) == len(replies)):
         return None
-    if not all(isinstance(one, str | None) for one in (*prompts, *said)):
+    if not all(isinstance(text, str | None) for text in (*prompts, *replies)):
         return None
-    return [turn for q, a in zip(prompts, said, strict=True) for turn in (("user", q or ""), ("assistant", a or ""))]
+    return [turn for q, a in zip(prompts, replies, strict=True) for turn in (("user", q or ""), ("assistant", a or ""))]
 
 
 # CSV and TSV: all cells are texts.
@@ -595,16 +595,16 @@ def file_table(kind: str, path: Path) -> Source:
 
 def folder_files(folder: Path, kind: str | None = None) -> list[Path]:
     """Return the files of a folder that have a format of ``FORMATS``, by default any, sorted by name."""
-    endings = tuple(f".{one}" for one in FORMATS if kind in (one, None))
+    endings = tuple(f".{ending}" for ending in FORMATS if kind in (ending, None))
     return sorted(file for file in folder.iterdir() if file.name.lower().removesuffix(".gz").endswith(endings))
 
 
-def memory_table(given: Any, *, name: str = "list") -> Source:
+def memory_table(data: Any, *, name: str = "list") -> Source:
     """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON."""
-    if hasattr(given, "to_dict") and hasattr(given, "notna"):
-        name, given = "data frame", given.astype(object).where(given.notna(), None).to_dict("records")
+    if hasattr(data, "to_dict") and hasattr(data, "notna"):
+        name, data = "data frame", data.astype(object).where(data.notna(), None).to_dict("records")
     source, rows = Source(name, Path(name)), list[Row]()
-    for number, record in enumerate(given, start=1):
+    for number, record in enumerate(data, start=1):
         where = f"{name}, row {number}"
         if not isinstance(record, Mapping) and not hasattr(record, "toDict"):
             raise DataError(f"{where} is {record!r:.80}; give dicts or DSPy examples.")

@@ -32,9 +32,9 @@ def at(record: Any, path: str) -> Any:
         >>> at({"a": {"b.c": 1}, "d.e": ""}, "d.e|a.b.c"), at({"a.b": 1, "a.c": 2}, "a")
         (1, {'b': 1, 'c': 2})
     """
-    for one in filter(None, path.split("|")):
-        cell = _walk(record, one.removeprefix("=").split("."))
-        if one.startswith("="):
+    for option in filter(None, path.split("|")):
+        cell = _walk(record, option.removeprefix("=").split("."))
+        if option.startswith("="):
             cell = parsed_or_given(cell)
         if not (cell is None or cell in ("", [], {}) or cell != cell):
             return cell
@@ -54,7 +54,7 @@ def _walk(value: Any, steps: Sequence[str]) -> Any:
         if (name := ".".join(steps[:n])) in value and (inner := _walk(value[name], steps[n:])) is not None:
             return inner
     start = ".".join(steps) + "."
-    return {name.removeprefix(start): one for name, one in value.items() if str(name).startswith(start)} or None
+    return {name.removeprefix(start): cell for name, cell in value.items() if str(name).startswith(start)} or None
 
 
 PARENTS = ("parent_span_id", "parentSpanId", "parent_id", "parent_run_id", "parentObservationId")
@@ -95,7 +95,7 @@ class Tool:
 
 def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Give a sample one entry for each scorer and part of a score, and for each person who edited it."""
-    said = []
+    entries = []
     scores = sample.get("scores")
     for scorer, score in scores.items() if isinstance(scores, dict) else ():
         edits = [one for one in as_list(at(score, "history")) if at(one, "value") != "UNCHANGED"]
@@ -105,21 +105,21 @@ def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
             for part, one in parts:
                 one = {"P": 0.5, "N": 0.0}.get(one, one) if isinstance(one, str) else one
                 name = f"{scorer}/{part}" if part else scorer
-                said.append({"name": name, "value": one, "who": author, "kind": "person" if author else "scorer"})
-    yield sample | {"said": said}
+                entries.append({"name": name, "value": one, "who": author, "kind": "person" if author else "scorer"})
+    yield sample | {"said": entries}
 
 
 def _label_studio(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Give a task one entry for each result about the whole of it, of an annotation or a prediction."""
-    said = []
-    judged = [(kind, one) for kind in ("annotations", "predictions") for one in as_list(task.get(kind))]
-    for kind, one in judged:
-        entry = {"kind": kind, "who": at(one, "completed_by.email|completed_by.id|completed_by|model_version")}
-        for result in [] if at(one, "was_cancelled") else as_list(at(one, "result")):
+    entries = []
+    judged = [(kind, answer) for kind in ("annotations", "predictions") for answer in as_list(task.get(kind))]
+    for kind, answer in judged:
+        entry = {"kind": kind, "who": at(answer, "completed_by.email|completed_by.id|completed_by|model_version")}
+        for result in [] if at(answer, "was_cancelled") else as_list(at(answer, "result")):
             value = at(result, "value")
             if isinstance(value, dict) and len(value) == 1:  # with more, it is about a part of a text
-                said += _chosen(at(result, "from_name"), at(value, "rating|number|selected|choices"), entry)
-    yield task | {"said": said}
+                entries += _chosen(at(result, "from_name"), at(value, "rating|number|selected|choices"), entry)
+    yield task | {"said": entries}
 
 
 def _chosen(name: Any, value: Any, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -133,13 +133,13 @@ def _mturk(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     answers = _attributes(at(row, "Answer")) if at(row, "AssignmentStatus") != "Rejected" else {}
     answers = {**answers, **_attributes(at(answers, "taskAnswers.0"))}
     answers.pop("taskAnswers", None)
-    names = (name.rpartition(".")[0] or name if isinstance(one, bool) else name for name, one in answers.items())
-    said, entry = [], {"kind": "worker", "who": at(row, "WorkerId")}
+    names = (name.rpartition(".")[0] or name if isinstance(cell, bool) else name for name, cell in answers.items())
+    entries, entry = [], {"kind": "worker", "who": at(row, "WorkerId")}
     for name in dict.fromkeys(names):
         value = at(answers, name)
         chosen = [answer for answer, is_so in value.items() if is_so is True] if isinstance(value, dict) else value
-        said += _chosen(name, at(value, "label") or chosen, entry)
-    yield row | {"said": said}
+        entries += _chosen(name, at(value, "label") or chosen, entry)
+    yield row | {"said": entries}
 
 
 RESULT, DETAILS = "gen_ai.evaluation.result", "gen_ai.client.inference.operation.details"
@@ -147,9 +147,9 @@ RESULT, DETAILS = "gen_ai.evaluation.result", "gen_ai.client.inference.operation
 
 def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield each span with its attributes, and each result of an evaluation, which names the span, as a record."""
-    inner = [one for name, some in record.items() if name.lower().replace("_", "") in LISTS for one in as_list(some)]
-    for one in inner:
-        yield from _otel(one) if isinstance(one, dict) else ()
+    inner = [part for name, some in record.items() if name.lower().replace("_", "") in LISTS for part in as_list(some)]
+    for part in inner:
+        yield from _otel(part) if isinstance(part, dict) else ()
     ids = {name: at(record, f"{name}Id|{name}_id|context.{name}_id") for name in ("span", "trace")}
     own = _attributes(record.get("attributes"))
     if inner or not any(ids.values()):
@@ -170,25 +170,25 @@ def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
 LISTS = {f"{level}{kind}" for level in ("resource", "scope", "") for kind in ("spans", "logs")} | {"logrecords"}
 
 
-def _attributes(given: Any) -> dict[str, Any]:
+def _attributes(value: Any) -> dict[str, Any]:
     """Return an object as it is, and OTLP's list of names with values as one; empty for anything else."""
-    if isinstance(given, dict):
-        return given
-    pairs = [one for one in as_list(given) if isinstance(one, dict) and "key" in one]
-    return {str(one["key"]): _attribute(one.get("value")) for one in pairs}
+    if isinstance(value, dict):
+        return value
+    pairs = [pair for pair in as_list(value) if isinstance(pair, dict) and "key" in pair]
+    return {str(pair["key"]): _attribute(pair.get("value")) for pair in pairs}
 
 
 def _attribute(value: Any) -> Any:
     """Return the value of an attribute that OTLP writes under the name of its type."""
     if not isinstance(value, dict):
         return value
-    ((kind, given),) = list(value.items())[:1] or [("", None)]
-    if kind.startswith("int") and isinstance(given, str):
-        return parsed_or_given(given)
+    ((kind, content),) = list(value.items())[:1] or [("", None)]
+    if kind.startswith("int") and isinstance(content, str):
+        return parsed_or_given(content)
     if kind.startswith(("array", "kvlist")):
-        inner = as_list(at(given, "values"))
-        return [_attribute(one) for one in inner] if kind.startswith("array") else _attributes(inner)
-    return given
+        inner = as_list(at(content, "values"))
+        return [_attribute(part) for part in inner] if kind.startswith("array") else _attributes(inner)
+    return content
 
 
 PREPARED: dict[str, Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = {
@@ -238,8 +238,8 @@ def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
             yield where, {name: cell if name in texts else _from_cell(cell) for name, cell in row.items()}
     elif kind in ("json", "jsonl"):
         for where, value in json_values(source.text(path), path, lines=kind == "jsonl", nan=True):
-            for k, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
-                yield from _inner(_checked(one, where if k is None else f"{where}[{k}]"), lists)
+            for k, entry in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                yield from _inner(_checked(entry, where if k is None else f"{where}[{k}]"), lists)
     else:
         raise DataError(f"{path} is no export that is read: give .json, .jsonl, .csv, .tsv, .parquet or .eval.")
 
@@ -305,12 +305,12 @@ def _archive(source: Source, path: Path) -> Rows:
 Given = dict[str, dict[str, list[tuple[str, Any]]]]  # item -> rater or judge -> scores, each with its place
 
 
-def _numbers(name: str, given: Given) -> dict[str, dict[str, list[Any]]]:
+def _numbers(name: str, by_id: Given) -> dict[str, dict[str, list[Any]]]:
     """Return the scores as numbers if at least half of them are; else as they were given, which are labels."""
-    said = [one for by in given.values() for some in by.values() for one in some]
-    words = {**LABELS, **values_of_words(value for _, value in said)}
-    others = [(where, value) for where, value in said if _score(value, words) is None]
-    is_label = 2 * len(others) > len(said)
+    scores = [score for by in by_id.values() for some in by.values() for score in some]
+    words = {**LABELS, **values_of_words(value for _, value in scores)}
+    others = [(where, value) for where, value in scores if _score(value, words) is None]
+    is_label = 2 * len(others) > len(scores)
     if others and not is_label:
         where, value = others[0]
         raise DataError(
@@ -318,13 +318,13 @@ def _numbers(name: str, given: Given) -> dict[str, dict[str, list[Any]]]:
             "fail, or leave it out."
         )
     read = (lambda value, _: value) if is_label else _score
-    return {i: {who: [read(value, words) for _, value in some] for who, some in by.items()} for i, by in given.items()}
+    return {i: {who: [read(value, words) for _, value in some] for who, some in by.items()} for i, by in by_id.items()}
 
 
 def _score(value: Any, words: Mapping[str, float]) -> float | None:
     try:
-        said = words.get(word(value)) if isinstance(value, str | bool) else None
-        return number(value, "", texts=True, required=True) if said is None else said
+        from_word = words.get(word(value)) if isinstance(value, str | bool) else None
+        return number(value, "", texts=True, required=True) if from_word is None else from_word
     except DataError:
         return None
 
@@ -342,29 +342,29 @@ def _rows(tool: Tool, source: Source) -> Rows:
     judge, and columns ``NAME_1``, ``NAME_2``, ... where it scored an item several times. Labels that are no numbers
     stay as they are, those of people in a column ``RATER/CRITERION``.
     """
-    items, known, heard = _found(tool, source)
-    people, judges = _told_apart(source, heard, lambda name: name if name in items else known.get(name))
+    items, other_ids, heard = _found(tool, source)
+    people, judges = _told_apart(source, heard, lambda name: name if name in items else other_ids.get(name))
     columns: dict[str, dict[str, Any]] = {}  # column -> item -> value
     rated: dict[str, dict[str, list[Any]]] = {}  # criterion -> item -> ratings
-    for name, given in people.items():
-        read = _numbers(name, given)
+    for name, by_item in people.items():
+        read = _numbers(name, by_item)
         raters = list(dict.fromkeys(who for by in read.values() for who in by))
-        if all(isinstance(one, float) for by in read.values() for some in by.values() for one in some):
+        if all(isinstance(score, float) for by in read.values() for some in by.values() for score in some):
             rated[name] = {i: [by.get(who, [None])[-1] for who in raters] for i, by in read.items()}
         else:
             columns |= {f"{who}/{name}": {i: by[who][-1] for i, by in read.items() if who in by} for who in raters}
-    for name, given in judges.items():
-        flat = {i: [one for some in by.values() for one in some] for i, by in _numbers(name, given).items()}
+    for name, by_item in judges.items():
+        flat = {i: [score for some in by.values() for score in some] for i, by in _numbers(name, by_item).items()}
         most = max(map(len, flat.values()))
         for k in range(most):
             held = {i: some[k] for i, some in flat.items() if k < len(some)}
             columns[name if most == 1 else f"{name}_{k + 1}"] = held
-    scored = {i for given in (*people.values(), *judges.values()) for i in given}
+    scored = {i for by_item in (*people.values(), *judges.values()) for i in by_item}
     for name, (where, row) in items.items():
         if name in scored or (not scored and (tool.columns or row.get("output"))):
             ratings = {c: by.get(name) or [None] * len(next(iter(by.values()))) for c, by in rated.items()}
-            said = {column: held.get(name) for column, held in columns.items()}
-            yield where, row | said | ({"ratings": ratings} if rated else {})
+            cells = {column: held.get(name) for column, held in columns.items()}
+            yield where, row | cells | ({"ratings": ratings} if rated else {})
         else:
             source.leave_out("nobody scored it" if scored else "no output", where)
 
@@ -373,9 +373,9 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
     """Read id -> place and texts of each item, other ids -> id, and everything that somebody said."""
     prepare = PREPARED.get(source.name)
     paths = sorted(filter(Path.is_file, source.path.rglob("*.*"))) if source.path.is_dir() else [source.path]
-    items, known, heard = dict[str, Row](), dict[str, str](), list[Heard]()
+    items, other_ids, heard = dict[str, Row](), dict[str, str](), list[Heard]()
     rows = (row for path in paths for row in _of_tool(tool, source, path))
-    for where, record in ((where, one) for where, given in rows for one in (prepare(given) if prepare else [given])):
+    for where, record in ((where, one) for where, raw in rows for one in (prepare(raw) if prepare else [raw])):
         own = next((s for s in tool.said if s.item and at(record, s.name) and at(record, s.item)), None)
         if own is not None and (not own.kind or at(record, own.kind)):
             ids = [str(i) for i in (at(record, one) for one in own.item.split("|")) if i is not None]
@@ -388,13 +388,13 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
         items.setdefault(name, (where, {**_item(tool, record), "id": name}))
         is_root = not any(at(record, parent) for parent in PARENTS)
         for key in (str(k) for k in (at(record, one) for one in tool.also) if k is not None):
-            known[key] = name if is_root else known.get(key, name)
+            other_ids[key] = name if is_root else other_ids.get(key, name)
         for form in (one for one in tool.said if one.within):
             entries = at(record, f"={form.within.replace('|', '|=')}")
             pairs = entries.items() if isinstance(entries, dict) else (("", one) for one in as_list(entries))
             named = ((at(entry, form.name) or key, entry) for key, entry in pairs)
             heard += [(where, form, entry, str(criterion), name) for criterion, entry in named if criterion]
-    return items, known, heard
+    return items, other_ids, heard
 
 
 def _of_tool(tool: Tool, source: Source, path: Path) -> Rows:
@@ -418,13 +418,13 @@ def _told_apart(
         if target is None:
             strangers += 1
         elif is_score and not any(at(entry, path) == wanted for path, wanted in form.unless.items()):
-            said = (f"{where}: item {target!r:.80}", value)
+            score = (f"{where}: item {target!r:.80}", value)
             if form.people and kind == form.people:
                 by = people.setdefault(criterion, {}).setdefault(target, {})
-                by[who if who and who != kind else f"{kind} {len(by) + 1}"] = [said]
+                by[who if who and who != kind else f"{kind} {len(by) + 1}"] = [score]
             else:
                 name = f"{who}/{criterion}" if who else f"judge/{criterion}" if criterion in RESERVED else criterion
-                judges.setdefault(name, {}).setdefault(target, {}).setdefault(who, []).append(said)
+                judges.setdefault(name, {}).setdefault(target, {}).setdefault(who, []).append(score)
     if strangers and not (people or judges):
         raise DataError(
             f"{source.path} has {strangers} scores of outputs that it does not hold: give a folder with the export of "
@@ -436,8 +436,8 @@ def _told_apart(
 def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
     """Return an item's texts, and its system and input where they are known."""
     if tool.columns:
-        given = _attributes(at(record, tool.columns))
-        return {f"{tool.columns}.{name}" if name in _RATINGS else name: value for name, value in given.items()}
+        texts = _attributes(at(record, tool.columns))
+        return {f"{tool.columns}.{name}" if name in _RATINGS else name: value for name, value in texts.items()}
     row = {"source": at(record, tool.source), "output": at(record, tool.output)}
     if row["output"] is None:  # a whole conversation under one name
         row |= dict(zip(("source", "output"), files.transcript(row["source"]) or (row["source"], ""), strict=True))

@@ -156,10 +156,10 @@ def pivoted(table: Source, kind: str, who: str = "") -> Source:
                     "the column that tells them apart."
                 )
         where, first = group[0]
-        given = [by.get(name, {}) for name in names]
+        own_rows = [by.get(name, {}) for name in names]
         record = {name: value for name, value in first.items() if name == "id" or name not in (who, *differing)}
         for column in (name for name in differing if name != "id"):
-            record |= _apart(kind, column, names, [row.get(column) for row in given], where)
+            record |= _apart(kind, column, names, [row.get(column) for row in own_rows], where)
         rows.append((where, record))
     named, counts = table.mapping.get(who, who), [*map(len, groups.values())]
     form = LongForm(named, names, len(table.rows), counts, frozenset(differing), is_crossed=False)
@@ -169,8 +169,8 @@ def pivoted(table: Source, kind: str, who: str = "") -> Source:
 def _apart(kind: str, column: str, names: Sequence[str], cells: Sequence[Any], where: str) -> dict[str, Any]:
     """Return the columns of what stands in the rows of a text, one cell for each name."""
     if not _is_peoples(column):
-        given = zip(names, cells, strict=True)
-        return {column: [*cells]} if kind == RATED_BY else {f"{name}/{column}": cell for name, cell in given}
+        by_name = zip(names, cells, strict=True)
+        return {column: [*cells]} if kind == RATED_BY else {f"{name}/{column}": cell for name, cell in by_name}
     if kind == RATED_BY and column in ("score", "better", "label"):
         return {f"{'rating' if column == 'score' else column}_{k}": cell for k, cell in enumerate(cells, start=1)}
     if kind == RATED_BY and column.startswith("scores."):

@@ -42,10 +42,10 @@ class Codes:
     levels: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for name, given in (("missing", self.missing), ("keep", self.keep), ("levels", self.levels)):
-            if isinstance(given, str | int | float):
-                raise ValueError(f"`{name}` is {given!r:.80}: give a list of values, such as [{given!r:.80}].")
-        codes = Counter(value_code(one) for one in (*self.levels, *self.missing, *self.keep))
+        for name, values in (("missing", self.missing), ("keep", self.keep), ("levels", self.levels)):
+            if isinstance(values, str | int | float):
+                raise ValueError(f"`{name}` is {values!r:.80}: give a list of values, such as [{values!r:.80}].")
+        codes = Counter(value_code(value) for value in (*self.levels, *self.missing, *self.keep))
         if twice := [code for code, count in codes.items() if count > 1 or not code]:
             raise ValueError(
                 f"{twice[0]!r:.80} is empty, or named twice in `missing`, `keep` and `levels`: name each value once."
@@ -57,7 +57,7 @@ class Codes:
     def numbers(self) -> dict[str, float | None]:
         """Value -> the number that it stands for, None where it is no rating."""
         first = 0 if len(self.levels) == 2 else 1
-        levels = {value_code(one): float(k) for k, one in enumerate(self.levels, start=first)}
+        levels = {value_code(level): float(k) for k, level in enumerate(self.levels, start=first)}
         return {**levels, **dict.fromkeys(map(value_code, self.missing))}
 
     def read(self, value: Any) -> Any:
@@ -84,9 +84,9 @@ class OpenValuesError(DataError):
 def converted(value: Any, read: Callable[[Any], Any]) -> Any:
     """Return a value with what ``read`` makes of its cells, at any depth of lists and objects."""
     if isinstance(value, dict):
-        return {key: converted(one, read) for key, one in value.items()}
+        return {key: converted(inner, read) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [converted(one, read) for one in value]
+        return [converted(inner, read) for inner in value]
     return read(value)
 
 
@@ -102,7 +102,7 @@ def read_codes(table: Source, columns: Sequence[str], codes: Codes) -> None:
     for name in columns if codes.numbers else ():
         for _, row in table.rows:
             if (cell := row.get(name)) is not None:
-                lost.update((name, code) for one in cells_of(cell) if (code := value_code(one)) in absent)
+                lost.update((name, code) for value in cells_of(cell) if (code := value_code(value)) in absent)
                 row[name] = codes.read(cell)
     if lost:
         cells = (f"{code} in {count} of {table.mapping.get(name, name)!r:.80}" for (name, code), count in lost.items())
@@ -120,22 +120,22 @@ def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
     read = {one: codes.read(one[1]) for one in {*typed}}
     if RATINGS & {*words_of(name)}:
         read = {one: number_of_text(cell) for one, cell in read.items()}
-    given = [cell for cell in map(read.__getitem__, typed) if not items.is_absent(cell)]
-    counts = Counter(given)
+    filled = [cell for cell in map(read.__getitem__, typed) if not items.is_absent(cell)]
+    counts = Counter(filled)
     texts = [cell for cell in counts if isinstance(cell, str)]
     if len(texts) > MOST_WORDS:
         return cells
-    known = {*items.values_of_words(given)} if texts else set[str]()
-    if 2 * sum(counts[cell] for cell in texts if value_code(cell) in LETTERS) > len(given):
-        known = {*LETTERS}
-    for one in texts if words_in("choices") & {*words_of(name)} and not known else ():  # model_1, model_2, tie, error
+    readable = {*items.values_of_words(filled)} if texts else set[str]()
+    if 2 * sum(counts[cell] for cell in texts if value_code(cell) in LETTERS) > len(filled):
+        readable = {*LETTERS}
+    for one in texts if words_in("choices") & {*words_of(name)} and not readable else ():  # model_1, tie, error
         if choice_codes(rest := [cell for cell in texts if cell != one]):
-            known = {*map(word, rest)}
-    others: set[Any] = {cell for cell in texts if word(cell) not in known and number_of_text(cell) is cell}
+            readable = {*map(word, rest)}
+    others: set[Any] = {cell for cell in texts if word(cell) not in readable and number_of_text(cell) is cell}
     numbers = {cell: number for cell in counts if abs(number := as_number(cell)) <= LARGEST}
-    party = {name: np.array([numbers[cell] for cell in given if cell in numbers])}
+    party = {name: np.array([numbers[cell] for cell in filled if cell in numbers])}
     others |= {*failure_codes(party, {name: name}).get(name, ())} - {*map(as_number, codes.keep)}
-    if 2 * sum(counts[cell] for cell in others) < len(given) and len(others) <= MOST_LISTED:
+    if 2 * sum(counts[cell] for cell in others) < len(filled) and len(others) <= MOST_LISTED:
         return [None if (cell := read[one]) in others else cell for one in typed]
     return cells
 
@@ -161,10 +161,10 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
 def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
     """Return the commonest of other cells with commas between them, and how many there are, if several."""
     counts = Counter(str(cell).strip() for *_, cell in others)
-    some = [one for one, _ in counts.most_common(MOST_LISTED)]
-    listing = ", ".join(f"{one!r:.80} in {counts[one]}" for one in some) + ", ..." * (len(counts) > len(some))
+    some = [code for code, _ in counts.most_common(MOST_LISTED)]
+    listing = ", ".join(f"{code!r:.80} in {counts[code]}" for code in some) + ", ..." * (len(counts) > len(some))
     more = f" {len(others)} of {len(cells)} cells are no {what}: {listing}." if len(others) > 1 else ""
-    return ",".join(one for one in some if "," not in one and len(one) <= LONGEST) or "VALUE", more
+    return ",".join(code for code in some if "," not in code and len(code) <= LONGEST) or "VALUE", more
 
 
 def _refused(refusal: str, codes: str, *, are_few: bool) -> DataError:
@@ -218,8 +218,8 @@ def given_cells(table: Source, name: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the column (with the criterion if it has several), the place and the value of each cell with a value."""
     for where, row in table.rows:
         value = row.get(name)
-        for key, one in value.items() if isinstance(value, dict) else [("", value)]:
-            for cell in cells_of(one):
+        for key, inner in value.items() if isinstance(value, dict) else [("", value)]:
+            for cell in cells_of(inner):
                 if word(cell):
                     yield f"{name}.{key}" if key else name, where, cell
 
@@ -274,9 +274,9 @@ def unexplained(
     columns: Mapping[str, FloatArray], party: Mapping[str, str], keep: Sequence[object]
 ) -> dict[str, list[float]]:
     """Return column -> its ``failure_codes`` that the user does not ``keep``."""
-    kept = {value_code(one) for one in keep}
-    found = failure_codes(columns, party)
-    left = {name: [value for value in values if value_code(value) not in kept] for name, values in found.items()}
+    kept = {value_code(number) for number in keep}
+    codes = failure_codes(columns, party)
+    left = {name: [value for value in values if value_code(value) not in kept] for name, values in codes.items()}
     return {name: values for name, values in left.items() if values}
 
 
@@ -307,7 +307,7 @@ def failure_codes(columns: Mapping[str, FloatArray], party: Mapping[str, str]) -
         columns: Column -> its numbers.
         party: Column -> whose numbers these are. Raters of one criterion are one party, and so is each judge.
     """
-    found: dict[str, list[float]] = {}
+    codes: dict[str, list[float]] = {}
     members: dict[str, list[str]] = {}
     for name, whose in party.items():
         members.setdefault(whose, []).append(name)
@@ -320,8 +320,8 @@ def failure_codes(columns: Mapping[str, FloatArray], party: Mapping[str, str]) -
             values += _ends(columns[name], [rest, *others], len(names), apart=False)
         for name in names:
             if own := sorted({value for value in values if value in columns[name]}):
-                found[name] = own
-    return found
+                codes[name] = own
+    return codes
 
 
 def _ends(own: FloatArray, others: Sequence[FloatArray], ways: int, *, apart: bool) -> Iterator[float]:
