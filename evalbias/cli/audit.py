@@ -77,10 +77,10 @@ def tell_build(
     """Write the summary for a build, say which conditions do not pass, and exit with the code of the worst."""
     if out.summary is not None:
         write_summary(out.summary, markdown(title, sections, decided))
-    for one in decided:
-        if one.word != "passed":
-            typer.echo(message(one.sentence), err=True)
-    if codes := {one.code for one in decided} - {0}:
+    for outcome in decided:
+        if outcome.word != "passed":
+            typer.echo(message(outcome.sentence), err=True)
+    if codes := {outcome.code for outcome in decided} - {0}:
         raise typer.Exit(min(codes))  # one that fails decides
 
 
@@ -94,11 +94,11 @@ def audit_outcome(
 ) -> RunOutcome:
     """Gather what the run writes and shows of an audit, or of those of several criteria."""
     contents, results = {}, {}
-    for name, one in audits.items():
+    for name, audit in audits.items():
         rated = [{"decision": rate.word, "why": rate.why} for rate in certificate if rate.criterion == name]
-        contents[name] = one.to_dict() | ({"certificate": rated} if rated else {})
-        results[name] = {"audit": contents[name], "measurements": one.measurements, "items": by_item(one.judged)}
-    covered = {j.criterion: j.coverage for j in (one.judged for one in audits.values()) if len(j.coverage)}
+        contents[name] = audit.to_dict() | ({"certificate": rated} if rated else {})
+        results[name] = {"audit": contents[name], "measurements": audit.measurements, "items": by_item(audit.judged)}
+    covered = {j.criterion: j.coverage for j in (audit.judged for audit in audits.values()) if len(j.coverage)}
     more = [Section("Certificate", [rate.sentence for rate in certificate])] * bool(certificate)
     whole = audits[""] if several is None else several
     shown, screen = [in_terminal(whole, full=full), *step], [*whole.first_screen, *step]
@@ -139,24 +139,24 @@ def _check_verdicts(ready: ResolvedAudit) -> None:
 OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}  # of ``lm`` alone
 
 
-def refuse_unused(given: Set[str]) -> None:
-    """Refuse options on the command line (``given``) that decide nothing in an audit of recorded answers."""
+def refuse_unused(typed: Set[str]) -> None:
+    """Refuse options on the command line (``typed``) that decide nothing in an audit of recorded answers."""
     of_models = {*Models.__annotations__, *MeasuringModels.__annotations__} - {"yes"}
     sampling = {"samples", "sample_temperature", "sample_tokens"}
     prompt = {"task", "source_label", "output_label", "language"}
-    both = {"lm", "likelihood_lm"} <= given
-    no_model = not given & {"lm", "likelihood_lm"}
+    both = {"lm", "likelihood_lm"} <= typed
+    no_model = not typed & {"lm", "likelihood_lm"}
     unused: list[tuple[bool, set[str], str]] = [
         (True, {"pairs", *sampling}, "recorded answers are taken as they are"),
-        ("scores_field" in given, {"swapped_field", "labels"}, "for choices, and `scores_field` names scores"),
-        ("samples_field" in given, {"swapped_field", "labels"}, "for choices, and `samples_field` names scores"),
-        ("winner_field" in given, {"scale"}, "recorded choices have no scale"),
+        ("scores_field" in typed, {"swapped_field", "labels"}, "for choices, and `scores_field` names scores"),
+        ("samples_field" in typed, {"swapped_field", "labels"}, "for choices, and `samples_field` names scores"),
+        ("winner_field" in typed, {"scale"}, "recorded choices have no scale"),
         (no_model, prompt | of_models, "no model is asked; the likelihood bias needs one, `lm`"),
         (both, {"lm"}, "recorded answers take one model, that of the likelihood"),
-        ("lm" not in given, OF_LM, "for the model of `lm`; name the model of the likelihood there"),
+        ("lm" not in typed, OF_LM, "for the model of `lm`; name the model of the likelihood there"),
     ]
     for applies, names, reason in unused:
-        if applies and (named := sorted(given & names)):
+        if applies and (named := sorted(typed & names)):
             raise ValueError(f"Leave out {', '.join(f'`{name}`' for name in named)}: {reason}.")
 
 
@@ -207,8 +207,8 @@ class Condition:
         if e.null is not None and self.bias != AGREEMENT:
             value, below, above = abs(value - e.null), e.null - low, high - e.null
             low, high = max(-below, -above, 0.0), max(below, above)
-        shown = {OPERATORS[self.operator](end, self.limit) for end in (low, high)}
-        code = UNDECIDED if len(shown) > 1 else int(shown == {not self.required})
+        holds = {OPERATORS[self.operator](end, self.limit) for end in (low, high)}
+        code = UNDECIDED if len(holds) > 1 else int(holds == {not self.required})
         shown_value = "not known" if math.isnan(value) else f"{value:.3g}"  # of bounds, only the interval is known
         why = f"{self.text}: {name} is {shown_value} (95 % interval {low:.3g} to {high:.3g})"
         return Outcome(code, why, WORDS[code], self.text)
@@ -245,9 +245,9 @@ def _parse(text: str, numbers: Sequence[str], features: Sequence[str]) -> Condit
         )
     bias, estimate, comparison, limit, required = match.groups()
     bias = re.sub("[ -]", "_", bias)  # tables say scale use and self-preference
-    known = numbers or [*(name for name in BIASES if name != AGREEMENT), AGREEMENT, *features]
-    if bias not in known:
-        raise ValueError(f"`fail_on` {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
+    choices = numbers or [*(name for name in BIASES if name != AGREEMENT), AGREEMENT, *features]
+    if bias not in choices:
+        raise ValueError(f"`fail_on` {text}: {bias!r} is unknown, choose one of {', '.join(choices)}.")
     condition = Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
     if estimate is None and not numbers and not condition.is_of_bias:
         names = " or ".join(f"{bias}.{name}" for name in BIASES[bias].headlines)

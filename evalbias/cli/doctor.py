@@ -43,8 +43,8 @@ def doctor_command(file: str, label_next: int | None) -> None:
         return
     with redirect_stdout(sys.stderr):
         judged = _examine(file)[:1]
-    again = [name for one in judged for name in rate_again(one, label_next, 0)]
-    chosen = [*again, *(name for one in judged for name in next_labels(one, label_next, 0))][:label_next]
+    again = [name for answered in judged for name in rate_again(answered, label_next, 0)]
+    chosen = [*again, *(name for answered in judged for name in next_labels(answered, label_next, 0))][:label_next]
     if not chosen:
         raise DataError(f"{file}: no item with an answer of the judge has one rating or none, so none is left to rate.")
     typer.echo(f"{len(again)} with one rating, for a second person; {len(chosen) - len(again)} without any.", err=True)

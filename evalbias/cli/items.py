@@ -36,17 +36,17 @@ from evalbias.values import file_digest
 # The options of one form of a command, out of those of all its forms.
 
 
-def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], given: Set[str]) -> Any:
+def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], typed: Set[str]) -> Any:
     """Return the options of one of the ``forms`` of a command; of those on the command line, refuse what others take.
 
     Raises:
-        ValueError: An option on the command line (``given``) is of other forms, or one that this form needs is not.
+        ValueError: An option on the command line (``typed``) is of other forms, or one that this form needs is not.
     """
     taken = {words: {f.name for one in (group, *group.beside) for f in fields(one)} for words, group in forms.items()}
-    for name in sorted(given - taken[form]):
+    for name in sorted(typed - taken[form]):
         if takers := [words for words, names in taken.items() if name in names]:
             raise ValueError(f"`{name}` is not for {form}, only for {joined(takers)}: leave it out.")
-    own = {f.name: getattr(options, f.name) for f in fields(forms[form]) if f.name in given}
+    own = {f.name: getattr(options, f.name) for f in fields(forms[form]) if f.name in typed}
     if lacking := [f.name for f in fields(forms[form]) if f.default is MISSING and f.name not in own]:
         raise ValueError(f"{form} needs `{lacking[0]}`: add it.")
     return forms[form](**own)
@@ -67,10 +67,10 @@ def scoring_judges(options: ScoreOptions | ScoringAim | AlignOptions) -> list[An
 
 
 def _refuse_own(options: Any, *names: str) -> None:
-    if given := [f"`{name}`" for name in names if getattr(options, name, None)]:
+    if named := [f"`{name}`" for name in names if getattr(options, name, None)]:
         raise ValueError(
             "`judge`: a saved judge has its own criterion, scale, language, task, labels and answers. Leave out "
-            f"{', '.join(given)}."
+            f"{', '.join(named)}."
         )
 
 
@@ -81,8 +81,8 @@ def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> Pairw
     if (options.judge is None) == (options.criterion is None):
         raise ValueError("Give either `criterion` 'name: definition' or `judge` FILE.")
     names = ("debias", "calibration", "instruction", "instruction_place")
-    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
-    replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given.items()}
+    chosen = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in chosen.items()}
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
         replaced = {"instruction_place": instruction_place_for(options.lm), **replaced}
@@ -156,8 +156,8 @@ def compared(options: RankOptions | ComparingAim, judge: PairwiseJudge, *, searc
             f"{spec} holds pairs, and a ranking orders all outputs of a document: give one output a row, or ask about "
             "the pairs with 'evalbias audit'."
         )
-    known = data.by_input(dataset)
-    groups = {key: known[key] for key in comparable(dataset)}
+    by_input = data.by_input(dataset)
+    groups = {key: by_input[key] for key in comparable(dataset)}
     needed = max(2 if searches else 1, options.documents or 0)
     if len(groups) < needed:
         raise ValueError(

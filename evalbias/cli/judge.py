@@ -149,8 +149,8 @@ def in_words(brief: Mapping[str, Any], file: Path) -> str:
         f"{brief['unanswered']} items have no score although the model answered: it gave no label enough probability, "
         "or the server reported none. Try a prompt that asks for a label alone, or another model."
     )
-    said = f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}"
-    return f"{said}\n{unanswered}" if brief["unanswered"] else said
+    sentence = f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}"
+    return f"{sentence}\n{unanswered}" if brief["unanswered"] else sentence
 
 
 # The records of scores, one per item.

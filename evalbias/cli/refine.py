@@ -171,8 +171,8 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
     if options.examples is not None:
         config["examples"] = read_examples(options.examples)
     if isinstance(options, FeedbackOptions):
-        given = {"max_iterations": options.max_iterations, "feedback_temperature": options.feedback_temperature}
-        config |= {name: value for name, value in given.items() if value is not None}
+        own = {"max_iterations": options.max_iterations, "feedback_temperature": options.feedback_temperature}
+        config |= {name: value for name, value in own.items() if value is not None}
     elif options.task in ("translation", "constrained-generation"):
         config["feedback_temperature"] = 0.0  # a text has one score, so that two versions can be compared
     task = TASKS[options.task](seed=options.seed, **config)
@@ -293,10 +293,10 @@ def _aspects(run: Run, task: RefineTask) -> list[evaluation.CachedScorer]:
     return scorers
 
 
-def _output(one: evaluation.Loop) -> dict[str, Any]:
-    last = one.at(one.steps[-1].iteration) if one.steps else None
+def _output(loop: evaluation.Loop) -> dict[str, Any]:
+    last = loop.at(loop.steps[-1].iteration) if loop.steps else None
     output = {"output": None, "score": None} if last is None else {"output": last.output, "score": last.score}
-    return {"id": one.id, **output, "stopped": one.stopped, "error": one.error, "steps": one.steps}
+    return {"id": loop.id, **output, "stopped": loop.stopped, "error": loop.error, "steps": loop.steps}
 
 
 def refine_style_command(options: StyleOptions, models: Models, out: Out) -> None:

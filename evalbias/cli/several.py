@@ -52,11 +52,11 @@ def digests(*sides: Any) -> dict[str, Any]:
 
 def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
     with Run("jury", options, models, out) as run:
-        given = run.options
+        asked = run.options
         with run.progress(0):
-            judged = panel_of(given)
-        how: dict[str, Any] = {"costs": given.costs, "reliability": given.reliability}
-        worth, learned = jury_worth(judged, families=given.families, **how), learn_jury(judged, seed=given.seed, **how)
+            judged = panel_of(asked)
+        how: dict[str, Any] = {"costs": asked.costs, "reliability": asked.reliability}
+        worth, learned = jury_worth(judged, families=asked.families, **how), learn_jury(judged, seed=asked.seed, **how)
         file = run.folder.path / "jury.json"
         save(learned.rule, file)
         result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}

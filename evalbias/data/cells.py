@@ -123,9 +123,9 @@ class Column:
         """Return (rows,) numbers, means of lists; NaN where there is none."""
 
         def value(cell: Any) -> float:
-            said = [one for one in items.cells_of(cell) if not missing(one)]
-            given = [float(self.numbers.get(word(one), one) if self.numbers else one) for one in said]
-            return sum(given) / len(given) if given else np.nan
+            filled = [entry for entry in items.cells_of(cell) if not missing(entry)]
+            numbers = [float(self.numbers.get(word(entry), entry) if self.numbers else entry) for entry in filled]
+            return sum(numbers) / len(numbers) if numbers else np.nan
 
         plain = self.kind == RATED and not self.numbers
         cells = [np.nan if cell is None else cell for cell in self.cells] if plain else [*map(value, self.cells)]
@@ -151,48 +151,48 @@ def words_of(name: str) -> list[str]:
     return re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
 
 
-def _kind(given: Sequence[Any]) -> str:
-    if not given:
+def _kind(cells: Sequence[Any]) -> str:
+    if not cells:
         return NOTHING
-    if _are(given, list, dict) and all(talks := [*map(files.transcript, given)]):
+    if _are(cells, list, dict) and all(talks := [*map(files.transcript, cells)]):
         answers = [talk[1] for talk in talks if talk]
         return TALKS if all(answers) else OTHERS if any(answers) else ASKED_FOR
-    if _are(given, list):
-        inner = [one for cell in given for one in cell if not missing(one)]
-        texts = [one for one in inner if isinstance(one, str | list | dict)]  # beside a few that a tool misread
-        if all(len(cell) == 2 for cell in given) and len(texts) > 0.9 * len(inner) and _kind(texts) in (TEXTS, TALKS):
+    if _are(cells, list):
+        inner = [value for cell in cells for value in cell if not missing(value)]
+        texts = [value for value in inner if isinstance(value, str | list | dict)]  # beside a few that a tool misread
+        if all(len(cell) == 2 for cell in cells) and len(texts) > 0.9 * len(inner) and _kind(texts) in (TEXTS, TALKS):
             return PAIRS
         return LISTS if _are(inner, str, int, float) and _kind(inner) == RATED else OTHERS
-    if _are(given, dict):
-        inner = [one for cell in given for one in cell.values() if not missing(one)]
+    if _are(cells, dict):
+        inner = [value for cell in cells for value in cell.values() if not missing(value)]
         return BY_NAME if _kind(inner) in (RATED, LISTS) else OTHERS
-    if _are(given, str, bool):
-        first = word(given[0]) in items.values_of_words(given[:1])  # most columns of texts need no further look
-        if first and {word(cell) for cell in {*given}} <= items.values_of_words(given).keys():
+    if _are(cells, str, bool):
+        first = word(cells[0]) in items.values_of_words(cells[:1])  # most columns of texts need no further look
+        if first and {word(cell) for cell in {*cells}} <= items.values_of_words(cells).keys():
             return RATED
-        dates = all(re.match(r"\d{4}-\d\d-\d\d", str(cell)) for cell in given)
-        return OTHERS if dates or not _are(given, str) else TEXTS
-    if _are(given, int, float) and bool not in {*map(type, given)}:
-        low, high = min(given), max(given)
-        counts = len(given) > 10 and len({*given}) == len(given) == high - low + 1
+        dates = all(re.match(r"\d{4}-\d\d-\d\d", str(cell)) for cell in cells)
+        return OTHERS if dates or not _are(cells, str) else TEXTS
+    if _are(cells, int, float) and bool not in {*map(type, cells)}:
+        low, high = min(cells), max(cells)
+        counts = len(cells) > 10 and len({*cells}) == len(cells) == high - low + 1
         return RATED if -100 <= low <= high <= 100 and not counts else OTHERS
     return OTHERS
 
 
-def _are(given: Sequence[Any], *types: type) -> bool:
-    return all(issubclass(one, types) for one in {*map(type, given)})
+def _are(cells: Sequence[Any], *types: type) -> bool:
+    return all(issubclass(kind, types) for kind in {*map(type, cells)})
 
 
-def choice_codes(given: Sequence[Any]) -> tuple[str, ...] | None:
+def choice_codes(cells: Sequence[Any]) -> tuple[str, ...] | None:
     """Return how cells name the first output, the second and a tie, () if all do in one way, None if none do."""
-    if not given or not _are(given, str, int, float) or bool in {*map(type, given)}:
+    if not cells or not _are(cells, str, int, float) or bool in {*map(type, cells)}:
         return None
-    numbers = [cell for cell in given if not isinstance(cell, str)]
-    if len(numbers) == len(given) and 1 <= min(numbers) < max(numbers) <= 2 and len({*numbers}) > MOST_CHOICES:
+    numbers = [cell for cell in cells if not isinstance(cell, str)]
+    if len(numbers) == len(cells) and 1 <= min(numbers) < max(numbers) <= 2 and len({*numbers}) > MOST_CHOICES:
         return ("1", "2")  # AlpacaEval's 1 + P
-    if len({*given}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in given):
+    if len({*cells}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in cells):
         return None
-    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in {*given}}
+    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in {*cells}}
     if codes <= LETTERS | {"0", "1", "-1"} or frozenset(codes - LETTERS) in NUMBERED:
         return ()
     ties = sorted(codes & WORDS["ties"])

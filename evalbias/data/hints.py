@@ -49,7 +49,7 @@ def _likely(table: Source) -> dict[str, str]:
     Names that fill a message by themselves are left out.
     """
     columns = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
-    mapping = columns.options(*(one.answers[0] for one in columns.questions if one.answers)).get("mapping", {})
+    mapping = columns.options(*(q.answers[0] for q in columns.questions if q.answers)).get("mapping", {})
     short = ((ours, theirs) for ours, theirs in mapping.items() if not ours.startswith("judge_") and len(theirs) <= 80)
     return dict(itertools.islice(short, MOST_NAMED))
 
@@ -69,7 +69,7 @@ def certain_options(
 ) -> dict[str, Any]:
     """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
     columns = recognised_columns(table, outcome, codes)
-    why = "; ".join(f"{one.about}: {one.why}" for one in columns.questions)
+    why = "; ".join(f"{question.about}: {question.why}" for question in columns.questions)
     if columns.judge is None:
         open_, why = f"{remedy} The columns do not tell it", why or "no column is named like a judge's answers"
     elif why:

@@ -26,7 +26,7 @@ def add_columns(table: Source, names: Iterable[str]) -> None:
         if name.startswith("-") and name[1:] in columns:
             for _, row in table.rows:
                 row[name] = _negative(row.get(name[1:]))
-        elif any(name.startswith(f"{one}.") for one in columns):
+        elif any(name.startswith(f"{root}.") for root in columns):
             cells = cells_at(table, name)
             for (_, row), cell in zip(table.rows, cells, strict=True) if any(c is not None for c in cells) else ():
                 row[name] = cell
@@ -41,24 +41,24 @@ def add_columns(table: Source, names: Iterable[str]) -> None:
 def drop_rest(table: Source, names: Iterable[str]) -> None:
     """Remove the rest of our objects of ratings where ``names`` name an entry: the others are not people's criteria."""
     named = {*names}
-    for root in {one.partition(".")[0] for one in named if "." in one} & {*OWN}:
+    for root in {path.partition(".")[0] for path in named if "." in path} & {*OWN}:
         for _, row in table.rows:
-            for other in [one for one in row if one == root or (one.startswith(f"{root}.") and one not in named)]:
+            for other in [path for path in row if path == root or (path.startswith(f"{root}.") and path not in named)]:
                 del row[other]
 
 
 def paths(table: Source) -> list[str]:
     """Return the paths to what a table's objects, and lists of objects, hold."""
-    found = dict[str, None]()
+    inside = dict[str, None]()
     for name in table.columns:
         first = next((row[name] for _, row in table.rows if not missing(row.get(name)) and row[name] != ""), None)
         if not isinstance(first, dict | list) and not (isinstance(first, str) and first.lstrip()[:1] in ("[", "{")):
             continue
         cells = [parsed_or_given(row.get(name)) for _, row in table.rows]
-        given = [cell for cell in cells if isinstance(cell, dict | list)]
-        if given and len(given) == sum(not (missing(cell) or cell == "") for cell in cells):
-            found |= {f"{name}.{path}": None for cell in given for path in _inner(cell)}
-    return [path for path in found if path not in table.columns][:MOST]
+        objects = [cell for cell in cells if isinstance(cell, dict | list)]
+        if objects and len(objects) == sum(not (missing(cell) or cell == "") for cell in cells):
+            inside |= {f"{name}.{path}": None for cell in objects for path in _inner(cell)}
+    return [path for path in inside if path not in table.columns][:MOST]
 
 
 def raters_by_name(table: Source) -> dict[str, str]:
@@ -68,14 +68,14 @@ def raters_by_name(table: Source) -> dict[str, str]:
     """
     cells = [cell for _, row in table.rows if isinstance(cell := parsed_or_given(row.get("ratings")), dict)]
     names = dict.fromkeys(name for cell in cells for name in cell)
-    lists = any(isinstance(one, list | dict) for cell in cells for one in cell.values())
+    lists = any(isinstance(rating, list | dict) for cell in cells for rating in cell.values())
     if lists or any(words_in("given names", "people", "persons").isdisjoint(words_of(name)) for name in names):
         return {}
     return {f"rating_{k}": f"ratings.{name}" for k, name in enumerate(names, start=1)}
 
 
 def _inner(value: Any, depth: int = 3) -> Iterator[str]:
-    entries = value if isinstance(value, list) and all(isinstance(one, dict) for one in value) else [value]
+    entries = value if isinstance(value, list) and all(isinstance(item, dict) for item in value) else [value]
     for entry in entries:
         for name, inner in entry.items() if isinstance(entry, dict) else ():
             below = [f"{name}.{path}" for path in _inner(inner, depth - 1)] if depth > 1 else []
@@ -109,11 +109,11 @@ def _end(value: Any, path: str) -> tuple[Any, str]:
 
 def _who(entries: Sequence[Sequence[dict[str, Any]]], key: str) -> str | None:
     """Return the name under which each object of a list says who gave it, if any."""
-    for name in dict.fromkeys(name for row in entries for one in row for name in one if name != key):
-        given = [[one.get(name) for one in row] for row in entries]
-        texts = all(isinstance(who, str | int) and not isinstance(who, bool) for row in given for who in row)
-        people = {str(who) for row in given for who in row}
-        if texts and all(len({*map(str, row)}) == len(row) for row in given) and len(people) < sum(map(len, given)):
+    for name in dict.fromkeys(name for row in entries for entry in row for name in entry if name != key):
+        answers = [[entry.get(name) for entry in row] for row in entries]
+        texts = all(isinstance(who, str | int) and not isinstance(who, bool) for row in answers for who in row)
+        people = {str(who) for row in answers for who in row}
+        if texts and all(len({*map(str, row)}) == len(row) for row in answers) and len(people) < sum(map(len, answers)):
             return name
     return None
 
@@ -121,8 +121,8 @@ def _who(entries: Sequence[Sequence[dict[str, Any]]], key: str) -> str | None:
 def _aligned(rows: Sequence[Sequence[tuple[Any, ...]]]) -> list[list[Any]]:
     """Return a list for each row with one place for each person, from (value, person, status) of each answer."""
     people = [*dict.fromkeys(str(who) for row in rows for _, who, _ in row)]
-    given = [{str(who): value for value, who, status in row if status not in NOT_GIVEN} for row in rows]
-    return [[by.get(who) for who in people] for by in given]
+    by_person = [{str(who): value for value, who, status in row if status not in NOT_GIVEN} for row in rows]
+    return [[by.get(who) for who in people] for by in by_person]
 
 
 def _as_list(cell: Any) -> list[Any]:

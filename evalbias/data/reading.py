@@ -209,14 +209,14 @@ def _raters_apart(mapping: Mapping[str, Any], table: Source) -> dict[str, str]:
     Several columns may be a list. A column of single ratings, given as ``ratings``, is one rater's.
     """
     apart, columns = dict(mapping), table.columns
-    for several, one in (("ratings", "rating"), ("better", "better")):
-        given = mapping.get(several, "")
-        names = [name.strip() for name in given.split(",")] if isinstance(given, str) else [*given]
-        cells = [files.parsed_or_given(row.get(given)) for _, row in table.rows] if given in columns else []
+    for several, single in (("ratings", "rating"), ("better", "better")):
+        named = mapping.get(several, "")
+        names = [name.strip() for name in named.split(",")] if isinstance(named, str) else [*named]
+        cells = [files.parsed_or_given(row.get(named)) for _, row in table.rows] if named in columns else []
         alone = several == "ratings" and bool(cells) and not any(isinstance(cell, list | dict) for cell in cells)
-        if (len(names) > 1 and not cells) or not isinstance(given, str) or alone:
+        if (len(names) > 1 and not cells) or not isinstance(named, str) or alone:
             del apart[several]
-            apart |= {f"{one}_{k}": name for k, name in enumerate([given] if alone else names, start=1)}
+            apart |= {f"{single}_{k}": name for k, name in enumerate([named] if alone else names, start=1)}
     return apart
 
 
@@ -239,7 +239,7 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: st
         if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
             raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
         if theirs not in columns:
-            hint = "".join(f" Did you mean {ours}={one}?" for one in difflib.get_close_matches(theirs, columns, 1))
+            hint = "".join(f" Did you mean {ours}={match}?" for match in difflib.get_close_matches(theirs, columns, 1))
             raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
 
 
@@ -247,10 +247,10 @@ def _rename(table: Source, mapping: Mapping[str, str]) -> None:
     """Put a table's columns under our names; a column that has one of these names makes way."""
     table.mapping, taken = mapping, {*mapping, *mapping.values()}
     for _, record in table.rows if mapping else ():
-        given = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
+        renamed = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
         for name in taken & record.keys():
             del record[name]
-        record |= given
+        record |= renamed
 
 
 def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
@@ -263,7 +263,7 @@ def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
             f"{table.path}: the outcome {outcome!r} is the only rating: leave {both[0]}={mapping[both[0]]} out."
         )
     for _, row in table.rows:
-        for name in (one for one in others if one in row and one not in mapping.values()):
+        for name in (column for column in others if column in row and column not in mapping.values()):
             del row[name]
     return {ours if name == "outcome" else name: column for name, column in mapping.items()}
 
@@ -321,21 +321,21 @@ def _numbered(columns: Iterable[str], name: str | None) -> list[str]:
 
 def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
     """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
-    columns, place, said = table.columns, str(table.path), sorted(wanted.judged(table.columns))
+    columns, place, judged = table.columns, str(table.path), sorted(wanted.judged(table.columns))
     chosen = [name for name in wanted.choices if name != "better"]
     if columns and not _hold_outputs(columns) and (texts or _hold_outputs(recognised_columns(table).fields)):
-        absent = next((name for name in (*chosen, *said) if name not in (*columns, *table.mapping.values())), None)
+        absent = next((name for name in (*chosen, *judged) if name not in (*columns, *table.mapping.values())), None)
         if absent and (close := difflib.get_close_matches(absent, columns, 1)):
             raise DataError(f"{place} has no column {absent!r}. Did you mean {close[0]!r}? It has {listed(columns)}.")
         place += f" has no column {absent!r}. It" if absent else ""
         raise lacking(place, table, "output_1" if chosen else "output")
-    if "score" in said and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
+    if "score" in judged and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
         raise DataError(
             f"{place}: the column 'score' holds people's scores, and it is asked for as the judge's too. If it is the "
             "judge's, read it under another name: --map judge_score=score and --scores-field judge_score."
         )
     for ours, theirs in table.mapping.items():
-        if ours != theirs and theirs in (*wanted.choices, *said) and theirs not in columns:
+        if ours != theirs and theirs in (*wanted.choices, *judged) and theirs not in columns:
             raise DataError(
                 f"The column {theirs!r} is read as {ours!r} (--map or --outcome) and is asked for as {theirs!r} too: "
                 "name another column for one of them."
@@ -432,7 +432,7 @@ def _read_verdicts(table: Source, wanted: Wanted) -> None:
         rating_values.read_words(table, group)
     if not _hold_pairs(columns):  # whose ratings are differences
         criteria = {name: "" if name in ("score", "ratings") else name.partition(".")[2] for name in peoples}
-        kinds = {name: f"{'mean' if name.startswith('score') else ''}{one}" for name, one in criteria.items()}
+        kinds = {name: f"{'mean' if name.startswith('score') else ''}{about}" for name, about in criteria.items()}
         rating_values.ask_about_failures(table, kinds, [name for name in columns if name in judged], wanted.codes)
 
 
@@ -445,7 +445,7 @@ DIFFERENCES = {items.FIRST: 1, items.SECOND: -1, items.TIE: 0}
 
 def _read_nested(table: Source, wanted: Wanted) -> None:
     """Read lists and objects that are written as JSON, and make texts of conversations."""
-    dotted = {name for name in table.columns if name.startswith(tuple(f"{one}." for one in NESTED))}
+    dotted = {name for name in table.columns if name.startswith(tuple(f"{root}." for root in NESTED))}
     for where, record in table.rows:
         for name in (*NESTED, wanted.samples or "", *dotted):
             if isinstance(cell := record.get(name), str) and (name not in dotted or cell.lstrip()[:1] in ("[", "{")):
@@ -472,7 +472,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
                 f"names an input that several outputs share: --map input_id={table.mapping.get('id', 'id')}."
             )
         judged = "candidates" if "candidates" in fields else "output"
-        if not wanted.texts or any(one.strip() for one in fields.get("candidates") or [fields["output"]]):
+        if not wanted.texts or any(text.strip() for text in fields.get("candidates") or [fields["output"]]):
             examples.append(dspy.Example(fields).with_inputs("source", judged))
         else:
             table.leave_out("empty output", where)
@@ -499,9 +499,9 @@ def _gathered(
 
     ``columns`` has the table's numbered columns by name: one that a row lacks is that rater's or answer's all the same.
     """
-    record, said = dict(row), {*wanted.numbers, *wanted.choices, wanted.samples}
+    record, judged = dict(row), {*wanted.numbers, *wanted.choices, wanted.samples}
     for name in NESTED:
-        dotted = [c for c in record if c.startswith(f"{name}.") and c not in said]  # as pandas writes nested records
+        dotted = [c for c in record if c.startswith(f"{name}.") and c not in judged]  # as pandas writes nested records
         if dotted and name not in record:
             record[name] = {column.removeprefix(f"{name}."): record.pop(column) for column in dotted}
     if "ratings" not in record and any(name in record for name in columns["rating"]):
@@ -515,14 +515,14 @@ def _gathered(
     if (samples := wanted.samples) is not None:
         if samples not in record and any(name in record for name in columns[samples]):
             record[samples] = [record.pop(name, None) for name in columns[samples]]
-        given = record.get(samples) or []
-        if not isinstance(given, list):
+        scores = record.get(samples) or []
+        if not isinstance(scores, list):
             raise DataError(
-                f"{where}: {samples!r} is {given!r:.80}; give a list of the judge's scores of the same prompt, such as "
-                "[4, 5, null], or name a field of single scores by --scores-field."
+                f"{where}: {samples!r} is {scores!r:.80}; give a list of the judge's scores of the same prompt, such "
+                "as [4, 5, null], or name a field of single scores by --scores-field."
             )
         if samples in record:
-            record[samples] = [_number(value, f"{where}: a score of {samples!r}") for value in given]
+            record[samples] = [_number(value, f"{where}: a score of {samples!r}") for value in scores]
     return record
 
 
@@ -547,7 +547,7 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
     elif pair is not None:
         if not isinstance(pair, list) or len(pair) != 2:
             raise DataError(f"{where}: the outputs are {pair!r:.80}; a pair has a list of two texts.")
-        fields["candidates"] = [items.text({"output": one}, "output", where, blank=True) for one in pair]
+        fields["candidates"] = [items.text({"output": output}, "output", where, blank=True) for output in pair]
         fields |= _chosen(record, where, wanted, votes)
     return {**record, **fields, **_rated(record, where, pair=pair is not None)}
 
@@ -565,9 +565,9 @@ def item_id(record: Mapping[str, Any], where: str) -> str:
 def _are_shares(table: Source, name: str, wanted: Wanted) -> bool:
     """Return whether choices are numbers between the codes of both outputs, such as AlpacaEval's 1 + P(second)."""
     ends = sorted(map(as_number, wanted.choices[name][:2]))
-    given = [as_number(cell) for _, row in table.rows if word(cell := row.get(name))]
-    between = ends and all(ends[0] <= value <= ends[1] for value in given) and math.isfinite(ends[1])
-    return bool(between and name != "better" and len({*given}) > MOST_CHOICES)
+    numbers = [as_number(cell) for _, row in table.rows if word(cell := row.get(name))]
+    between = ends and all(ends[0] <= value <= ends[1] for value in numbers) and math.isfinite(ends[1])
+    return bool(between and name != "better" and len({*numbers}) > MOST_CHOICES)
 
 
 def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
@@ -588,11 +588,11 @@ def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[
     if any(name in record for name in votes):
         if record.get("ratings") is not None:
             raise DataError(f"{where}: both {votes[0]!r} and ratings say what people prefer: leave one of them out.")
-        given = [_choice(record.get(name), f"{where}: {name!r}", codes["better"]) for name in votes]
-        record["ratings"] = [None if vote is None else DIFFERENCES[vote] for vote in given]
-        known = [difference for difference in record["ratings"] if difference is not None]
-        majority = {1: items.FIRST, -1: items.SECOND, 0: items.TIE}[int(np.sign(sum(known)))]
-        chosen.setdefault("better", int(majority) if known else None)
+        choices = [_choice(record.get(name), f"{where}: {name!r}", codes["better"]) for name in votes]
+        record["ratings"] = [None if vote is None else DIFFERENCES[vote] for vote in choices]
+        differences = [difference for difference in record["ratings"] if difference is not None]
+        majority = {1: items.FIRST, -1: items.SECOND, 0: items.TIE}[int(np.sign(sum(differences)))]
+        chosen.setdefault("better", int(majority) if differences else None)
     if chosen.get("better") in (items.FIRST, items.SECOND):
         chosen["preference"] = "AB"[chosen["better"]]
     return chosen
@@ -609,16 +609,16 @@ def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, An
     A criterion without a score gets the mean of its ratings. A pair's ratings are each rater's difference, the first
     output's less the second's, and it has no score.
     """
-    given = record.get("ratings")
-    if isinstance(given, list) and not isinstance(record.get("scores"), Mapping):
-        single = items.rating_row(given, "the criterion", where)
+    ratings = record.get("ratings")
+    if isinstance(ratings, list) and not isinstance(record.get("scores"), Mapping):
+        single = items.rating_row(ratings, "the criterion", where)
         if pair:
             return {"ratings": single}
         score = number(record.get("score"), f"{where}: the score")
         return {"score": score if score == score else mean_of_defined(single), "ratings": single}
-    if "score" in record and record.get("scores") is None and given is None:
+    if "score" in record and record.get("scores") is None and ratings is None:
         return {"score": number(record["score"], f"{where}: the score")}
-    single_by = items.ratings(given, where)
+    single_by = items.ratings(ratings, where)
     by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()}
     by_criterion |= items.scores(record.get("scores"), where)
     return {"scores": by_criterion, **({"ratings": single_by} if single_by else {})}
@@ -666,7 +666,7 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
             missing.append(str(example.get("id")))
             continue
         joined.append(both := example.copy())
-        for column in (one for one in added if one != "id"):
+        for column in (key for key in added if key != "id"):
             if column in example and example[column] != added[column]:
                 raise DataError(
                     f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
