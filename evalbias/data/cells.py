@@ -76,18 +76,18 @@ class Column:
         else:
             cells = opened
         one = cls(name, cells, tuple(words), end, kind, is_inside=is_inside)
-        rated = one.given if kind == LISTS or (kind == RATED and isinstance(one.given[0], str | bool)) else ()
-        return replace(one, numbers=items.values_of_words(items.cells_of(rated)), codes=choice_codes(one.given))
+        rated = one.filled if kind == LISTS or (kind == RATED and isinstance(one.filled[0], str | bool)) else ()
+        return replace(one, numbers=items.values_of_words(items.cells_of(rated)), codes=choice_codes(one.filled))
 
     @cached_property
-    def given(self) -> list[Any]:
+    def filled(self) -> list[Any]:
         """Cells that hold something."""
         return [cell for cell in self.cells if cell is not None]
 
     @property
     def is_names(self) -> bool:
         """True if the cells name a few of something, such as systems."""
-        return self.kind == TEXTS and len({*self.given}) > 1 and all(len(name) <= 60 for name in self.given)
+        return self.kind == TEXTS and len({*self.filled}) > 1 and all(len(name) <= 60 for name in self.filled)
 
     @property
     def is_judges(self) -> bool:
@@ -104,7 +104,7 @@ class Column:
     def may_count_persons(self) -> bool:
         """True if the cells may number the persons who rated, who are all that the name says."""
         is_number = self.kind == RATED and not self.numbers
-        return self.only("persons") and is_number and all(float(cell).is_integer() for cell in self.given)
+        return self.only("persons") and is_number and all(float(cell).is_integer() for cell in self.filled)
 
     @cached_property
     def highest(self) -> float:
@@ -136,8 +136,8 @@ class Column:
         if self.kind != RATED:
             return self.kind
         if self.numbers:
-            return "words for numbers: " + ", ".join(sorted({str(cell) for cell in self.given})[:4])
-        return f"numbers from {min(self.given):g} to {max(self.given):g}"
+            return "words for numbers: " + ", ".join(sorted({str(cell) for cell in self.filled})[:4])
+        return f"numbers from {min(self.filled):g} to {max(self.filled):g}"
 
 
 def words_in(*names: str) -> frozenset[str]:

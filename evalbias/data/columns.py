@@ -97,21 +97,21 @@ class Columns:
 
     def options(self, *answers: Mapping[str, str]) -> dict[str, Any]:
         """Return the options of an audit that read the columns so, with an answer to each question."""
-        given = {field: column for fields in (self.fields, *answers) for field, column in fields.items()}
-        given = {field: column for field, column in given.items() if column}
-        options: dict[str, Any] = {name: given.pop(name) for name in OPTIONS if name in given}
-        judge = given.pop("judge", CRITERION if long_form.RATED_ON in given else "")
+        mapped = {field: column for fields in (self.fields, *answers) for field, column in fields.items()}
+        mapped = {field: column for field, column in mapped.items() if column}
+        options: dict[str, Any] = {name: mapped.pop(name) for name in OPTIONS if name in mapped}
+        judge = mapped.pop("judge", CRITERION if long_form.RATED_ON in mapped else "")
         for name in (name for name in OPTIONS[:4] if name in options):
             if (column := options[name]) in ("score", "better", "label"):  # under this name, people's are read
                 options[name] = f"judge_{column}"
-                given[f"judge_{column}"] = column
+                mapped[f"judge_{column}"] = column
             if judge:  # a column of each judge or criterion
                 options[name] = f"{judge}/{options[name]}"
         if "labels" in options:
             options["labels"] = tuple(options["labels"].split(","))
         if "scale" in options:
             options["scale"] = tuple(map(float, options["scale"].split("-")))
-        mapping = {ours: theirs for ours, theirs in given.items() if ours != theirs}
+        mapping = {ours: theirs for ours, theirs in mapped.items() if ours != theirs}
         return options | ({"mapping": mapping} if mapping else {})
 
 
@@ -206,13 +206,13 @@ class _Table:
             ended = [c.words for c in single if c.end]
             self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
         output = self._column("output", "output_1")
-        inputs = [c for c in self._like("source") if 2 * len({*c.given}) >= len(c.given) or " " in "".join(c.given)]
+        inputs = [c for c in self._like("source") if 2 * len({*c.filled}) >= len(c.filled) or " " in "".join(c.filled)]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
         if output is not None and output.kind == TALKS:
             held = {c.name: f"not used: {output.name!r} holds it; {c.says()}" for c in inputs if _holds(output, c)}
             inputs = [c for c in inputs if c.name not in held]
             self.why |= held
-        varied = [c for c in inputs if len({*c.given}) > 1]
+        varied = [c for c in inputs if len({*c.filled}) > 1]
         if inputs and not varied and self.rows > 2:
             why = f"{inputs[0].name!r} is the same in all rows: one input, or an instruction that tells none"
             self._ask("source", why, [{"source": inputs[0].name}, {}])
@@ -235,8 +235,8 @@ class _Table:
         """Return how the rows repeat the outputs, if another column tells them apart."""
         texts = [self.fields[name] for name in long_form.ITEM if name in self.fields]
         rated = [c for c in self.all.values() if c.kind == RATED and not c.only("persons", "ids")]
-        said = [c.name for c in rated if c.numbers or c.has("values", "people", "judges", "models")]
-        return long_form.found(self.table, texts, said) if {*texts} - {self.fields.get("source")} else None
+        ratings = [c.name for c in rated if c.numbers or c.has("values", "people", "judges", "models")]
+        return long_form.found(self.table, texts, ratings) if {*texts} - {self.fields.get("source")} else None
 
     def _is_transposed(self) -> bool:
         """Ask where each row may be a person's, and each column an item's."""
@@ -253,11 +253,11 @@ class _Table:
 
     def _read_inputs(self) -> None:
         source, own = self._column("source"), self.all.get("id")
-        if own is not None and len({*map(str, own.given)}) == len(own.given):
+        if own is not None and len({*map(str, own.filled)}) == len(own.filled):
             own = None  # of each item
         output, named = self._column("output"), self._like("input_id")
         for column in filter(None, (self.all.get("input_id"), *named, own)):
-            n_ids = len({*map(str, column.given)})
+            n_ids = len({*map(str, column.filled)})
             answers = {(str(a), str(b)) for a, b in zip(column.cells, output.cells if output else (), strict=False)}
             differ = column in named or len(answers) == self.rows  # the outputs of an id
             shares = 2 * n_ids <= self.rows and differ
@@ -275,7 +275,7 @@ class _Table:
         self.free = [c for name, c in self.all.items() if name not in taken]
         self.twins = self._twins()
         swapped = {twin.name for twin in self.twins.values()}
-        said: dict[str, list[list[Column]]] = {whose: [] for whose in (THE_JUDGES, PEOPLES, NAMES, EITHER)}
+        by_whose: dict[str, list[list[Column]]] = {whose: [] for whose in (THE_JUDGES, PEOPLES, NAMES, EITHER)}
         unread = list[Column]()
         # 1. Columns of the same words, by whose ratings these words say that they hold.
         by_words: dict[tuple[str, ...], list[Column]] = {}
@@ -286,19 +286,19 @@ class _Table:
             if these[0].has("choices") and not self.pairwise and any(not c.numbers for c in fit):
                 self.why |= {c.name: f"not used: choices of outputs, and no texts of two; {c.says()}" for c in fit}
                 continue
-            said[THE_JUDGES] += [[c] for c in fit if c.name in self.twins]
+            by_whose[THE_JUDGES] += [[c] for c in fit if c.name in self.twins]
             rest = [c for c in fit if c.name not in self.twins]
             if (whose := _whose(rest or these)) is None:
                 continue
             unread += [c for c in these if c not in fit and not c.is_inside and whose != NAMES]
-            said[whose] += [[c] for c in rest] if whose == THE_JUDGES else [rest] * bool(rest)
-        people, judges, values, names = said[PEOPLES], said[THE_JUDGES], said[EITHER], said[NAMES]
+            by_whose[whose] += [[c] for c in rest] if whose == THE_JUDGES else [rest] * bool(rest)
+        people, judges, values, names = by_whose[PEOPLES], by_whose[THE_JUDGES], by_whose[EITHER], by_whose[NAMES]
         if len(names) > 1 == max(map(len, names)) and not self.pairwise:
             people.append([*itertools.chain(*names)])  # anna_1 and anna_2 may be one person's
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c in unread}
         # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
         for column in [c for c in unread if c.only("persons") and c.kind == TEXTS]:
-            voters = all(words_in("people", "voters") & {*words_of(cell)} for cell in {*column.given})
+            voters = all(words_in("people", "voters") & {*words_of(cell)} for cell in {*column.filled})
             if voters and len(values) == 1 and not people:
                 people, values, unread = values, [], [c for c in unread if c is not column]
                 self.why[column.name] = f"names of people, who chose; {column.says()}"
@@ -319,13 +319,13 @@ class _Table:
             self._ask("outputs", why)
             self.unread += [c.name for c in chosen]
             return
-        known = bool(criteria) or self.has_outcome
-        if self.is_preferred and "output_1" in self.fields and not (known or people):
+        rated = bool(criteria) or self.has_outcome
+        if self.is_preferred and "output_1" in self.fields and not (rated or people):
             why = f"people prefer {(best := self.fields['output_1'])!r}, if its name says what they chose"
             self._ask("better", why, [{"better": best}, {}])
-            known = True
-        self._assign([] if known else people, judges, values, criteria, known=known)
-        self._ask_unread(unread, known=known)
+            rated = True
+        self._assign([] if rated else people, judges, values, criteria, rated=rated)
+        self._ask_unread(unread, rated=rated)
 
     def _criteria(self) -> list[str]:
         """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
@@ -353,19 +353,19 @@ class _Table:
             return column.name in OURS or bool((column.values() < 0).any())
         return column.kind == LISTS or (column.codes is not None if self.pairwise else column.kind == RATED)
 
-    def _ask_unread(self, unread: Sequence[Column], *, known: bool) -> None:
+    def _ask_unread(self, unread: Sequence[Column], *, rated: bool) -> None:
         """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
-        known = known or any(name.startswith(RATINGS) for name in {*self.fields} - {*OPTIONS})
+        rated = rated or any(name.startswith(RATINGS) for name in {*self.fields} - {*OPTIONS})
         judged = self._column(*OPTIONS[:3]) is not None
         for column in unread:
             alike = [c for c in self.free if c.words == column.words and self._fits(c)]
             says_who = column.has("judges") and not column.has("values") and column.is_names and judged
-            lost = alike or (column.has("people") and not known) or (column.has("judges") and not judged)
+            lost = alike or (column.has("people") and not rated) or (column.has("judges") and not judged)
             inside = any(c.is_inside and c.name.startswith(f"{column.name}.") for c in self.free)
             is_read = not (lost or says_who) or inside
             if is_read or (column.kind == TEXTS and not column.is_names) or column.kind == NOTHING:
                 continue
-            values = [*dict.fromkeys(map(str, column.given))]
+            values = [*dict.fromkeys(map(str, column.filled))]
             first = ", ".join(f"{value!r:.20}" for value in values[:3])
             why = f"{column.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
             why += "the rows of one judge; if it holds ratings, write them as numbers"
@@ -377,10 +377,10 @@ class _Table:
             self._ask(column.name, why)
             self.unread += [column.name] if column.has("judges") and not judged else []
 
-    def _assign(self, people: Groups, judges: Groups, values: Groups, criteria: Sequence[str], *, known: bool) -> None:
+    def _assign(self, people: Groups, judges: Groups, values: Groups, criteria: Sequence[str], *, rated: bool) -> None:
         named = {c.name for group in (*people, *judges) for c in group}
         # 1. What differs between raters of a text is people's; then what the names say, and the one that they leave.
-        if self.form is not None and not (people or known):
+        if self.form is not None and not (people or rated):
             varied = [group for group in values if group[0].name in self.form.varying]
             judged = judges or [group for group in values if group not in varied]
             both = [[c.name for group in groups for c in group] for groups in (varied, judged)]
@@ -389,7 +389,7 @@ class _Table:
         our_names = bool(judges) and not {"output", "outputs", "output_1"}.isdisjoint(self.all)
         labels = [g for g in values if g[0].only("labels") or (our_names and g[0].name == "score")]
         verdicts = [[c] for c, *more in values if c.only("verdicts") and not more and c.kind != LISTS]
-        n = len(people) + known, len(judges), len(values)
+        n = len(people) + rated, len(judges), len(values)
         two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
         if two or (n == (0, 1, 1) and labels):
             people = labels
@@ -403,7 +403,8 @@ class _Table:
                 self._take(ours, f"named like {whose}{'' if name in named else ', beside the other'}", sure[-1])
         free = [c for c in self.free if c.name not in self.why and not c.has("counts") and self._fits(c)]
         called = [c for c in free if c.has("people") and not (c.is_judges or c.may_count_persons)]
-        free = [c for c in free if (c.kind == TEXTS or c.is_judges if self.pairwise else len({*map(str, c.given)}) > 1)]
+        varying = [c for c in free if len({*map(str, c.filled)}) > 1]
+        free = [c for c in free if c.kind == TEXTS or c.is_judges] if self.pairwise else varying
         theirs, its = [c for c in free if not c.is_judges], [c for c in free if not c.has("people")]
         left = [
             [*dict.fromkeys(itertools.chain(*people, called, *values))] or theirs,
@@ -411,7 +412,7 @@ class _Table:
         ]
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and _is_like(c, values[0])] or left[0]
-        left[0] = [] if known or len(people) == 1 else left[0]
+        left[0] = [] if rated or len(people) == 1 else left[0]
         left[1] = [] if len(judges) == 1 else [c for c in left[1] if not c.has("outcomes")]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             is_outcome = all(c.has("outcomes") for c in left[0])
@@ -472,7 +473,7 @@ class _Table:
     def _check_scales(self, sure: Sequence[Column]) -> None:
         plain = [c for c in sure if c.kind == RATED and not c.numbers]
         party = {c.name: THE_JUDGES if c.name == self.fields.get("scores_field") else PEOPLES for c in plain}
-        numbers = {c.name: np.array(c.given, dtype=np.float64) for c in plain}
+        numbers = {c.name: np.array(c.filled, dtype=np.float64) for c in plain}
         failures = unexplained(numbers, party, self.keep)  # are asked about first, where the table is read
         sure = [replace(c, cells=[None if v in failures.get(c.name, ()) else v for v in c.cells]) for c in sure]
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
@@ -580,7 +581,7 @@ def _whose(columns: Sequence[Column]) -> str | None:
 
 def _numbers(columns: Sequence[Column]) -> frozenset[str]:
     """Return the codes of choices that are no letters."""
-    return frozenset(items.code_of(cell) for c in columns for cell in c.given) - LETTERS
+    return frozenset(items.code_of(cell) for c in columns for cell in c.filled) - LETTERS
 
 
 def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Sequence[str]:
@@ -601,7 +602,7 @@ def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Seque
 
 def _is_like(column: Column, sure: Sequence[Column]) -> bool:
     """Return whether a column of numbers may be on the scale of others."""
-    varies = column.kind == RATED and len({*map(word, {*column.given})}) > 1
+    varies = column.kind == RATED and len({*map(word, {*column.filled})}) > 1
     return varies and all(2 / 3 <= column.highest / (c.highest or 1) <= 3 / 2 for c in sure)
 
 
@@ -645,5 +646,5 @@ def _holds(prompt: Column, output: Column) -> bool:
 def _one_to_one(ids: Column, source: Column) -> bool:
     """Return whether each input has one id and each id one input, and none is missing."""
     both = {(str(a), str(b)) for a, b in zip(ids.cells, source.cells, strict=True)}
-    complete = len(ids.given) == len(source.given) == len(ids.cells)
+    complete = len(ids.filled) == len(source.filled) == len(ids.cells)
     return complete and len(both) == len({a for a, _ in both}) == len({b for _, b in both})
