@@ -353,6 +353,6 @@ def main() -> None:
             raise
         except BaseException as error:  # a panic of the tokenizers, which are written in Rust, is no Exception
             logging.getLogger("evalbias").info("The error was raised here:", exc_info=error)
-            said = f"evalbias: {type(error).__name__}: {error!s:.2000}".removesuffix(": ")
+            named = f"evalbias: {type(error).__name__}: {error!s:.2000}".removesuffix(": ")
             remedy = "This is a defect of evalbias: please report it, with the traceback that -v prints."
-            _exit(DEFECT, error, f"{said}. {remedy}")
+            _exit(DEFECT, error, f"{named}. {remedy}")

@@ -32,26 +32,26 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
     if (options.scores_field is None) == (options.winner_field is None):
         raise ValueError("Name the field of its scores (`scores_field`) or of its choices (`winner_field`).")
     if options.correction is None:
-        known, ready = None, _prepared(options)
+        saved, ready = None, _prepared(options)
     else:
         if unused := sorted(LEARNING & out.given):
             named = ", ".join(f"`{name}`" for name in unused)
             raise ValueError(f"Leave out {named}: a saved `correction` is applied as it was learned.")
-        known = load(options.correction, ScoreCorrection)
-        ready = _prepared(options if options.criterion else replace(options, criterion=known.criterion))
-        _check_applies(known, ready)
+        saved = load(options.correction, ScoreCorrection)
+        ready = _prepared(options if options.criterion else replace(options, criterion=saved.criterion))
+        _check_applies(saved, ready)
     with Run("correct", options, models, out, more=audit_settings(ready)) as run:
         lm = run.options.likelihood_lm
-        if known is not None and known.likelihood_lm is not None and lm is not None and lm.model != known.likelihood_lm:
+        if saved is not None and saved.likelihood_lm is not None and lm is not None and lm.model != saved.likelihood_lm:
             raise ValueError(
-                f"The correction is for likelihoods under {known.likelihood_lm}, and these are under {lm.model}: name "
+                f"The correction is for likelihoods under {saved.likelihood_lm}, and these are under {lm.model}: name "
                 "that model as `likelihood_lm`, or learn a correction with this one."
             )
         with run.progress(len(ready.questions)):
             judged = answers_of(replace(ready, likelihood_lm=lm))
-        if known is not None:
-            correction, learned = known, None
-            judged = with_features(judged, [name for name in known.slopes if name not in COVARIATES])
+        if saved is not None:
+            correction, learned = saved, None
+            judged = with_features(judged, [name for name in saved.slopes if name not in COVARIATES])
         else:
             judged = with_features(judged, options.features)
             learned = _learned(judged, options)
@@ -63,9 +63,9 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         save(correction, place)
         undefined = sum(np.isnan(row["corrected"]) for row in rows)
         brief = {"n": len(rows) - undefined, "undefined": undefined, "correction": asdict(correction)}
-        said = f"{count(len(rows) - undefined, 'item')} corrected, {undefined} undefined: {file}"
+        summary = f"{count(len(rows) - undefined, 'item')} corrected, {undefined} undefined: {file}"
         if learned is None:
-            run.leave(RunOutcome(brief, brief, [said]))
+            run.leave(RunOutcome(brief, brief, [summary]))
             return
         sentences = [*learned.sentences]
         if _several_systems(judged):
@@ -73,7 +73,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         front = [asdict(point) for point in learned.front]
         brief |= {"sentences": sentences, "front": front, "comparison": learned.comparison.to_dict()}
         table = front_table(learned)
-        shown = ["\n".join(sentences), learned.comparison.table(), table, f"{said}\ncorrection: {place}"]
+        shown = ["\n".join(sentences), learned.comparison.table(), table, f"{summary}\ncorrection: {place}"]
         more = [Section("What was learned", [*sentences, table])]
         run.leave(RunOutcome(brief, brief, shown, page=[learned.comparison], more=more, verdict=sentences[:1]))
 

@@ -54,12 +54,12 @@ def _compile_embedded(options: DemoOptions, out: Out) -> None:
     documents = Split(made, (criterion,), tested, searched)
     # 20 documents are few to choose on.
     chosen = ComparingAim(name, lm="embedded", criterion=criterion.name, pairs=100, bare=True, seed=seed)
-    given = ScoringAim(name, lm="embedded", seed=seed)
-    more = {**items.settings(), "likelihood": {"k": given.k, "method": "RS demonstrations, chosen"}}
+    scoring = ScoringAim(name, lm="embedded", seed=seed)
+    more = {**items.settings(), "likelihood": {"k": scoring.k, "method": "RS demonstrations, chosen"}}
     more["search"] = recorded(chosen)
-    with Run("demo", given, MeasuringModels(yes=True), out, more=more) as run:
+    with Run("demo", scoring, MeasuringModels(yes=True), out, more=more) as run:
         lm = run.options.lm
-        judges, optimizer = [PointwiseJudge(criterion)], BiasedDemos(given.k, seed=seed)
+        judges, optimizer = [PointwiseJudge(criterion)], BiasedDemos(scoring.k, seed=seed)
         compiled, likelihood = compile_judges(run, run.options, items, judges, optimizer)
         comparing = PairwiseJudge(criterion, instruction_place=instruction_place_for(lm))
         searching, rows = search(run, replace(chosen, lm=lm), documents, comparing, world.PARTS)

@@ -79,47 +79,47 @@ def _examine(file: str) -> list[Judged]:
     table = reading.table_of(source)
     recognised = recognised_columns(table)
     fields = {column: ours for ours, column in recognised.fields.items()}
-    reasons = {one: why for one, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
-    cells = {one: " | ".join(beginning(row.get(one), SHOWN) for _, row in table.rows[:3]) for one in reasons}
-    rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in reasons.items()]
+    reasons = {c: why for c, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
+    cells = {c: " | ".join(beginning(row.get(c), SHOWN) for _, row in table.rows[:3]) for c in reasons}
+    rows = [(column, fields.get(column, "-"), why, cells[column]) for column, why in reasons.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
     for question in recognised.questions:
         _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
     # 2. The commands that audit it, and what they measure.
     commands, panel, judged, values = list[str](), list[str](), list[Judged](), set[str]()
-    n_answers = math.prod(len(one.answers) for one in recognised.questions if one.answers)
+    n_answers = math.prod(len(question.answers) for question in recognised.questions if question.answers)
     open_ = [*_answered(recognised, name, table)]
     while open_ and (len(commands) < MOST or name in EXPORTS):
         settings = open_.pop(0)
-        command, given = command_line(spec, settings), spec if name in EXPORTS else source
+        command, opened = command_line(spec, settings), spec if name in EXPORTS else source
         has_answers = any(name in settings for name in RECORDED)
         if not has_answers and recognised.unread:
             continue  # the question says what to write first
         try:
             if has_answers:
-                judged.append(answers_of(resolve_each(AuditOptions(given, **settings))[0]))
+                judged.append(answers_of(resolve_each(AuditOptions(opened, **settings))[0]))
             else:
-                codes = {one: settings.get(one, ()) for one in ("missing", "keep")}
+                codes = {option: settings.get(option, ()) for option in ("missing", "keep")}
                 choices = {"better": settings.get("labels", ())}
-                reading.read(given, mapping=settings.get("mapping"), choices=choices, **codes)
+                reading.read(opened, mapping=settings.get("mapping"), choices=choices, **codes)
         except OpenValuesError as error:  # a command for each thing that these values may be
             if str(error) not in values:
                 _print(f"Left to you, {error}")
             values.add(str(error))
-            open_[:0] = [settings | {one: [*settings.get(one, ()), *error.values]} for one in error.options]
+            open_[:0] = [settings | {name: [*settings.get(name, ()), *error.values]} for name in error.options]
         except ValueError as error:
             _print(f"This command cannot read it yet: {command}\n{error}")
         else:
             commands.append(command)
             if has_answers and JUDGED_BY in settings.get("mapping", {}) and judged[-1].ratings.shape[1] > 1:
                 panel.append(next(settings[name] for name in RECORDED if name in settings))
-    for one in judged[:1]:
-        _print(_measurable(one))
+    for answers in judged[:1]:
+        _print(_measurable(answers))
     if commands:
         if not judged:
             _print("No column holds a judge's answers for certain: put in a MODEL that judges.")
-        answers = len(commands) > 1 and (values or any(len(one.answers) > 1 for one in recognised.questions))
-        _print("One command for each answer:" if answers else "The command:")
+        is_open = values or any(len(question.answers) > 1 for question in recognised.questions)
+        _print("One command for each answer:" if len(commands) > 1 and is_open else "The command:")
     for command in commands:
         typer.echo(f"  {command}")
     if len(panel) > 1 and not any("," in name for name in panel):
@@ -137,14 +137,14 @@ def _print(text: str) -> None:
 def _answered(recognised: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:
     """Yield the options of an audit for each answer to the questions, or for each judge of a tool's export."""
     if name in EXPORTS:
-        some = [one for about in recognised.questions for one in about.answers]
-        criteria = [*dict.fromkeys(one["criterion"] for one in some if "criterion" in one)]
+        answers = [answer for question in recognised.questions for answer in question.answers]
+        criteria = [*dict.fromkeys(answer["criterion"] for answer in answers if "criterion" in answer)]
         for judge in judges_of(table.rows[0][1] if table.rows else {}):
-            own = [one for one in criteria if one == judge.rpartition("/")[2]] or criteria
-            yield from [{"scores_field": judge, "criterion": one} for one in own] or [{"scores_field": judge}]
+            own = [name for name in criteria if name == judge.rpartition("/")[2]] or criteria
+            yield from [{"scores_field": judge, "criterion": name} for name in own] or [{"scores_field": judge}]
         return
-    answers = [one.answers for one in recognised.questions if one.answers]
-    for chosen in itertools.islice(itertools.product(*answers), MOST):
+    asked = [question.answers for question in recognised.questions if question.answers]
+    for chosen in itertools.islice(itertools.product(*asked), MOST):
         yield recognised.options(*chosen)
 
 

@@ -43,7 +43,7 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
         {'source': 'the question, asked twice', 'output': 'answer'}
     """
     mapping: dict[str, str] = {}
-    for pair in (pair for given in texts for pair in _BETWEEN_PAIRS.split(given)):
+    for pair in (pair for text in texts for pair in _BETWEEN_PAIRS.split(text)):
         ours, equals, theirs = (part.strip() for part in pair.partition("="))
         if not (ours and equals and theirs):
             raise ValueError(f"--map {pair}: write OURS=THEIRS, such as --map source=question,output=answer.")
@@ -132,16 +132,16 @@ ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge w
 def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit", *, asks: bool = True) -> str:
     """Return a command about a source with these options as a shell reads it; one that ``asks`` a judge names it."""
     words = ["evalbias", *command.split(), "--data", spec]
-    given = dict(settings)
-    if mapping := given.pop("mapping", {}):
+    options = dict(settings)
+    if mapping := options.pop("mapping", {}):
         words += [spelled("mapping"), ",".join(f"{ours}={theirs}" for ours, theirs in mapping.items())]
         if parse_mapping(words[-1:]) != mapping:
             raise ValueError(
                 f"{spec}: --map cannot name {', '.join(map(repr, mapping.values()))}: rename these columns."
             )
-    if scale := given.pop("scale", None):
-        given["scale"] = "-".join(f"{end:g}" for end in scale)
-    for name, value in given.items():
+    if scale := options.pop("scale", None):
+        options["scale"] = "-".join(f"{end:g}" for end in scale)
+    for name, value in options.items():
         words += [spelled(name), ",".join(value) if isinstance(value, list | tuple) else str(value)]
-    criterion = [] if not asks or {*RECORDED, "judges"} & {*given} else ASKED[: 2 if "criterion" in given else None]
+    criterion = [] if not asks or {*RECORDED, "judges"} & {*options} else ASKED[: 2 if "criterion" in options else None]
     return " ".join(map(shell_word, [*words, *criterion]))

@@ -53,12 +53,12 @@ from evalbias.report.tables import headlines_table, mitigation_table, refine_tab
 
 def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
     """Make a saved judge, or a new one, agree with people; many items leave a fifth of the inputs for the report."""
-    given = None if options.judge is None else load(options.judge, PointwiseJudge, PairwiseJudge)
-    dataset = load_items(options, given, pairs=True)
+    saved = None if options.judge is None else load(options.judge, PointwiseJudge, PairwiseJudge)
+    dataset = load_items(options, saved, pairs=True)
     items = list(dataset)
     if options.limit is not None and options.limit < len(items):
         items = random.Random(options.seed).sample(items, options.limit)
-    compares = hold_pairs(items) if given is None else isinstance(given, PairwiseJudge)
+    compares = hold_pairs(items) if saved is None else isinstance(saved, PairwiseJudge)
     judge: Any = comparing_judge(options) if compares else scoring_judges(options)[0]
     if not compares:
         check_ratings(items, (judge.criterion,), str(options.data))

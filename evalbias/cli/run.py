@@ -240,7 +240,7 @@ class Run(AbstractContextManager["Run"]):
             self._shown.advance(count)
 
 
-def _open_models(options: Any, given: MeasuringModels, *, writes: bool) -> dict[str, Any]:
+def _open_models(options: Any, models: MeasuringModels, *, writes: bool) -> dict[str, Any]:
     """Open the models that options name; one that is named twice with the same options is shared."""
     opened: dict[str, Any] = {}
     shared: dict[tuple[str, MeasuringModels], Any] = {}
@@ -251,11 +251,11 @@ def _open_models(options: Any, given: MeasuringModels, *, writes: bool) -> dict[
         if named == SAME:
             opened[name] = opened["lm"]
             continue
-        opening = given
+        opening = models
         if name in ("proposer_lm", "reflection_lm") and named == options.lm:
-            opening = replace(given, workers=None)  # it writes here where workers judge
+            opening = replace(models, workers=None)  # it writes here where workers judge
         elif name != "lm":
-            opening = given.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
+            opening = models.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
         if (named, opening) not in shared:
             writing = writes or name in ("proposer_lm", "reflection_lm", "instructscore")
             shared[named, opening] = open_lm(named, opening, writes=writing)
@@ -333,7 +333,7 @@ class ModelWatch:
         kept = read_json(self._file)
         try:
             self._first = None if kept["sample"] is None else np.array(kept["sample"], dtype=np.float64)
-            names = {kind: list(map(str, known)) for kind, known in kept["names"].items() if known}
+            names = {kind: list(map(str, listed)) for kind, listed in kept["names"].items() if listed}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{self._file} is damaged ({error!r}): delete the folder {self._folder.path} to start over."

@@ -161,9 +161,9 @@ def check_size(values: ArrayLike, label: str) -> None:
         )
 
 
-def scores(given: Any, where: str) -> dict[str, float]:
+def scores(value: Any, where: str) -> dict[str, float]:
     """Return criterion -> score from the ``scores`` of a record; null becomes NaN."""
-    scored = as_object(given or {}, f"{where}: 'scores'")
+    scored = as_object(value or {}, f"{where}: 'scores'")
     return {name: number(value, f"{where}: the score on {name!r:.80}") for name, value in scored.items()}
 
 
@@ -209,15 +209,15 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
     """
     if value is None or value != value or not str(value).strip():
         return math.nan
-    known = dict.fromkeys(TIES, TIE)
+    read = dict.fromkeys(TIES, TIE)
     if labels:
-        known |= zip(map(code_of, labels), (FIRST, SECOND, TIE), strict=False)
+        read |= zip(map(code_of, labels), (FIRST, SECOND, TIE), strict=False)
     else:
-        known |= {str(place): float(place) for place in range(count)} | {"-1": TIE, "model_a": FIRST, "model_b": SECOND}
-    if not any(len(code) == 1 and code.isalpha() for code in known):
-        known |= {letter: float(place) for place, letter in enumerate(string.ascii_lowercase[:count])}
-    if (code := code_of(value)) in known:
-        return known[code]
+        read |= {str(place): float(place) for place in range(count)} | {"-1": TIE, "model_a": FIRST, "model_b": SECOND}
+    if not any(len(code) == 1 and code.isalpha() for code in read):
+        read |= {letter: float(place) for place, letter in enumerate(string.ascii_lowercase[:count])}
+    if (code := code_of(value)) in read:
+        return read[code]
     codes = "0 or 'A' for the first output, 1 or 'B' for the second, 'tie' (or -1)"
     if labels:
         codes = "one of the labels " + ", ".join(map(repr, map(str, labels)))
@@ -226,7 +226,7 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
 
 def check_labels(labels: Sequence[object]) -> None:
     """Refuse codes that leave open which output was chosen: they must be two or three different ones."""
-    codes = {code_of(one) for one in labels} - {""}
+    codes = {code_of(label) for label in labels} - {""}
     if labels and (len(codes) != len(labels) or len(codes) not in (2, 3)):
         raise ValueError(
             f"The labels {', '.join(map(repr, labels))} do not tell the outputs apart: give the code of the first "
@@ -268,7 +268,7 @@ def _spelled(cell: Any) -> str:
 def cells_of(value: Any) -> Iterator[Any]:
     """Yield the values in a cell, at any depth of lists and objects."""
     nested = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
-    yield from (value,) if nested is None else (cell for one in nested for cell in cells_of(one))
+    yield from (value,) if nested is None else (cell for inner in nested for cell in cells_of(inner))
 
 
 # The names of an item's fields.
@@ -357,8 +357,8 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
 
 def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
     """Return the criteria that the examples' ``scores`` and ``ratings`` name, in the order they appear."""
-    given = (e.get(field) for e in examples for field in ("scores", "ratings"))
-    return list(dict.fromkeys(name for by_name in given if isinstance(by_name, Mapping) for name in by_name))
+    fields = (e.get(field) for e in examples for field in ("scores", "ratings"))
+    return list(dict.fromkeys(name for by_name in fields if isinstance(by_name, Mapping) for name in by_name))
 
 
 def check_once(criteria: Sequence[str]) -> None:
@@ -503,9 +503,9 @@ def pairs(
         )
     chosen = sorted(rng.sample(sorted(groups), n_inputs))
     if hold_pairs(examples):
-        given = [pair for key in chosen for pair in groups[key]]
-        given = [pair for pair in given if criterion is None or _label(pair, "preference") in (FIRST, SECOND)]
-        made = [*given, *map(_swapped, given)] if ordered else given
+        own = [pair for key in chosen for pair in groups[key]]
+        own = [pair for pair in own if criterion is None or _label(pair, "preference") in (FIRST, SECOND)]
+        made = [*own, *map(_swapped, own)] if ordered else own
     else:
         paired = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
         if ordered:
