@@ -412,7 +412,7 @@ class _Table:
         ]
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and _is_like(c, values[0])] or left[0]
-        left[0] = [] if rated or len(people) == 1 else left[0]
+        left[0] = [] if rated or len(people) == 1 else [c for c in left[0] if not c.are_shares]
         left[1] = [] if len(judges) == 1 else [c for c in left[1] if not c.has("outcomes")]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             is_outcome = all(c.has("outcomes") for c in left[0])
@@ -484,7 +484,10 @@ class _Table:
         tops_of = [c.highest for c in people]
         if people and max(tops_of) > 1.5 * min(tops_of):
             why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
-            self._ask("people's scales", why)
+            of = {name: field for field, name in self.fields.items()}
+            unlike = [[d for d in people if not 2 / 3 <= (d.highest or 1) / (c.highest or 1) <= 3 / 2] for c in people]
+            without = [{of[column.name]: "" for column in others} for others in unlike]
+            self._ask("people's scales", why, [one for k, one in enumerate(without) if one not in without[:k]])
         if not (judge and people):
             return
         scored, rated = judge[0].values(), np.array([c.values() for c in people])

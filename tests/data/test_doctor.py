@@ -79,6 +79,7 @@ def cells(k, quality, rng):
         "half": rng.choice((0, 0.5, 1)),
         "-101": rng.randrange(-1, 2),
         "mqm": -45 if k == 3 else -noisy(),
+        "share": 1 + (37 * k % 100) / 100,
     }
     signs = ("\u274c", "\u2705\ufe0f", "\u2717", "\u2713")
     made |= {"gb": ("bad", "Good")[made["01"]], "tick": signs[made["01"]], "check": signs[2 + made["bool"]]}
@@ -632,7 +633,12 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
         [[{"winner_field": "", "labels": "text_1,text_2"},
           *({"better": "", "labels": one} for one in ("0,2,1", "2,0,1", "1,2,0", "2,1,0"))]],
     ),
+    f"{PAIR}; preference|share|": (
+        {}, [[{"winner_field": "preference"}], [{"labels": "1,2"}, {"labels": "2,1"}]]),
     # another scale, and one number that is far from the others
+    f"{QA}; human_1|15|; human_2|pf|; judge|15|": (
+        {"rating_1": "human_1", "rating_2": "human_2", "scores_field": "judge"},
+        [[{"rating_2": ""}, {"rating_1": ""}]]),
     f"{QA}; mqm_human|mqm|; gpt-4|100|": (
         {}, [[{"score": "mqm_human", "scores_field": "gpt-4"}]]),
     f"{QA}; human|mqm|; gpt-4|15|": ({"score": "human"}, [[{"scores_field": "gpt-4"}]]),
