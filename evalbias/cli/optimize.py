@@ -236,12 +236,11 @@ def search(
     counts = {"search": len(drawn), "all": count_pairs(split.train, ordered=not objective.debiased)}
     result: dict[str, Any] = {"search": report, "rows": rows, "pairs": counts}
     run.folder.write_result(result)
+    measured = {title: {n: m.to_dict(items=False) for n, m in row.measurements.items()} for title, row in rows.items()}
     brief = {
         "instruction": compiled.predict.signature.instructions,
         "judgments": report.judgments,
-        "rows": {
-            title: {name: m.to_dict(items=False) for name, m in row.measurements.items()} for title, row in rows.items()
-        },
+        "rows": measured,
         "decision": report.decision,
         "written": written,
         "pairs": counts,

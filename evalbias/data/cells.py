@@ -90,11 +90,6 @@ class Column:
         return self.kind == TEXTS and len({*self.filled}) > 1 and all(len(name) <= 60 for name in self.filled)
 
     @property
-    def are_shares(self) -> bool:
-        """True if its choices are probabilities, which no person states."""
-        return self.codes == ("1", "2") and len({*self.filled}) > MOST_CHOICES
-
-    @property
     def is_judges(self) -> bool:
         """True if a word of the name is of a judge or a model."""
         return self.has("judges", "models")

@@ -412,7 +412,8 @@ class _Table:
         ]
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and _is_like(c, values[0])] or left[0]
-        left[0] = [] if rated or len(people) == 1 else [c for c in left[0] if not c.are_shares]
+        shares = [c for c in left[0] if c.codes == ("1", "2") and len({*c.filled}) > MOST_CHOICES]  # no person's
+        left[0] = [] if rated or len(people) == 1 else [c for c in left[0] if c not in shares]
         left[1] = [] if len(judges) == 1 else [c for c in left[1] if not c.has("outcomes")]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             is_outcome = all(c.has("outcomes") for c in left[0])
@@ -484,9 +485,8 @@ class _Table:
         tops_of = [c.highest for c in people]
         if people and max(tops_of) > 1.5 * min(tops_of):
             why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
-            of = {name: field for field, name in self.fields.items()}
-            unlike = [[d for d in people if not 2 / 3 <= (d.highest or 1) / (c.highest or 1) <= 3 / 2] for c in people]
-            without = [{of[column.name]: "" for column in others} for others in unlike]
+            unlike = [[c.name for c in people if not top / 1.5 <= c.highest <= 1.5 * top] for top in tops_of]
+            without = [{field: "" for field, name in self.fields.items() if name in names} for names in unlike]
             self._ask("people's scales", why, [one for k, one in enumerate(without) if one not in without[:k]])
         if not (judge and people):
             return
@@ -505,8 +505,7 @@ class _Table:
 
     def _negative(self, columns: Sequence[Column]) -> dict[str, str]:
         """Return the fields of columns with the other sign."""
-        names = [column.name for column in columns]
-        return {ours: f"-{name}" for ours, name in self.fields.items() if name in names}
+        return {ours: f"-{name}" for ours, name in self.fields.items() if name in [c.name for c in columns]}
 
     def _check_codes(self, sure: Sequence[Column]) -> None:
         readings = _readings(sure, is_preferred=self.is_preferred)

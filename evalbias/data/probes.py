@@ -113,9 +113,8 @@ def _padded(text: str, rng: random.Random, word: str) -> Edited:
 
 
 def _nothing(text: str, rng: random.Random, word: str) -> Edited:
-    answer = rng.choice(
-        ["This is a complete and correct answer to the task.", "See above for the answer, as requested."]
-    )
+    answers = "This is a complete and correct answer to the task.", "See above for the answer, as requested."
+    answer = rng.choice(answers)
     return answer, nonsense(len(answer))
 
 

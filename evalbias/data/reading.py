@@ -184,9 +184,8 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     better = next((k for k in (1, 2) if mapping and mapping.get("better") == mapping.get(f"output_{k}", 0)), None)
     if mapping and table.rows:
         mapping = {ours: theirs for ours, theirs in mapping.items() if ours != "better" or better is None}
-        named = [
-            v.split(",") if isinstance(v, str) and v not in table.columns else cells_of(v) for v in mapping.values()
-        ]
+        columns = table.columns
+        named = [v.split(",") if isinstance(v, str) and v not in columns else cells_of(v) for v in mapping.values()]
         nested.add_columns(table, (name.strip() for names in named for name in names))
         mapping = _raters_apart(mapping, table)
         _check_mapping(mapping, table.columns, str(table.path))

@@ -454,10 +454,8 @@ def test_a_file_may_be_named_as_other_commands_take_it(tmp_path):
 
 def test_items_to_rate_next_are_written_as_csv_and_no_text_is_a_formula(tmp_path):
     texts = ["=1+1", "a\nb\x1b[2J", "long " * 9]
-    rows = [
-        {"id": f"r{i}", "source": "q", "output": text, "judge_score": i + 1, "rating": i + 2}
-        for i, text in enumerate(texts)
-    ]
+    scores = [{"judge_score": i + 1, "rating": i + 2} for i in range(3)]
+    rows = [{"id": f"r{i}", "source": "q", "output": texts[i], **scores[i]} for i in range(3)]
     as_jsonl(tmp_path / "one.jsonl", rows)
     done = evalbias("doctor", "one.jsonl", "--label-next", 3, cwd=tmp_path)
     assert "The command:" in done.stderr
@@ -481,10 +479,8 @@ def test_two_conversations_share_their_beginning_as_the_source(tmp_path):
 
 
 def test_hostile_files_are_an_error_or_shown_without_what_a_terminal_obeys(tmp_path):
-    rows = [
-        {hostile.WORST: k, "answer": hostile.WORST, "judge": k % 2, "label": 1, "human": hostile.WORST}
-        for k in range(9)
-    ]
+    worst = hostile.WORST
+    rows = [{worst: k, "answer": worst, "judge": k % 2, "label": 1, "human": worst} for k in range(9)]
     (tmp_path / "t.json").write_text(json.dumps(rows))
     done = evalbias("doctor", "t.json", cwd=tmp_path)
     hostile.check_printed(f"{done.stdout}\n{done.stderr}")
@@ -524,9 +520,8 @@ def test_several_raters_are_named_at_once(tmp_path):
 def test_columns_are_read_in_python_too(tmp_path):
     rows = rows_of(CASES[0], n=40)
     audited = package.audit(rows)
-    named = package.audit(
-        rows, mapping={"source": "question", "output": "answer", "score": "label"}, scores_field="judge"
-    )
+    mapping = {"source": "question", "output": "answer", "score": "label"}
+    named = package.audit(rows, mapping=mapping, scores_field="judge")
     assert audited.answer == named.answer
 
 
@@ -633,8 +628,7 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
         [[{"winner_field": "", "labels": "text_1,text_2"},
           *({"better": "", "labels": one} for one in ("0,2,1", "2,0,1", "1,2,0", "2,1,0"))]],
     ),
-    f"{PAIR}; preference|share|": (
-        {}, [[{"winner_field": "preference"}], [{"labels": "1,2"}, {"labels": "2,1"}]]),
+    f"{PAIR}; preference|share|": ({}, [[{"winner_field": "preference"}], [{"labels": "1,2"}, {"labels": "2,1"}]]),
     # another scale, and one number that is far from the others
     f"{QA}; human_1|15|; human_2|pf|; judge|15|": (
         {"rating_1": "human_1", "rating_2": "human_2", "scores_field": "judge"},
