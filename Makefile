@@ -119,7 +119,6 @@ docs: typed  ## the documentation as a site, build/site/index.html
 # each supported Python that is here. There a recorded judge is audited with the wheel, as a newcomer would do it first.
 RELEASE := .servers/release
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
-RECORDED := --data ../../docs/data/replies.csv --map source=facts,output=reply --scores-field my_score --scale 1-5
 
 release: $(STAMP)  ## build the source archive and the wheel into dist/, and try both in empty environments
 	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
@@ -133,7 +132,7 @@ release: $(STAMP)  ## build the source archive and the wheel into dist/, and try
 		python$$version --version >/dev/null 2>&1 || { echo "Python $$version: not on this machine"; continue; }; \
 		for archive in dist/*; do \
 			python$$version -m venv --clear $(RELEASE)/empty && $(RELEASE)/empty/bin/pip install --quiet $$archive && \
-				(cd $(RELEASE) && rm -rf runs && empty/bin/evalbias audit $(RECORDED) > audit.txt && grep --quiet "^No sign of bias" audit.txt) \
+				(cd $(RELEASE) && rm -rf runs && empty/bin/evalbias demo --recorded > demo.txt && grep --quiet "^Biased, verbosity" demo.txt) \
 				|| exit 1; \
 			echo "Python $$version: $$archive installs and audits"; \
 		done; \
