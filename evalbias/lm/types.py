@@ -76,11 +76,6 @@ class ChoiceLogprobs:
     """Log-probabilities of the same c choices after each of n prompts, in nats, not renormalized.
 
     ValueError if the probabilities of a row sum to more than ``MOST``: the choices exclude each other.
-
-    Example:
-        >>> answer = ChoiceLogprobs(("yes", "no"), np.log([[0.3, 0.1]]))
-        >>> answer.coverage.round(3), answer.probabilities.round(3)
-        (array([0.4]), array([[0.75, 0.25]]))
     """
 
     choices: tuple[str, ...]  # in the caller's order
