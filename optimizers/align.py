@@ -253,10 +253,10 @@ class Align(JudgeOptimizer):
 
     def _curve(self, problem: Problem, kind: str) -> list[tuple[int, Estimate]]:
         """Return the agreement of the same kind of candidate, found with a part of the labels."""
-        points = []
+        points, crosses = [], bool(problem.given.items)
+        sides = [problem.fit, problem.held_back] if crosses else [problem.fit]
         for share in SHARES:
-            crosses = bool(problem.given.items)
-            fits = [some_inputs(side, share, self.seed) for side in (problem.fit, problem.held_back)[: 1 + crosses]]
+            fits = [some_inputs(side, share, self.seed) for side in sides]
             part = problem.on(problem.fit if crosses else fits[0], problem.held_back, only=kind)
             candidates = self.crossed(part, share) if crosses else self.candidates(part)
             problem.calls += part.calls

@@ -125,13 +125,13 @@ class LMParaphraser:
         def draw(attempt: int) -> tuple[str, str | None]:
             nonlocal calls
             predict, number = dspy.Predict(reword), (seed * 10_007 + attempt) % LARGEST_SEED
-            fields = {"instruction": instruction, "keep": [criterion.title, *[ANSWERS] * (ANSWERS in instruction)]}
+            keep = [criterion.title, ANSWERS] if ANSWERS in instruction else [criterion.title]
             config = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": number}
             wrong = None
             # The predictor's own history tells how its answers ended.
             with dspy.context(lm=self.lm, disable_history=False, max_history_size=10_000):
                 try:
-                    text = _bare(predict(**fields, config=config).wording or "")
+                    text = _bare(predict(instruction=instruction, keep=keep, config=config).wording or "")
                 except dspy.AdapterParseError as error:
                     text = error.lm_response
                     wrong = "without the field that the adapter reads" if text.strip() else "empty"

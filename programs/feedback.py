@@ -210,7 +210,7 @@ def boxed_answer(text: str) -> str | None:
         return None
     depth, start = 1, starts[-1]
     for place in range(start, len(text)):
-        depth += (text[place] == "{") - (text[place] == "}")
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
         if depth == 0:
             return text[start:place].strip() or None
     return None

@@ -253,7 +253,7 @@ class PairwiseJudge(Judge):
     def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
         logprobs = answer.logprobs[0]  # (c + t,)
-        labels = prompts.comparison_labels(len(logprobs) - self.ties, ties=self.ties)
+        labels = prompts.comparison_labels(len(logprobs) - int(self.ties), ties=self.ties)
         best = None if np.isnan(logprobs).any() else labels[int(logprobs.argmax())]
         coverage = float(answer.coverage[0])
         reasons = {"reasons": list(answer.reasons)} if self.reasoning else {}

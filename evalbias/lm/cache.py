@@ -122,7 +122,8 @@ class CachedLM(MeasuringLM):
         for place, (key, question) in enumerate(zip(keys, questions, strict=True)):
             if key in self._kept:
                 answers[place] = answer = self._read(key, question)
-                self.questions[type(question)] += not isinstance(answer, Refused)
+                if not isinstance(answer, Refused):
+                    self.questions[type(question)] += 1
             else:
                 places[key].append(place)
         todo = {key: questions[its[0]] for key, its in places.items()}
@@ -157,7 +158,8 @@ class CachedLM(MeasuringLM):
                 for number, answer in arriving.items():
                     for place in places[part[number]]:
                         answers[place] = answer if place == places[part[number]][0] else unpaid(answer)
-                        self.questions[type(questions[place])] += not isinstance(answer, Refused)
+                        if not isinstance(answer, Refused):
+                            self.questions[type(questions[place])] += 1
             self._between()
             start += len(part)
 

@@ -100,7 +100,8 @@ class WorkersLM(MeasuringLM):
                 del busy[done]
                 self._idle.append(actor if answered is not None else self._actor.remote(self._opening))
                 answers.update({start + place: answer for place, answer in (answered or {}).items()})
-                deaths[start] += answered is None
+                if answered is None:
+                    deaths[start] += 1
                 if answered is None and deaths[start] <= RETRIES:
                     waiting.appendleft(start)
                 elif error is not None:

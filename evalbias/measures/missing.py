@@ -59,7 +59,8 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, clusters: Clus
             lost[those] = rng.permutation(lost[those])
         order = np.argsort(inputs + rng.random(len(absent)))  # inputs one by one, the items of each in random order
         taken = order[np.arange(len(order)) - first < np.repeat(lost, items)]
-        as_uneven += bool((np.bincount(codes[taken], minlength=len(sizes)) ** 2 / sizes).sum() >= observed)
+        if (np.bincount(codes[taken], minlength=len(sizes)) ** 2 / sizes).sum() >= observed:
+            as_uneven += 1
     return (1 + as_uneven) / (1 + draws)
 
 
