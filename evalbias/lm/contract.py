@@ -267,8 +267,8 @@ class Reasoned:
 
     def after(self, reasons: str) -> Choices:
         """Return the question that follows some reasons."""
-        said = [{"role": "assistant", "content": reasons}, {"role": "user", "content": self.conclusion}]
-        return Choices([*types.as_messages(self.prompt), *said], self.choices)
+        turns = [{"role": "assistant", "content": reasons}, {"role": "user", "content": self.conclusion}]
+        return Choices([*types.as_messages(self.prompt), *turns], self.choices)
 
 
 def answer_reasoned(
@@ -279,17 +279,17 @@ def answer_reasoned(
     rollout_id: int | None = None,
 ) -> None:
     """Answer questions by ``answer``; those to be ``Reasoned`` by the mean of the answers after each reason."""
-    reasoned = {place: one for place, one in enumerate(questions) if isinstance(one, Reasoned)}
+    reasoned = {place: question for place, question in enumerate(questions) if isinstance(question, Reasoned)}
     if not reasoned:
         answer(questions, answers)
         return
     # 1. All reasons, and the other questions.
-    draws = [one.reasoning.draws(one.prompt, rollout_id) if isinstance(one, Reasoned) else [one] for one in questions]
+    draws = [q.reasoning.draws(q.prompt, rollout_id) if isinstance(q, Reasoned) else [q] for q in questions]
     written = _answered(answer, draws)
     # 2. The answer after each reason; one without a word is replaced by an ellipsis, which every template takes.
     after = {
-        place: [one.after(text.text.strip() or "...") for text in written[place]]
-        for place, one in reasoned.items()
+        place: [question.after(text.text.strip() or "...") for text in written[place]]
+        for place, question in reasoned.items()
         if not any(isinstance(text, types.Refused) for text in written[place])
     }
     measured = dict(zip(after, _answered(answer, list(after.values())), strict=True))
@@ -300,7 +300,7 @@ def answer_reasoned(
         if refused is not None or place not in reasoned:
             answers[place] = refused or rows[0]
             continue
-        paid = [one.usage for one in (*some, *rows) if one.usage is not None]
+        paid = [result.usage for result in (*some, *rows) if result.usage is not None]
         with np.errstate(divide="ignore"):
             mean = np.log(np.mean([np.exp(row.logprobs) for row in rows], axis=0))
         reasons = tuple(text.text for text in some)
@@ -313,7 +313,7 @@ def _answered(
 ) -> list[list[Any]]:
     """Return the answers to groups of questions, which are asked in one call."""
     answers = dict[int, Any]()
-    answer([one for group in groups for one in group], answers)
+    answer([question for group in groups for question in group], answers)
     each = iter(answers[place] for place in range(sum(map(len, groups))))
     return [[next(each) for _ in group] for group in groups]
 

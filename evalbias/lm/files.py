@@ -60,17 +60,18 @@ def check_json_files(folder: Path) -> None:
 
 def check_counts(settings: dict[str, Any], name: str) -> None:
     """Refuse a config.json of more than ``MOST`` layers, blocks or labels: transformers makes lists of such lengths."""
-    rest: list[Any] = [settings]
-    while rest:
-        one = rest.pop()
-        if isinstance(one, dict):
-            for key, value in one.items():
+    pending: list[Any] = [settings]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            for key, value in node.items():
                 if isinstance(value, int) and value > MOST and _COUNT.search(key):
                     raise ValueError(
                         f"The config.json of {name} has {key}={value:.3g}, which no model has: fetch it again."
                     )
-            one = list(one.values())
-        rest += one if isinstance(one, list) else []
+            pending += node.values()
+        elif isinstance(node, list):
+            pending += node
 
 
 def check_depth(layers: Any, tensors: Collection[str], name: str) -> None:

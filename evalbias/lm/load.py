@@ -297,10 +297,10 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
     """
     ids = [*tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()]
     ids += [id for id in (tokenizer.bos_token_id, tokenizer.eos_token_id) if id is not None]
-    known = model.get_input_embeddings().weight.shape[0]
-    if max(ids, default=0) >= known:
+    size = model.get_input_embeddings().weight.shape[0]
+    if max(ids, default=0) >= size:
         raise ValueError(
-            f"The tokenizer of {name} has a token {max(ids)}, and the model knows {known}: fetch the tokenizer.json of "
+            f"The tokenizer of {name} has a token {max(ids)}, and the model knows {size}: fetch the tokenizer.json of "
             "this model."
         )
 

@@ -185,27 +185,27 @@ class LocalEngine(Tokenizing, Engine):
 
     def _write(self, texts: Mapping[int, Prepared], answers: Answers) -> None:
         """Generate texts, as many at once as ``batch_tokens`` allows."""
-        prompts = {place: list(one.content[1]) for place, one in texts.items()}
-        seeded = {place: self._seeded(prompts[place], one.question) for place, one in texts.items()}
+        prompts = {place: list(prepared.content[1]) for place, prepared in texts.items()}
+        seeded = {place: self._seeded(prompts[place], prepared.question) for place, prepared in texts.items()}
         size = max(len(ids) + (seeded[p].max_tokens or MAX_TOKENS) for p, ids in prompts.items())
         most, loaded, places = max(1, self.scorer.batch_tokens // size), self.loaded, list(texts)
         for start in range(0, len(places), most):
             part = places[start : start + most]
-            given = [prompts[p] for p in part], [seeded[p] for p in part]
+            batch = [prompts[p] for p in part], [seeded[p] for p in part]
             with self.busy:
-                written = generate(loaded.model, loaded.tokenizer, *given, context=loaded.context_length)
-            for place, one in zip(part, written, strict=True):
+                written = generate(loaded.model, loaded.tokenizer, *batch, context=loaded.context_length)
+            for place, result in zip(part, written, strict=True):
                 rendered, _ = texts[place].content
-                answers[place] = replace(one, text=one.text.removeprefix(rendered.lead))
+                answers[place] = replace(result, text=result.text.removeprefix(rendered.lead))
 
     def _seeded(self, prompt: list[int], question: Any) -> Text:
         """Set a seed by prompt and settings, as prompts share no random numbers; by draw too if none is given."""
         names = ("max_tokens", "temperature", "top_p", "top_k", "stop", "seed")
         defaults = (MAX_TOKENS, 0.0, 1.0, None, (), None)
         values = [getattr(question, name) for name in names]
-        given = [default if value is None else value for value, default in zip(values, defaults, strict=True)]
+        chosen = [default if value is None else value for value, default in zip(values, defaults, strict=True)]
         # This text decides every sampled text: it stays as it was when the settings were a class.
-        settings = ", ".join(f"{name}={value!r}" for name, value in zip(names, given, strict=True))
+        settings = ", ".join(f"{name}={value!r}" for name, value in zip(names, chosen, strict=True))
         key, number = hashlib.sha256(f"({prompt!r}, Settings({settings}, top=None))".encode()).digest(), 0
         if question.seed is None and question.temperature:
             with self._drawing:
@@ -282,8 +282,8 @@ class Batcher:
                 for _, future in batch:
                     future.set_exception(error)
                 return
-            for one in batch:
-                self._run([one])
+            for entry in batch:
+                self._run([entry])
             return
         for (_, future), answer in zip(batch, answers, strict=True):
             future.set_result(answer)
