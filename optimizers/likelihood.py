@@ -356,7 +356,7 @@ def against_baselines(
 ) -> dict[str, Any]:
     """Return report fields that compare a judge's performance with that of likelihood alone and of length alone.
 
-    ``known`` are ``baseline_facts`` of other items, which tell whether more or less of each is better.
+    ``facts`` are ``baseline_facts`` of other items, which tell whether more or less of each is better.
     """
     human, clusters = judged.covariate(HUMAN_SCORES), judged.clusters
     own = Number("performance", "performance", judged.answers, estimate_spearman, given=(human,))

@@ -98,10 +98,10 @@ class _Run:
     def __init__(self, loop: SelfRefine | BestOfK, item: Mapping[str, Any]) -> None:
         self._loop, self._item = loop, item
         names = module_inputs(loop.generate)
-        self._shown = {name: value for name, value in item.items() if name in names}
+        self._inputs = {name: value for name, value in item.items() if name in names}
         source = loop.feedback
         self._draws = 0 if isinstance(source, dspy.Module) and any(temperatures(source)) else None
-        self._known: dict[str, Feedback] = {}
+        self._feedbacks: dict[str, Feedback] = {}
         self.steps: list[Step] = []
 
     @property
@@ -113,7 +113,7 @@ class _Run:
         number = len(self.steps)
 
         def write() -> str:
-            return str(sample(module, number, self._loop.seed, **self._shown, **more)[self._loop.field])
+            return str(sample(module, number, self._loop.seed, **self._inputs, **more)[self._loop.field])
 
         accepts = partial(accept, self.best.score) if self.steps else None  # the first output is accepted as it is
         self.steps.append(take_step(number, write, self._judge, accepts))
@@ -129,8 +129,8 @@ class _Run:
         if self._draws is not None:
             ask = partial(sample, source, self._draws, self._loop.seed)
             self._draws += 1
-        elif output in self._known:
-            return self._known[output]
+        elif output in self._feedbacks:
+            return self._feedbacks[output]
         try:
             feedback = validated(source, ask(self._item, output))
         except PromptRefused as refusal:
@@ -142,7 +142,7 @@ class _Run:
                 reason,
             )
             feedback = Feedback(math.nan, "The output cannot be judged.", status=f"refused: {reason}")
-        self._known[output] = feedback
+        self._feedbacks[output] = feedback
         return feedback
 
 
