@@ -137,7 +137,6 @@ class Align(JudgeOptimizer):
             raise ValueError(f"budget={self.budget}: give a number of judgments, or None for all that are needed.")
 
     def read(self, student: Any, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
-        """Return the examples that people labeled."""
         if isinstance(student, PairwiseJudge):
             labeled = [e for e in examples if not math.isnan(people_choice(e))]
         else:

@@ -58,7 +58,6 @@ class Problem:
     other: Problem | None = None  # the half of the inputs that was searched before
 
     def on(self, fit: Sequence[dspy.Example], held_back: Sequence[dspy.Example], **changes: Any) -> Problem:
-        """Return the same problem on other training examples."""
         fresh: dict[str, Any] = {"details": {}, "left_out": {}, "calls": 0, "made": {}, "other": None}
         return replace(self, fit=[*fit], held_back=[*held_back], **{**fresh, **changes})
 

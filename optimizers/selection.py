@@ -51,7 +51,6 @@ class Cost:
     seconds: float = field(default=0.0, compare=False, repr=False)  # no part of results, which a resumed run repeats
 
     def to_dict(self) -> dict[str, int]:
-        """Return the reproducible amounts."""
         return {"judgments": self.judgments, "likelihoods": self.likelihoods, "calls": self.calls}
 
     def since(self, before: Cost) -> Cost:

@@ -266,7 +266,6 @@ class Reasoned:
     reasoning: Reasoning
 
     def after(self, reasons: str) -> Choices:
-        """Return the question that follows some reasons."""
         turns = [{"role": "assistant", "content": reasons}, {"role": "user", "content": self.conclusion}]
         return Choices([*types.as_messages(self.prompt), *turns], self.choices)
 

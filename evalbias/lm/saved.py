@@ -70,7 +70,6 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
         return getattr(self, name)
 
     def _load(self, state: Mapping[str, Any]) -> SavedLM:
-        """Return a model of its own with this state."""
         if isinstance(self, _Elsewhere) or ("base_url" in _arguments(state) and state.get("base_url") is None):
             raise ValueError(
                 f"The saved model {state.get('model')!r} has no address: a server's address is read from trusted files "

@@ -48,7 +48,6 @@ class Rendered:
 
     @cached_property
     def follow(self) -> Joined:
-        """Text that would follow the answer."""
         return self.closing()
 
     def before(self, answer: str, *, closed: bool = False) -> Joined:
