@@ -102,15 +102,15 @@ class ZEPOReport(CompileReport):
     def _table(self) -> Table:
         """Return one row an instruction that was the best so far when it was tried."""
         rows = []
-        for one in (tried for tried in self.tried if tried.accepted or tried.number in (0, self.best)):
-            figures = (signed(one.objective), unsigned(one.decision_rates[0]), str(one.examples))
-            rows.append((str(one.epoch), *figures, in_one_line(one.instruction)))
+        for wording in (tried for tried in self.tried if tried.accepted or tried.number in (0, self.best)):
+            figures = (signed(wording.objective), unsigned(wording.decision_rates[0]), str(wording.examples))
+            rows.append((str(wording.epoch), *figures, in_one_line(wording.instruction)))
         caption = f"{len(self.tried)} instructions were tried; these were the best so far when they were tried."
         if self.rejected:
             reasons = Counter(reason for reason, _ in self.rejected).most_common()
             caption += f" {len(self.rejected)} were turned down: {', '.join(f'{n} {reason}' for reason, n in reasons)}."
         if saved := self.saved_share:
-            dropped = f"{sum(one.behind is not None for one in self.tried)} instructions behind the best"
+            dropped = f"{sum(wording.behind is not None for wording in self.tried)} instructions behind the best"
             caption += f" {self.judgments:,} judgments{saved}; {dropped} were dropped early."
         return Table(("epoch", self.objective, "first position wins", "pairs", "instruction"), rows, caption=caption)
 
