@@ -221,15 +221,6 @@ def test_a_split_never_changes():
     assert [e.id for e in train] == [f"i{k:04d}" for k in (0, 1, 2, 3, 4, 5, 6, 9)]
 
 
-def test_the_shared_data_by_input(data_dir):
-    examples = data.read(data_dir / "webnlg2020_en.jsonl.gz", mapping={"input_id": "sample_id", "source": "xml"})
-    assert [len(side) for side in split(examples, seed=0)] == [2277, 569]
-    assert {e.id for e in split(examples, seed=0)[1]} != {e.id for e in split(examples, seed=1)[1]}
-    train, test = split(examples, seed=0, by="input")
-    assert len({e.input_id for e in test}) == 36  # of 178
-    assert not {e.source for e in train} & {e.source for e in test}
-
-
 # --- equal texts are one input ---
 
 LONG = "An answer that is long enough to tell."

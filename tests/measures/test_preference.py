@@ -243,8 +243,6 @@ def test_the_interval_of_a_difference_is_paired():
     assert other.high > 2 * found.high
 
 
-# PriDe: by hand, and on a judge whose position bias is planted.
-
 BOTH = rotations(2, every=True)
 
 

@@ -182,14 +182,6 @@ def test_the_shortfall_of_a_large_panel_is_found(scales):
     assert correction(ratings[:, ::-1]) == pytest.approx(correction(ratings), rel=1e-6)
 
 
-def test_three_raters_without_noise_by_hand():
-    # l = 1, 2, 3: the products of two have the mean (2 + 3 + 6) / 3, the squared mean is 4
-    quality = np.tile([-1.0, 0.0, 1.0], 4000)
-    ratings = quality[:, None] * [1.0, 2.0, 3.0]
-    assert correction(ratings) == pytest.approx(4 / (11 / 3), rel=2e-3)
-    assert pool(ratings).reliability == pytest.approx(1.0, rel=2e-3)
-
-
 def test_the_scales_are_those_of_greatest_posterior_density():
     """Another way to the same: the density of the scales is written out, and minimized without its structure."""
     _, ratings = panel((0.5, 1, 1.5), 60, seed=4)

@@ -93,13 +93,6 @@ def test_validation_is_on_other_items_and_tested():
     assert compiled.report.failed == {}
 
 
-def test_a_loop_that_never_improves_is_compiled_to_none():
-    compiled = compiler().compile(refine_loop(*("aaaa", "a", "a", "a") * 4), trainset=items(2))
-    assert compiled.max_iterations == 0
-    assert compiled.report.demonstrations == ()
-    assert compiled.generate.predict.demos == []
-
-
 def test_a_budget_a_log_and_a_saved_program(tmp_path):
     first = refine_loop(*(*OWN, *EXTERNAL) * 2, "aaaa", "aaaab", "b", "b")
     made = compiler(budget=20, log_dir=tmp_path / "log")
