@@ -189,8 +189,8 @@ class PairwiseJudge(Judge):
 
     def _warned(self, predictions: list[dspy.Prediction], lm: Any) -> list[dspy.Prediction]:
         """Also warn of a judge that chooses one place nearly always."""
-        if said := self.one_place(Counter(one.preference for one in predictions if one.preference is not None)):
-            warnings.warn(said, OnePlace, stacklevel=1)
+        if warning := self.one_place(Counter(p.preference for p in predictions if p.preference is not None)):
+            warnings.warn(warning, OnePlace, stacklevel=1)
         return super()._warned(predictions, lm)
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
