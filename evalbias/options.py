@@ -428,7 +428,7 @@ class CompareOptions(Reliable, Sides):
 
     beside: ClassVar[tuple[type[Any], ...]] = (GateOut,)
     data: Any = field(default=None, kw_only=False, metadata={"help": "Outputs with a column system, as for an audit."})
-    systems: Sequence[str] = option("Systems of `data` to compare, such as A,B. By default all.", ())
+    systems: Sequence[str] = option("Systems of `data` to compare, such as A,B. By default all. Repeatable.", ())
     before: Any = option(SIDE.format("first", "old") + " In the place of `data`.")
     after: Any = option(SIDE.format("second", "new"))
     rated: Any = option("Further items of the same judge that people rated: data or the run folder of an audit.")

@@ -8,21 +8,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from evalbias.options import (
-    GROUPS,
-    NEW_CRITERION,
-    Coded,
-    Items,
-    Judging,
-    Likely,
-    MeasuringModels,
-    Models,
-    Options,
-    Out,
-    Seeded,
-    again,
-    option,
-)
+from evalbias import options
+from evalbias.options import NEW_CRITERION, Coded, Items, Judging, MeasuringModels, Options, Out, Seeded, again, option
 
 # Run a judge that scores or compares.
 
@@ -121,7 +108,7 @@ class SelfOptions(Seeded, Mapped):
 class LoopOptions(Seeded, Mapped, Judging):
     """A loop: its task, items and model."""
 
-    beside = (Models, Out)
+    beside = (options.Models, Out)
     task: TASK = field(
         metadata={
             "section": "Data",
@@ -251,7 +238,7 @@ class AgreementAim(AlignOptions):
     aim: str = option("agreement.", "agreement")
 
 
-class ScoringAim(Choosing, Seeded, Likely, Judging, Items):
+class ScoringAim(Choosing, Seeded, options.Likely, Judging, Items):
     """A judge that scores is compiled on rated outputs, and compared before and after on a fifth of them."""
 
     heading: ClassVar[str] = "Judges that score (--aim likelihood)"
@@ -357,5 +344,5 @@ class DemoOptions(Seeded):
     recorded: bool = option("Audit recorded scores of GPT-4 instead, in seconds; needs no model.", False)
 
 
-NAMES = {name for group in GROUPS for name in inspect.get_annotations(group)}
+NAMES = {name for group in options.GROUPS for name in inspect.get_annotations(group)}
 """Names of the options of all commands."""

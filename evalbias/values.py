@@ -135,11 +135,6 @@ def _describe_field(field: Any) -> dict[str, str]:
     return {"type": str(field.annotation), **{name: str(extra.get(name)) for name in ("desc", "prefix")}}
 
 
-def _describe_lm(lm: Any) -> Any:
-    settings = _describe_settings(getattr(lm, "kwargs", None) or {})
-    return {"model": str(lm.model), **settings} if settings else str(lm.model)
-
-
 def _describe_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a model's settings; one that is not known may decide and may be a secret, so its digest counts."""
     public = {name: value for name, value in settings.items() if not PRIVATE.search(name)}
@@ -176,12 +171,6 @@ def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection
             if not name.startswith("_"):  # a lock or a connection that the object keeps for itself decides nothing
                 raise
     return described
-
-
-def _describe_torch(module: Any, around: tuple[Any, ...]) -> dict[str, Any]:
-    """Describe a torch module by the attributes of its parts, and its weights, each of which is read once."""
-    parts = {name: _describe_object(part, around, without=HELD) for name, part in module.named_modules()}
-    return {"parts": parts, "weights": _plain({**dict(module.named_parameters()), **dict(module.named_buffers())})}
 
 
 def _describe_array(array: Any) -> Any:
@@ -224,7 +213,9 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
     if hasattr(value, "tolist"):
         return _describe_array(value)
     if hasattr(value, "named_parameters") and hasattr(value, "named_buffers"):
-        return _describe_torch(value, around)
+        parts = {name: _describe_object(part, around, without=HELD) for name, part in value.named_modules()}
+        weights = {**dict(value.named_parameters()), **dict(value.named_buffers())}  # each is read once
+        return {"parts": parts, "weights": _plain(weights)}
     if isinstance(value, partial):
         return {"partial": _plain(value.func, around), "args": _plain([*value.args, value.keywords], around)}
     if isinstance(value, MethodType):
@@ -234,7 +225,8 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
     if isinstance(value, type | BuiltinFunctionType | ModuleType):
         return getattr(value, "__qualname__", value.__name__)
     if hasattr(value, "model") and (hasattr(value, "kwargs") or hasattr(value, "choice_logprobs")):
-        return _describe_lm(value)
+        settings = _describe_settings(getattr(value, "kwargs", None) or {})
+        return {"model": str(value.model), **settings} if settings else str(value.model)
     if is_dataclass(value) or isinstance(value, PurePath | bytes | complex | Enum | date | re.Pattern):
         return repr(value)
     if _is_predictor(value) or hasattr(value, "named_parameters") or type(value).__module__.startswith("evalbias."):

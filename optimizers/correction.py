@@ -34,16 +34,9 @@ from evalbias.measures import estimate_effect, estimate_mean, pearson
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
+from evalbias.optimizers import rules
 from evalbias.optimizers.likelihood_rules import EFFECT, STRENGTHS, cross_fitted, proxy_worth
-from evalbias.optimizers.rules import (
-    CHOICE_LEVEL,
-    LOSS_MARGIN,
-    Rule,
-    allowance,
-    effect_errors,
-    lowest_change,
-    smaller_rule,
-)
+from evalbias.optimizers.rules import LOSS_MARGIN, Rule, allowance, effect_errors, lowest_change, smaller_rule
 from evalbias.optimizers.selection import GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
@@ -256,7 +249,7 @@ class _Learning:
             effect,
             max_loss=self.max_loss,
             seed=seed,
-            level=CHOICE_LEVEL / len(self.of.features),
+            level=rules.CHOICE_LEVEL / len(self.of.features),
             estimates=lambda judged: {EFFECT: effect(judged)},
             costs=lambda judged: (abs(effect(judged).value), -_agreement(judged)),
         )

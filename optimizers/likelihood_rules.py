@@ -21,17 +21,8 @@ from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.resample import bootstrapped
-from evalbias.optimizers.rules import (
-    CHOICE_LEVEL,
-    ERROR_DRAWS,
-    PEARSON,
-    Errors,
-    Rule,
-    agreement_rule,
-    effect_errors,
-    smaller_rule,
-    undefined,
-)
+from evalbias.optimizers import rules
+from evalbias.optimizers.rules import CHOICE_LEVEL, PEARSON, Errors, Rule, effect_errors, smaller_rule, undefined
 from evalbias.programs.pointwise import LIKELIHOOD
 
 EFFECT, BIAS_SCORE_Z, PERFORMANCE, AGREEMENT = "likelihood_effect", "bias_score_z", "performance", "pearson"
@@ -89,7 +80,7 @@ def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
         return np.column_stack([counted_bias_score(counts, x, ls, human, normalization="z-score") for x in scores])
 
     rng, (values,) = np.random.default_rng(seed), measured(np.ones((1, len(codes))))
-    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, ERROR_DRAWS, rng)])
+    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, rules.ERROR_DRAWS, rng)])
     errors = (resampled - values)[~np.isnan(resampled).any(axis=1)]
     return values, errors * np.sqrt(inputs / rng.chisquare(inputs - 1, size=(len(errors), 1)))
 
@@ -149,7 +140,7 @@ def fair_rule(name: str, *, seed: int) -> Rule:
 
     A judge may have little bias because its scores say little, and demonstrations may make it useful.
     """
-    rule = agreement_rule(PEARSON, biases=("likelihood",), level=CHOICE_LEVEL / 2, rise=RISE, seed=seed)
+    rule = rules.agreement_rule(PEARSON, biases=("likelihood",), level=CHOICE_LEVEL / 2, rise=RISE, seed=seed)
     rule.estimates = partial(estimates, name, seed=seed)
     rule.costs = lambda judged: (-PEARSON.value(judged), abs(bias_value(name, judged)))
     return rule

@@ -163,18 +163,14 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
 def case(judge: Any, item: dspy.Example, answer: Any, reason: str) -> tuple[float, str]:
     """Return by how much a judge differs from people on an item, as a share of the scale, and both in words."""
     if isinstance(judge, PairwiseJudge):
-        prediction = dspy.Prediction(preference=_choice(answer), gap=1.0)
+        first = np.mean([row[0] - row[1] if order == 0 else row[1] - row[0] for order, row in enumerate(answer)])
+        choice = "A" if first > 0 else "B" if first < 0 else None  # over both orders
+        prediction = dspy.Prediction(preference=choice, gap=1.0)
     else:
         prediction = dspy.Prediction(score=float(answer))
     critique = agreement_feedback(judge, reason=reason)(item, prediction, None, "predict")
     texts = [f"{label}: {text!s:.{LONGEST}}" for label, text in judge._texts(judge.own(item))]
     return 1.0 - critique.score, "\n".join([*texts, critique.feedback.splitlines()[0]])
-
-
-def _choice(answer: FloatArray) -> str | None:
-    """Return the candidate that the judge prefers over both orders, (r, c) probabilities by position; None for none."""
-    first = np.mean([row[0] - row[1] if order == 0 else row[1] - row[0] for order, row in enumerate(answer)])
-    return "A" if first > 0 else "B" if first < 0 else None
 
 
 def quotes(text: str, items: Sequence[dspy.Example], judge: Any) -> str:

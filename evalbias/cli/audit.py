@@ -24,7 +24,7 @@ from evalbias.evaluation.bias import Section
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.changes import by_item
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.findings import AGREEMENT, NextStep
+from evalbias.evaluation.findings import AGREEMENT, LINES, NextStep, height
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.evaluation.words import Table
 from evalbias.options import RECORDED, AuditOptions, AuditOut, GateOut, MeasuringModels, Models
@@ -60,7 +60,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         several = AuditReports(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
         certificate = [_certified(rate, one, name) for name, one in audits.items() for rate in rates]
-        steps = [] if several else _told(audits[""].next_step, {**vars(models), **vars(options)}, out.given)
+        steps = [] if several else _told(audits[""], {**vars(models), **vars(options)}, out.given, full=out.full)
         run.leave(audit_outcome(audits, several, certificate, steps, full=out.full))
     # 3. What a build is told: by files, messages, and the exit code.
     decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
@@ -108,10 +108,20 @@ def audit_outcome(
     return RunOutcome(result, content, shown, covered, whole, more, screen)
 
 
-def _told(step: NextStep, options: Mapping[str, Any], typed: Set[str]) -> list[str]:
-    """Say what to do next; of a command on the same data, with those typed options of the audit that it takes too."""
+def _told(audit: AuditReport, options: Mapping[str, Any], typed: Set[str], *, full: bool) -> list[str]:
+    """Say what to do next, and what can be done besides, where a screen has lines for it."""
+    step = audit.next_step
+    told = step_words(step, options, typed)
+    if step.besides is not None:
+        besides = step_words(step.besides, options, typed, begins="Or, ")
+        told += besides * (full or sum(map(height, [*audit.first_screen, *told, *besides])) <= LINES)
+    return told
+
+
+def step_words(step: NextStep, options: Mapping[str, Any], typed: Set[str], *, begins: str = "Next: ") -> list[str]:
+    """Say what to do; of a command on the same data, with those typed options of the audit that it takes too."""
     if not step.command:
-        return [f"Next: {step.why}."]
+        return [f"{begins}{step.why}."]
     words, takes = f"evalbias {step.command}", ["data"]
     if step.command in COMMANDS:
         form = COMMANDS[step.command][1]
@@ -120,7 +130,7 @@ def _told(step: NextStep, options: Mapping[str, Any], typed: Set[str]) -> list[s
         kept = [name for name in takes if name in {*typed, *RECORDED} - {"data", "yes"}]
         settings = {name: value for name in kept if (value := options.get(name)) is not None}
         words = command_line(str(options["data"]), settings, step.command, asks=False)
-    return [f"Next: {step.why}:", f"  {words} {step.more}".rstrip()]
+    return [f"{begins}{step.why}:", f"  {words} {step.more}".rstrip()]
 
 
 def _check_verdicts(ready: ResolvedAudit) -> None:

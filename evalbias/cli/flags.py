@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,11 @@ def parse_codes(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(","))
 
 
+def read_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Read ``--systems``: names with commas between them, or, if given several times, one name each, commas and all."""
+    return parse_codes(texts[0]) if len(texts) == 1 else tuple(texts)
+
+
 @dataclass(frozen=True)
 class Flag:
     """How a terminal writes and reads an option whose name and type do not tell."""
@@ -87,7 +92,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "scale": Flag(kind=str, read=read_scale),
     "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
     "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
-    "systems": Flag(kind=str, read=parse_codes, more={"metavar": "A,B,..."}),
+    "systems": Flag(kind=list[str], read=read_names, more={"metavar": "A,B,..."}),
     "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),
     "families": Flag("--family", list[str], more={"metavar": "PATTERN"}),
     "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),

@@ -15,15 +15,8 @@ from evalbias.data.files import decoded, memory_table
 from evalbias.data.hints import lacking
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
-from evalbias.evaluation.answers import (
-    PROMPT,
-    ResolvedAudit,
-    criteria_of,
-    instruction_place_for,
-    language_of,
-    resolve,
-    tell_left_out,
-)
+from evalbias.evaluation import answers
+from evalbias.evaluation.answers import PROMPT, ResolvedAudit, criteria_of, language_of, resolve, tell_left_out
 from evalbias.evaluation.words import joined
 from evalbias.options import AuditOptions, Options, reading_of
 from evalbias.program_options import AlignOptions, ComparingAim, RankOptions, ScoreOptions, ScoringAim
@@ -85,7 +78,7 @@ def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> Pairw
     replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in chosen.items()}
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
-        replaced = {"instruction_place": instruction_place_for(options.lm), **replaced}
+        replaced = {"instruction_place": answers.instruction_place_for(options.lm), **replaced}
         return PairwiseJudge(criterion, ties=options.ties, language=language_of(options), **replaced)
     _refuse_own(options, "ties", "language", "instruction", "instruction_place", *PROMPT)
     judge: PairwiseJudge = load(options.judge or "", PairwiseJudge)

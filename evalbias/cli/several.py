@@ -10,8 +10,9 @@ from typing import Any
 from evalbias.cli.audit import parse_conditions, tell_build
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.bias import Section
-from evalbias.evaluation.changes import FAVOR, FEATURES, LABELS, PEOPLE, Parts, compare, drift
+from evalbias.evaluation.changes import FAVOR, FEATURES, LABELS, PEOPLE, CompareReport, Parts, compare, drift
 from evalbias.evaluation.juries import jury_worth, panel_of
+from evalbias.evaluation.words import joined
 from evalbias.optimizers.juries import learn_jury
 from evalbias.options import CompareOptions, DriftOptions, GateOut, JuryOptions, MeasuringModels, Out
 from evalbias.programs.files import save
@@ -35,6 +36,8 @@ def _split(split: Callable[..., Parts], options: Any, out: GateOut, parts: Itera
     if out.summary is not None:
         check_summary(out.summary)
     report = split(**vars(options))
+    if conditions and isinstance(report, CompareReport) and len(names := report.split.systems) > 2:
+        raise ValueError(f"`fail_on` is on the difference of two systems, of {joined(names)}: name two, `systems`.")
     with Run(split.__name__, options, None, out, more=digests(*filter(None, sides))) as run:
         run.leave(RunOutcome.of(report, without=WHOLE))
     decided = [one.decide_on(report.estimates.get(one.bias)) for one in conditions]

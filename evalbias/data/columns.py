@@ -15,26 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.data import items, long_form, nested
-from evalbias.data.cells import (
-    ASKED_FOR,
-    BY_NAME,
-    FIRSTS,
-    LETTERS,
-    LISTS,
-    MOST_CHOICES,
-    NOTHING,
-    NUMBERED,
-    OTHERS,
-    PAIRS,
-    PREFERRED,
-    RATED,
-    TALKS,
-    TEXTS,
-    Column,
-    words_in,
-    words_of,
-)
+from evalbias.data import cells, items, long_form, nested
+from evalbias.data.cells import LISTS, NUMBERED, PAIRS, PREFERRED, RATED, TALKS, TEXTS, Column, words_in, words_of
 from evalbias.data.files import Source
 from evalbias.data.items import CRITERION, word
 from evalbias.data.rating_values import NO_CODES, Codes, legible, unexplained
@@ -47,9 +29,9 @@ ROLES: Sequence[Role] = (
     ("output", [words_in("outputs")], words_in("beside outputs"), (TEXTS, PAIRS)),
     ("output", [words_in("outputs", "chats")], words_in("beside outputs"), (TALKS,)),
     ("source", [words_in("inputs")], words_in("beside inputs"), (TEXTS,)),
-    ("source", [words_in("inputs", "chats")], words_in("beside inputs"), (ASKED_FOR,)),
+    ("source", [words_in("inputs", "chats")], words_in("beside inputs"), (cells.ASKED_FOR,)),
     ("system", [words_in("writers")], words_in("beside writers"), (TEXTS, PAIRS)),
-    ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), (TEXTS, RATED, OTHERS)),
+    ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), (TEXTS, RATED, cells.OTHERS)),
     (THE_JUDGES, [words_in("judges")], words_in("models", "values"), ()),
     (THE_JUDGES, [words_in("models", "games"), words_in("values")], frozenset(), ()),  # FastChat's, one an order
     (PEOPLES, [words_in("people")], words_in("values", "responses"), ()),
@@ -141,8 +123,8 @@ class _Table:
         self.all: dict[str, Column] = {}
         inside = nested.paths(table)
         for name in [*looked_at([name for name in table.columns if name != outcome]), *inside]:
-            cells = nested.cells_at(table, name) if name in inside else [row.get(name) for _, row in table.rows]
-            self.all[name] = Column.of(name, legible(name, cells, codes), is_inside=name in inside)
+            held = nested.cells_at(table, name) if name in inside else [row.get(name) for _, row in table.rows]
+            self.all[name] = Column.of(name, legible(name, held, codes), is_inside=name in inside)
         self.fields, self.why = dict[str, str](), dict[str, str]()
         self.questions, self.unread = list[OpenQuestion](), list[str]()
 
@@ -333,7 +315,7 @@ class _Table:
         others = any(c.has("people") and self._fits(c) for c in self.all.values() if not c.is_inside)
         if others or {_whose([c]) for c in entries} & {THE_JUDGES, PEOPLES, NAMES}:
             return []  # people's and judges' in one object, or nobody's for certain
-        for column in [c for name, c in self.all.items() if name in nested.OWN and c.kind == BY_NAME]:
+        for column in [c for name, c in self.all.items() if name in nested.OWN and c.kind == cells.BY_NAME]:
             self._take(column.name, "our own name", column)
         names = [*dict.fromkeys(c.name.split(".")[1] for c in entries)]
         if len(names) > 1:
@@ -363,7 +345,7 @@ class _Table:
             lost = alike or (column.has("people") and not rated) or (column.has("judges") and not judged)
             inside = any(c.is_inside and c.name.startswith(f"{column.name}.") for c in self.free)
             is_read = not (lost or says_who) or inside
-            if is_read or (column.kind == TEXTS and not column.is_names) or column.kind == NOTHING:
+            if is_read or (column.kind == TEXTS and not column.is_names) or column.kind == cells.NOTHING:
                 continue
             values = [*dict.fromkeys(map(str, column.filled))]
             first = ", ".join(f"{value!r:.20}" for value in values[:3])
@@ -412,7 +394,7 @@ class _Table:
         ]
         if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
             left[0] = [c for c in theirs if c not in values[0] and _is_like(c, values[0])] or left[0]
-        shares = [c for c in left[0] if c.codes == ("1", "2") and len({*c.filled}) > MOST_CHOICES]  # no person's
+        shares = [c for c in left[0] if c.codes == ("1", "2") and len({*c.filled}) > cells.MOST_CHOICES]  # no person's
         left[0] = [] if rated or len(people) == 1 else [c for c in left[0] if c not in shares]
         left[1] = [] if len(judges) == 1 else [c for c in left[1] if not c.has("outcomes")]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
@@ -511,8 +493,10 @@ class _Table:
         readings = _readings(sure, is_preferred=self.is_preferred)
         if len(readings) > 1:
             codes = sorted(_numbers(sure))
-            codes = codes if len(codes) <= MOST_CHOICES else readings[0].split(",")
-            wanted = "the first output, the second, and a tie" if len(codes) == MOST_CHOICES else "the first output"
+            codes = codes if len(codes) <= cells.MOST_CHOICES else readings[0].split(",")
+            wanted = (
+                "the first output, the second, and a tie" if len(codes) == cells.MOST_CHOICES else "the first output"
+            )
             why = f"choices are {', '.join(codes)}: which is {wanted}?"
             self._ask("labels", why, [{"labels": labels} for labels in readings])
         elif readings:
@@ -528,7 +512,7 @@ class _Table:
             self._ask("labels", f"{_named(sure)} {why}", answers)
         taken = {*self.fields.values()}
         for c in self.all.values():
-            if c.words and c.only("orders") and c.kind != NOTHING and c.name not in taken:
+            if c.words and c.only("orders") and c.kind != cells.NOTHING and c.name not in taken:
                 why = f"{c.name!r} may say that a pair was shown in the other order: choices must be between the"
                 self._ask(c.name, f"{why} outputs as they stand")
         if "swapped_field" in self.fields:
@@ -583,7 +567,7 @@ def _whose(columns: Sequence[Column]) -> str | None:
 
 def _numbers(columns: Sequence[Column]) -> frozenset[str]:
     """Return the codes of choices that are no letters."""
-    return frozenset(items.code_of(cell) for c in columns for cell in c.filled) - LETTERS
+    return frozenset(items.code_of(cell) for c in columns for cell in c.filled) - cells.LETTERS
 
 
 def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Sequence[str]:
@@ -636,7 +620,10 @@ def _pairs(columns: Sequence[Column]) -> list[list[Column]]:
     for column in (c for c in columns if c.kind != PAIRS):
         groups.setdefault(column.words, []).append(column)
     orders = [order for group in groups.values() if len(group) == 2 for order in (group, group[::-1])]
-    return [*([a, b] for a, b in orders if FIRSTS.get(a.end) == b.end), *([c] for c in columns if c.kind == PAIRS)]
+    return [
+        *([a, b] for a, b in orders if cells.FIRSTS.get(a.end) == b.end),
+        *([c] for c in columns if c.kind == PAIRS),
+    ]
 
 
 def _holds(prompt: Column, output: Column) -> bool:

@@ -22,6 +22,7 @@ Cells = Sequence[tuple[str, str, Any]]  # column, with its criterion if there ar
 ALPHA = 0.05  # chance that others would lack a value that they use as often, below which it is asked about
 LIKE_A_CODE = re.compile("[789]+")  # digits of 8, 99 or 777, by which surveys code answers that are none
 LARGEST_DIGIT = 9  # a longer number is no end of a scale from 1
+FARTHER = 4  # times as large is the largest number of one scale as that of another
 MOST_CODES = 2  # different codes at one end, such as 98 and 99
 MOST_LISTED = 6  # values that a message names
 LONGEST, MOST_WORDS = 60, 1000  # characters of a word in a column of ratings, and different words in it
@@ -264,10 +265,15 @@ def lower_scale(numbers: FloatArray) -> FloatArray:
     distinct = np.unique(numbers)
     n = 1 + int(np.argmax(np.append(np.diff(distinct) != 1, True)))
     low, high = distinct[:n], distinct[n:]
-    if min(len(low), len(high)) < 3 or low[0] not in (0, 1) or 4 * low[-1] > high[-1] or (high % 1).any():
+    if min(len(low), len(high)) < 3 or low[0] not in (0, 1) or not on_a_lower_scale(low, high) or (high % 1).any():
         return low[:0]
     is_apart = high[0] - low[-1] > np.ptp(low) or not (high % 5).any()
     return low if is_apart and 0.2 <= np.isin(numbers, low).mean() <= 0.8 else low[:0]
+
+
+def on_a_lower_scale(low: FloatArray, high: FloatArray) -> bool:
+    """Return whether the largest of the numbers is so far below that of others that two scales are likely."""
+    return bool(0 < FARTHER * np.abs(low).max() <= np.abs(high).max())
 
 
 def unexplained(

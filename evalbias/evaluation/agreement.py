@@ -110,6 +110,14 @@ class PeopleAgreement(Bias):
         left_out = f", without {count(outside, 'rating')} outside the scale" if outside else ""
         return f"The judge gives {amount_words(e, 'points than people on average', note=left_out)}."
 
+    def beyond_chance(self, measurement: Measurement) -> str:
+        """Say how far choices agree with people beyond chance, and with those in the other order; empty of scores."""
+        kappa, same = (measurement.estimates.get(name) for name in ("kappa", "consistency"))
+        if kappa is None or "accuracy" not in measurement or math.isnan(kappa.low):
+            return ""
+        both = f"; in both orders, it chooses the same output in {100 * same.value:.0f} of 100 pairs" if same else ""
+        return f"Beyond chance, its choices agree by kappa {kappa.text()} (95 % interval {kappa.interval}){both}."
+
 
 ValidityStatus = Literal[
     "valid", "no better than a floor", "says little", "says nothing", "not shown", "contradicts people", "undefined"
@@ -178,7 +186,9 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
         number("tied_accuracy", "accuracy of order", measures.agreement.estimate_tied_accuracy, same, signed=False),
     ]
     inside = without_outliers(judged)[0]
-    if rated_on_its_scale(inside) or judged.pass_or_fail:
+    alike = judged.scale is None and judged.on_peoples_scale  # and, of an unknown scale, both reach the same ends
+    reached = (scores, judged.covariates.get(RATINGS, human)) if alike else ()
+    if rated_on_its_scale(inside) or judged.pass_or_fail or len({(np.nanmin(x), np.nanmax(x)) for x in reached}) == 1:
         above, says = scores - inside.covariate(HUMAN_SCORES), "Points above people's, on average"
         numbers.append(Number("leniency", "above people", above, estimate_points, says=says))
     if judged.on_peoples_scale:
@@ -346,6 +356,24 @@ class CorrectedEstimates(Bias):
             label = f"{who}by sensitivity and specificity"
             numbers.append(Number("corrected_rate", label, scores, measures.corrected_rate, says=label, **of_all))
         return numbers
+
+    def sentence_of_all(self, measurement: Measurement, judged: Judged) -> str:
+        """Say what people would give all items, by the ratings of a random few; empty without an interval."""
+        judge, people, every, *_ = measurement.estimates.values()
+        if math.isnan(every.low):
+            return ""
+        shares, n = judged.pairwise or judged.pass_or_fail, f"{every.n:,}"
+        value, low, high, own = (f"{100 * x:.0f}" if shares else f"{x:.2f}" for x in (*every.numbers, judge.value))
+        said = f"People would give all {n} items {value} on average", f"the judge gives {own}"
+        if judged.pass_or_fail:
+            said = f"Of all {n} items, people would pass {value} in 100", f"the judge passes {own}"
+        if judged.pairwise:
+            said = (
+                f"Of all {n} pairs, {_systems(judged)[0]:.80} would win {value} in 100 by people",
+                f"{own} by the judge",
+            )
+        interval = f"95 % interval {low} to {high}, by the ratings of {people.n}, if these are a random few"
+        return f"{said[0]} ({interval}); {said[1]}."
 
 
 def _sides(judged: Judged) -> tuple[FloatArray, FloatArray]:

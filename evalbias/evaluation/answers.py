@@ -32,7 +32,8 @@ from evalbias.data.items import (
 )
 from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, opened, table_of
-from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
+from evalbias.evaluation import judged
+from evalbias.evaluation.judged import BETTER, Judged, gather, human_scores, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
@@ -85,7 +86,7 @@ def recorded_scores(
     answers, judge = mean_of_raters(samples := padded(rows)), f"recorded scores {field!r}"
     check_size(answers, f"The judge's scores {field!r}")
     gathered = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
-    covariates = {**gathered.covariates, **({SAMPLES: samples} if several else {})}
+    covariates = {**gathered.covariates, **({judged.SAMPLES: samples} if several else {})}
     return replace(gathered, answers=answers, covariates=covariates, scale=scale, judge=judge)
 
 
@@ -220,7 +221,10 @@ def function_scores(
     pairwise = all(candidates_of(e) for e in examples)
     ask = call_of(judge, pairwise=pairwise)
     gathered = gather(examples, as_criterion(criterion), pairwise=pairwise, scorer=likelihood_lm, required=False)
-    questions = _pairs(examples) if pairwise else list(examples)
+    questions = list(examples)
+    if pairwise:  # every pair as it stands, then every pair in the other order
+        questions = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
+        questions += [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in questions]
     reasons: dict[str, str] = {}
 
     def answer(place: int) -> float | tuple[float, ...]:
@@ -268,12 +272,6 @@ def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:
         raise ValueError(f"The judge answered no item: {failure.removesuffix('.')}.")
     if reasons:
         logger.warning("The judge failed on %d items, which are undefined; on %.80r: %s", len(reasons), name, why)
-
-
-def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
-    """Return every pair as it stands, then every pair in the other order."""
-    pairs = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
-    return pairs + [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in pairs]
 
 
 def name_of(judge: Any) -> str:
@@ -412,7 +410,6 @@ class ResolvedAudit(AuditOptions):
 
 ANSWER_FIELDS, FOR_NAME = (*RECORDED, "swapped_field"), data_sets.items.CRITERION
 """Options that name fields of a judge's answers; and what stands there for the name of a criterion."""
-NO_SCORES = "`pass_mark` is for a judge that scores, and this one compares: leave it out."
 
 ONE_JUDGE = (
     "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores (`scores_field`, "
@@ -513,8 +510,14 @@ def _resolved(asked: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
     compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
     if compares and not isinstance(judge, PointwiseJudge) and options.named_probes:
         raise ValueError("`probes`: they are of a judge that scores, and this one compares. Leave them out.")
-    if options.pass_mark is not None and compares:
-        raise ValueError(NO_SCORES)
+    if options.pass_mark is not None:
+        if compares or options.winner_field is not None:
+            raise ValueError("`pass_mark` is for a judge that scores, and this one compares: leave it out.")
+        ratings = np.append(judged.human_ratings(items, criterion), human_scores(items, criterion, required=False))
+        known = ratings[~np.isnan(ratings)]
+        if len(known) and not known.min() < options.pass_mark <= known.max():
+            ends = f"which parts no ratings from {known.min():g} to {known.max():g}"
+            raise ValueError(f"`pass_mark` is {options.pass_mark:g}, {ends}: give one in between.")
     # 3. The items that it judges.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):

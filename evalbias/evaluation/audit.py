@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from evalbias.data.items import CRITERION
-from evalbias.evaluation.agreement import BOTH, PeopleAgreement, Validity, headline_number
-from evalbias.evaluation.answers import NO_SCORES, ResolvedAudit, answers_of, resolve_each, tell_left_out
+from evalbias.evaluation.agreement import BOTH, CorrectedEstimates, PeopleAgreement, Validity, headline_number
+from evalbias.evaluation.answers import ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import LEVEL, ByName, Measurement, label_next
@@ -208,7 +208,10 @@ class AuditReports(ByName[AuditReport], parts="audits"):
         clear = sentences["No bias was found on"] = [
             name for name in left if name not in open_ and self.audits[name].having("no sign")
         ]
-        sentences["Whether there is a bias cannot be told on"] = [name for name in left if name not in {*open_, *clear}]
+        bounded = sentences["Biases are known between bounds, which second ratings narrow, on"] = [
+            name for name in left if name not in {*open_, *clear} and self.audits[name].having("bounds only")
+        ]
+        sentences["No bias was measured on"] = [name for name in left if name not in {*open_, *clear, *bounded}]
         said = ". ".join(f"{beginning} {joined(names)}" for beginning, names in sentences.items() if names)
         if len(self.audits) == 1:
             return f"{said}."
@@ -288,8 +291,6 @@ def audit_answers(
     criteria: int = 1,
 ) -> AuditReport:
     """Audit a judge that has answered, on one of ``criteria``; ``only`` names one bias to test by itself."""
-    if pass_mark is not None and judged.pairwise:
-        raise ValueError(NO_SCORES)
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
     own = [bias.configured(**settings) for bias in features_of(judged)] if FEATURES in judged.provenance else []
@@ -314,11 +315,15 @@ def audit_answers(
     if (agreement := measurements.get(AGREEMENT)) is not None:
         validity = PeopleAgreement().validity(agreement, judged, seed=seed)
         leniency = PeopleAgreement().leniency(agreement, judged)
+    corrected = measurements.get(CorrectedEstimates.name)
+    of_all = "" if corrected is None else CorrectedEstimates().sentence_of_all(corrected, judged)
     known_warnings = coverage_warning({"": judged.coverage}), rated_again(judged), *warnings_of(judged, measurements)
     warnings = tuple(filter(None, known_warnings))
     said = "" if validity is None else validity.sentence
-    begins = [*filter(None, (*warnings, *rates[:1], said, "" if rates else leniency))]
-    answer = lines_of(findings, [*filter(None, (*warnings, *rates, said, decides, leniency))])
+    begins = [*filter(None, (*warnings, *rates[:1], said, "" if rates else of_all or leniency))]
+    besides = (of_all, decides, leniency) if rates else (decides, leniency if of_all else "")
+    besides = besides if agreement is None else (*besides, PeopleAgreement().beyond_chance(agreement))
+    answer = lines_of(findings, [*filter(None, (*warnings, *rates, said, decides, leniency, of_all))])
     # 4 what it rests on, and what else is known
     cautions = [*ratings_left_out(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     conclusions = [one.bias.conclusion(one) for one in measurements.values()]
@@ -333,7 +338,7 @@ def audit_answers(
         findings=findings,
         answer=answer,
         rest=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
-        first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], besides=decides, most=LINES),
+        first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], besides=besides, most=LINES),
         next_step=next_step(judged, findings, validity),
         validity=validity,
         leniency=leniency,

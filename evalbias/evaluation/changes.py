@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,8 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import LARGEST, DataError
-from evalbias.data.rating_values import question, unexplained
+from evalbias.data.rating_values import on_a_lower_scale, question, unexplained
+from evalbias.evaluation import words
 from evalbias.evaluation.agreement import SWAPS, headline_number
 from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.audit import AuditReport, AuditReports
@@ -44,20 +46,7 @@ from evalbias.evaluation.judged import (
     written_by,
 )
 from evalbias.evaluation.probes import with_features
-from evalbias.evaluation.words import (
-    Table,
-    amount,
-    amount_words,
-    conclude,
-    count,
-    ends,
-    joined,
-    p_equals,
-    percent,
-    signed,
-    unsigned,
-    with_interval,
-)
+from evalbias.evaluation.words import Table, conclude, count, ends, joined, percent, signed, unsigned
 from evalbias.measures.agreement import estimate_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.corrections import MeansCompared, compare_means, part_of
@@ -369,7 +358,7 @@ def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool)
     if e.low == e.high == 0 and not moved:
         most = percent(1 - LEVEL ** (1 / e.units))
         return f"The judge gave all {e.n:,} anchors the same score again: at most {most} of texts have another one now."
-    change = amount_words(e, "points", 2)
+    change = words.amount_words(e, "points", 2)
     if (status := decide(e, margin, e.p_value)) == "biased":
         return f"The judge changed: it would have given the old outputs {change}."
     if not margin > 0:
@@ -430,7 +419,7 @@ def _agreement_words(agreement: Comparison) -> str:
     if d.p_value < LEVEL:  # NaN is not below
         finding = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"
     figures = f"{change.label} {change.before.text()} before, {change.after.text()} after"
-    return f"{finding}: {figures}; difference {with_interval(d, note=f', {p_equals(d.p_value)}')}."
+    return f"{finding}: {figures}; difference {words.with_interval(d, note=f', {words.p_equals(d.p_value)}')}."
 
 
 def _bias_words(comparisons: Sequence[Comparison]) -> list[str]:
@@ -448,10 +437,10 @@ def _cautions(split: SplitChange, margin: float) -> list[str]:
     said = []
     if margin / 2 < split.unsure < math.inf:
         said.append(
-            f"The old outputs had {amount(split.apart, 0, 0)} points than the anchors from the old judge, so the parts "
-            "lean on the map between the judges, which takes both for equally noisy. If all noise is one judge's, the "
-            f"parts move by up to {split.unsure:.2f} points, and their intervals allow for that. Narrower ones take "
-            "anchors from the old outputs, or two scores of each anchor."
+            f"The old outputs had {words.amount(split.apart, 0, 0)} points than the anchors from the old judge, so "
+            "the parts lean on the map between the judges, which takes both for equally noisy. If all noise is one "
+            f"judge's, the parts move by up to {split.unsure:.2f} points, and their intervals allow for that. Narrower "
+            "ones take anchors from the old outputs, or two scores of each anchor."
         )
     if split.beyond:
         said.append(f"{percent(split.beyond)} of the old outputs' scores lie beyond those of all anchors.")
@@ -487,7 +476,7 @@ SIDES = ("the first version", "the second version", "the further items")
 """Names of two files, and of being an output of each file in the model of the rated items."""
 EXTRAPOLATED = 0.05  # share of outputs whose feature lies beyond those of all rated items, from which that is told
 PAIRED = 0.9  # share of each system's inputs that all have, from which the outputs to these inputs alone count
-ALIKE, FEW = 3.0, 10  # ratio of the largest values from which two systems' scales differ; fewer values tell none
+FEW = 10  # fewer values do not tell a scale
 CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 
 
@@ -526,7 +515,7 @@ def compare(options: CompareOptions) -> CompareReport:
     Raises:
         ValueError: There are fewer than two systems, a side lacks a feature that is named, or the scales differ.
     """
-    systems = _systems_of(options)
+    systems, nameless = _systems_of(options)
     sides = [*systems.values(), *[read_side(one, options)[0] for one in [options.rated] if one is not None]]
     if options.features and not all(side.examples for side in sides):
         raise ValueError("`features` are of the outputs themselves, which a run folder lacks: give the data.")
@@ -550,7 +539,10 @@ def compare(options: CompareOptions) -> CompareReport:
     )
     # 2. the differences in words, and of two systems the parts of the judge's
     lost = sum(len(side.ids) for side in systems.values()) - sum(found.outputs)
-    differences = [replace(e, undefined=int(lost)) for e in found.differences]
+    texts = [sorted((x, str(e.get("output"))) for x, e in zip(s.inputs, s.examples, strict=False)) for s in own]
+    reasons = ["their outputs are identical" if texts[a] == texts[b] != [] else "" for a, b in found.pairs]
+    each = zip(found.differences, reasons, strict=True)
+    differences = [replace(e, undefined=int(lost), reason=reason or e.reason) for e, reason in each]
     if len(systems) > 2:
         estimates, said = _ranked(found, differences)
     else:
@@ -564,19 +556,25 @@ def compare(options: CompareOptions) -> CompareReport:
         if p_value < CHOSEN:  # NaN is not below
             how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than its others"
             said.insert(1, f"The rated outputs of {name} score {how}: rate a random few, or differences are wrong.")
+    said += [f"Left out: {count(nameless, 'row')} without a system."] * (nameless > 0)
     return CompareReport(tuple(said), estimates, found)
 
 
-def _systems_of(options: CompareOptions) -> dict[str, Judged]:
-    """Return the judged outputs of each system."""
+def _systems_of(options: CompareOptions) -> tuple[dict[str, Judged], int]:
+    """Return the judged outputs of each system, and the number of those without one."""
     if options.data is None:
-        return {SIDES[0]: read_side(options.before, options)[0], SIDES[1]: read_side(options.after, options)[0]}
+        return {SIDES[0]: read_side(options.before, options)[0], SIDES[1]: read_side(options.after, options)[0]}, 0
     judged = read_side(options.data, options)[0]
+    named = [k for k, e in enumerate(judged.examples) if e.get("system") not in (None, "")]
+    nameless = 0 if judged.writers else len(judged.examples) - len(named)
+    if nameless and named:
+        judged = replace(judged.take(np.array(named)), writers=[str(judged.examples[k]["system"]) for k in named])
     names = [*dict.fromkeys(options.systems or judged.writer_names)]
     if len(names) < 2 or {*names} - {*judged.writer_names}:
-        known = joined(judged.writer_names) or "none: every row needs one in the column system"
-        raise ValueError(f"`systems` {', '.join(names)}: name two or more. The systems of the data are {known}.")
-    return {name: judged.take(np.flatnonzero(written_by(judged, [name]))) for name in names}
+        known = joined([*map(repr, judged.writer_names)]) or "none: name the column system"
+        how = f"name two or more, each by a `systems` of its own if names hold commas. The data have {known}."
+        raise ValueError(f"`systems` {joined([*map(repr, names)])}: {how}")
+    return {name: judged.take(np.flatnonzero(written_by(judged, [name]))) for name in names}, nameless
 
 
 def _check_alike(systems: Mapping[str, Judged]) -> None:
@@ -584,27 +582,30 @@ def _check_alike(systems: Mapping[str, Judged]) -> None:
     rated = {name: one.ratings for name, one in systems.items() if one.rated}
     for what, columns in (("judge's scores", {n: s.answers for n, s in systems.items()}), ("people's ratings", rated)):
         values = {name: column[~np.isnan(column)] for name, column in columns.items()}
-        ends = {name: float(np.abs(some).max()) for name, some in values.items() if len(some) >= FEW}
-        if ends and max(ends.values()) > ALIKE * min(ends.values()) > 0:
-            told = ", ".join(f"{name} {values[name].min():g} to {values[name].max():g}" for name in ends)
+        many = {name: some for name, some in values.items() if len(some) >= FEW}
+        if any(on_a_lower_scale(a, b) for a, b in permutations(many.values(), 2)):
+            told = ", ".join(f"{name} {some.min():g} to {some.max():g}" for name, some in many.items())
             raise ValueError(f"The {what} seem to be on different scales ({told}): bring them to one, or give `scale`.")
 
 
 def _verdict(found: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterator[str]:
     """Say whether the second of two systems is better, how many ratings would decide, and whom the judge favors."""
     (first, second), e, enough = found.systems, estimates[PEOPLE], found.enough[0]
-    words = {"above": "is better than", "below": "is worse than", "undefined": "cannot be compared with"}
-    said = f"{second} {conclude(e, **words, neither='is not shown to be better or worse than')} {first}"
+    phrases = {"above": "is better than", "below": "is worse than", "undefined": "cannot be compared with"}
+    said = f"{second} {conclude(e, **phrases, neither='is not shown to be better or worse than')} {first}"
     how = f"by ratings of {sum(found.labels):,.0f} outputs and the judge's scores of all {e.n:,}"
     figures = e.why_undefined if math.isnan(e.low) else f"{e.text()} points {how} (95 % interval {e.interval})"
     yield f"{said[0].upper()}{said[1:]}: {figures}."
-    if e.low <= 0 <= e.high:
-        needed = "It takes more inputs than these" if math.isnan(enough) else f"It takes about {enough:,.0f} ratings"
-        yield f"{needed} to show a difference of this size."
+    if e.low <= 0 <= e.high and (outputs := items_needed(e, abs(e.value)) if e.value else None):
+        needed = f"{enough:,.0f} ratings"
+        if math.isnan(enough):  # ratings of these outputs alone would not show it
+            rated = math.ceil(outputs * sum(found.labels) / e.n)
+            needed = f"{outputs:,} outputs, {f'{rated:,} of them' if rated < outputs else 'all'} rated,"
+        yield f"It takes about {needed} to show a difference of this size."
     if FAVOR in estimates and not math.isnan(e.low):
         favor, wrong = estimates[FAVOR], "so a correction that both share would be wrong"
-        words = {"above": f"The judge favors {second}, {wrong}", "below": f"The judge favors {first}, {wrong}"}
-        whom = conclude(favor, **words, neither="That the judge favors one of them is not shown")
+        phrases = {"above": f"The judge favors {second}, {wrong}", "below": f"The judge favors {first}, {wrong}"}
+        whom = conclude(favor, **phrases, neither="That the judge favors one of them is not shown")
         alone = signed(found.judge[1] - found.judge[0])
         yield f"{whom}: its scores alone say {alone}; less the difference with each one's ratings, {favor.shown}."
 
@@ -619,12 +620,15 @@ def _ranked(found: MeansCompared, differences: Sequence[Interval]) -> tuple[dict
         ordered[rank[better], rank[worse]] = Estimate(**vars(turned), name=name, label=name)
     best, *others = (found.systems[place] for place in np.argsort(rank))
     shown = [name for k, name in enumerate(others) if ordered[0, k + 1].low > 0]
-    unclear = [name for name in others if name not in shown]
+    reasons = dict.fromkeys(e.reason for e in ordered.values() if e.reason)
+    unclear = [name for k, name in enumerate(others) if not (name in shown or ordered[0, k + 1].reason)]
     said = [f"{best} is better than {joined(shown)}."] if shown else []
     said += [f"Whether {best} is better than {joined(unclear, 'or')} is open."] if unclear else []
+    told = [e for e in ordered.values() if not math.isnan(e.low)]
     how = f"By ratings of {sum(found.labels):,.0f} outputs and the judge's scores of all {sum(found.outputs):,.0f}"
-    said += [f"{how}; the {len(ordered)} intervals hold together in 95 % of cases."]
-    said = [f"The systems cannot be compared: {reason}."] if (reason := ordered[0, 1].reason) else said
+    hold = f"the {len(told)} intervals hold together" if len(told) > 1 else "the interval holds"
+    said += [f"{how}; {hold} in 95 % of cases."] if told else []
+    said = [*said, f"Not compared: {'; '.join(reasons)}."] if reasons else said
     return {ordered[places].name: ordered[places] for places in sorted(ordered)}, said
 
 

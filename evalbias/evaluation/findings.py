@@ -192,7 +192,7 @@ def _finding(
     needed, settled_by, held_if, within = items_needed(estimate, wanted, tests=tests), "", "", ""
     rated_twice = estimate.unit in RATED and judged.rated_once > 0
     if math.isnan(estimate.value):
-        status, settled_by, held_if = "bounds only", _told_by(judged), judged.held_if
+        status, settled_by, held_if = "bounds only", second_ratings(judged)[1], judged.held_if
     elif status == "too few items" and estimate.allowance >= wanted:
         status, settled_by = "bounds only", ENDS
     elif status == "too few items":
@@ -215,7 +215,7 @@ def _finding(
         held_if=held_if,
         within=within,
     )
-    if status == "biased" or within or finding.is_shown_by_bounds:
+    if status == "biased" or within or (finding.is_shown_by_bounds and judged.compilable):  # `correct` takes no bounds
         finding = replace(finding, remedy=bias.remedy(measured, judged))
     if finding.tolerated:
         least = (measured.null or 0.0) - finding.tolerated
@@ -250,12 +250,16 @@ ENDS = (
 )
 
 
-def _told_by(judged: Judged) -> str:
-    one, second = judged.one_rating, "compare the pairs" if judged.pairwise else "rate the items"
-    return (
-        f"more items with one {one} cannot help: state how reliable a {one} is (reliability=R, --reliability R; 1 for "
-        f"an objective label), or let a second person {second}"
+def second_ratings(judged: Judged) -> tuple[str, str, str]:
+    """Return which second ratings turn bounds into estimates; all ways to these; and the options that choose items."""
+    n, one = min(SECOND_RATINGS, int(judged.labeled.sum())), judged.one_rating
+    second = f"{count(n, 'pair')} compared" if judged.pairwise else f"{count(n, 'item')} rated"
+    ways = (
+        f"to turn bounds into estimates, have {second} by a second person ('evalbias doctor FILE --label-next {n}' "
+        f"chooses them), which tells how reliable one {one} is; or state that (reliability=R, --reliability R; 1 for "
+        "an objective label)"
     )
+    return f"{second} by a second person", ways, f"--label-next {n}"
 
 
 def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
@@ -356,14 +360,14 @@ def lines_of(
     before: Sequence[str],
     *,
     cautions: Sequence[str] = (),
-    besides: str = "",
+    besides: Sequence[str] = (),
     most: float = math.inf,
 ) -> tuple[str, ...]:
     """Return what follows from an audit: what comes ``before`` the biases, those that are shown, and what is open.
 
     ``before`` holds warnings, whether the judge tells good from bad, and how lenient it is; ``cautions`` come last.
     Where a terminal would need more than ``most`` lines, with those for the next step, the last biases are named only,
-    and cautions counted; ``besides`` follows ``before`` where there is room for it.
+    and cautions counted; those ``besides`` for which there is room follow ``before``.
     """
     _, bounded, open_, clear, missing = by_status(findings)
     statements, shown, named = [*_statements(findings)], list[str](), list[Finding]()
@@ -379,23 +383,25 @@ def lines_of(
             _listed("Not measured", missing),
         ]
         after = " ".join(filter(None, told))
-        room = most - NEXT - sum(map(_height, [*before, after])) - bool(cautions)
-        if room >= sum(_height(statement) for _, statement in statements):
+        room = most - NEXT - sum(map(height, [*before, after])) - bool(cautions)
+        if room >= sum(height(statement) for _, statement in statements):
             break
     else:
         room -= 1  # which names the others
     for finding, statement in statements:
-        if named or _height(statement) > room:
+        if named or height(statement) > room:
             named.append(finding)
         else:
             shown.append(statement)
-            room -= _height(statement)
+            room -= height(statement)
     also = f"{'Also shown' if shown else 'Biases shown'}, by --full: {titles_of(named)}." if named else ""
-    if sum(map(_height, cautions)) > room + 1:
+    if sum(map(height, cautions)) > room + 1:
         cautions = [f"Read {count(len(cautions), 'caution')} by --full, too."]
     lines = [*filter(None, (*shown, also, after, *cautions))]
-    has_room = sum(map(_height, [*before, besides, *lines])) <= most - NEXT
-    return tuple(filter(None, (*before, besides * has_room, *lines)))
+    for text in besides:
+        if sum(map(height, [*before, text, *lines])) <= most - NEXT:
+            before = [*before, text]
+    return tuple(filter(None, (*before, *lines)))
 
 
 def _statements(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
@@ -414,7 +420,8 @@ def _statements(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
         yield f, f"Biased under a condition, {title_of(f.bias)}: {f.sentence}."
 
 
-def _height(text: str) -> int:
+def height(text: str) -> int:
+    """Return the number of lines that a text takes in a terminal."""
     return len(textwrap.wrap(text, WIDTH))
 
 
@@ -425,19 +432,28 @@ def _height(text: str) -> int:
 class NextStep:
     """The next step: why, or all that is to be done, and the command that does it, if one does.
 
-    ``more`` are words of the command that the options of the audit do not tell.
+    ``more`` are words of the command that the options of the audit do not tell, ``besides`` what can be done meanwhile.
     """
 
     why: str
     command: str = ""
     more: str = ""
+    besides: NextStep | None = None
 
 
 def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | None) -> NextStep:
-    """Return the most useful step after an audit."""
+    """Return the most useful step after an audit; beside ratings, what probes tell without any."""
+    probes = ("probe run", "") if judged.compilable else ("probe emit", "--out rows.jsonl")
     if not judged.rated:
-        command, more = ("probe run", "") if judged.compilable else ("probe emit", "--out rows.jsonl")
-        return NextStep("Nobody rated these items; what moves the judge can be told without ratings", command, more)
+        return NextStep("Nobody rated these items; what moves the judge can be told without ratings", *probes)
+    has_bounds = any(f.estimate is not None and math.isnan(f.estimate.value) for f in by_status(findings)[1])
+    besides = NextStep("without more ratings, ask what moves the judge", *probes) if has_bounds else None
+    return replace(_first_step(judged, findings, validity, has_bounds=has_bounds), besides=besides)
+
+
+def _first_step(
+    judged: Judged, findings: Sequence[Finding], validity: Validity | None, *, has_bounds: bool
+) -> NextStep:
     if validity is not None and validity.status not in ("valid", "undefined"):
         if validity.status == "not shown":
             return NextStep("Have more items rated, and audit again")
@@ -448,19 +464,17 @@ def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | 
         )
     aims = [name for name, bias in BIASES.items() if bias.objective] if judged.pairwise else [Likelihood.name]
     for finding in (f for some in shown_findings(findings) for f in some):
-        if not judged.compilable and not judged.pairwise and finding.bias in SUBTRACTED:
+        if not (judged.compilable or judged.pairwise or finding.is_shown_by_bounds) and finding.bias in SUBTRACTED:
             return NextStep(f"Take {title_of(finding.bias)} off these scores, where that costs no agreement", "correct")
         if judged.compilable and finding.bias in aims:
             return NextStep("Search for a judge without this bias", "optimize", f"--aim {finding.bias}")
         if finding.remedy:
             return NextStep(f"{finding.remedy[:1].upper()}{finding.remedy[1:]}")
-    _, bounded, open_, *_ = by_status(findings)
     if judged.compilable:
         return NextStep("See whether these ratings make the judge agree better", "align")
-    if any(f.estimate is not None and math.isnan(f.estimate.value) for f in bounded):
-        twice = min(SECOND_RATINGS, len(judged.ids))
-        why = f"Have {count(twice, 'item')} rated by a second person, which tells how reliable one rating is"
-        return NextStep(why, "doctor", f"--label-next {twice}")
-    if open_:
+    if has_bounds:
+        second, _, more = second_ratings(judged)
+        return NextStep(f"Have {second}, to turn bounds into estimates", "doctor", more)
+    if any(f.status == "too few items" for f in findings):
         return NextStep("Have more items rated, and audit again")
     return NextStep("When the judge or its model changes, ask what that moved", "drift", "--before RUN --after FILE")

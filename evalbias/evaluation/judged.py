@@ -553,7 +553,9 @@ def gather(
         provenance |= {"reduction": reduction, **prompt}
     # 2 what people say
     if pairwise:
-        choices = _choices(examples, answered)
+        columns = [name for name in (BETTER, "preference") if name not in answered]
+        choices = np.array([people_choice(e, columns, index=i) for i, e in enumerate(examples)], dtype=np.float64)
+        choices = np.where(np.isin(choices, (0, 1, TIE)), choices, np.nan)  # NaN where nobody chose
         if np.isin(choices, (0, 1)).any():
             covariates[BETTER] = choices
     elif any(is_rated(e, criterion.name) for e in examples):
@@ -630,13 +632,6 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
             )
         outputs += [dspy.Example(source=context_of(example), output=text) for text in row]
     return outputs
-
-
-def _choices(examples: Sequence[dspy.Example], answered: Sequence[str]) -> FloatArray:
-    """Return (n,) the candidate of each pair that people prefer, 0 or 1, -1 for a tie; NaN where nobody chose."""
-    fields = [name for name in (BETTER, "preference") if name not in answered]
-    choices = np.array([people_choice(e, fields, index=i) for i, e in enumerate(examples)], dtype=np.float64)
-    return np.where(np.isin(choices, (0, 1, TIE)), choices, np.nan)
 
 
 def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:

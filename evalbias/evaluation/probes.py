@@ -15,21 +15,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from evalbias.data import probes
 from evalbias.data.items import item_name, labelled, number
-from evalbias.data.probes import (
-    BAR,
-    DIGEST,
-    EDIT,
-    KINDS,
-    LENGTH,
-    ORIGINAL,
-    PLACEBO,
-    STYLE,
-    named_kinds,
-    style_count,
-    text_digest,
-    with_edits,
-)
+from evalbias.data.probes import BAR, DIGEST, EDIT, KINDS, ORIGINAL, PLACEBO, STYLE, text_digest, with_edits
 from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
 from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, measure, people_missing
 from evalbias.evaluation.biases import BIASES
@@ -370,11 +358,11 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
 
 def _counted(judged: Judged, name: str) -> FloatArray:
     """Count a property of ``STYLE`` in the texts, (n,) or (n, 2) of pairs; of ``LENGTH`` its logarithm."""
-    if name == LENGTH:
+    if name == probes.LENGTH:
         shape = (len(judged.ids), 2)[: 1 + judged.pairwise]
         return length_feature(judged.covariates.get(LENGTHS, np.full(shape, np.nan)))
     texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
-    counts = np.array([[style_count(text, name) for text in row] for row in texts], dtype=np.float64)
+    counts = np.array([[probes.style_count(text, name) for text in row] for row in texts], dtype=np.float64)
     return counts if judged.pairwise else counts[:, 0]
 
 
@@ -444,7 +432,7 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
 
 def probe_answers(audit: ResolvedAudit, kinds: Sequence[str]) -> ProbeReport:
     """Ask the judge of an audit about its items with each edit and placebo, and read the answers."""
-    named, judge = named_kinds(kinds, PROBES), audit.judge
+    named, judge = probes.named_kinds(kinds, PROBES), audit.judge
     of_judge = [name for name, (kind, _) in named.items() if kind in PROBES]
     edits = [name for name in named if name not in of_judge]
     scale = judge.criterion.scale if isinstance(judge, PointwiseJudge | Rubric) else audit.scale

@@ -139,7 +139,8 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
             f"A single annotator passes {tpr:.0f} of 100 that deserve it, and fails {tnr:.0f} of 100 that do not. "
             f"These rates take the errors of judge and annotators to be independent, {shown}."
         )
-    if "corrected_rate" in measurement and not math.isnan((all_items := measurement["corrected_rate"]).low):
+    all_items = measurement.estimates.get("corrected_rate") if "annotator_tpr" in measurement else None
+    if all_items is not None and not math.isnan(all_items.low):  # without, people's mean of all items says it
         passes = f"the judge passes {100 * measurement['pass_rate'].value:.0f}"
         more.append(f"Of all answers, labeled or not, {_of_100(all_items)} deserve to pass; {passes}.")
     labels = measurement["prevalence"].n
@@ -172,9 +173,6 @@ def passed_by_people(judged: Judged, pass_mark: float | None) -> FloatArray | No
     """Return (n, r) 1 for a rating of ``pass_mark`` or more, 0 below it; without one, verdicts of 1 and 0, or None."""
     ratings = judged.ratings
     if pass_mark is not None:
-        if not np.nanmin(ratings) < pass_mark <= np.nanmax(ratings):
-            ends = f"{np.nanmin(ratings):g} to {np.nanmax(ratings):g}"
-            raise ValueError(f"`pass_mark` is {pass_mark:g}, which parts no ratings from {ends}: give one in between.")
         return np.where(np.isnan(ratings), np.nan, ratings >= pass_mark)
     return ratings if np.isin(ratings[~np.isnan(ratings)], (0.0, 1.0)).all() else None
 
@@ -280,6 +278,10 @@ class DecidesAlone(Bias):
     question = "Which items may the judge decide alone, and which should people?"
     headlines = tuple(f"alone_{error}" for error in ERRORS)
 
+    def missing(self, judged: Judged) -> Iterator[str]:
+        if judged.rated and passed_by_people(judged, self.pass_mark) is not None and self._mark(judged) is None:
+            yield "scores from 0 to 1, or on people's scale: of these, it is not known which pass"
+
     def numbers(self, judged: Judged) -> list[Number]:
         people = passed_by_people(judged, self.pass_mark) if judged.rated and not judged.pairwise else None
         if people is None or (mark := self._mark(judged)) is None:
@@ -325,13 +327,15 @@ def _of_alone(
 
 
 def said_alone(measurement: Measurement) -> str:
-    """Say the share at 5 wrong in 100, or where that is none at 10, and what to hand over; empty of too few labels."""
+    """Say the share at 5 wrong in 100, or where that is none at 10, what to hand over, and what needs no judge."""
     shares = {error: measurement[f"alone_{error}"].value for error in ERRORS}
     error, wrong = 5 if shares[5] else 10, measurement["wrong"]
     if not shares[error]:
         fewest = math.log(LEVELS[0]) / math.log1p(-error / 100)  # labels of which none may be wrong
         least = f"for no share of the items is that shown to be {error} or fewer"
-        return "" if wrong.n < fewest else f"Deciding all, it is wrong in {_of_100(wrong)}; {least}."
+        if wrong.n < fewest:
+            return f"What it may decide alone is told by {math.ceil(fewest)} rated items or more; {wrong.n} are."
+        return f"Deciding all, it is wrong in {_of_100(wrong)}; {least}."
     names = [name for name in (f"fail_to_{error}", f"pass_from_{error}") if name in measurement]
     ends, passes = [f"{measurement[name].value:.3g}" for name in names], names[-1].startswith("pass")
     rest = "; hand over the others"
@@ -343,4 +347,10 @@ def said_alone(measurement: Measurement) -> str:
         rest = f"; hand over those above {ends[0]} and below {ends[1]}"
     else:
         rest = f", those {'from' if passes else 'up to'} {ends[0]}{' on' * passes}{rest}"
-    return f"It may decide {_share(shares[error])} alone, at {error} wrong in 100 or fewer (95 % confidence){rest}."
+    people, alike = measurement.numbers["wrong"].given[0], ""
+    for verdict, always in ((1.0, "passing"), (0.0, "failing")):
+        given: dict[str, Any] = {"error": error / 100, "mark": 0.5, "clusters": measurement.clusters}
+        if decided_alone(np.full(len(people), verdict), people, **given).share >= shares[error]:
+            alike = f" Always {always} would do as well."
+    share = f"It may decide {_share(shares[error])} alone, at {error} wrong in 100 or fewer (95 % confidence)"
+    return f"{share}{rest}.{alike}"

@@ -25,20 +25,11 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.lm import types
 from evalbias.lm.contract import AnyLM, Sampling, estimated_choices
 from evalbias.lm.dspy_seam import is_provider
 from evalbias.lm.fingerprint import cache_folder, code_hash, keeps
-from evalbias.lm.types import (
-    Answers,
-    Choices,
-    Decision,
-    Likelihood,
-    MeasuringLM,
-    Question,
-    Refused,
-    chunk_of,
-    total_usage,
-)
+from evalbias.lm.types import Answers, Choices, Likelihood, MeasuringLM, Question, Refused, chunk_of, total_usage
 from evalbias.runs import Journal
 from evalbias.values import digest, get_logger, to_json
 
@@ -137,7 +128,7 @@ class CachedLM(MeasuringLM):
             left.sort(key=lambda key: repr(vars(todo[key])))  # prompts that begin alike are in one chunk
         while start < len(left):
             end = len(left) if self._whole else start + self.chunk
-            while end < len(left) and isinstance(last := todo[left[end - 1]], Decision):
+            while end < len(left) and isinstance(last := todo[left[end - 1]], types.Decision):
                 if getattr(todo[left[end]], "prompt", None) != last.prompt:
                     break
                 end += 1  # decisions about one state make one request

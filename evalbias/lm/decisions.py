@@ -29,12 +29,6 @@ def state_text(state: Any) -> str:
     return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, default=str)
 
 
-def _described(question: Decision, key: str) -> list[dict[str, Any]]:
-    """Return each option under a key, with its description where it has one."""
-    options = question.options.items()
-    return [{key: label} if meaning is None else {key: label, "description": meaning} for label, meaning in options]
-
-
 def _yes_and_no(question: Decision, yes: str, no: str) -> dict[str, Any]:
     """Return the descriptions of yes and no under an endpoint's words for them, where they have one."""
     meanings = dict(zip((no, yes), question.options.values(), strict=True))
@@ -58,7 +52,11 @@ def openai_form(question: Decision) -> dict[str, Any]:
         lines = [f"{word}: {state_text(meaning)}" for word, meaning in _yes_and_no(question, "Yes", "No").items()]
         return {"type": "predicate", "instructions": "\n".join([instructions, *lines])}
     key, name = ("levels", "label") if question.kind == "score" else ("choices", "value")
-    return {"type": question.kind, "instructions": instructions, key: _described(question, name)}
+    options = question.options.items()
+    described = [
+        {name: label} if meaning is None else {name: label, "description": meaning} for label, meaning in options
+    ]
+    return {"type": question.kind, "instructions": instructions, key: described}
 
 
 # Its answer, in the form of any of them.

@@ -51,11 +51,7 @@ LM_CLASS = base_lm.LM_CLASS_STATE_KEY  # key of a saved model's class
 _short: ContextVar[bool] = ContextVar("_short", default=False)
 
 
-def _keep(record: logging.LogRecord) -> bool:
-    return not (_short.get() and "truncated" in record.getMessage())
-
-
-logging.getLogger("dspy.clients.lm").addFilter(_keep)
+logging.getLogger("dspy.clients.lm").addFilter(lambda record: not (_short.get() and "truncated" in record.getMessage()))
 
 
 def active_trace() -> list[Any] | None:

@@ -17,23 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from evalbias.lm import tree
 from evalbias.lm.attention import KERNELS, Kernel, configs_of, configured, layer_kinds, layer_masks, tree_attention
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import (
-    Layers,
-    Pack,
-    PackCache,
-    PrefixStore,
-    Rows,
-    batches,
-    block_packs,
-    chained,
-    copied,
-    packs,
-    sent,
-    shared_blocks,
-    taken,
-)
+from evalbias.lm.tree import Layers, Rows, batches, block_packs, chained, copied, packs, sent, shared_blocks, taken
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
 
@@ -69,7 +56,7 @@ class Scorer:
         self.batch_tokens = batch_tokens
         self.tokens_run = 0  # that went through the model so far, padding included
         self.tokens_distinct = 0  # nodes of the tries of the calls so far
-        self.prefixes = PrefixStore(prefix_bytes)
+        self.prefixes = tree.PrefixStore(prefix_bytes)
         self._decoder = decoder(model)
         self._cache_name = cache_argument(self._decoder)
         self._head = Head(model)
@@ -162,14 +149,14 @@ class Scorer:
             blocks.append(block)
         return chained(*blocks)
 
-    def _run(self, pack: Pack, before: Layers) -> tuple[Tensor, Layers]:
+    def _run(self, pack: tree.Pack, before: Layers) -> tuple[Tensor, Layers]:
         """Return the (n, d) hidden states of a pack, and its context extended by its own keys and values."""
         # 1. The tree mask of each kind of layer.
         masks = layer_masks(self._config, self._kinds, pack)
         # 2. One forward pass over the pack. Any mask of four dimensions keeps the model from making one of its own.
         device = self.model.device
         empty = torch.zeros(1, 1, 1, 1, dtype=self.model.dtype, device=device)
-        cache = PackCache(taken(before, pack.source))
+        cache = tree.PackCache(taken(before, pack.source))
         self.tokens_run += len(pack.ids)
         with tree_attention(self._configs, self._kernel, [masks[kind] for kind in self._kinds]):
             hidden = self._decoder(

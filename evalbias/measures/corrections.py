@@ -12,19 +12,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    SLACK,
-    TINY,
-    Before,
-    Clusters,
-    FloatArray,
-    IntArray,
-    checked,
-    cluster_codes,
-    ratio,
-    settled,
-    vectors,
-)
+from evalbias.measures import arrays
+from evalbias.measures.arrays import SLACK, TINY, Clusters, FloatArray, checked, cluster_codes, ratio, settled, vectors
 from evalbias.measures.equal_quality import TOO_WEAK, Effect, EqualQuality
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
 
@@ -36,7 +25,12 @@ MIN_LABELS = 2
 
 
 def corrected_mean(
-    scores: ArrayLike, people: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+    scores: ArrayLike,
+    people: ArrayLike,
+    *,
+    before: arrays.Before = None,
+    clusters: Clusters = None,
+    draws: Draws = DRAWS,
 ) -> Interval:
     """Estimate the mean human score of all items (PPI++, Angelopoulos et al. 2023).
 
@@ -82,7 +76,7 @@ def corrected_mean(
 
 def labeled_first(
     scores: ArrayLike, people: ArrayLike, clusters: Clusters
-) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, Interval]:
+) -> tuple[FloatArray, FloatArray, FloatArray, arrays.IntArray, Interval]:
     """Return judge (n,) and people (n,) on the labeled items, the judge on the others (N,), and n + N cluster codes.
 
     Also an interval with the counts: its units are the clusters of the labeled items.
@@ -150,8 +144,8 @@ def compare_means(
     Of the outputs, (n,) each: ``scores`` by the judge (NaN: left out), scores by ``people`` (NaN where nobody labeled
     it), ``systems`` and inputs (``clusters``); what is common to the outputs of an input cancels in a difference.
     Intervals are Student's t with Welch's degrees of freedom; an input's influence is divided by 1 less its leverage on
-    the weight, as in HC3. Those of several pairs hold together (Bonferroni). All differences are NaN where a system
-    has fewer than ``MIN_LABELS`` labels, and the ends where labels of some of its outputs are equal.
+    the weight, as in HC3. Those of several pairs hold together (Bonferroni). Differences of a system with fewer than
+    ``MIN_LABELS`` labels are NaN, and no part of these; ends are where labels of some of its outputs are equal.
 
     Examples:
         >>> judge, people = [1, 2, 3, 4, 3, 4, 5, 7], [1, 2, 3, 4, 1, 2, 3, 5]  # the judge gives B two points more
@@ -182,10 +176,27 @@ def compare_means(
     units_of = [int(met[two].any(axis=0).sum()) for two in ends]
     sizes = zip(ends, units_of, strict=True)
     bare = [Interval(math.nan, n=int(outputs[two].sum()), undefined=lost, units=k) for two, k in sizes]
-    if inputs.min() < MIN_LABELS:
-        why = f"fewer than {MIN_LABELS} outputs of {names[int(inputs.argmin())]} have a score and a rating"
-        unknown, nan = tuple(replace(e, reason=why) for e in bare), np.full(len(pairs), np.nan)
-        return MeansCompared(names, judge, means, outputs, labels, pairs, unknown, unknown, nan)
+    few = inputs < MIN_LABELS
+    if few.any():  # the other systems are compared without these
+        why = f"fewer than {MIN_LABELS} outputs of {{}} have a score and a rating"
+        lacking = [next((names[k] for k in pair if few[k]), "") for pair in pairs]
+        unknown = [replace(e, reason=why.format(name)) for e, name in zip(bare, lacking, strict=True)]
+        rated, reached, undecided = (
+            ~few[own],
+            [k for k, name in enumerate(lacking) if not name],
+            np.full(len(pairs), np.nan),
+        )
+        columns = [[*unknown], [*unknown]]
+        if reached:
+            how: dict[str, Any] = {"clusters": units[rated].tolist(), "confidence": confidence}
+            others = compare_means(model[rated], human[rated], [names[k] for k in own[rated]], **how)
+            means[~few], undecided[reached] = others.people, others.enough
+            for column, estimates in zip(columns, (others.differences, others.favors), strict=True):
+                for k, e in zip(reached, estimates, strict=True):
+                    column[k] = replace(e, undefined=lost)
+        means[few] = np.nan
+        differing, favoring = map(tuple, columns)
+        return MeansCompared(names, judge, means, outputs, labels, pairs, differing, favoring, undecided)
     # 2. the weight that makes the variance of the differences least, and the influences on these
     contrast = np.eye(len(names))[ends[:, 1]] - np.eye(len(names))[ends[:, 0]]
     moved = contrast @ (of_judge - of_seen)

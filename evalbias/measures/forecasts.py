@@ -14,17 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    Before,
-    Clusters,
-    FloatArray,
-    IntArray,
-    cluster_codes,
-    complete,
-    ratio,
-    sums_by_cluster,
-    vectors,
-)
+from evalbias.measures import arrays
+from evalbias.measures.arrays import Before, FloatArray, cluster_codes, complete, ratio, sums_by_cluster, vectors
 from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, mean
 
 
@@ -121,7 +112,7 @@ def binned_gaps(p: FloatArray, y: FloatArray) -> FloatArray:
     return np.asarray((p - y)[:, None] * (bins[:, None] == np.arange(BINS)))
 
 
-def flawless_errors(p: FloatArray, outcomes: FloatArray, codes: IntArray, *, at: float, seed: int) -> FloatArray:
+def flawless_errors(p: FloatArray, outcomes: FloatArray, codes: arrays.IntArray, *, at: float, seed: int) -> FloatArray:
     """Return the median, and the quantile ``at``, of the calibration error of flawless forecasts.
 
     They are of draws of ``flawless``; of inputs (``codes``) with several items, whose outcomes may deviate together
@@ -156,7 +147,7 @@ def estimate_calibration_error(
 
 
 def estimate_flawless_error(
-    p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+    p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: arrays.Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Compute the median calibration error of ``flawless`` forecasts of these items, below ``high`` in 95 of 100."""
     forecasts, answers = np.asarray(p, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)

@@ -426,7 +426,9 @@ class Page:
 
     def html(self) -> str:
         """Return the file: one page that asks for nothing else, and runs only the script for its items, if any."""
-        script = _script() if any(_kind(block) == "items" for one in self.sections for block in one.blocks) else ""
+        has_items = any(_kind(block) == "items" for one in self.sections for block in one.blocks)
+        file = Path(__file__).parent / "templates" / "items.js"  # which the page's policy allows by its hash alone
+        script = file.read_text(encoding="utf-8") if has_items else ""
         allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() if script else ""
         shown = {"page": self, "explained": Explainer(linked=True), "script": Markup(script), "allowed": allowed}
         return _environment().get_template("page.html.j2").render(shown)
@@ -443,11 +445,6 @@ def view(result: Any) -> str:
 
 
 @cache
-def _script() -> str:
-    """Return the script that filters and sorts items; a page's policy allows it by its hash, and no other."""
-    return (Path(__file__).parent / "templates" / "items.js").read_text(encoding="utf-8")
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(

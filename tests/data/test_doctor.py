@@ -462,6 +462,9 @@ def test_items_to_rate_next_are_written_as_csv_and_no_text_is_a_formula(tmp_path
     first, *others = csv.DictReader(done.stdout.splitlines(keepends=True))
     assert (first["id"], first["output_1"], first["rating"]) == ("r0", "'=1+1", "")
     assert ({one["id"] for one in others}, "\x1b" in done.stdout) == ({"r1", "r2"}, False)
+    assert "for the effect of length" in done.stderr
+    bare = as_jsonl(tmp_path / "bare.jsonl", [{name: row[name] for name in row if name != "id"} for row in rows])
+    assert evalbias("doctor", bare, "--label-next", 3, cwd=tmp_path).stdout.startswith("row,input_id,")
     as_jsonl(tmp_path / "one.jsonl", [{**row, "rating_2": 3} for row in rows])
     assert "none is left to rate" in refused("doctor", "one.jsonl", "--label-next", 3, cwd=tmp_path)
     assert "'evalbias doctor FILE --label-next 60'" in refused("label-next", cwd=tmp_path)

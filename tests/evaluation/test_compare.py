@@ -95,6 +95,9 @@ SYSTEMS = {
     "other inputs": (A + [row | {"input_id": "x" + row["input_id"]} for row in BETTER], ()),
     "three": (A + LIKED + BETTER, ()),
     "one of three is not rated": (A + LIKED + labeled("D", 0, seed=9, name="y"), ()),
+    "some rows have no system": ([row | {"system": ""} if k < 9 else row for k, row in enumerate(A)] + BETTER, ()),
+    "identical": (A + [row | {"system": "E", "id": f"E{k}"} for k, row in enumerate(A)], ()),
+    "few ratings": (labeled("A", 0.02) + labeled("B", 0.02, seed=1, quality=0.1, name="w"), ()),
     "the best by the judge were rated": (CHOSEN + LIKED, ()),
 }
 
@@ -113,8 +116,8 @@ def test_systems_of_one_file(rows, systems, snapshot):
         ({"before": FEW, "after": FEW_LATER, "features": ["words"]}, "'words'"),
         ({"before": FEW, "after": FEW_LATER, "own_system": "ours"}, "`own_system` 'ours': a file does not name"),
         ({"before": MIXED, "after": OWN, "own_system": "ours"}, "No output is by `own_system` 'ours'"),
-        ({"data": FEW}, "The systems of the data are none: every row needs one"),
-        ({"data": MIXED, "systems": ["own", "theirs"]}, "`systems` own, theirs: .* are other and own"),
+        ({"data": FEW}, "The data have none: name the column system"),
+        ({"data": MIXED, "systems": ["own", "theirs"]}, "`systems` 'own' and 'theirs': .* have 'other' and 'own'"),
         ({"data": MIXED, "before": FEW}, "Give `data` of all systems, or two files"),
         ({"before": FEW, "after": [row | {"judged": 20 * row["judged"]} for row in FEW_LATER]}, "different scales"),
     ],
@@ -142,6 +145,11 @@ def test_the_command_its_run_and_its_conditions(tmp_path):
     assert "failed: likelihood>0.1: likelihood was not measured" in done.stderr
     assert evalbias(*call, "--fail-on", "people>2", cwd=tmp_path).returncode == 0
     assert "is now 'evalbias compare'" in refused("gain", *call[1:], cwd=tmp_path)
+    same = [row | {"system": name} for name in ("a, b", "c", "d") for row in without(versions[0], "id")]
+    three = "compare", "--data", as_jsonl(tmp_path / "three.jsonl", same), "--scores-field", "judged"
+    assert "of a, b, c and d: name two, --systems" in refused(*three, "--fail-on", "people>0", cwd=tmp_path)
+    two = evalbias(*three, "--systems", "a, b", "--systems", "c", cwd=tmp_path).stdout
+    assert two.startswith("c cannot be compared with a, b: their outputs are identical.")
     assert "'tone' is unknown" in refused(*call, "--fail-on", "tone>1", cwd=tmp_path)
     evalbias("audit", "--data", before, "--scores-field", "judged", "--out", "first", cwd=tmp_path)
     of_folders = compare(before=str(tmp_path / "first"), after=audit(versions[1], **OPTIONS))

@@ -1,13 +1,14 @@
 """What follows from the findings of an audit: how long its first lines are, what they hold, and the next step."""
 
+import re
 import textwrap
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, scored, with_effect, without
+from planted import compared, partly, scored, with_effect, without
 
-from evalbias.cli.audit import _told
+from evalbias.cli.audit import step_words
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.findings import LINES, WIDTH, Finding, NextStep, lines_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
@@ -50,8 +51,30 @@ def test_the_next_step_follows_from_what_was_found(judged, command):
     assert audited.next_step.command == command, [audited.first_screen, audited.next_step]
 
 
+ONCE = scored(RNG, 300, raters=1), compared(RNG, 300, raters=1)
+PASS = {HUMAN_SCORES: (GOOD.covariates[HUMAN_SCORES] > 3).astype(float)}
+PASSED = replace(GOOD, answers=(GOOD.answers > 3).astype(float), covariates=without(GOOD, RATINGS).covariates | PASS)
+
+
+@pytest.mark.parametrize("judged", [with_effect(0.6, n=300, ratings=1), *ONCE, PASSED])
+def test_with_one_rating_an_item_the_way_out_is_said_with_its_command(judged):
+    found = audit_answers(judged)
+    step = found.next_step
+    assert (step.command, step.more, step.besides.command) == ("doctor", "--label-next 60", "probe emit")
+    assert "'evalbias doctor FILE --label-next 60' chooses them" in found.verdict
+    assert not re.search("cannot|correct'", found.verdict)  # `evalbias correct` refuses bounds
+    assert re.search("with people|people passed", found.first_screen[0])
+
+
+@pytest.mark.parametrize(("judged", "said", "factor"), [(GOOD, "{:.2f} on average", 1), (PASSED, "{:.0f} in 100", 100)])
+def test_what_people_would_give_all_items_leads_where_some_have_no_rating(judged, said, factor):
+    found = audit_answers(partly(judged, 100))
+    (sentence,) = [line for line in found.first_screen if "by the ratings of 100" in line and line in found.answer]
+    assert said.format(factor * found["corrected"]["corrected_mean"].value) in sentence
+
+
 def test_the_command_names_the_server_of_a_judge_and_answers_no_question():
     options = {"data": "a b.csv", "lm": "tiny", "api_base": "http://127.0.0.1:1", "yes": True, "scale": (1.0, 5.0)}
-    commands = [_told(NextStep("Go on", name), options, {*options})[1].strip() for name in ("drift", "align")]
+    commands = [step_words(NextStep("Go on", name), options, {*options})[1].strip() for name in ("drift", "align")]
     aligning = "evalbias align --data 'a b.csv' --lm tiny --api-base http://127.0.0.1:1 --scale 1-5"
     assert commands == ["evalbias drift", aligning]

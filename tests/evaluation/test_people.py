@@ -212,8 +212,9 @@ def test_a_lenient_judge_that_ranks_well_is_told_by_how_much_and_is_not_biased(s
     assert found.paragraphs[1] == found.leniency == found.to_dict()["leniency"] == snapshot
     assert found.validity.status == "valid"
     assert not found.having("biased")
-    for other in (replace(judged, scale=None), replace(judged, scale=(0, 100))):
+    for other in (replace(lenient, scale=None), replace(judged, scale=(0, 100))):
         assert audit_answers(other).leniency == ""
+    assert audit_answers(replace(judged, scale=None)).leniency  # which runs from people's lowest to their highest
 
 
 def test_of_pass_or_fail_the_judge_is_told_to_pass_more(snapshot):

@@ -90,6 +90,27 @@ def test_the_longest_and_the_shortest_are_rated_again_and_many_inputs():
     assert rate_again(replace(judged, covariates={LENGTHS: lengths}), 3, seed=0) == []
 
 
+def test_what_the_longest_and_the_shortest_tell_of_length_and_of_other_effects():
+    effects = np.array([[effects_by(chosen, seed) for chosen in ("ends", "random")] for seed in range(200)])
+    length, along, *others = np.divide(*effects.std(axis=0))
+    assert (length < 0.7, along < 0.85) == (True, True)  # of length, and of a likelihood that goes with it
+    assert all(0.8 < spread < 1.25 for spread in others)  # of a system, and of a likelihood apart from length
+
+
+def effects_by(chosen, seed):
+    """Return four effects by second ratings of 60 in 300 items, with one rating as instrument for another."""
+    rng = np.random.default_rng(seed)
+    quality, lengths, other, apart = rng.normal(size=(4, 300))
+    features = np.column_stack([lengths, -0.7 * lengths + np.sqrt(0.51) * other, rng.random(300) < 1 / 3, apart])
+    answers = 3 + 0.8 * quality + features @ [0.15, 0.15, 0.2, 0.15] + 0.5 * rng.normal(size=300)
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.7 * rng.normal(size=(300, 2))), 1, 5)
+    once = {RATINGS: np.column_stack([ratings[:, 0], np.full(300, NAN)]), LENGTHS: np.exp(5 + lengths / 2)}
+    again = rate_again(Judged(tuple(map(str, range(300))), "quality", answers, once), 60, seed=seed)
+    rows, terms = [*map(int, again)] if chosen == "ends" else rng.permutation(300)[:60], np.column_stack
+    sides = [[terms([np.ones(60), r, x]) for r in ratings[rows].T] for x in features[rows].T]
+    return [np.linalg.solve(a.T @ b + b.T @ a, (a + b).T @ answers[rows])[2] for a, b in sides]
+
+
 def test_items_that_cannot_be_chosen():
     judged = partly_labeled(n=10, known=3)
     answers = judged.answers.copy()

@@ -167,6 +167,7 @@ SURE = [(0.98, 1)] * 90 + [(0.6, 1), (0.6, 0)] * 20 + [(0.02, 0)] * 90
 ALONE = {
     "of both": (SURE, "at 5 wrong in 100 or fewer (95 % confidence); hand over those above 0.02 and below 0.98."),
     "passes": (SURE[:130], "(95 % confidence), those from 0.98 on; hand over the others."),
+    "always": ([(1, 1)] * 149 + [(1, 0)], "in 100 or fewer (95 % confidence). Always passing would do as well."),
     "verdicts": ([(1, 1)] * 90 + [(0, 0), (0, 1)] * 20, "(95 % confidence), what it passes; hand over the others."),
     "all, at 10": (
         [(1, 1), (0, 0)] * 47 + [(1, 0), (0, 1)],
@@ -176,7 +177,7 @@ ALONE = {
         [(1, 1), (0, 0), (1, 0)] * 30,
         "33 of 100 (24 to 44); for no share of the items is that shown to be 10 or fewer.",
     ),
-    "too few": ([(1, 1)] * 30, ""),
+    "too few": ([(1, 1)] * 30, "is told by 36 rated items or more; 30 are."),
     "a mark": ([(4.5, 5)] * 80 + [(2, 1)] * 80 + [(3, 4), (3, 3)] * 20, "hand over those above 2 and below 4.5."),
 }
 

@@ -20,6 +20,7 @@ from texts import writer
 from evalbias import PointwiseJudge
 from evalbias.cli.run import ModelWatch
 from evalbias.lm import dialect as tokenized
+from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.decisions import by_state
 from evalbias.lm.dialect import CONTROL, Endpoint
@@ -29,17 +30,7 @@ from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.render import Prepared
 from evalbias.lm.server import Served, find_dialect
 from evalbias.lm.transport import StatusError
-from evalbias.lm.types import (
-    ChoiceLogprobs,
-    Choices,
-    Decision,
-    Likelihood,
-    ModelChanged,
-    Refused,
-    Text,
-    Unanswered,
-    Usage,
-)
+from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, ModelChanged, Refused, Text, Unanswered
 from evalbias.programs import Criterion
 from evalbias.runs import RunFolder
 
@@ -131,7 +122,7 @@ def test_a_dialect_reports_the_tokens_that_a_question_took(spoken):
     local.answer([Choices(prompt, tuple(choices))], own)
     assert own[0].usage.completion == 0
     written, sent = {"decisions": None}.get(kind, 1), len(fake.requests)
-    assert answer.usage == Usage(sent * own[0].usage.prompt, written and sent * written)
+    assert answer.usage == types.Usage(sent * own[0].usage.prompt, written and sent * written)
 
 
 def test_a_dialect_gives_the_models_likelihoods_or_says_that_there_are_none(spoken):

@@ -15,19 +15,10 @@ from fakes import FormulaLM, messages_of, outcome
 from texts import writer
 
 from evalbias import Sampling
+from evalbias.lm import types
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.calls import HARMLESS, harmless
-from evalbias.lm.types import (
-    Choices,
-    Likelihood,
-    NoProbabilities,
-    PromptRefused,
-    PromptTooLong,
-    RequestRefused,
-    Text,
-    Unanswered,
-    Written,
-)
+from evalbias.lm.types import Choices, Likelihood, PromptRefused, PromptTooLong, RequestRefused, Text, Unanswered
 from evalbias.programs import Criterion, PointwiseJudge
 
 pytestmark = pytest.mark.slow
@@ -194,7 +185,7 @@ def test_an_answer_without_log_probabilities_is_its_items_alone(openai):
     assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
     assert "tiny without token probabilities" in predictions[3].undefined
     fake.faults = lambda *_: without
-    with pytest.raises(NoProbabilities, match="scoring='sampled'"):
+    with pytest.raises(types.NoProbabilities, match="scoring='sampled'"):
         PointwiseJudge(C).batch(ITEMS, lm=make())
 
 
@@ -260,7 +251,7 @@ def test_answers_before_an_outage_are_kept_and_numbered_by_the_items_of_the_call
                     raise end
                 Down.put += 1
                 if isinstance(question, Text):
-                    answers[place] = Written("3")
+                    answers[place] = types.Written("3")
                 else:
                     answers[place] = FormulaLM.choice_logprobs(self, [question.prompt], question.choices)
 

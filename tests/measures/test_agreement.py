@@ -12,6 +12,7 @@ from scipy import stats
 
 from evalbias.measures import (
     Draws,
+    agreement,
     bias_score,
     brier_scores,
     estimate,
@@ -27,17 +28,7 @@ from evalbias.measures import (
     spearman,
     unfairness_scores,
 )
-from evalbias.measures.agreement import (
-    ceiling_columns,
-    counted_alpha,
-    counted_ceiling,
-    counted_kappa,
-    counted_kendall,
-    counted_pearson,
-    estimate_kendall,
-    estimate_pearson,
-    estimate_tied_accuracy,
-)
+from evalbias.measures.agreement import counted_kappa, counted_pearson, estimate_pearson, estimate_tied_accuracy
 from evalbias.measures.forecasts import counted_calibration_error
 from evalbias.measures.resample import ALONE, share_ends
 
@@ -112,7 +103,7 @@ def test_tau_and_accuracy_of_all_pairs_in_n_log_n(n, few, many, seed):
     a, b = signs.T
     untied = math.sqrt((a**2).sum() * (b**2).sum())
     expected = (a * b).sum() / untied if untied else NAN
-    assert alone(counted_kendall, x, y) == pytest.approx(expected, nan_ok=True)
+    assert alone(agreement.counted_kendall, x, y) == pytest.approx(expected, nan_ok=True)
     accuracy = ((1 + a * b) / 2)[b != 0].mean() if b.any() else NAN
     assert pairwise_accuracy(x, y).value == pytest.approx(accuracy, nan_ok=True)
 
@@ -122,7 +113,7 @@ def test_tau_and_accuracy_of_all_pairs_in_n_log_n(n, few, many, seed):
 
 def test_alpha_and_kappa_by_hand():
     # squared differences of ordered pairs: 0, 2 * 1, 0 -> 2 / 6; of all ratings: 58 / 30
-    assert alone(counted_alpha, [1, 2, 3], [1, 3, 3]) == pytest.approx(1 - (2 / 6) / (58 / 30))
+    assert alone(agreement.counted_alpha, [1, 2, 3], [1, 3, 3]) == pytest.approx(1 - (2 / 6) / (58 / 30))
     assert alone(counted_kappa, [1, 1, 0, 0], [1, 0, 0, 0]) == pytest.approx((3 / 4 - 1 / 2) * 2)
     # a tie is half of either class: p_o = (1 + .5) / 2, p_e = .75 * .5 + .25 * .5
     assert alone(counted_kappa, [1, 0.5], [1, 0]) == pytest.approx((0.75 - 0.5) / 0.5)
@@ -130,7 +121,9 @@ def test_alpha_and_kappa_by_hand():
 
 
 def ceiling(ratings, **options):
-    return estimate_coefficient(partial(counted_ceiling, **options), ceiling_columns(np.asarray(ratings, dtype=float)))
+    return estimate_coefficient(
+        partial(agreement.counted_ceiling, **options), agreement.ceiling_columns(np.asarray(ratings, dtype=float))
+    )
 
 
 def rhos(ratings):
@@ -155,13 +148,13 @@ def test_the_human_ceiling_is_scipys_rho_rater_by_rater(n, raters, step, left_ou
     expected = np.average(each[known], weights=sizes[known]) if sizes[known].sum() else NAN
     strict = ratings - np.arange(raters) if left_out == 0 else ratings  # a rater's level changes nothing
     assert ceiling(strict).value == pytest.approx(expected, nan_ok=True)
-    columns, counts = ceiling_columns(ratings), rng.integers(0, 3, (2, n)).astype(float)
+    columns, counts = agreement.ceiling_columns(ratings), rng.integers(0, 3, (2, n)).astype(float)
     if not np.isnan(columns).any():
         repeated = [np.repeat(ratings, held.astype(int), axis=0) for held in counts]
         each, sizes = np.moveaxis([rhos(rows) for rows in repeated], 2, 0)
         weights = np.where(np.isnan(each), 0, sizes)
         slow = [(np.nan_to_num(e) @ w / w.sum()) if w.sum() else NAN for e, w in zip(each, weights, strict=True)]
-        assert counted_ceiling(counts, columns) == pytest.approx(slow, nan_ok=True)
+        assert agreement.counted_ceiling(counts, columns) == pytest.approx(slow, nan_ok=True)
 
 
 def test_the_kappa_of_a_rater_is_that_with_another_one():
@@ -186,7 +179,7 @@ def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
     quality, noise = np.random.default_rng(4).normal(size=36), np.random.default_rng(6).normal(size=(2, 36))
     x, y = np.clip(np.round(3 + quality + noise), 1, 5)
     clusters = np.random.default_rng(5).permutation(np.arange(36) // outputs)
-    found = estimate_kendall(x, y, clusters=clusters.tolist())
+    found = agreement.estimate_kendall(x, y, clusters=clusters.tolist())
     left_out = [stats.kendalltau(x[clusters != c], y[clusters != c]).statistic for c in np.unique(clusters)]
     units = 36 // outputs
     tau = stats.kendalltau(x, y).statistic
@@ -202,8 +195,8 @@ def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
     "estimator",
     [
         estimate_spearman,
-        estimate_kendall,
-        *(partial(estimate_coefficient, one) for one in (counted_pearson, counted_alpha, counted_kappa)),
+        agreement.estimate_kendall,
+        *(partial(estimate_coefficient, one) for one in (counted_pearson, agreement.counted_alpha, counted_kappa)),
     ],
 )
 @pytest.mark.parametrize("outputs", [1, 4])

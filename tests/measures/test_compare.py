@@ -67,6 +67,10 @@ def test_what_the_labels_do_not_tell_is_undefined_and_says_why():
     few[1, 1:], alike[1, :9], alike[1, 9:] = NAN, 3.0, NAN
     (found,) = compared(judge, few).differences
     assert (np.isnan(found.value), found.reason) == (True, "fewer than 2 outputs of B have a score and a rating")
+    third = compare_means([*judge.ravel(), *judge[0]], [*people.ravel(), *few[1]], np.repeat([*"ABC"], len(judge[0])))
+    assert third.differences[:1] == compared(judge, people).differences  # without the third system
+    assert [e.reason for e in third.differences[1:]] == 2 * ["fewer than 2 outputs of C have a score and a rating"]
+    assert np.isnan([third.people[2], *third.enough[1:], third.differences[1].value]).all()
     (found,) = compared(judge, alike).differences
     assert (np.isnan([found.value, found.low]).tolist(), found.reason) == ([False, True], ALIKE)
     judge[0, :5] = NAN

@@ -19,19 +19,11 @@ from evalbias.measures import (
     estimate_share,
     longer_wins,
     negative_entropies,
+    position_calibration,
     win_shares,
 )
 from evalbias.measures.pairs import ONE_SIDED, counted_fairness, estimate_balanced_rate
-from evalbias.measures.position_calibration import (
-    PositionOffsets,
-    batch_offsets,
-    calibrate_comparisons,
-    decisions,
-    gaps,
-    position_prior,
-    prior_offsets,
-    rotations,
-)
+from evalbias.measures.position_calibration import batch_offsets, calibrate_comparisons, position_prior, rotations
 
 NAN = math.nan
 ROWS = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5], [NAN, NAN]]
@@ -285,8 +277,8 @@ def test_batch_offsets_by_hand():
 
 def test_decisions_wins_and_gaps_by_hand():
     rows = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [NAN, NAN, NAN], [0.7, 0.2, 0.1]])
-    assert decisions(rows) == [1, None, None, 0]
-    np.testing.assert_allclose(gaps(rows), [0.2, 0.0, NAN, 0.5])
+    assert position_calibration.decisions(rows) == [1, None, None, 0]
+    np.testing.assert_allclose(position_calibration.gaps(rows), [0.2, 0.0, NAN, 0.5])
     np.testing.assert_array_equal(win_shares(rows, ties=False), rows)
     wins = [[0.35, 0.65], [0.5, 0.5], [NAN, NAN], [0.75, 0.25]]
     np.testing.assert_allclose(win_shares(rows, ties=True), wins)
@@ -318,7 +310,9 @@ def test_the_prior_by_hand():
     second = np.log([[[0.8, 0.2], [0.2, 0.8]]])
     assert position_prior(np.concatenate([logprobs, second]), BOTH) == pytest.approx([5 / 8, 3 / 8])
     # log 3 and log 1 minus their mean
-    assert prior_offsets(np.array([0.75, 0.25]), ties=True) == pytest.approx([math.log(3) / 2, -math.log(3) / 2, 0])
+    assert position_calibration.prior_offsets(np.array([0.75, 0.25]), ties=True) == pytest.approx(
+        [math.log(3) / 2, -math.log(3) / 2, 0]
+    )
 
 
 def test_items_without_a_defined_probability_leave_the_prior_alone():
@@ -339,12 +333,14 @@ def test_a_planted_prior_is_recovered_and_removed(prior, ties):
     _, noisy = planted(prior, 300, noise=0.5, ties=ties)
     assert position_prior(noisy, orders) == pytest.approx(prior, abs=0.02)
     quality, exact = planted(prior, 30, noise=0.0, ties=ties)
-    offsets = PositionOffsets(tuple(prior_offsets(position_prior(exact, orders), ties=ties)))
+    offsets = position_calibration.PositionOffsets(
+        tuple(position_calibration.prior_offsets(position_prior(exact, orders), ties=ties))
+    )
     found = calibrate_comparisons(exact, orders, correction=offsets, min_coverage=0.0)
     _, fair = planted([1 / len(prior)] * len(prior), 30, noise=0.0, ties=ties)
     if not ties:
         np.testing.assert_allclose(found.positions, np.exp(fair))
-        assert decisions(found.probabilities) == quality.argmax(axis=1).tolist()
+        assert position_calibration.decisions(found.probabilities) == quality.argmax(axis=1).tolist()
     # the odds of a tie against the geometric mean of the positions are those of the answers as they were
     count = len(prior)
     if ties:

@@ -6,25 +6,8 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import Number
-from evalbias.measures import Draws, estimate, estimate_coefficient
-from evalbias.measures.repeats import (
-    NO_RATINGS,
-    NO_REPEATS,
-    PARTS,
-    UNSHARED,
-    UNSTEADY,
-    counted_needed,
-    counted_noise,
-    counted_noise_share,
-    counted_shares,
-    counted_steadiness,
-    estimate_disagreement,
-    estimate_part,
-    flip_shares,
-    item_differences,
-    rating_moments,
-    sample_moments,
-)
+from evalbias.measures import Draws, estimate, estimate_coefficient, repeats
+from evalbias.measures.repeats import counted_noise_share, counted_steadiness, rating_moments, sample_moments
 
 DRAWS = Draws(seed=0, resamples=400, swaps=0)
 
@@ -40,7 +23,7 @@ def test_the_moments_are_those_of_the_analysis_of_variance():
     moments = sample_moments(samples)
     assert of_all(counted_steadiness, moments) == pytest.approx((between - within) / (between + 4 * within))  # ICC(1,1)
     assert of_all(counted_noise_share, moments) == pytest.approx(within / between)  # 1 - ICC(1,k)
-    assert of_all(counted_noise, moments) == pytest.approx(np.sqrt(within))
+    assert of_all(repeats.counted_noise, moments) == pytest.approx(np.sqrt(within))
     np.testing.assert_allclose(sample_moments(samples + 1e6)[:, 1:], moments[:, 1:], rtol=1e-6)
 
 
@@ -48,7 +31,7 @@ def test_scores_that_are_missing_are_left_out_of_their_item():
     holes = np.array([[1.0, 3, np.nan, np.nan], [2, 2, 2, 5], [4, np.nan, np.nan, np.nan], [np.nan] * 4])
     np.testing.assert_allclose(sample_moments(holes)[:2], [[2, 2, 1 / 2], [11 / 4, 9 / 4, 1 / 4]])
     assert np.isnan(sample_moments(holes)[2:]).all()
-    np.testing.assert_allclose(flip_shares(holes), [1, 3 / 6, np.nan, np.nan])
+    np.testing.assert_allclose(repeats.flip_shares(holes), [1, 3 / 6, np.nan, np.nan])
     with pytest.raises(ValueError, match="samples has the shape"):
         sample_moments([1.0, 2.0])
 
@@ -74,10 +57,10 @@ def test_known_shares_are_found_with_their_intervals(n, s, r, noise, raters, rho
     for _ in range(runs):
         scores, ratings = draw(rng, n, s, r, noise=noise, raters=raters, rho=rho)
         judge, people = sample_moments(scores), rating_moments(ratings)
-        parts = [estimate_disagreement(judge, people, part=part, draws=DRAWS) for part in PARTS]
+        parts = [repeats.estimate_disagreement(judge, people, part=part, draws=DRAWS) for part in repeats.PARTS]
         steady = estimate_coefficient(counted_steadiness, judge, draws=DRAWS)
-        found.append([*parts, steady, estimate_part(counted_noise_share, judge, draws=DRAWS)])
-        assert np.abs(of_all(counted_shares, judge, people)).sum() == pytest.approx(1)
+        found.append([*parts, steady, repeats.estimate_part(counted_noise_share, judge, draws=DRAWS)])
+        assert np.abs(of_all(repeats.counted_shares, judge, people)).sum() == pytest.approx(1)
     values, low, high = (
         np.array([[getattr(one, end) for one in row] for row in found]) for end in ("value", "low", "high")
     )
@@ -91,18 +74,18 @@ def test_the_scores_that_a_mean_needs_make_its_noise_a_tenth():
     rng, shape = np.random.default_rng(9), {"noise": 1.0, "raters": 1.0, "rho": 0.5}
     two, nine = (sample_moments(draw(rng, 4000, s, 2, **shape)[0]) for s in (2, 9))
     assert of_all(counted_steadiness, two) == pytest.approx(0.5, abs=0.03)
-    assert of_all(counted_needed, two) == pytest.approx(9, abs=0.9)
-    assert of_all(counted_needed, nine) == pytest.approx(9, abs=0.4)
+    assert of_all(repeats.counted_needed, two) == pytest.approx(9, abs=0.9)
+    assert of_all(repeats.counted_needed, nine) == pytest.approx(9, abs=0.4)
     assert of_all(counted_noise_share, nine) == pytest.approx(0.1, abs=0.005)
     apart = sample_moments(np.tile([1.0, 2.0], (20, 1)))  # no item differs from another
-    assert np.isnan(of_all(counted_needed, apart))
+    assert np.isnan(of_all(repeats.counted_needed, apart))
 
 
 def test_one_rating_of_known_reliability_has_the_shares_of_several():
     scores, ratings = draw(np.random.default_rng(1), 4000, 3, 2, noise=0.5, raters=1.0, rho=0.7)
     judge = sample_moments(scores)
-    two = of_all(counted_shares, judge, rating_moments(ratings))
-    one = of_all(counted_shares, judge, rating_moments(ratings[:, :1], reliability=0.5))
+    two = of_all(repeats.counted_shares, judge, rating_moments(ratings))
+    one = of_all(repeats.counted_shares, judge, rating_moments(ratings[:, :1], reliability=0.5))
     np.testing.assert_allclose(one, two, atol=0.04)
     np.testing.assert_allclose(two, np.array([1, 0.5, 0.6]) / 2.1, atol=0.03)
 
@@ -112,13 +95,13 @@ def test_what_the_data_do_not_tell_is_undefined_with_its_reason():
     scores, ratings = draw(rng, 60, 3, 2, noise=0.5, raters=0.5, rho=0.8)
     judge, people = sample_moments(scores), rating_moments(ratings)
     cases = {
-        NO_RATINGS: (judge, rating_moments(ratings[:, :1])),
-        NO_REPEATS: (sample_moments(scores[:, :1]), people),
-        UNSHARED: (judge, rating_moments(rng.normal(size=(60, 2)))),
-        UNSTEADY: (sample_moments(rng.normal(size=(60, 3))), people),
+        repeats.NO_RATINGS: (judge, rating_moments(ratings[:, :1])),
+        repeats.NO_REPEATS: (sample_moments(scores[:, :1]), people),
+        repeats.UNSHARED: (judge, rating_moments(rng.normal(size=(60, 2)))),
+        repeats.UNSTEADY: (sample_moments(rng.normal(size=(60, 3))), people),
     }
     for reason, columns in cases.items():
-        found = estimate_disagreement(*columns, part="raters", draws=DRAWS)
+        found = repeats.estimate_disagreement(*columns, part="raters", draws=DRAWS)
         assert np.isnan([found.value, found.low, found.high]).all()
         assert found.reason == reason
     constant = estimate_coefficient(counted_steadiness, sample_moments(np.full((30, 2), 3.1)), draws=DRAWS)
@@ -129,8 +112,8 @@ def test_a_judge_without_noise_has_an_interval_that_is_no_point():
     scores, ratings = draw(np.random.default_rng(5), 80, 1, 2, noise=0.0, raters=0.5, rho=0.8)
     judge, people = sample_moments(np.repeat(scores, 3, axis=1)), rating_moments(ratings)
     for found in (
-        estimate_disagreement(judge, people, part="judge_noise", draws=DRAWS),
-        estimate_part(counted_noise_share, judge, draws=DRAWS),
+        repeats.estimate_disagreement(judge, people, part="judge_noise", draws=DRAWS),
+        repeats.estimate_part(counted_noise_share, judge, draws=DRAWS),
     ):
         assert (found.value, found.low) == (0, 0)
         assert 0.02 < found.high < 0.06
@@ -144,10 +127,10 @@ def test_a_change_between_two_judges_is_the_difference_of_their_shares():
         sample_moments(draw(np.random.default_rng(7), 200, 6, 2, noise=0.1, raters=1, rho=1)[0]),
     )
     for estimator, given in (
-        (partial(estimate_part, counted_noise_share), ()),
+        (partial(repeats.estimate_part, counted_noise_share), ()),
         (partial(estimate_coefficient, counted_steadiness), ()),
-        (partial(estimate, counted_needed), ()),
-        (partial(estimate_disagreement, part="judge_noise"), (people,)),
+        (partial(estimate, repeats.counted_needed), ()),
+        (partial(repeats.estimate_disagreement, part="judge_noise"), (people,)),
     ):
         before, after = (Number("x", "x", one, estimator, given=given, tested=False) for one in (noisy, calm))
         change = after.change(noisy, seed=0, n_resamples=200, swaps=0)
@@ -159,7 +142,7 @@ def test_the_items_to_discuss_are_those_that_differ_most():
     scores, ratings = draw(np.random.default_rng(8), 50, 4, 2, noise=0.1, raters=0.05, rho=1.0)
     ratings[7, 0] += 3  # two raters disagree
     scores[11] -= 12  # the judge disagrees with people
-    spread, distance = item_differences(sample_moments(scores), rating_moments(ratings)).T
+    spread, distance = repeats.item_differences(sample_moments(scores), rating_moments(ratings)).T
     assert spread.argmax() == 7
     assert np.abs(distance).argmax() == 11
     assert distance[11] == pytest.approx(-4, abs=1.5)  # in people's points, of which one is three of the judge's

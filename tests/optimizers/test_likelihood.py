@@ -15,14 +15,9 @@ from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import Choices
 from evalbias.measures import bias_score, estimate_spearman, rs_scores, spearman, unfairness_scores
+from evalbias.optimizers import likelihood
 from evalbias.optimizers import likelihood_rules as rules
-from evalbias.optimizers.likelihood import (
-    UnusableDemosError,
-    against_baselines,
-    check_demos_fit,
-    compile_each,
-    with_demos,
-)
+from evalbias.optimizers.likelihood import UnusableDemosError, check_demos_fit, compile_each, with_demos
 from evalbias.optimizers.likelihood_rules import BIAS_SCORE_Z, EFFECT, RISE, fair_rule, likelihood_rule
 from evalbias.optimizers.objectives import ProbeObjective
 from evalbias.optimizers.rules import CHOICE_LEVEL
@@ -517,7 +512,9 @@ def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so(snapshot):
     weak, strong, fitted = with_effect(0.6, noise=3.0), with_effect(0.0, noise=0.1), with_effect(0.0, seed=50)
     for judged in (weak, strong, fitted):
         judged.covariates["lengths"] = np.arange(200.0)
-    found = [against_baselines(judged, fitted.covariates, n_resamples=500, seed=0) for judged in (weak, strong)]
+    found = [
+        likelihood.against_baselines(judged, fitted.covariates, n_resamples=500, seed=0) for judged in (weak, strong)
+    ]
     assert list(found[0]["baselines"]) == ["likelihood alone", "length alone"]
     assert found[0]["baselines"]["likelihood alone"].value > 0.2
     assert [beside["against_baselines"] for beside in found] == snapshot

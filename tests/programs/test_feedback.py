@@ -13,7 +13,7 @@ from models_of_text import Scripted
 
 from evalbias.evaluation import CachedScorer, Paraphrased, measure_style, run_loops
 from evalbias.measures import QuantileMap
-from evalbias.programs import Criterion, PointwiseJudge
+from evalbias.programs import Criterion, PointwiseJudge, tasks
 from evalbias.programs.feedback import (
     ConceptsFeedback,
     ConsistencyFeedback,
@@ -32,17 +32,7 @@ from evalbias.programs.feedback import (
     read_missing,
     same_value,
 )
-from evalbias.programs.tasks import (
-    CONCEPTS,
-    NO_EXAMPLES,
-    TASKS,
-    TRANSLATION,
-    constrained_generation,
-    mathematics,
-    mathematics_refiner,
-    read_examples,
-    translation,
-)
+from evalbias.programs.tasks import CONCEPTS, TRANSLATION, mathematics, mathematics_refiner, read_examples, translation
 from evalbias.programs.writing import PlainPredict
 
 WORDS = ["dog", "run", "park"]
@@ -346,7 +336,7 @@ def test_every_prompt_of_a_translation_shows_its_examples():
         for example in examples:
             assert all(str(text) in prompt for text in example.values())
         assert prompt.index(examples[-1]["source"]) < prompt.index("un chien")
-    bare = asked(translation(max_iterations=0, examples=NO_EXAMPLES), "a dog", "no-error", **ITEM)
+    bare = asked(translation(max_iterations=0, examples=tasks.NO_EXAMPLES), "a dog", "no-error", **ITEM)
     assert bare[0] == "Source: un chien\nTarget language: English\nOutput:"
 
 
@@ -363,7 +353,7 @@ def test_the_feedback_of_the_examples_is_read_as_it_is_meant():
 
 
 def test_concepts_show_two_examples_of_feedback_alone():
-    write, feedback = asked(constrained_generation(max_iterations=0), "A dog.", "none", concepts=["dog"])
+    write, feedback = asked(tasks.constrained_generation(max_iterations=0), "A dog.", "none", concepts=["dog"])
     assert write == "Concepts: dog\nOutput:"
     assert [feedback.count(label) for label in ("Concepts:", "Missing:")] == [3, 3]
     assert "Two friends laughed" in feedback
@@ -415,7 +405,7 @@ def test_examples_that_do_not_fit_a_prompt_are_refused(make, role, fields, messa
 
 
 def test_tasks_do_not_share_their_examples():
-    for make in TASKS.values():
+    for make in tasks.TASKS.values():
         loop = make().loop
         loop.generate.predict.demos.append("changed")
         assert make().loop.generate.predict.demos == loop.generate.predict.demos[:-1]
