@@ -149,7 +149,7 @@ def test_the_command_its_run_and_its_conditions(tmp_path):
     three = "compare", "--data", as_jsonl(tmp_path / "three.jsonl", same), "--scores-field", "judged"
     assert "of a, b, c and d: name two, --systems" in refused(*three, "--fail-on", "people>0", cwd=tmp_path)
     two = evalbias(*three, "--systems", "a, b", "--systems", "c", cwd=tmp_path).stdout
-    assert two.startswith("c cannot be compared with a, b: their outputs are identical.")
+    assert two.startswith("C cannot be compared with a, b: their outputs are identical.")
     assert "'tone' is unknown" in refused(*call, "--fail-on", "tone>1", cwd=tmp_path)
     evalbias("audit", "--data", before, "--scores-field", "judged", "--out", "first", cwd=tmp_path)
     of_folders = compare(before=str(tmp_path / "first"), after=audit(versions[1], **OPTIONS))
