@@ -125,8 +125,8 @@ def test_a_summary_of_several_criteria_begins_with_their_verdict_in_a_new_folder
     evalbias("audit", *words, cwd=tmp_path)
     first, verdict, heading, *_ = (tmp_path / "new/s.md").read_text().removeprefix(MARK).split("\n\n")
     assert (first, heading) == ("## Audit of an LLM judge", "### wit")
-    said = "A bias is shown under a condition on wit (verbosity). Whether there is a bias cannot be told on tone. "
-    assert verdict.startswith(f"{said}Findings are adjusted for all 2")
+    said = "A bias is shown under a condition on wit (verbosity). Biases are known between bounds, which second ratings"
+    assert verdict.startswith(f"{said} narrow, on tone. Findings are adjusted for all 2")
 
 
 def test_no_text_of_the_data_marks_up_the_summary(tmp_path):
