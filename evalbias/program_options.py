@@ -341,7 +341,7 @@ class DemoOptions(Seeded):
     Chooses RS demonstrations and searches a fair wording. Runs on a synthetic world and needs no network, key or GPU.
     """
 
-    recorded: bool = option("Audit recorded scores of GPT-4 instead, in seconds; needs no model.", False)
+    recorded: bool = option("Audit recorded scores of a real model instead, in seconds; needs no model.", False)
 
 
 NAMES = {name for group in options.GROUPS for name in inspect.get_annotations(group)}

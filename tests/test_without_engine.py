@@ -1,6 +1,6 @@
 """Without torch and transformers, judges whose answers are recorded or hosted work; the engine says how to get it."""
 
-import gzip
+import csv
 import itertools
 import json
 import re
@@ -13,7 +13,6 @@ import pytest
 from scipy.stats import spearmanr
 
 import evalbias
-from evalbias.programs.items import text_length
 
 RECORDED = Path(evalbias.__file__).parent / "data" / "recorded_judge.jsonl"
 DATA = Path(__file__).parent.parent / "docs" / "data"
@@ -74,25 +73,25 @@ def test_the_recorded_demo_says_what_its_file_holds(tmp_path):
     text = " ".join(without_engine("demo", "--recorded", cwd=tmp_path).stdout.split())
     said = r"Spearman (\S+) .*length alone (\S+)\).* gives (\S+) more .* longer gets (\S+) more points at equal"
     rows = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
-    judge, lengths, *ratings = np.array([(row["gpt-4"], row["length"], *row["ratings"]) for row in rows], float).T
+    judge, lengths, *ratings = np.array(
+        [(row["qwen2.5-coder-1.5b"], row["length"], *row["ratings"]) for row in rows], float
+    ).T
     people, logs = np.mean(ratings, axis=0), np.log(lengths)
     # the effect of the log length at equal quality, by normal equations in which a rating's noise never meets itself
     design = np.column_stack([np.ones(len(rows)), (logs - logs.mean()) / logs.std(), people])
     products = design.T @ design
-    products[-1, -1] = np.sum([a * b for a, b in itertools.combinations(ratings, 2)]) / 3
+    products[-1, -1] = np.sum([a * b for a, b in itertools.combinations(ratings, 2)]) / 6
     expected = [spearmanr(one, people).statistic for one in (judge, lengths)]
     expected += [(judge - people).mean(), np.linalg.solve(products, design.T @ judge)[1]]
     assert [float(number) for number in re.search(said, text).groups()] == pytest.approx(expected, abs=0.005)
 
 
-def test_the_recorded_demo_holds_the_published_numbers(data_dir):
-    with gzip.open(data_dir / "judges/seq2seq_scores.jsonl.gz", "rt", encoding="utf-8") as file:
-        published = [row for row in map(json.loads, file) if row["task"] == "summarization"]
+def test_the_recorded_demo_is_of_our_own_replies():
+    with (DATA / "replies.csv").open(encoding="utf-8", newline="") as file:
+        replies = list(csv.DictReader(file))
     rows = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
-    for row, theirs in zip(rows, published, strict=True):
-        judged = {"ratings": theirs["ratings"]["coherence"], "gpt-4": theirs["gpt-4/coherence"]}
-        names = {name: theirs[name].removeprefix("summarization/") for name in ("id", "input_id", "system")}
-        assert row == {**names, **judged, "length": text_length(theirs["output"])}
+    expected = [(len(r["reply"]), [int(r[f"rating_{n}"]) for n in range(1, 5)]) for r in replies]
+    assert [(row["length"], row["ratings"]) for row in rows] == expected
 
 
 @pytest.mark.slow

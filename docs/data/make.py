@@ -1,12 +1,15 @@
 """Draw the files of this folder again: items of the synthetic world, judged by the judge inside evalbias.
 
-usage: python docs/data/make.py
+usage: python docs/data/make.py [MODEL]
+
+With MODEL, a folder or .gguf file, the scores that ``evalbias demo --recorded`` audits are recorded too, in bfloat16.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +17,12 @@ import numpy as np
 import evalbias
 from evalbias import data
 from evalbias.data import world
+from evalbias.evaluation.judged import LENGTHS
+from evalbias.evaluation.judged import RATINGS as RATED
 from evalbias.programs import SYNTHETIC
 
 FOLDER = Path(__file__).parent
+JUDGE = "qwen2.5-coder-1.5b"
 RATINGS = [f"rating_{number}" for number in range(1, world.ANNOTATORS + 1)]
 
 
@@ -30,6 +36,19 @@ def replies(name: str, n: int, seed: int) -> None:
         for item, score in zip(items, judged.answers, strict=True):
             ratings = [min(5, max(1, round(rating))) for rating in item.ratings[world.NAME]]
             rows.writerow([item.source, item.output, *ratings, f"{score:.1f}"])
+
+
+def recorded(model: str) -> None:
+    """Record what a model says of the replies, as numbers alone."""
+    items = data.read(FOLDER / "replies.csv", mapping={"source": "facts", "output": "reply"})
+    lm = evalbias.LocalLM(model, dtype="bfloat16")
+    judged = evalbias.judge_examples(evalbias.PointwiseJudge(SYNTHETIC), items, lm=lm)
+    sources = {source: number for number, source in enumerate(dict.fromkeys(judged.inputs))}
+    with Path(data.__file__).with_name("recorded_judge.jsonl").open("w", encoding="utf-8") as file:
+        for place, (name, source) in enumerate(zip(judged.ids, judged.inputs, strict=True)):
+            row = {"id": name, "input_id": sources[source], "length": int(judged.covariate(LENGTHS)[place])}
+            row["ratings"] = [int(rating) for rating in judged.covariate(RATED)[place]]
+            file.write(json.dumps({**row, JUDGE: round(float(judged.answers[place]), 3)}) + "\n")
 
 
 def verdicts(name: str, seed: int) -> None:
@@ -84,3 +103,5 @@ if __name__ == "__main__":
     verdicts("verdicts.jsonl", seed=13)
     outputs("outputs.jsonl", seed=14)
     panel("panel.csv", seed=15)
+    if len(sys.argv) > 1:
+        recorded(sys.argv[1])

@@ -33,7 +33,9 @@ def demo_command(options: DemoOptions, out: Out) -> None:
 
 def _audit_recorded(options: DemoOptions, out: Out) -> None:
     file = Path(world.__file__).with_name("recorded_judge.jsonl")
-    asked = AuditOptions(data=file, criterion="coherence", scores_field="gpt-4", scale=(1, 5), seed=options.seed)
+    asked = AuditOptions(
+        data=file, criterion="quality", scores_field="qwen2.5-coder-1.5b", scale=(1, 5), seed=options.seed
+    )
     ready = audited_items(asked)
     with Run("demo", asked, None, out, more=audit_settings(ready)) as run:
         (audit,) = audit_each([ready]).values()
@@ -83,8 +85,8 @@ Next, your own data: put the scores of your judge beside those of people, and ru
 
 
 RECORDED_JUDGE = (
-    "GPT-4 scored the coherence of 400 summaries of 100 news articles from 1 to 5, and so did three people (Sottana et "
-    "al. 2023). Is this judge biased?\n"
+    "Qwen2.5-Coder-1.5B, a pretrained model, scored 400 short texts from 1 to 5: do they say their data well? Texts "
+    "and four raters are invented, so that the truth is known; the judge is real. Is it biased?\n"
 )
 
 
