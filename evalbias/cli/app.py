@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from evalbias import __version__, options, program_options
 from evalbias.cli import runs
-from evalbias.cli.flags import FLAGS, Flag, as_typed, spelled
+from evalbias.cli.flags import FLAGS, LABELING, Flag, as_typed, spelled
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
 from evalbias.options import PYTHON_ONLY
 from evalbias.values import message
@@ -254,19 +254,32 @@ for command, (module, taken) in COMMANDS.items():
     add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", taken)
 
 
+OF_AUDIT = "With --label-next, as of evalbias audit."
+
+
 @app.command()
 def doctor(
     file: Annotated[str, typer.Argument(help="File or folder of data, or NAME:PATH.", metavar="FILE")] = "",
     data: Annotated[str, typer.Option(help="The same, as other commands take it.", hidden=True)] = "",
     label_next: Annotated[int | None, typer.Option(min=1, help="Write as many items to rate next, as CSV.")] = None,
+    mapping: Annotated[list[str] | None, typer.Option("--map", metavar="OURS=THEIRS,...", help=OF_AUDIT)] = None,
+    scores_field: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
+    samples_field: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
+    winner_field: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
+    criterion: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
+    labels: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
+    missing: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
 ) -> None:
     """Say what a file holds, and which audit it allows.
 
     Where a column may be several things, it lists a command for each answer.
     """
+    typed = {name: value for name, value in locals().items() if name in LABELING and value}
     if bool(file) == bool(data):
         raise ValueError("Name one file: evalbias doctor FILE.")
-    import_module("evalbias.cli.doctor").doctor_command(file or data, label_next)
+    import_module("evalbias.cli.doctor").doctor_command(
+        file or data, label_next, {name: FLAGS.get(name, Flag()).read(value) for name, value in typed.items()}
+    )
 
 
 def _version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from evalbias.cli.app import COMMANDS
-from evalbias.cli.flags import command_line
+from evalbias.cli.flags import LABELING, command_line
 from evalbias.cli.items import audit_settings
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import UNDECIDED, say
@@ -122,7 +122,7 @@ def step_words(step: NextStep, options: Mapping[str, Any], typed: Set[str], *, b
     """Say what to do; of a command on the same data, with those typed options of the audit that it takes too."""
     if not step.command:
         return [f"{begins}{step.why}."]
-    words, takes = f"evalbias {step.command}", ["data"]
+    words, takes = f"evalbias {step.command}", ["data", *LABELING]
     if step.command in COMMANDS:
         form = COMMANDS[step.command][1]
         takes = [name for group in (form, *form.beside) for name in group.__dataclass_fields__]

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from evalbias.cli.flags import as_typed, command_line
+from evalbias.cli.flags import as_typed, command_line, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, looked_at, recognised_columns
@@ -41,13 +41,21 @@ SERVES = (  # of 500 simulated sets, 60 of 300 items each (tests/evaluation/test
 )
 
 
-def doctor_command(file: str, label_next: int | None) -> None:
-    """Print what a file holds, and the audits that it allows; or, as CSV, so many items for people to rate next."""
+def doctor_command(file: str, label_next: int | None, settings: dict[str, Any]) -> None:
+    """Print what a file holds, and the audits that it allows; or, as CSV, so many items for people to rate next.
+
+    With ``settings``, options of an audit, these items are those of that audit.
+    """
     if label_next is None:
+        if settings:
+            raise ValueError(f"{', '.join(map(spelled, settings))}: for --label-next, as of 'evalbias audit'.")
         _examine(file)
         return
-    with redirect_stdout(sys.stderr):
-        judged, columns = _examine(file)
+    if settings:
+        judged, columns = [answers_of(resolve_each(AuditOptions(file, **settings))[0])], reading.opened(file).columns
+    else:
+        with redirect_stdout(sys.stderr):
+            judged, columns = _examine(file)
     again = [name for answered in judged[:1] for name in rate_again(answered, label_next, 0)]
     chosen = [*again, *(name for answered in judged[:1] for name in next_labels(answered, label_next, 0))][:label_next]
     if not chosen:

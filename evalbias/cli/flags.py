@@ -131,6 +131,7 @@ def as_typed(text: str) -> str:
     return re.sub(r"`+(\w+)`+", lambda name: spelled(name[1]) if name[1] in NAMES else name[0], text)
 
 
+LABELING = ("mapping", "criterion", "labels", "missing", *RECORDED)  # options of an audit that doctor takes, too
 ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
 
 

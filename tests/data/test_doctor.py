@@ -465,6 +465,11 @@ def test_items_to_rate_next_are_written_as_csv_and_no_text_is_a_formula(tmp_path
     assert "for the effect of length" in done.stderr
     bare = as_jsonl(tmp_path / "bare.jsonl", [{name: row[name] for name in row if name != "id"} for row in rows])
     assert evalbias("doctor", bare, "--label-next", 3, cwd=tmp_path).stdout.startswith("row,input_id,")
+    ours = {"p": "rating", "j": "judge_score", "a": "output"}
+    other = as_jsonl(tmp_path / "other.jsonl", [{name: row[field] for name, field in ours.items()} for row in rows])
+    of_audit = ["--map", "score=p,output=a", "--scores-field", "j"]
+    assert "3 with one rating" in evalbias("doctor", other, *of_audit, "--label-next", 3, cwd=tmp_path).stderr
+    assert "--map, --scores-field: for --label-next" in refused("doctor", other, *of_audit, cwd=tmp_path)
     as_jsonl(tmp_path / "one.jsonl", [{**row, "rating_2": 3} for row in rows])
     assert "none is left to rate" in refused("doctor", "one.jsonl", "--label-next", 3, cwd=tmp_path)
     assert "'evalbias doctor FILE --label-next 60'" in refused("label-next", cwd=tmp_path)
