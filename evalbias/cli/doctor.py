@@ -52,7 +52,8 @@ def doctor_command(file: str, label_next: int | None, settings: dict[str, Any]) 
         _examine(file)
         return
     if settings:
-        judged, columns = [answers_of(resolve_each(AuditOptions(file, **settings))[0])], reading.opened(file).columns
+        columns: Sequence[str] = reading.opened(file).columns
+        judged = [answers_of(resolve_each(AuditOptions(file, **settings))[0])]
     else:
         with redirect_stdout(sys.stderr):
             judged, columns = _examine(file)
