@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from evalbias.cli.app import COMMANDS
-from evalbias.cli.flags import LABELING, command_line
+from evalbias.cli.flags import LABELING, command_line, spelled
 from evalbias.cli.items import audit_settings
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import UNDECIDED, say
@@ -127,8 +127,8 @@ def step_words(step: NextStep, options: Mapping[str, Any], typed: Set[str], *, b
         form = COMMANDS[step.command][1]
         takes = [name for group in (form, *form.beside) for name in group.__dataclass_fields__]
     if "data" in takes:
-        kept = [name for name in takes if name in {*typed, *RECORDED} - {"data", "yes"}]
-        settings = {name: value for name in kept if (value := options.get(name)) is not None}
+        kept = {*typed, *RECORDED} - {"data", "yes"} - {name for name in takes if spelled(name) in step.more.split()}
+        settings = {name: value for name in takes if name in kept and (value := options.get(name)) is not None}
         words = command_line(str(options["data"]), settings, step.command, asks=False)
     return [f"{begins}{step.why}:", f"  {words} {step.more}".rstrip()]
 

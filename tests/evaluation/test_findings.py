@@ -78,3 +78,6 @@ def test_the_command_names_the_server_of_a_judge_and_answers_no_question():
     commands = [step_words(NextStep("Go on", name), options, {*options})[1].strip() for name in ("drift", "align")]
     aligning = "evalbias align --data 'a b.csv' --lm tiny --api-base http://127.0.0.1:1 --scale 1-5"
     assert commands == ["evalbias drift", aligning]
+    made = NextStep("Go on", "align", "--criterion 'NAME: DEFINITION'")  # in place of the name that was typed
+    (_, command) = step_words(made, {"data": "a.csv", "criterion": "wit"}, {"criterion"})
+    assert command == "  evalbias align --data a.csv --criterion 'NAME: DEFINITION'"
