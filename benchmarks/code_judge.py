@@ -120,7 +120,7 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
             words = f"First: {judge.predict.signature.instructions!r}. Found: {found.predict.signature.instructions!r}."
     measured = {name: row.measurements for name, row in rows.items()}
     for calibration in filter(None, CALIBRATIONS):
-        calibrated = evalbias.PairwiseJudge(RATED, calibration=calibration)
+        calibrated = evalbias.PairwiseJudge(criterion, calibration=calibration)
         if calibration in FITTED:
             calibrated.calibrate(searched, lm=lm)
         measured[f"initial + {calibration}"] = measure_all(judge_examples(calibrated, compared, lm=lm), seed=args.seed)

@@ -274,12 +274,10 @@ def doctor(
 
     Where a column may be several things, it lists a command for each answer.
     """
-    typed = {name: value for name, value in locals().items() if name in LABELING and value}
+    settings = {n: FLAGS.get(n, Flag()).read(v) for n, v in locals().items() if n in LABELING and v}
     if bool(file) == bool(data):
         raise ValueError("Name one file: evalbias doctor FILE.")
-    import_module("evalbias.cli.doctor").doctor_command(
-        file or data, label_next, {name: FLAGS.get(name, Flag()).read(value) for name, value in typed.items()}
-    )
+    import_module("evalbias.cli.doctor").doctor_command(file or data, label_next, settings)
 
 
 def _version(wanted: bool) -> None:

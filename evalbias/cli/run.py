@@ -104,8 +104,8 @@ class Run(AbstractContextManager["Run"]):
         more: Mapping[str, Any] | None = None,
         writes: bool = False,
     ) -> None:
-        for told in (LowCoverage, OnePlace):
-            warnings.simplefilter("ignore", told)  # what is left of the run says it
+        for category in (LowCoverage, OnePlace):
+            warnings.simplefilter("ignore", category)  # what is left of the run says it
         known = {"command": command, **recorded(options), **(more or {})}  # what is known better replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
         if out.out is not None:

@@ -39,7 +39,9 @@ def hermite_coefficients(values: FloatArray) -> FloatArray:
 @functools.lru_cache(maxsize=64)  # an effect is asked for at many reliabilities, with and without parts of the items
 def _coefficients_of(values: bytes) -> FloatArray:
     levels, counts = np.unique(np.frombuffer(values), return_counts=True)
-    return coefficients(counts / counts.sum(), levels)
+    kept = coefficients(counts / counts.sum(), levels)
+    kept.flags.writeable = False  # all callers share it
+    return kept
 
 
 def coefficients(shares: FloatArray, levels: FloatArray | None = None) -> FloatArray:
