@@ -10,29 +10,8 @@ import lazy_loader
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-MOVED = {
-    "load": "load_correction load_judge load_pairwise_judge load_ranker load_rule",
-    "judge_metric": "judge_reward",
-    "compare": "gain",
-    "CompareReport": "GainReport",
-    "{}Report": "Audit Drift",
-    "evaluation.{}": "Comparison Judged Measurement function_scores items_needed label_next measure_ranking "
-    "measure_rounds run_loops",
-    "evaluation.findings.{}": "Finding",
-    "evaluation.audit.AuditReports": "Audits",
-    "measures.{}": "corrected_mean corrected_rate",
-    "measures.corrections.{}": "ScoreCorrection",
-    "optimizers.base.{}": "JudgeOptimizer",
-    "programs.{}": "BestOfK Improvement Jury SelfConsistencyRefine",
-    "programs.save": "save_correction",
-}
-"""New place -> the names that moved there; {} stands for the name. Dropped with the next version."""
-
 
 def __getattr__(name: str) -> Any:
-    for place, names in MOVED.items():
-        if name in names.split():
-            raise AttributeError(f"evalbias.{name} is now evalbias.{place.format(name)}.")
     try:
         return _load(name)
     except ModuleNotFoundError as error:

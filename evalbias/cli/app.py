@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields
 from importlib import import_module, resources
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Annotated, Any, NoReturn, cast, get_type_hints
 
 import typer
@@ -163,26 +163,6 @@ def stopped_by_signals() -> Iterator[None]:
 
 # The commands. Results go to stdout, progress to stderr; every command that costs time leaves a run folder.
 
-FORMER = {  # what earlier versions took -> what this one, and no later one, says of it; its beginning comes after it
-    "compile likelihood": "is now 'evalbias optimize --aim likelihood', or --aim probe:KIND in place of --objective.",
-    "compile refine": "is now 'evalbias optimize --aim self-bias'.",
-    "compile threshold": "is gone: DSPy's ReAnchor fits thresholds, and 'evalbias audit' measures pass or fail.",
-    "compile order": "is gone, as it helped no judge: 'evalbias audit --probe order' measures it.",
-    "compile forecasts": "is gone, as it helped no judge: 'evalbias audit --pass MARK' measures the probabilities.",
-    "gain": "is now 'evalbias compare' with the same options; --data FILE --systems A,B compares systems of one file.",
-    "label-next": "is 'evalbias doctor FILE --label-next 60'.",
-    "measure self": "is now 'evalbias refine measure'.",
-    "measure style": "is now 'evalbias refine style'.",
-    "optimize --keep-worse": "is gone: --bare writes its result whatever the test items say.",
-    "optimize --objective": "is now 'evalbias optimize --aim'.",
-    "plan": "is gone: 'evalbias audit' says how many items are needed, and 'evalbias drift' how many anchors.",
-    "rank": "is now 'evalbias judge --rank'.",
-    "refine --task": "is now 'evalbias refine run --task'.",
-    "runs compare": "is gone: 'evalbias drift' compares two judges on the same items, also by their run folders.",
-    "compile": "is now 'evalbias optimize --aim AIM'.",
-    "measure": "is gone: 'evalbias audit' measures judges, and 'evalbias refine measure' loops.",
-    "skill": "is now 'evalbias --skill'.",
-}
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")  # behind a command's name too, where most people write them
 DEFECT = 70  # exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``
 COLLECTED = (100_000, 20, 20)
@@ -327,18 +307,6 @@ def check_words(words: Sequence[str]) -> None:
             raise ValueError(f"What follows {named} is empty: give a value{remedy}.")
 
 
-def check_former(words: Sequence[str]) -> None:
-    """Refuse a command of earlier versions, or one with an option of theirs, with its form of today."""
-    named = [word for word in words if word not in EVERYWHERE]
-    commands = " ".join(takewhile(lambda word: not word.startswith("-"), named))
-    given = {word.partition("=")[0] for word in named}
-    for former, form in FORMER.items():
-        command, _, option = former.partition(" --")
-        is_typed = commands == command if option else f"{commands} ".startswith(f"{command} ")
-        if is_typed and (not option or f"--{option}" in given):
-            raise ValueError(f"'{former}' {form}")
-
-
 def _exit(code: int, error: BaseException, text: str) -> NoReturn:
     """Print what went wrong and exit, also where nothing can be printed because the disk is full."""
     try:
@@ -356,7 +324,6 @@ def main() -> None:
     with readers_may_leave(), stopped_by_signals():
         try:
             check_words(words)
-            check_former(words)
             app(sorted(words, key=lambda word: word not in EVERYWHERE))  # which come first, in their order
         except user_errors() as error:
             _exit(2, error, as_typed(f"evalbias: {error}"))

@@ -45,12 +45,6 @@ SCORES, CHOICES = (f"--data rated.jsonl --{kind}-field mine" for kind in ("score
 SUMS, MAPPED = "--data sums.jsonl --lm embedded --task mathematics", f"{STARS} --map source=data,output=text"
 WIT = "--criterion 'wit: is it funny?'"
 REFUSED = [  # command, what is given each time, and what else
-    ("compile", "", ["likelihood", "order --lm x"]),
-    ("compile refine", SUMS, [""]),
-    ("plan", SCORES, [""]),
-    ("runs", "compare a b", [""]),
-    *((f"measure {what}", SCORES, [""]) for what in ("likelihood", "preference", "self", "style")),
-    *((command, "", [""]) for command in ("measure", "rank", "skill")),
     ("align", ITEMS, ["--scale 1-3", "--budget 0", "--judge compares.json", "-k 2"]),
     ("align", f"{MAPPED} {NAMED}", [""]),
     ("align", f"{NAMED} --data one.jsonl --lm embedded", [""]),
@@ -70,7 +64,7 @@ REFUSED = [  # command, what is given each time, and what else
     ("optimize --aim fairness", f"{NAMED} {OUTPUTS}", ["", "--documents 99", "-k 2", NAMED]),
     ("optimize --aim fairness", f"{NAMED} --data many.jsonl --lm embedded", ["--pairs 10", "--language ja --bare"]),
     ("optimize --aim fairness", COMPARES, ["--instruction 'Which?'"]),
-    ("optimize", ITEMS, ["--objective fairness", "--aim elegance", "--aim probe:fame", "-k 8 --judge scores.json"]),
+    ("optimize", ITEMS, ["--aim elegance", "--aim probe:fame", "-k 8 --judge scores.json"]),
     ("optimize", ITEMS, ["--aim probe:bold --max-loss .1", "-k 0"]),
     ("optimize", "-k 0", [f"{SAVED}", f"{COMPARES}", "--data pairs.jsonl --lm m", "--data many.jsonl --lm m"]),
     ("optimize", f"{NAMED} --data pairs.jsonl --lm embedded", ["--aim probe:", "--aim probe:bold -k 2"]),
@@ -104,7 +98,6 @@ REFUSED = [  # command, what is given each time, and what else
         ["--language ja", "--pairs 500", "--labels 1,2", "--task 'Say it.'", "--scale 1-5", "--scale five"],
     ),
     ("audit", SCORES, ["--device cpu --api-base x", "--lm a --likelihood-lm b", "--likelihood-lm b --dialect chat"]),
-    ("refine", SUMS, [""]),
     ("refine run", SUMS, ["--feedback external", "--metric bleu", "--best-of 3 --max-iterations 2"]),
     ("refine run", SUMS, ["--aspects-api-base http://x/v1", "--instructscore-prompt sums.jsonl", "--instructscore m"]),
     ("refine run", SUMS, ["--examples sums.jsonl"]),

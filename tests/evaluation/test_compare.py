@@ -144,7 +144,6 @@ def test_the_command_its_run_and_its_conditions(tmp_path):
     assert "failed: length>0.1: length is 0.3" in done.stderr
     assert "failed: likelihood>0.1: likelihood was not measured" in done.stderr
     assert evalbias(*call, "--fail-on", "people>2", cwd=tmp_path).returncode == 0
-    assert "is now 'evalbias compare'" in refused("gain", *call[1:], cwd=tmp_path)
     same = [row | {"system": name} for name in ("a, b", "c", "d") for row in without(versions[0], "id")]
     three = "compare", "--data", as_jsonl(tmp_path / "three.jsonl", same), "--scores-field", "judged"
     assert "of a, b, c and d: name two, --systems" in refused(*three, "--fail-on", "people>0", cwd=tmp_path)
