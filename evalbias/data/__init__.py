@@ -9,6 +9,5 @@ from evalbias.data.items import is_rated as is_rated
 from evalbias.data.items import pairs as pairs
 from evalbias.data.items import split as split
 from evalbias.data.reading import Dataset as Dataset
-from evalbias.data.reading import join as join
 from evalbias.data.reading import parse_spec as parse_spec
 from evalbias.data.reading import read as read

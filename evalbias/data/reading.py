@@ -1,9 +1,8 @@
-"""From tables to items: columns under our names, checked fields; read any source, and add the columns of another."""
+"""From tables to items: columns under our names, checked fields; read any source."""
 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import math
 import os
 import re
@@ -621,61 +620,3 @@ def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, An
     by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()}
     by_criterion |= items.scores(record.get("scores"), where)
     return {"scores": by_criterion, **({"ratings": single_by} if single_by else {})}
-
-
-# The columns of another table.
-
-
-def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
-    """Add the columns of another table, such as a judge's recorded verdicts, to the items with the same ``id``.
-
-    Args:
-        examples: Items with ``id``; those without a row come to stand in ``left_out``.
-        rows: File, data frame or list of dicts with a column ``id``; see ``read``.
-        **chosen: Column -> its value in the rows to use, such as ``judge="ChatGPT", prompt="Vanilla"``.
-
-    Raises:
-        DataError: No item has a row, an item has several, a column does not exist, or item and row differ in one.
-
-    Examples:
-        >>> item, verdict = dspy.Example(id="a", output="Yes."), {"id": "a", "judge": "mine", "verdict": 4}
-        >>> join([item], [verdict], judge="mine")[0].verdict
-        4
-    """
-    table = table_of(rows)
-    name, columns = str(table.path), table.columns
-    for column in ("id", *chosen):
-        if column not in columns:
-            raise DataError(f"{name} has no column {column!r}; it has {listed(columns)}.")
-    rows_by_id: dict[str, dict[str, Any]] = {}
-    for where, row in table.rows:
-        if row.get("id") is None:
-            raise DataError(f"{where} has no 'id'; name the item that the row is about.")
-        if all(row.get(column) == value for column, value in chosen.items()):
-            first = rows_by_id.setdefault(str(row["id"]), row)
-            if first is not row:
-                differing = {c: (first.get(c), row.get(c)) for c in columns if first.get(c) != row.get(c)}
-                raise DataError(
-                    f"{where}: a second row for the item {row['id']!r:.80}, with other values {differing!r:.400}; "
-                    "choose one by its columns, such as join(..., judge=NAME)."
-                )
-    joined, missing = list[dspy.Example](), list[str]()
-    for example in examples:
-        if (added := rows_by_id.get(str(example.get("id")))) is None:
-            missing.append(str(example.get("id")))
-            continue
-        joined.append(both := example.copy())
-        for column in (key for key in added if key != "id"):
-            if column in example and example[column] != added[column]:
-                raise DataError(
-                    f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
-                    f"{example[column]!r:.80} and {added[column]!r:.80}; rename one of the columns."
-                )
-            both[column] = added[column]
-    if not joined:
-        raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
-    before = examples if isinstance(examples, Dataset) else _items(Source("list", Path("list")), Wanted())
-    sha256 = hashlib.sha256(f"{before.sha256} {table.sha256} {chosen}".encode()).hexdigest()
-    left_out = before.left_out | ({f"no row in {name}": tuple(missing)} if missing else {})
-    about: dict[str, Any] = {"name": before.name, "path": before.path, "sha256": sha256, "notes": before.notes}
-    return Dataset(joined, left_out=left_out, **about)

@@ -487,30 +487,6 @@ def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
     assert [{**e.toDict(), "scores": s} for e, s in zip(loaded, nulls, strict=True)] == items
 
 
-# --- columns of another table ---
-
-
-def test_join_of_ones_own_files(tmp_path):
-    items = data.read([{"id": k, "source": "s", "output": k} for k in "abc"])
-    (tmp_path / "v.csv").write_text("id,judge,mine\na,x,3\nb,x,\na,y,5\nz,y,1\n")
-    joined = data.join(items, tmp_path / "v.csv", judge="x")
-    assert [(e.id, e.mine) for e in joined] == [("a", 3), ("b", None)]
-    assert joined[0].inputs().keys() == items[0].inputs().keys()
-    assert "mine" not in items[0]
-    assert list(joined.left_out.values()) == [("c",)]
-    (item,) = data.join(items[:1], [{"id": "a", "base": 1, "self": 2}])
-    assert (item["base"], item["self"], set(item.inputs().keys())) == (1, 2, {"source", "output"})
-    for rows, chosen, match in (
-        (tmp_path / "v.csv", {}, r"v\.csv:4: a second row for the item 'a', with other values {'judge': \('x', 'y'"),
-        (tmp_path / "v.csv", {"judge": "z"}, r"No item has a row in .*v\.csv with {'judge': 'z'}"),
-        (tmp_path / "v.csv", {"model": "x"}, r"v\.csv has no column 'model'; it has the columns 'id', 'judge', 'mine'"),
-        ([{"id": "a"}, {"mine": 3}], {}, "list, row 2 has no 'id'"),
-        ([{"id": "a", "output": "b"}], {}, "'a' and its row in list both have 'output', 'a' and 'b'; rename one"),
-    ):
-        with pytest.raises(DataError, match=match):
-            data.join(items, rows, **chosen)
-
-
 # --- a corpus that another program writes to while it is judged ---
 
 
