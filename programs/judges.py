@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import Any, Literal
 
 import dspy
@@ -131,7 +130,6 @@ class Judge(Instrument):
 
     label_fields: tuple[str, ...]
     predict: Predictor
-    later = MappingProxyType({"inputs": {}, "judged": "output", "reasoning": None})
     scoring: Setting[str]
     criterion = Setting[Criterion](
         instance_of(Criterion, "a criterion, evalbias.Criterion(NAME, DEFINITION)"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import Any
 
 import dspy
@@ -55,11 +54,6 @@ def _check_correction(name: str, value: Any) -> None:
         )
 
 
-def _check_repair(name: str, value: Any) -> None:
-    if value is not None:
-        raise ValueError(f"{name}={value!r:.80} is of an earlier version: write null in its place to judge without it.")
-
-
 class PointwiseJudge(Judge):
     r"""Scores an output against one criterion.
 
@@ -105,7 +99,6 @@ class PointwiseJudge(Judge):
         load=lambda saved: saved and correction_of(saved),
         unlearned=lambda: None,
     )
-    former = MappingProxyType({"repair": _check_repair})
 
     def __init__(
         self,

@@ -12,7 +12,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import dspy
@@ -39,14 +38,6 @@ def most_comparisons(n: int, orders: int = 1) -> int:
     return min(orders * n * math.ceil(math.log2(n)), n * (n - 1)) if n > 1 else 0
 
 
-def _check_search(name: str, value: Any) -> None:
-    if value != "greedy":
-        raise ValueError(
-            f"{name}={value!r:.80} is of an earlier version, which alone ranked so: write 'greedy' in its place, and "
-            "raise 'orders', the number of sorts that are averaged."
-        )
-
-
 class PairwiseRanker(Instrument):
     """Ranks the candidates of a source by pairwise comparisons (PairS; Liu et al., COLM 2024).
 
@@ -58,7 +49,6 @@ class PairwiseRanker(Instrument):
     """
 
     kind = "ranker"
-    former = MappingProxyType({"search": _check_search, "beam_size": number_within(1), "gap": number_within(0)})
     seed = Setting[int](number_within(0, whole=True))
     orders = Setting[int](number_within(1, MOST, whole=True))
 

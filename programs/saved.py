@@ -114,12 +114,10 @@ class Settings(Parameter):  # type: ignore[misc]
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Replace every value; ``ValueError`` for another kind or other settings, or a value that is not allowed."""
-        saved, own = {**self.owner.later, **state}, self.owner.kind
+        saved, own = {**state}, self.owner.kind
         kind = saved.pop("kind", None)
         if kind != own:
             raise ValueError(f"The state is of a {kind}, not of a {own}: load it into the program it was saved from.")
-        for name in saved.keys() & self.owner.former.keys():
-            self.owner.former[name](name, saved.pop(name))
         if saved.keys() != self.declared.keys():
             raise ValueError(
                 f"The saved {kind} has the settings {sorted(saved)}, not {sorted(self.declared)}: save it again with "
@@ -211,8 +209,6 @@ class Program(dspy.Module):  # type: ignore[misc]
     """Base of judges, rankers and loops; ``settings`` gives a value to every ``Setting`` that the class declares."""
 
     kind: ClassVar[str]  # of program, in words; saved files and errors name it
-    former: ClassVar[Mapping[str, Check]] = {}  # settings in files of earlier versions, whose values must pass
-    later: ClassVar[Mapping[str, Any]] = {}  # settings that those files lack, with their value as it is saved
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
