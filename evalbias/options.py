@@ -341,6 +341,31 @@ class AuditOptions(RecordedAnswers):
         return any(getattr(self, name) is not None for name in RECORDED)
 
 
+OF_AUDIT = "With `label_next`, as of evalbias audit."
+
+
+class DoctorOptions(Options):
+    """Say what a file holds, and which audit it allows.
+
+    Where a column may be several things, it lists a command for each answer.
+    """
+
+    file: str = option("File or folder of data, or NAME:PATH.", "")
+    data: str = field(default="", metadata={"help": "The same, as other commands take it.", "hidden": True})
+    label_next: int | None = option("Write as many items to rate next, as CSV.")
+    mapping: Mapping[str, str] | None = option(OF_AUDIT)
+    criterion: str | None = option(OF_AUDIT)
+    labels: Sequence[object] = option(OF_AUDIT, ())
+    missing: Sequence[object] = option(OF_AUDIT, ())
+    scores_field: str | None = option(OF_AUDIT)
+    samples_field: str | None = option(OF_AUDIT)
+    winner_field: str | None = option(OF_AUDIT)
+
+    def __post_init__(self) -> None:
+        if bool(self.file) == bool(self.data):
+            raise ValueError("Name one file: evalbias doctor FILE.")
+
+
 class CorrectOptions(RecordedAnswers):
     """Correct recorded scores of a judge that cannot be changed.
 

@@ -6,13 +6,12 @@ from collections import Counter
 import pytest
 from test_layers import MODULES, ROOT, imported, trees
 
-LINES = {"sources": 41402, "tests": 36990, "benchmarks": 9621}
+LINES = {"sources": 41274, "tests": 36939, "benchmarks": 9621}
 """Most lines of each; the sources are to fall to 34,000, the tests to 31,000, the benchmarks to 9,000."""
 MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 130, 15, 700
 PARAMETERS = 8
 """Most parameters of a function that mirrors no command."""
 MIRRORS = {
-    "cli.app.doctor",  # is a command
     "evaluation.audit.audit_answers",  # mirrors a command's options
     "lm.local.__init__",
     "lm.server.__init__",

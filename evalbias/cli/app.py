@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from evalbias import __version__, options, program_options
 from evalbias.cli import runs
-from evalbias.cli.flags import FLAGS, LABELING, Flag, as_typed, spelled
+from evalbias.cli.flags import FLAGS, Flag, as_typed, spelled
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
 from evalbias.options import PYTHON_ONLY
 from evalbias.values import message
@@ -34,7 +34,7 @@ JUDGE = f"lm judge judges {RECORDED} criterion scale language source_label outpu
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help
     "Aim": "aim",
-    "Data": "data systems before after rated loops mapping missing keep levels labels by pairs split_by limit "
+    "Data": "file data systems before after rated loops mapping missing keep levels labels by pairs split_by limit "
     "candidates documents",
     "Model and judge": JUDGE,
     REST: "",
@@ -80,7 +80,12 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
         default = None if default in (None, ()) else str(default)
         kind |= None
     words, heading = (flag.spelling or spelled(option.name)).split(), option.metadata.get("section")
-    info = typer.Option(*words, help=text, rich_help_panel=heading or heading_of(group, option.name), **flag.more)
+    heading = heading or heading_of(group, option.name)
+    info = (
+        typer.Argument(help=text, **flag.more)
+        if flag.is_argument
+        else typer.Option(*words, help=text, rich_help_panel=heading, hidden="hidden" in option.metadata, **flag.more)
+    )
     by_name = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(option.name, by_name, default=default, annotation=Annotated[kind, info])
 
@@ -171,6 +176,7 @@ stay; with the usual threshold of 700, looking at them again and again is an eig
 
 COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
     "demo": ("demo", program_options.DemoOptions),
+    "doctor": ("doctor", options.DoctorOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
     "probe emit": ("probe", options.ProbeEmitOptions),
@@ -232,32 +238,6 @@ for part, inner in list(PARTS.items())[1:]:
 for command, (module, taken) in COMMANDS.items():
     part, _, leaf = command.rpartition(" ")
     add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", taken)
-
-
-OF_AUDIT = "With --label-next, as of evalbias audit."
-
-
-@app.command()
-def doctor(
-    file: Annotated[str, typer.Argument(help="File or folder of data, or NAME:PATH.", metavar="FILE")] = "",
-    data: Annotated[str, typer.Option(help="The same, as other commands take it.", hidden=True)] = "",
-    label_next: Annotated[int | None, typer.Option(min=1, help="Write as many items to rate next, as CSV.")] = None,
-    mapping: Annotated[list[str] | None, typer.Option("--map", metavar="OURS=THEIRS,...", help=OF_AUDIT)] = None,
-    scores_field: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
-    samples_field: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
-    winner_field: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
-    criterion: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
-    labels: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
-    missing: Annotated[str | None, typer.Option(help=OF_AUDIT)] = None,
-) -> None:
-    """Say what a file holds, and which audit it allows.
-
-    Where a column may be several things, it lists a command for each answer.
-    """
-    settings = {n: FLAGS.get(n, Flag()).read(v) for n, v in locals().items() if n in LABELING and v}
-    if bool(file) == bool(data):
-        raise ValueError("Name one file: evalbias doctor FILE.")
-    import_module("evalbias.cli.doctor").doctor_command(file or data, label_next, settings)
 
 
 def _version(wanted: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from evalbias.cli.flags import as_typed, command_line, spelled
+from evalbias.cli.flags import LABELING, as_typed, command_line, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, looked_at, recognised_columns
@@ -29,7 +29,7 @@ from evalbias.evaluation.estimates import label_next as next_labels
 from evalbias.evaluation.estimates import rate_again
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, beginning, count, joined
-from evalbias.options import RECORDED, AuditOptions
+from evalbias.options import RECORDED, AuditOptions, DoctorOptions
 from evalbias.values import message, visible
 
 SHOWN = 40  # characters of a cell that are shown
@@ -41,11 +41,13 @@ SERVES = (  # of 500 simulated sets, 60 of 300 items each (tests/evaluation/test
 )
 
 
-def doctor_command(file: str, label_next: int | None, settings: dict[str, Any]) -> None:
+def doctor_command(options: DoctorOptions) -> None:
     """Print what a file holds, and the audits that it allows; or, as CSV, so many items for people to rate next.
 
-    With ``settings``, options of an audit, these items are those of that audit.
+    With options of an audit, these items are those of that audit.
     """
+    file, label_next = options.file or options.data, options.label_next
+    settings = {name: value for name in LABELING if (value := getattr(options, name))}
     if label_next is None:
         if settings:
             raise ValueError(f"{', '.join(map(spelled, settings))}: for --label-next, as of 'evalbias audit'.")

@@ -79,11 +79,13 @@ class Flag:
     kind: Any = None  # what is typed, if not the field's type
     read: Callable[[Any], Any] = lambda value: value  # from what was typed to the option's value
     more: dict[str, Any] = field(default_factory=dict)  # of ``typer.Option``
+    is_argument: bool = False  # whether it is typed by its place, without words
 
 
 FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
 COUNT = Flag(more={"min": 1})
 FLAGS = {  # option -> how it is written; one name means one thing in all commands
+    "file": Flag(more={"metavar": "FILE"}, is_argument=True),
     "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
     "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
     **dict.fromkeys(("missing", "keep"), Flag(kind=str, read=parse_codes, more={"metavar": "VALUE,..."})),
@@ -106,7 +108,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
         ("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map", "correction"), FILE
     ),
     **dict.fromkeys(("limit", "documents", "population", "epochs", "budget", "orders", "resamples", "best_of"), COUNT),
-    **dict.fromkeys(("max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
+    **dict.fromkeys(("label_next", "max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
     "samples": Flag(more={"min": 2}),
     "k": Flag("-k", more={"min": 0}),
     **dict.fromkeys(("seed", "max_iterations"), Flag(more={"min": 0})),

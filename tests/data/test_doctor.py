@@ -472,7 +472,6 @@ def test_items_to_rate_next_are_written_as_csv_and_no_text_is_a_formula(tmp_path
     assert "--map, --scores-field: for --label-next" in refused("doctor", other, *of_audit, cwd=tmp_path)
     as_jsonl(tmp_path / "one.jsonl", [{**row, "rating_2": 3} for row in rows])
     assert "none is left to rate" in refused("doctor", "one.jsonl", "--label-next", 3, cwd=tmp_path)
-    assert "'evalbias doctor FILE --label-next 60'" in refused("label-next", cwd=tmp_path)
 
 
 def test_two_conversations_share_their_beginning_as_the_source(tmp_path):
