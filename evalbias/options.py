@@ -101,9 +101,6 @@ class MeasuringModels(Models):
     samples: int | None = option("Estimate probabilities from this many answers to a prompt if the model reports none.")
     sample_temperature: float = option("Sampling temperature of these answers.", 1.0)
     sample_tokens: int = option("Token limit of these answers. Models that reason first need more.", 16)
-    workers: str | None = option(
-        "Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores."
-    )
     yes: bool = option("Start long runs without asking.", False)
 
     def of_another(self, api_base: str | None = None) -> MeasuringModels:

@@ -57,10 +57,9 @@ class RankOptions(Seeded, Comparing):
 class JudgeOptions(ScoreOptions, RankOptions):
     """Score every item of a data set, or rank the outputs of each document.
 
-    Writes scores.jsonl to the run's folder, one line for each item. The judge is saved or new. With `workers`, the data
-    must be a .jsonl file. It is read in parts, so it may be larger than memory, and duplicate ids are found only within
-    a part. With `rank`, a judge that compares sorts the outputs of each document in pairs (PairS), and rankings.jsonl
-    has one line for each document.
+    Writes scores.jsonl to the run's folder, one line for each item. The judge is saved or new. With `rank`, a
+    judge that compares sorts the outputs of each document in pairs (PairS), and rankings.jsonl has one line for each
+    document.
     """
 
     beside = (MeasuringModels, Out)

@@ -71,11 +71,6 @@ class Journal:
         length = {CHUNK: len(records)} if len(records) > 1 else {}
         self._write([_checked(_line({**record, **length})) for record in records], flush=flush)
 
-    def append_lines(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write plain records without chunk and CRC, for a file whose whole chunks another journal knows."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._write([_line(record) for record in records])
-
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Replace the whole content, in one step."""
         write_whole(self.path, (_checked(_line(record)) for record in records))
@@ -285,7 +280,7 @@ UNANSWERED = {SETTINGS, "sample.json"}  # files of a run that has no answer yet
 LOCKS = (LOCK, KERNEL)
 WRITTEN = re.compile(  # what runs write into their folders and into those below
     r"((run|result|sample|program|loop|search|correction|jury|judge(-.+)?)\.json|report\.html"
-    r"|(judgments|likelihoods|answers|chunks|scores|rankings|outputs|steps|quality|fluency|understandability"
+    r"|(judgments|likelihoods|answers|scores|rankings|outputs|steps|quality|fluency|understandability"
     r"|proposals|instructions|corrected)\.jsonl"
     r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"
     r"|\.lock(\.fd)?"

@@ -1,9 +1,7 @@
 """A JSON file that a user names, or that a run left, is named in the error if it is damaged."""
 
-import numpy as np
 import pytest
 
-from evalbias.cli.judge import summary
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
 from evalbias.programs.files import load
@@ -30,7 +28,6 @@ READERS = [
     (lambda file: check_json_files(file.parent), "config.json"),
     (adapter, "adapter_config.json"),
     (damage, "run.json"),
-    (summary, "scores.jsonl"),
 ]
 
 
@@ -47,12 +44,3 @@ def test_a_damaged_file_is_named(tmp_path, read, name):
 def test_a_byte_order_mark_is_no_damage(tmp_path):
     (tmp_path / "x.json").write_bytes(b'\xef\xbb\xbf{"a": 1}')
     assert read_json(tmp_path / "x.json") == {"a": 1}
-
-
-def test_a_record_without_its_score_is_named(tmp_path):
-    file = tmp_path / "scores.jsonl"
-    file.write_text('{"id": "a", "score": 3, "coverage": null}\n')
-    assert np.array_equal(summary(file)[1], [3])
-    file.write_text(file.read_text() + '{"id": "b"}\n')
-    with pytest.raises(ValueError, match=r"scores\.jsonl:2 is no record of a judged item: delete its folder"):
-        summary(file)

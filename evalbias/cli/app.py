@@ -42,7 +42,7 @@ SECTIONS = {  # heading -> its options, in the order of a command's help
     "pass_mark length",
     "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
     "aspects_api_base",
-    "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",
+    "Running models": f"{MODELS} samples sample_temperature sample_tokens",
     "Run": "fail_on certify summary threads seed out full as_json yes help",
 }
 

@@ -146,7 +146,7 @@ def _check_verdicts(ready: ResolvedAudit) -> None:
         raise ValueError(f"{needed} and people's labels, and some of these are neither pass nor fail (1 or 0).")
 
 
-OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}  # of ``lm`` alone
+OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect"}  # of ``lm`` alone
 
 
 def refuse_unused(typed: Set[str]) -> None:

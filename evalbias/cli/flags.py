@@ -116,7 +116,6 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "max_loss": Flag(more={"min": 0.0, "max": 0.99}),
     "api_base": Flag(more={"metavar": "URL[,URL,...]"}),
     "api_key_env": Flag(more={"metavar": "NAME"}),
-    "workers": Flag(more={"metavar": "ray[:N]"}),
     "yes": Flag("--yes -y"),
     "as_json": Flag("--json"),
     "pass_mark": Flag("--pass"),

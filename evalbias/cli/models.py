@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalbias.cli.terminal import say
 from evalbias.options import MeasuringModels
 from evalbias.values import json_object
-
-if TYPE_CHECKING:
-    from evalbias.lm.workers import WorkersLM
-
 
 SERVER = "hosted_vllm/"
 ANY = "dspy:"
@@ -55,8 +50,6 @@ def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = Fals
         remedy = """give names with values, such as '{"enable_thinking": true}'"""
         template = json_object(words.encode(), "--template-options", remedy)
     _check(name, kind, given, template)
-    if given.workers is not None:
-        return _distributed(name, given)
     if kind == "embedded":
         from evalbias import embedded_judge_lm
 
@@ -79,8 +72,6 @@ def _check(name: str, kind: Kind, options: MeasuringModels, template: dict[str, 
         raise ValueError(f"--adapter: {name} takes none; only a folder, a GGUF file or a Hugging Face name does.")
     if options.dialect != "auto" and kind != "server":
         raise ValueError(f"--dialect {options.dialect}: {name} is no server's model; give an address with --api-base.")
-    if options.workers is not None and kind in ("server", "dspy"):
-        raise ValueError(f"--workers: {name} is asked over the network; only models that workers open take any.")
     if kind == "embedded" and options.api_base is not None:
         raise ValueError(f"--api-base: {name} is the model that ships with evalbias, leave the address out.")
     if kind == "embedded" and options.dtype not in ("auto", "float32"):
@@ -141,19 +132,6 @@ def _server(name: str, options: MeasuringModels, template: dict[str, Any] | None
         return _dspy(OPENAI + model, addresses[0], options)
     say(f"{name}: {lm.capabilities}")
     return lm
-
-
-def _distributed(name: str, options: MeasuringModels) -> WorkersLM:
-    """Open a model in each of the workers, ``ray`` (as many as there is room for) or ``ray:N``, in other folders."""
-    from evalbias.lm.workers import WorkersLM
-
-    match = re.fullmatch(r"ray(?::([1-9]\d*))?", options.workers or "")
-    if match is None:
-        raise ValueError(f"`workers` {options.workers}: write ray, or ray:N for N actors.")
-    adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
-    resolved = str(Path(name).resolve()) if name != EMBEDDED and Path(name).exists() else name
-    opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
-    return WorkersLM(opening, int(match[1]) if match[1] else None)
 
 
 def is_hosted(name: str) -> bool:

@@ -189,11 +189,6 @@ class Run(AbstractContextManager["Run"]):
             self._watch.check()
             self._verified = answers
 
-    def forget(self) -> None:
-        """Delete the answers of a part, once all that is made of them is written."""
-        for lm in self._models:
-            lm.clear()
-
     def leave(self, outcome: RunOutcome) -> None:
         """Write result.json and report.html; print the brief result as JSON, or what is to be shown."""
         if self._models:
@@ -251,13 +246,11 @@ def _open_models(options: Any, models: MeasuringModels, *, writes: bool) -> dict
         if named == SAME:
             opened[name] = opened["lm"]
             continue
-        opening = models
-        if name in ("proposer_lm", "reflection_lm") and named == options.lm:
-            opening = replace(models, workers=None)  # it writes here where workers judge
-        elif name != "lm":
+        opening, proposes = models, name in ("proposer_lm", "reflection_lm")
+        if name != "lm" and not (proposes and named == options.lm):
             opening = models.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
         if (named, opening) not in shared:
-            writing = writes or name in ("proposer_lm", "reflection_lm", "instructscore")
+            writing = writes or proposes or name == "instructscore"
             shared[named, opening] = open_lm(named, opening, writes=writing)
         opened[name] = shared[named, opening]
     return opened

@@ -153,8 +153,8 @@ def check_unpacked(size: int, packed: int, path: Path) -> None:
 # JSON: strict, and each record checked for halves of characters.
 
 
-def json_values(content: str, path: Path, *, lines: bool = False, first: int = 1, nan: bool = False) -> Rows:
-    """Yield (place, value) of a file's one JSON value, or of ``lines``, the first of which has this number.
+def json_values(content: str, path: Path, *, lines: bool = False, nan: bool = False) -> Rows:
+    """Yield (place, value) of a file's one JSON value, or of ``lines``.
 
     Values one a line are also found where they are not expected. ``nan`` is as in ``parsed``.
     """
@@ -165,13 +165,13 @@ def json_values(content: str, path: Path, *, lines: bool = False, first: int = 1
         except DataError as error:
             if "(Extra data)" not in str(error):
                 raise
-    for number, line in enumerate(content.split("\n"), start=first):  # splitlines would split at U+2028 in texts, too
+    for number, line in enumerate(content.split("\n"), start=1):  # splitlines would split at U+2028 in texts, too
         if line.strip():
             yield f"{path}:{number}", _decode(line, path, number, nan=nan)
 
 
-def _json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
-    for where, value in json_values(content, path, lines=True, first=first):
+def _json_lines(content: str, path: Path) -> Rows:
+    for where, value in json_values(content, path, lines=True):
         yield where, _record(value, where)
 
 
@@ -648,48 +648,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return value
-
-
-# Files that do not fit in memory: JSONL, one chunk of lines at a time.
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Consecutive lines of a file, blank ones included."""
-
-    line: int  # number of the first one, from 1
-    start: int  # byte offset
-    size: int  # in bytes
-    lines: int
-    sha256: bytes  # by which a change of the file is noticed
-
-
-def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
-    """Locate the chunks of an uncompressed ``.jsonl`` file, of so many lines each, and hash the whole file."""
-    if path.suffix != ".jsonl" or not path.is_file():
-        raise DataError(f"{path} cannot be read in chunks; give an uncompressed .jsonl file.")
-    digest, located, start, first = hashlib.sha256(), list[Chunk](), 0, 1
-    with path.open("rb") as file:
-        while some := list(itertools.islice(file, lines)):
-            content = b"".join(some)
-            digest.update(content)
-            located.append(Chunk(first, start, len(content), len(some), hashlib.sha256(content).digest()))
-            first, start = first + len(some), start + len(content)
-    return located, digest.hexdigest()
-
-
-def chunk_table(path: Path, some: Sequence[Chunk]) -> Source:
-    """Read the rows of consecutive chunks; a file that has changed since they were located is refused."""
-    source, content = Source("jsonl", path), b""
-    with path.open("rb") as file:
-        file.seek(some[0].start)
-        for chunk in some:
-            content += (part := file.read(chunk.size))
-            if hashlib.sha256(part).digest() != chunk.sha256:
-                raise DataError(
-                    f"{path} has changed since the run began (lines {chunk.line} to {chunk.line + chunk.lines - 1}): "
-                    "restore the file, or start over in a new folder (--out)."
-                )
-    source.digest.update(content)
-    source.rows = list(_json_lines(decoded(content, path), path, first=some[0].line))
-    return source

@@ -17,7 +17,7 @@ import numpy as np
 from evalbias.data import files, items, long_form, nested, rating_values
 from evalbias.data.cells import MOST_CHOICES, words_in, words_of
 from evalbias.data.columns import recognised_columns
-from evalbias.data.files import Chunk, Source
+from evalbias.data.files import Source
 from evalbias.data.hints import lacking
 from evalbias.data.items import ABSENT, FIELDS, DataError, as_number, cells_of, item_name, listed, number, word
 from evalbias.data.rating_values import NO_CODES, Codes
@@ -133,14 +133,6 @@ def read(
         named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
         error.args = (" ".join([str(error), *(f"({words}.)" for words in sorted(named))]),)
         raise
-
-
-def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
-    """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
-    table = files.chunk_table(path, some)
-    _rename(table, mapping or {})
-    _read_nested(table, Wanted())
-    return _items(table, Wanted())
 
 
 @dataclass(frozen=True)

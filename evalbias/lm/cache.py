@@ -1,6 +1,6 @@
 """One cached model: every question is asked once and counted, and its answer kept, in a file if one is named.
 
-Judges and optimizers ask ``CachedLM``, which asks a ``LocalLM``, ``ServerLM`` or ``WorkersLM``, or any ``dspy.LM`` by
+Judges and optimizers ask ``CachedLM``, which asks a ``LocalLM`` or ``ServerLM``, or any ``dspy.LM`` by
 ``contract.AnyLM``. Each line of the file is an answer under a key over the model and the question.
 """
 
@@ -89,12 +89,6 @@ class CachedLM(MeasuringLM):
 
     def provenance(self) -> dict[str, Any]:
         return self._identity
-
-    def clear(self) -> None:
-        """Delete all answers and their file, once everything that was made of them is written elsewhere."""
-        self._kept.clear()
-        if self._journal is not None:
-            self._journal.path.unlink(missing_ok=True)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         if self._draws is not None and any(isinstance(question, Choices) for question in questions):

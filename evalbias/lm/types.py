@@ -299,7 +299,7 @@ class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, 
     """A model cannot be asked some questions of a call, which says nothing about the others."""
 
     def __init__(self, refused: Mapping[int, str], names: Mapping[int, str] | None = None) -> None:
-        super().__init__(refused, names)  # the arguments: workers pickle their errors
+        super().__init__(refused, names)  # the arguments, by which an error is copied and pickled
         if not refused:
             raise ValueError("No item is refused: return the answers.")
         self.refused, self.names = dict(refused), dict(names or {})  # place in the call -> reason, name in the message

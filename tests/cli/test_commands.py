@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import dspy
+import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias, kill_once, records, refused, rows_of
 from lm.gguf_files import save_llama
@@ -13,7 +14,7 @@ from lm.models import load, save
 
 from benchmarks.sets import read
 from evalbias import Criterion, data, embedded_judge_lm
-from evalbias.cli.judge import in_words, summary
+from evalbias.cli.judge import brief_of, in_words
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, files
 from evalbias.programs.criterion import PRESETS
@@ -335,14 +336,11 @@ def test_rank(outputs, tmp_path):
         assert sorted(row["scores"], key=lambda i: -row["scores"][i]) == row["order"]
 
 
-def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_take(tmp_path):
-    def row(name, score, **more):
-        return {"id": name, "score": score, "coverage": math.nan, **more}
-
-    rows = [row("a", 3.0), row("b", math.nan, undefined="too long"), row("c", math.nan), row("d", math.nan)]
-    file = as_jsonl(tmp_path / "scores.jsonl", rows)
-    brief = summary(file)[0]
-    assert (brief["n"], brief["undefined"], brief["refused"], brief["unanswered"]) == (1, 3, ["b"], 2)
+def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_take():
+    scores, file = np.array([3.0, math.nan, math.nan, math.nan]), Path("scores.jsonl")
+    rows = [{"id": "a"}, {"id": "b", "undefined": "too long"}, {"id": "c"}, {"id": "d"}]
+    brief = brief_of(rows, scores)
+    assert brief == {"n": 1, "undefined": 3, "mean": 3.0, "refused": ["b"], "unanswered": 2}
     assert "1 item scored, 3 undefined (the model cannot take item b)" in in_words(brief, file)
     assert "2 items have no score although the model answered" in in_words(brief, file)
-    assert "although the model answered" not in in_words(summary(as_jsonl(file, rows[:2]))[0], file)
+    assert "although the model answered" not in in_words(brief_of(rows[:2], scores[:2]), file)

@@ -65,7 +65,7 @@ def test_help_lists_the_options_of_a_command_by_section(tmp_path):
     for command in ("refine run", "refine style"):  # whose loops judge nothing
         listed = evalbias(*command.split(), "--help", cwd=tmp_path).stdout
         assert "--api-base" in listed
-        for option in ("--samples", "--sample-temperature", "--sample-tokens", "--workers", "--yes"):
+        for option in ("--samples", "--sample-temperature", "--sample-tokens", "--yes"):
             assert option not in listed
 
 

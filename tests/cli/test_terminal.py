@@ -89,7 +89,6 @@ def test_the_version_and_that_garbage_is_collected_rarely(tmp_path, monkeypatch)
 
 
 URL = "http://h/v1"
-OVER_NETWORK = "--workers: .*{} is asked over the network"
 
 
 @pytest.mark.parametrize(
@@ -99,11 +98,9 @@ OVER_NETWORK = "--workers: .*{} is asked over the network"
         ("dspy:openai/gpt-4o", {"dialect": "chat", "api_base": URL}, "--dialect chat: .* is no server's model"),
         ("dspy:openai/gpt-4o", {"api_base": f"{URL},{URL}"}, "--api-base: dspy:openai/gpt-4o is asked at one address"),
         ("embedded", {"dtype": "bfloat16"}, "--dtype bfloat16: embedded runs in float32"),
+        ("embedded", {"api_base": URL}, "--api-base: embedded is the model that ships with evalbias"),
         ("openai/gpt-4o", {"api_key_env": "MINE"}, "--api-key-env: dspy:openai/gpt-4o has no address"),
         ("served", {"api_key_env": "NONE", "api_base": URL}, "--api-key-env: the variable is not set: give the name"),
-        ("openai/gpt-4o-mini", {"workers": "ray"}, OVER_NETWORK.format("openai/gpt-4o-mini")),
-        ("dspy:any/model", {"workers": "ray"}, OVER_NETWORK.format("dspy:any/model")),
-        ("served", {"workers": "ray", "api_base": URL}, OVER_NETWORK.format("served")),
     ],
 )
 def test_options_that_a_model_cannot_use_are_refused(name, options, told):
@@ -190,24 +187,7 @@ def test_the_price_list_is_fetched_on_demand_only(setting, asked, monkeypatch):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == [asked]
 
 
-def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeypatch):
-    opened = []
-    monkeypatch.setattr("evalbias.lm.workers.WorkersLM", lambda opening, actors: opened.append((opening.args, actors)))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    given = MeasuringModels(workers="ray:4", adapter="lora", dtype="float32")
-    open_lm("model", given)
-    alone = replace(given, workers=None, adapter=str(tmp_path / "lora"))  # workers run in other folders
-    assert opened == [((str(tmp_path / "model"), alone), 4)]
-    open_lm("Qwen/Qwen3-8B", MeasuringModels(workers="ray"))
-    assert opened[1] == (("Qwen/Qwen3-8B", MeasuringModels()), None)
-    (tmp_path / "embedded").mkdir()  # the name means the embedded judge all the same
-    open_lm("embedded", MeasuringModels(workers="ray"))
-    assert opened[2] == (("embedded", MeasuringModels()), None)
-    assert given.of_another().workers is None
-
-
-def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
+def test_a_proposer_of_the_judges_name_is_the_same_model(tmp_path, monkeypatch):
     opened = []
 
     def opening(name, options, *, writes=False):
@@ -217,12 +197,9 @@ def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
     monkeypatch.setattr("evalbias.cli.run.open_lm", opening)
     asked = ComparingAim("items", lm="judge", criterion="quality", proposer_lm="judge")
     given = MeasuringModels(dtype="float32", adapter="lora")
-    for workers, names in ((None, ["judge"]), ("ray", ["judge", "judge"])):
-        opened.clear()
-        with Run("optimize", asked, replace(given, workers=workers), Out(out=tmp_path / str(workers))) as run:
-            assert [name for name, _ in opened] == names
-            assert opened[-1][1] == given  # the judge's own options, without workers
-            assert run.options.proposer_lm is not run.options.lm  # the judge's answers are journaled
+    with Run("optimize", asked, given, Out(out=tmp_path / "run")) as run:
+        assert opened == [("judge", given)]
+        assert run.options.proposer_lm is not run.options.lm  # the judge's answers are journaled
 
 
 def test_a_folder_that_is_taken_is_told_before_a_model_is_opened(tmp_path, monkeypatch):

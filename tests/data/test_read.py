@@ -4,7 +4,6 @@ import gzip
 import itertools
 import json
 import math
-import re
 import sys
 import time
 
@@ -20,10 +19,8 @@ import evalbias
 from evalbias import data
 from evalbias.cli.flags import parse_mapping
 from evalbias.data import DataError
-from evalbias.data.files import file_chunks
 from evalbias.data.items import human_score, is_rated, single_ratings
 from evalbias.data.loops import loop_items, recorded_loop
-from evalbias.data.reading import read_chunks
 
 ROWS = [
     {"id": "a", "source": "Name a\nprime, please.", "output": 'It is "7".', "score": 4.5, "judge_score": 3},
@@ -485,30 +482,6 @@ def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
     loaded = data.read(str(file))
     nulls = [{k: None if v != v else v for k, v in e.scores.items()} for e in loaded]
     assert [{**e.toDict(), "scores": s} for e, s in zip(loaded, nulls, strict=True)] == items
-
-
-# --- a corpus that another program writes to while it is judged ---
-
-
-def test_a_corpus_that_changes_under_a_run_is_noticed_where_it_is_read(tmp_path):
-    file = tmp_path / "items.jsonl"
-
-    def write(changed, text):
-        rows = [{"source": "s", "output": text if n == changed else f"o{n}"} for n in range(10)]
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    write(None, "")
-    located, _ = file_chunks(file, 3)
-    assert [(c.line, c.lines) for c in located] == [(1, 3), (4, 3), (7, 3), (10, 1)]
-    write(4, "x4")  # as long as before
-    assert [e.output for e in read_chunks(file, located[2:])] == ["o6", "o7", "o8", "o9"]
-    message = f"{file} has changed since the run began (lines 4 to 6): restore the file, or start over in a new folder"
-    for some in (located, located[:2], located[1:2]):
-        with pytest.raises(DataError, match=re.escape(message)):
-            read_chunks(file, some)
-    file.write_text("")
-    with pytest.raises(DataError, match=r"has changed since the run began \(lines 10 to 10\)"):
-        read_chunks(file, located[3:])
 
 
 # --- verdicts as people write them: words, files without texts, and choices of several people ---

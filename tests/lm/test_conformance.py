@@ -5,11 +5,9 @@ import numpy as np
 import pytest
 from fake_server import served
 from fakes import outcome
-from lm.fake_ray import FakeRay
 
 from evalbias.lm.cache import CachedLM, as_measuring
 from evalbias.lm.types import Choices, Likelihood, PromptRefused, PromptTooLong, Text
-from evalbias.lm.workers import WorkersLM
 
 CHOICES = ("1", "2", "10")
 PROMPTS = [[{"role": "user", "content": f"the {word} sat on"}] for word in ("cat", "mat", "naïve café")]
@@ -20,12 +18,6 @@ TEXTS = [Text(prompt, 4, temperature=0.0) for prompt in PROMPTS]
 DRAWN = [Text(prompt, 4, temperature=1.0, seed=seed) for seed, prompt in enumerate(PROMPTS)]
 
 
-def in_workers(lm):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evalbias.lm.workers.started_ray", FakeRay)
-        return WorkersLM(lambda: lm, 2)
-
-
 def through_dspy(lm):
     return dspy.LM("test/local", engine=lm.engine, cache=False)
 
@@ -33,7 +25,6 @@ def through_dspy(lm):
 KINDS = {
     "local": lambda lm, _: lm,
     "any dspy.LM": lambda lm, _: through_dspy(lm),
-    "workers": lambda lm, _: in_workers(lm),
     "cached": lambda lm, folder: CachedLM(lm, folder / "answers.jsonl"),
     "cached, of a dspy.LM": lambda lm, folder: CachedLM(through_dspy(lm), folder / "answers.jsonl", chunk=2),
     "cached, in memory": lambda lm, _: CachedLM(lm),
@@ -59,7 +50,7 @@ def lm(kind, local, tmp_path_factory):
         yield server
 
 
-LIKELIHOODS = {"local", "workers", "cached", "cached, in memory", "server"}
+LIKELIHOODS = {"local", "cached", "cached, in memory", "server"}
 
 
 def totals(answers):
