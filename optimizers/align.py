@@ -74,7 +74,7 @@ class AlignReport(CompileReport):
         """Further remarks on the choice: the change in the prompt, and what fewer labels reach."""
         remarks = [f"What changed in the prompt:\n{self.prompt_difference}"] if self.prompt_difference else []
         if self.learning_curve:
-            reached = ", ".join(f"{labels}: {estimate.shown}" for labels, estimate in self.learning_curve)
+            reached = ", ".join(f"{labels}: {estimate.with_interval}" for labels, estimate in self.learning_curve)
             remarks.append(f"{self.learning_curve[0][1].label} by the number of labels: {reached}.")
         return remarks
 

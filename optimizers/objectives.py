@@ -226,7 +226,7 @@ class BiasObjective(Objective):
         number = self._number(judged)
         if number.counted is None:
             return super().resampled(judged, counts)
-        values = over_defined(number.counted, counts, number.values, *number.given)
+        values = over_defined(number.counted, counts, number.values, *number.columns)
         return -np.abs(values - float(number.null or 0.0))
 
     def _number(self, judged: Judged) -> Number:

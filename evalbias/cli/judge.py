@@ -147,7 +147,7 @@ def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> Non
             brief["agreement"] = agreement.to_dict(items=False)
             text += (
                 f"\nagreement with people on {name}, mean over {count(agreement['spearman'].n, 'document')}: "
-                + ", ".join(f"{estimate.label} {estimate.shown}" for estimate in agreement.estimates.values())
+                + ", ".join(f"{estimate.label} {estimate.with_interval}" for estimate in agreement.estimates.values())
             )
             text = "; ".join([text, *order_spread([agreement])])
         second = brief["comparisons"] - brief["first"] - brief["ties"] - brief["undefined"]

@@ -60,24 +60,24 @@ class PeopleAgreement(Bias):
         if len(answers := judged.answers[~np.isnan(judged.answers)]) < FEWEST_UNITS:
             return None
         if not judged.pairwise and len(same := np.unique(answers)) == 1:
-            said = f"The judge gives every output the same score, {same[0]:g}, which says nothing about quality."
-            return Validity("says nothing", said)
+            sentence = f"The judge gives every output the same score, {same[0]:g}, which says nothing about quality."
+            return Validity("says nothing", sentence)
         people = judged.preferred if judged.pairwise else judged.covariate(HUMAN_SCORES)
         alike = np.unique(people[~np.isnan(people)], return_counts=True)[1]
         if not judged.both_orders and len(alike) == 1 and alike[0] >= FEWEST_UNITS:
             what = "prefer the same position in every pair" if judged.pairwise else "give every output the same score"
             return Validity("undefined", f"Whether the judge tells good from bad cannot be told: people {what}.")
         # 1 the agreement, of pairs over both orders, and what it is compared with
-        known, clusters = measurement.estimates, measurement.clusters
+        estimates, clusters = measurement.estimates, measurement.clusters
         own = headline_number(measurement.numbers)
-        floors = [known[name] for name in FLOORS if name in known and not math.isnan(known[name].value)]
-        shown = known[own.name] if own is measurement.numbers[own.name] else own.estimate(clusters, seed=seed)
-        human, beside = known.get("human_ceiling"), floors
+        floors = [estimates[name] for name in FLOORS if name in estimates and not math.isnan(estimates[name].value)]
+        agreement = estimates[own.name] if own is measurement.numbers[own.name] else own.estimate(clusters, seed=seed)
+        human, beside = estimates.get("human_ceiling"), floors
         if judged.pass_or_fail:  # beyond chance, of which the floors know nothing
-            shown, human, beside = known["kappa"], known.get("human_kappa"), []
+            agreement, human, beside = estimates["kappa"], estimates.get("human_kappa"), []
         # 2 what its interval allows to say, from 0 for chance to 1, beside that of one rater; in one order, judge and
         # people who like the same position agree by chance
-        decides = known["kappa"] if judged.pairwise and not judged.both_orders else shown
+        decides = estimates["kappa"] if judged.pairwise and not judged.both_orders else agreement
         low, high = (_beyond_chance(end, decides) for end in (decides.low, decides.high))
         if math.isnan(low):
             return None
@@ -88,16 +88,16 @@ class PeopleAgreement(Bias):
             status = "contradicts people" if high < 0 else "says nothing" if little else "not shown"
         # 3 whether something without a judge agrees as well
         equal = [e for e in floors if not surpasses(own, measurement.numbers[e.name].values, clusters, seed=seed)]
-        chance = [decides] if decides is not shown and low <= 0 else []
+        chance = [decides] if decides is not agreement and low <= 0 else []
         figures = [f"{e.label} {e.text()}" for e in [*chance, *([] if human is None else [human]), *beside]]
-        interval = "; ".join(filter(None, [f"95 % interval {shown.interval}", ", ".join(figures)]))
-        said = f"{VALIDITIES[status]}: {shown.label} {shown.text()} ({interval})."
+        interval = "; ".join(filter(None, [f"95 % interval {agreement.interval}", ", ".join(figures)]))
+        sentence = f"{VALIDITIES[status]}: {agreement.label} {agreement.text()} ({interval})."
         outputs = tuple(PREFERRED[e.label] for e in equal)
         if outputs and high >= 0:
             status = "no better than a floor" if status == "valid" else status
             which = " or the ".join(outputs)
-            said += f" It is not shown to agree with people better than always preferring the {which} output would."
-        return Validity(status, said, outputs)
+            sentence += f" It is not shown to agree with people better than always preferring the {which} output would."
+        return Validity(status, sentence, outputs)
 
     def leniency(self, measurement: Measurement, judged: Judged) -> str:
         """Say how many more points the judge gives than people; empty where they rate on other scales, or too few."""
@@ -175,9 +175,9 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
     human, scores = judged.covariate(HUMAN_SCORES), judged.answers
 
     def number(name: str, label: str, estimator: Callable[..., Interval], says: str, **described: Any) -> Number:
-        return Number(name, label, scores, estimator, given=(human,), says=says, **{"tested": False, **described})
+        return Number(name, label, scores, estimator, columns=(human,), says=says, **{"tested": False, **described})
 
-    alpha, ordinal = (partial(estimate_coefficient, partial(counted_alpha, ordinal=one)) for one in (False, True))
+    alpha, ordinal = (partial(estimate_coefficient, partial(counted_alpha, ordinal=ranks)) for ranks in (False, True))
     same = "Same order or tie as people, of pairs"
     numbers = [
         number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
@@ -251,22 +251,22 @@ def _of_choices(judged: Judged) -> list[Number]:
             share_number("accuracy_swapped", "accuracy, swapped", same, says=says),
             share_number("consistency", "consistent", judged.consistent, says="Same choice in both orders"),
         ]
-    shown: dict[str, Any] = {"given": (preferred,), "tested": False}
+    settings: dict[str, Any] = {"columns": (preferred,), "tested": False}
     kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement beyond chance (Cohen's kappa)"
-    numbers.append(Number("kappa", "kappa", chosen[0], kappa, says=says, **shown))
+    numbers.append(Number("kappa", "kappa", chosen[0], kappa, says=says, **settings))
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
         brier, error = measures.brier_scores(judged.win_shares, preferred), measures.estimate_calibration_error
         says = "Calibration error of the probabilities (ECE)"
         numbers += [
             share_number("brier", "Brier", brier, says="Squared error of the probabilities (Brier)"),
-            Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **shown),
+            Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **settings),
         ]
     if RATINGS in judged.covariates:
-        one, others = np.moveaxis(measures.agreement.one_against_the_others(judged.covariate(RATINGS)), 2, 0)
-        ceiling = agreeing((1 + np.sign(one)) / 2, side(others))  # (n, r), ties as those of the judge
+        rating, others = np.moveaxis(measures.agreement.one_against_the_others(judged.covariate(RATINGS)), 2, 0)
+        ceiling = agreeing((1 + np.sign(rating)) / 2, side(others))  # (n, r), ties as those of the judge
         if not np.isnan(ceiling).all():
-            shown = {"says": CEILING, "signed": False, "tested": False}
-            numbers.append(Number("human_ceiling", "one rater", ceiling, _one_rater, **shown))
+            own: dict[str, Any] = {"says": CEILING, "signed": False, "tested": False}
+            numbers.append(Number("human_ceiling", "one rater", ceiling, _one_rater, **own))
     return numbers
 
 
@@ -296,7 +296,7 @@ def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
     says, label = f"For comparison: {label} in place of a judge", f"{label} alone"
     if not judged.pairwise:
         human = judged.covariate(HUMAN_SCORES)
-        return Number(name, label, values, estimate_spearman, given=(human,), says=says, tested=False)
+        return Number(name, label, values, estimate_spearman, columns=(human,), says=says, tested=False)
     chosen = (1 + np.sign(values[:, 0] - values[:, 1])) / 2
     return share_number(name, label, agreeing(chosen, judged.preferred), says=says, tested=False)
 
@@ -334,25 +334,26 @@ class CorrectedEstimates(Bias):
 
     def numbers(self, judged: Judged) -> list[Number]:
         scores, people = _sides(judged)
-        known = people[~np.isnan(people)]
-        err = judged.pass_or_fail and not np.isin(known, (0.0, 1.0)).all()  # then pass or fail gives the share deserved
-        if err or not MIN_LABELS <= len(known) < len(judged.ids):
+        labels = people[~np.isnan(people)]
+        if not MIN_LABELS <= len(labels) < len(judged.ids):
+            return []
+        if judged.pass_or_fail and not np.isin(labels, (0.0, 1.0)).all():  # pass or fail gives the share deserved
             return []
         if judged.pairwise:
             kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
-            labels = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
+            headings = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
         else:
             kind, mean, who = "mean", estimate_mean, ""
-            labels = ["judge's mean", "people's mean", "corrected"]
+            headings = ["judge's mean", "people's mean", "corrected"]
             says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
-        of_all: dict[str, Any] = {"given": (people,), "signed": False, "tested": False}
+        of_all: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
         numbers = [
-            Number(f"judge_{kind}", labels[0], scores, mean, signed=False, says=says[0]),
-            Number(f"people_{kind}", labels[1], people, mean, signed=False, says=says[1]),
-            Number("corrected_mean", labels[2], scores, measures.corrected_mean, says=says[2], **of_all),
+            Number(f"judge_{kind}", headings[0], scores, mean, signed=False, says=says[0]),
+            Number(f"people_{kind}", headings[1], people, mean, signed=False, says=says[1]),
+            Number("corrected_mean", headings[2], scores, measures.corrected_mean, says=says[2], **of_all),
         ]
-        known = np.concatenate([scores, people])
-        if judged.pairwise and np.isin(known[~np.isnan(known)], (0.0, 1.0)).all():
+        verdicts = np.concatenate([scores, people])
+        if judged.pairwise and np.isin(verdicts[~np.isnan(verdicts)], (0.0, 1.0)).all():
             label = f"{who}by sensitivity and specificity"
             numbers.append(Number("corrected_rate", label, scores, measures.corrected_rate, says=label, **of_all))
         return numbers
@@ -364,16 +365,14 @@ class CorrectedEstimates(Bias):
             return ""
         shares, n = judged.pairwise or judged.pass_or_fail, f"{every.n:,}"
         value, low, high, own = (f"{100 * x:.0f}" if shares else f"{x:.2f}" for x in (*every.numbers, judge.value))
-        said = f"People would give all {n} items {value} on average", f"the judge gives {own}"
+        by_people, by_judge = f"People would give all {n} items {value} on average", f"the judge gives {own}"
         if judged.pass_or_fail:
-            said = f"Of all {n} items, people would pass {value} in 100", f"the judge passes {own}"
+            by_people, by_judge = f"Of all {n} items, people would pass {value} in 100", f"the judge passes {own}"
         if judged.pairwise:
-            said = (
-                f"Of all {n} pairs, {_systems(judged)[0]:.80} would win {value} in 100 by people",
-                f"{own} by the judge",
-            )
+            by_people = f"Of all {n} pairs, {_systems(judged)[0]:.80} would win {value} in 100 by people"
+            by_judge = f"{own} by the judge"
         interval = f"95 % interval {low} to {high}, by the ratings of {people.n}, if these are a random few"
-        return f"{said[0]} ({interval}); {said[1]}."
+        return f"{by_people} ({interval}); {by_judge}."
 
 
 def _sides(judged: Judged) -> tuple[FloatArray, FloatArray]:

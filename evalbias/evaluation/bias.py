@@ -65,9 +65,9 @@ class Bias:
 
     def number(self, name: str, judged: Judged) -> Number:
         """Return one of the numbers, such as the objective of a search; ValueError where the items do not allow it."""
-        for one in self.numbers(judged):
-            if one.name == name:
-                return one
+        for number in self.numbers(judged):
+            if number.name == name:
+                return number
         raise ValueError(self._unmeasured(name, judged))
 
     def suits(self, judged: Judged) -> bool:
@@ -76,9 +76,9 @@ class Bias:
         return not self.judges or kinds[self.judges]
 
     def configured(self: AnyBias, **settings: Any) -> AnyBias:
-        """Return the bias with those settings that are fields of its class and given."""
-        given = {one.name: settings.get(one.name) for one in fields(self)}
-        return replace(self, **{name: value for name, value in given.items() if value is not None})
+        """Return the bias with those settings that are fields of its class and not None."""
+        values = {f.name: settings.get(f.name) for f in fields(self)}
+        return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def missing(self, judged: Judged) -> Iterator[str]:
         """Name each thing that a test takes and the items lack."""
@@ -219,7 +219,7 @@ class EffectBias(Bias):
             return []
         numbers = [self.effect(judged, feature)]
         if self.standardized and judged.systems is not None and 1 < len(judged.writer_names) <= len(judged.ids) / 2:
-            held = {f"system {one}": written_by(judged, [one]) for one in judged.writer_names[1:]}
+            held = {f"system {writer}": written_by(judged, [writer]) for writer in judged.writer_names[1:]}
             named = {"name": f"{self.effect_name}_within", "label": f"{self.effect_of} within systems"}
             says = f"Effect of {self.effect_of} among outputs of one system"
             numbers.append(self.effect(judged, feature, held, **named, says=says, within=True))
@@ -255,7 +255,7 @@ class EffectBias(Bias):
             label or self.label or f"effect of {self.effect_of}",
             judged.strength,
             estimator,
-            given=(judged.ratings, *columns),
+            columns=(judged.ratings, *columns),
             null=0.0,
             tested=False,
             width=2.0 if judged.verdicts else math.inf if judged.pairwise else judged.width,
@@ -349,7 +349,7 @@ class EffectBias(Bias):
 
 def full_effect(recipe: Number, clusters: Sequence[object] | None) -> Effect:
     """Return the effect of ``EffectBias.effect`` with its bounds, its F and why it may be undefined."""
-    effect = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
+    effect = recipe.estimator(recipe.values, *recipe.columns, clusters=clusters)
     assert isinstance(effect, Effect)
     return effect
 
@@ -358,13 +358,13 @@ def holding(recipe: Number, clusters: Sequence[object] | None) -> tuple[float, f
     """Return the reliabilities of the mean rating between which the effect of ``EffectBias.effect`` excludes 0."""
     assert isinstance(recipe.estimator, partial)
     options = dict(recipe.estimator.keywords)
-    features = dict(zip(names := options.pop("names"), recipe.given[1:], strict=True))
-    return EqualQuality(recipe.values, recipe.given[0], features, clusters=clusters, **options).holding(names[0])
+    features = dict(zip(names := options.pop("names"), recipe.columns[1:], strict=True))
+    return EqualQuality(recipe.values, recipe.columns[0], features, clusters=clusters, **options).holding(names[0])
 
 
 def beyond_quality(recipe: Number, fit: Effect, *, mirrored: bool) -> tuple[FloatArray, FloatArray]:
     """Return (m,) the property in standard deviations, and (m,) the score less what the quality explains."""
-    ratings, x, scores = recipe.given[0], recipe.given[1], recipe.values
+    ratings, x, scores = recipe.columns[0], recipe.columns[1], recipe.values
     several = (~np.isnan(ratings)).sum(axis=1) > (ratings.shape[1] > 1)
     quality = np.where(several, mean_of_raters(ratings), np.nan)
     kept = ~np.isnan(x + quality + scores)

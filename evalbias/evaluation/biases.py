@@ -95,24 +95,24 @@ class Likelihood(EffectBias):
             effects.append(self.effect(judged, per_token, name=name, label=label, says=says))
         if ls is not None and judged.pairwise:
             rank, label = partial(estimate, partial(over_orders, counted_spearman)), "likelihood correlation"
-            shown: dict[str, Any] = {"null": 0.0, "confounded": True, "given": (judged.first_less_second(ls),)}
-            shown["says"] = "Rank correlation of likelihood and winning"
-            return [*effects, Number("likelihood_correlation", label, judged.first_wins, rank, **shown)]
+            settings: dict[str, Any] = {"null": 0.0, "confounded": True, "columns": (judged.first_less_second(ls),)}
+            says = "Rank correlation of likelihood and winning"
+            return [*effects, Number("likelihood_correlation", label, judged.first_wins, rank, says=says, **settings)]
         if ls is None or human is None:
             return []
         scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
 
         def score(name: str, label: str, normalization: str) -> Number:
             estimator = partial(measures.estimate_bias_score, normalization=normalization)
-            return Number(name, label, scores, estimator, given=(ls, human), null=0.0, confounded=True)
+            return Number(name, label, scores, estimator, columns=(ls, human), null=0.0, confounded=True)
 
         says, linear = "Rank correlation with people (performance)", "Linear correlation with people (Pearson)"
         return [
             *effects,
             score("bias_score", "BiasScore", "mean-range"),
             score("bias_score_z", "BiasScore (z)", "z-score"),
-            Number("pearson", "Pearson", scores, estimate_pearson, given=(human,), says=linear, tested=False),
-            Number("performance", "performance", scores, measures.estimate_spearman, given=(human,), says=says),
+            Number("pearson", "Pearson", scores, estimate_pearson, columns=(human,), says=linear, tested=False),
+            Number("performance", "performance", scores, measures.estimate_spearman, columns=(human,), says=says),
         ]
 
 
@@ -151,13 +151,11 @@ class Position(Bias):
         if not judged.pairwise:
             return []
         orders, both = [judged.answers[:, r] for r in range(judged.answers.shape[1])], judged.both_orders  # (n, c) each
-        shares = np.mean([decision_shares(one) for one in orders], axis=0)  # (n, c), NaN without every order
-        entropies = np.mean([measures.negative_entropies(one) for one in orders], axis=0)  # (n,)
+        shares = np.mean([decision_shares(order) for order in orders], axis=0)  # (n, c), NaN without every order
+        entropies = np.mean([measures.negative_entropies(order) for order in orders], axis=0)  # (n,)
         wins = win_shares(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
         first: dict[str, Any] = {"null": 1 / wins.shape[1], "signed": False}
-        rate, fair = (
-            partial(one, both_orders=both) for one in (measures.estimate_first_rate, measures.estimate_fairness)
-        )
+        rate, fair = (partial(f, both_orders=both) for f in (measures.estimate_first_rate, measures.estimate_fairness))
         unsure: dict[str, Any] = {"confounded": not both}  # in one order the better outputs may stand first
         says = "How often the first position wins"
         numbers = [
@@ -168,7 +166,7 @@ class Position(Bias):
             says = "How often the same output wins in both orders"
             numbers.append(share_number("position_consistency", "consistent", judged.consistent, null=1.0, says=says))
         elif BETTER in judged.covariates and not judged.in_fixed_places:
-            first |= {"given": (1 - judged.preferred,), "says": f"{says}, people's choices balanced"}
+            first = {**first, "columns": (1 - judged.preferred,), "says": f"{says}, people's choices balanced"}
             balanced = "first, balanced"
             numbers.append(Number("first_rate_balanced", balanced, wins[:, 0], estimate_balanced_rate, **first))
         return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
@@ -242,7 +240,7 @@ class Verbosity(EffectBias):
         numbers = [*super().numbers(judged), *self._of_longer(judged)]
         if judged.provenance.get(LENGTH) == "graphemes":
             unit = " (graphemes)"
-            numbers = [replace(one, label=one.label + unit, says=one.says and one.says + unit) for one in numbers]
+            numbers = [replace(n, label=n.label + unit, says=n.says and n.says + unit) for n in numbers]
         return numbers
 
     @staticmethod
@@ -258,7 +256,7 @@ class Verbosity(EffectBias):
         if judged.rated:
             longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
             correct = np.where(longer_better == 1, wins, 1 - wins)
-            gap: dict[str, Any] = {"given": (longer_better,), "null": 0.0, "tested": False, **unsure}
+            gap: dict[str, Any] = {"columns": (longer_better,), "null": 0.0, "tested": False, **unsure}
             numbers.append(Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap))
         return numbers
 
@@ -423,23 +421,23 @@ class FamilyPreference(EffectBias):
         """Leave out what the judge itself wrote: what it gives itself is taken from no relative."""
         own = written_by(judged, writers_of(judged, self.own)).reshape(len(judged.ids), -1).any(axis=1)
         numbers, left_out = super().numbers(judged), int(own.sum())
-        return [replace(one, values=np.where(own, np.nan, one.values), excluded=left_out) for one in numbers]
+        return [replace(n, values=np.where(own, np.nan, n.values), excluded=left_out) for n in numbers]
 
 
 def _failures(judged: Judged) -> Judged:
     """Keep the ratings of the items in the lower half by one rating, without that rating; the others get none."""
-    rest = judged.covariate(RATINGS).copy()  # (n, raters)
-    marks = np.full(len(rest), np.nan)
+    others = judged.covariate(RATINGS).copy()  # (n, raters)
+    marks = np.full(len(others), np.nan)
     # 1 one rating of each item that has three is drawn, by the item's id: whatever the order of the rows
     for index, name in enumerate(judged.ids):
-        given = np.flatnonzero(~np.isnan(rest[index]))
-        if len(given) > 2:
-            place = given[zlib.crc32(name.encode(errors="replace")) % len(given)]
-            marks[index], rest[index, place] = rest[index, place], np.nan
+        rated = np.flatnonzero(~np.isnan(others[index]))
+        if len(rated) > 2:
+            place = rated[zlib.crc32(name.encode(errors="replace")) % len(rated)]
+            marks[index], others[index, place] = others[index, place], np.nan
     # 2 it divides the items; the other ratings of the lower half stay
     if not np.isnan(marks).all():
-        rest[~(marks < np.nanmedian(marks))] = np.nan
-    return replace(judged, covariates={**judged.covariates, RATINGS: rest})
+        others[~(marks < np.nanmedian(marks))] = np.nan
+    return replace(judged, covariates={**judged.covariates, RATINGS: others})
 
 
 class ScaleUse(Bias):
@@ -484,17 +482,20 @@ class ScaleUse(Bias):
         costly: dict[str, Any] = {"signed": False, "tested": False}
         if rated_on_its_scale(judged):
             if RATINGS in judged.covariates:
-                slope: dict[str, Any] = {"given": (judged.covariate(RATINGS),), "null": 1.0, "only_below": True}
-                slope |= {"says": "Points of the score for one point of quality", "tested": False}
-                numbers.append(Number("slope", "slope", scores, measures.quality_slope, **slope))
+                slope: dict[str, Any] = {"null": 1.0, "only_below": True, "tested": False}
+                slope["columns"] = (judged.covariate(RATINGS),)
+                says = "Points of the score for one point of quality"
+                numbers.append(Number("slope", "slope", scores, measures.quality_slope, says=says, **slope))
             human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
             spread = partial(estimate, scale_use.counted_spread)
-            numbers.append(Number("spread_ratio", "spread", scores, spread, given=(human,), says=says, **costly))
+            numbers.append(Number("spread_ratio", "spread", scores, spread, columns=(human,), says=says, **costly))
         levels = _levels(judged)
         if levels is not None:
             places, n = scale_use.nearest_levels(scores, levels), len(levels)
             ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            top, entropy = (partial(one, levels=n) for one in (scale_use.estimate_top_two, scale_use.estimate_entropy))
+            top, entropy = (
+                partial(counted, levels=n) for counted in (scale_use.estimate_top_two, scale_use.estimate_entropy)
+            )
             says, evenness = "Share of the two most used scores", "Evenness of the scores, from 0 to 1 (entropy)"
             numbers += [
                 Number("top_two_share", "two most used", places, top, says=says, **costly),
@@ -538,14 +539,14 @@ class ScaleUse(Bias):
             return ""
         if slope.low <= 0:
             return "its scores are not shown to rise with quality, so nothing follows from how they use the scale"
-        spread, shown = measurement["spread_ratio"], slope.p_value < LEVEL
+        spread, significant = measurement["spread_ratio"], slope.p_value < LEVEL
         if self._follows_loosely(measurement):
             return (
                 f"its scores are not shown to be spread less than people's (spread ratio {spread.interval}), so a "
                 f"slope of {slope.value:.2f} does not show that they crowd"
             )
         lenient = scale_use.slope_of_shifted(judged.answers, judged.covariate(RATINGS), scale=judged.scale)
-        if shown and slope.high >= scale_use.LEAST * lenient:
+        if significant and slope.high >= scale_use.LEAST * lenient:
             return (
                 "the judge's mean score lies so near an end of the scale that a person of the same mean would have a "
                 f"slope of {lenient:.2f}"
@@ -565,8 +566,8 @@ WHOLE_POINTS = 12  # largest range of scores that is cut at whole points
 
 def _of_two_values(judged: Judged) -> bool:
     """Return whether the judge says 0 or 1 only, pass or fail: the use of a scale is about more than two values."""
-    known = judged.answers[~np.isnan(judged.answers)]
-    return judged.scale in (None, (0, 1)) and len(known) > 0 and bool(np.isin(known, (0.0, 1.0)).all())
+    scores = judged.answers[~np.isnan(judged.answers)]
+    return judged.scale in (None, (0, 1)) and len(scores) > 0 and bool(np.isin(scores, (0.0, 1.0)).all())
 
 
 def _off_the_scale(judged: Judged, low: float, high: float) -> str:
@@ -634,7 +635,7 @@ class Joint(Bias):
         if not judged.rated or len(features) < 2:
             return []
         for bias, feature in features:
-            others = {one.feature_name: values for one, values in features if one is not bias}
+            others = {other.feature_name: values for other, values in features if other is not bias}
             says = f"Effect of {bias.effect_of}"
             numbers.append(bias.effect(judged, feature, others, name=bias.feature_name, says=says))
         if judged.both_orders:
@@ -645,8 +646,8 @@ class Joint(Bias):
     def _features(self, judged: Judged) -> list[tuple[EffectBias, FloatArray]]:
         settings = {"own": self.own, "family": self.family, "reliability": self.reliability}
         effects = [bias.configured(**settings) for bias in BIASES.values() if isinstance(bias, EffectBias)]
-        known = ((bias, bias.feature(judged)) for bias in (*effects, *self.features))
-        return [(bias, feature) for bias, feature in known if feature is not None]
+        features = ((bias, bias.feature(judged)) for bias in (*effects, *self.features))
+        return [(bias, feature) for bias, feature in features if feature is not None]
 
 
 BIASES: dict[str, Bias] = {

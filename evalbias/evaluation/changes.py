@@ -345,7 +345,7 @@ def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> lis
     said = f"The mean score changes by {change.text()} points (95 % interval {change.interval})"
     if judge_alone:
         return [f"{said}; all texts are anchors, so this is the judge's part."]
-    parts = f"{judge.shown} is the judge's part, {system.shown} the system's"
+    parts = f"{judge.with_interval} is the judge's part, {system.with_interval} the system's"
     shown = {"above": "The system improved.", "below": "The system got worse."}
     neither, unknown = "Whether the system changed is open.", "Whether the system changed cannot be told."
     return [f"{said}: {parts}.", conclude(system, **shown, neither=neither, undefined=unknown)]
@@ -607,7 +607,7 @@ def _verdict(found: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterato
         phrases = {"above": f"The judge favors {second}, {wrong}", "below": f"The judge favors {first}, {wrong}"}
         whom = conclude(favor, **phrases, neither="That the judge favors one of them is not shown")
         alone = signed(found.judge[1] - found.judge[0])
-        yield f"{whom}: its scores alone say {alone}; less the difference with each one's ratings, {favor.shown}."
+        yield f"{whom}: its scores alone say {alone}; less the difference with each one's ratings, {favor.with_interval}."
 
 
 def _ranked(found: MeansCompared, differences: Sequence[Interval]) -> tuple[dict[str, Estimate], list[str]]:
@@ -691,4 +691,4 @@ def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:
         what = joined([e.label for e in parts]) or "length or likelihood"
         yield f"By the judge's scores alone, the difference is {total}; how much of it is {what} cannot be said: {why}."
     else:
-        yield f"Of the judge's {total}, {joined([f'{e.shown} is {e.label}' for e in parts])}."
+        yield f"Of the judge's {total}, {joined([f'{e.with_interval} is {e.label}' for e in parts])}."

@@ -93,10 +93,10 @@ class Number(Named):
     """A number about a judge before it is computed."""
 
     values: FloatArray  # (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined
-    estimator: Callable[..., Interval]  # of (values, *given, before=None, clusters=None, draws); see measures
+    estimator: Callable[..., Interval]  # of (values, *columns, before=None, clusters=None, draws); see measures
     _: KW_ONLY
-    given: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns about the items, not the judge's
-    counted: Statistic | None = None  # the statistic f(counts, values, *given) -> (k,) behind it, where judges race
+    columns: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns about the items, not the judge's
+    counted: Statistic | None = None  # the statistic f(counts, values, *columns) -> (k,) behind it, where judges race
     width: float = math.inf  # points between the lowest and the highest score, which no effect surpasses
     # Whether ``compare_judges`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one whose
     # interval has its own test, or one that is not of the judge.
@@ -104,38 +104,38 @@ class Number(Named):
 
     def value(self, clusters: Sequence[object] | None = None) -> float:
         """Compute the number alone, without its interval; NaN where no item defines it."""
-        return self.estimator(self.values, *self.given, clusters=clusters, draws=ALONE).value
+        return self.estimator(self.values, *self.columns, clusters=clusters, draws=ALONE).value
 
     def estimate(
         self, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int = N_RESAMPLES
     ) -> Estimate:
         """Compute it with its 95 % bootstrap interval over inputs (``Judged.clusters``), and its p against the null."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=0)
-        interval = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
+        interval = self.estimator(self.values, *self.columns, clusters=clusters, draws=draws)
         if isinstance(interval, Effect):
             interval = within_scale(interval, self.width)
         p_value = math.nan if self.null is None else interval.p_value
         if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
             p_value = p_of_interval(interval.value, interval.low, interval.high, null=self.null, units=interval.units)
-        known = {one.name: getattr(interval, one.name) for one in fields(Estimate) if hasattr(interval, one.name)}
-        known |= {one.name: getattr(self, one.name) for one in fields(Named)}
-        known |= {"p_value": p_value, "undefined": len(self.values) - interval.n - self.excluded}
+        content = {f.name: getattr(interval, f.name) for f in fields(Estimate) if hasattr(interval, f.name)}
+        content |= {f.name: getattr(self, f.name) for f in fields(Named)}
+        content |= {"p_value": p_value, "undefined": len(self.values) - interval.n - self.excluded}
         if isinstance(interval, Effect):
-            known |= {"points": interval.score_sd, "allowance": max(map(abs, interval.allowance))}
-        return Estimate(**known)
+            content |= {"points": interval.score_sd, "allowance": max(map(abs, interval.allowance))}
+        return Estimate(**content)
 
     def change(
         self, before: FloatArray, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int, swaps: int
     ) -> Interval:
         """Compute by how much it differs from that of another judge's values, with the paired interval and test."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=swaps if self.tested else 0)
-        return self.estimator(self.values, *self.given, before=before, clusters=clusters, draws=draws)
+        return self.estimator(self.values, *self.columns, before=before, clusters=clusters, draws=draws)
 
     def like(self, other: Number) -> bool:
         """Return whether another number is of the same function with the same settings and columns."""
         # equal partials are unequal objects, but written alike: they hold names and numbers, for columns are given
-        alike = repr(self.estimator) == repr(other.estimator) and len(self.given) == len(other.given)
-        return alike and all(map(partial(np.array_equal, equal_nan=True), self.given, other.given))
+        alike = repr(self.estimator) == repr(other.estimator) and len(self.columns) == len(other.columns)
+        return alike and all(map(partial(np.array_equal, equal_nan=True), self.columns, other.columns))
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class Estimate(Interval, Named):
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
-        shown = self.value if value is None else value
-        return signed(shown) if self.signed else unsigned(shown)
+        value = self.value if value is None else value
+        return signed(value) if self.signed else unsigned(value)
 
     def less_null(self) -> Estimate:
         """Return it as the distance from an unbiased judge."""
@@ -172,7 +172,7 @@ class Estimate(Interval, Named):
         return ends(self.text(self.low), self.text(self.high))
 
     @property
-    def shown(self) -> str:
+    def with_interval(self) -> str:
         """The estimate, and its interval in brackets."""
         return UNDEFINED if math.isnan(self.value) and math.isnan(self.low) else f"{self.text()} ({self.interval})"
 
@@ -196,7 +196,7 @@ class Estimate(Interval, Named):
 
 @dataclass(frozen=True, repr=False)
 class Measurement(ByName[Estimate], parts="estimates"):
-    """One bias of one judge on n items; ``measurement["fairness"]`` is the estimate of that name.
+    """A bias of one judge on n items; ``measurement["fairness"]`` is the estimate of that name.
 
     Attributes:
         bias: What was measured.
@@ -228,7 +228,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
 
     def __repr__(self) -> str:
         """Return the bias and its estimates; ``table`` shows them in rows, ``columns`` the numbers by item."""
-        estimates = "; ".join(f"{e.label} {e.shown}" for e in self.estimates.values())
+        estimates = "; ".join(f"{e.label} {e.with_interval}" for e in self.estimates.values())
         return f"Measurement({self.bias.title} on {self.criterion}, n={len(self.ids)}: {estimates})"
 
     @property
@@ -247,24 +247,21 @@ class Measurement(ByName[Estimate], parts="estimates"):
         """Return one row an estimate, in words; columns that hold nothing are left out."""
         rows = []
         for e in self.estimates.values():
-            lost = [
-                f"{amount} {word}" for amount, word in ((e.undefined, "undefined"), (e.excluded, "excluded")) if amount
-            ]
+            left_out = ((e.undefined, "undefined"), (e.excluded, "excluded"))
             unbiased = "" if e.null is None else f"{e.null:g}"
-            rows.append((e.words, e.text(), e.interval, unbiased, f"{e.n:,}", ", ".join(lost)))
+            lost = ", ".join(f"{amount} {word}" for amount, word in left_out if amount)
+            rows.append((e.words, e.text(), e.interval, unbiased, f"{e.n:,}", lost))
         headings = ("", "value", "95 % interval", "no bias", "items", "left out")
-        return Table(
-            headings, rows, f"{self.bias.title.capitalize()} on {self.criterion}", self.caption()
-        ).without_empty()
+        title = f"{self.bias.title.capitalize()} on {self.criterion}"
+        return Table(headings, rows, title, self.caption()).without_empty()
 
     def caption(self) -> str:
         """Return the undefined items, the inputs of the intervals, and the notes."""
         parts = [f"undefined {name.replace('_', ' ')}: {amount}" for name, amount in self.undefined.items()]
         if self.clusters is not None:
             parts.append(f"intervals over {count(max((e.units for e in self.estimates.values()), default=0), 'input')}")
-        return "; ".join(
-            [*parts, *(f"{name.replace('_', ' ')}: {round(amount, 2)}" for name, amount in self.notes.items())]
-        )
+        parts += [f"{name.replace('_', ' ')}: {round(amount, 2)}" for name, amount in self.notes.items()]
+        return "; ".join(parts)
 
 
 def measured(
@@ -276,8 +273,8 @@ def measured(
     **described: Any,
 ) -> Measurement:
     """Estimate numbers; the other arguments are fields of ``Measurement``."""
-    by_name = {one.name: one for one in numbers}
-    estimates = {name: one.estimate(clusters, seed=seed, n_resamples=n_resamples) for name, one in by_name.items()}
+    by_name = {number.name: number for number in numbers}
+    estimates = {name: n.estimate(clusters, seed=seed, n_resamples=n_resamples) for name, n in by_name.items()}
     return Measurement(estimates=estimates, numbers=by_name, clusters=clusters, **described)
 
 
@@ -400,10 +397,10 @@ def compare_judges(
         # 1 both judges on the items that both define
         second = after.numbers[name]
         common = defined(first.values, second.values)
-        sides = [replace(one, values=np.array(one.values, dtype=np.float64)) for one in (first, second)]
-        for one in sides:
-            one.values[~common] = np.nan
-        earlier, later = (one.estimate(clusters, seed=seed, n_resamples=n_intervals) for one in sides)
+        sides = [replace(number, values=np.array(number.values, dtype=np.float64)) for number in (first, second)]
+        for number in sides:
+            number.values[~common] = np.nan
+        earlier, later = (number.estimate(clusters, seed=seed, n_resamples=n_intervals) for number in sides)
         # 2 the difference, and its test by swaps: of whole inputs, and item by item as in the papers' tables
         difference = sides[1].change(sides[0].values, clusters, seed=seed, n_resamples=n_intervals, swaps=n_resamples)
         p_itemwise = difference.p_value if second.tested else None
@@ -415,11 +412,11 @@ def compare_judges(
 
 
 def _check_comparable(before: Measurement, after: Measurement) -> None:
-    for one in (before, after):
-        if not isinstance(one, Measurement):
+    for kind in (type(before), type(after)):
+        if not issubclass(kind, Measurement):
             raise TypeError(
-                f"compare takes two measurements of one bias, and one is of type {type(one).__name__}: give one bias "
-                "of each audit, such as compare_judges(before['verbosity'], after['verbosity'], seed=0)."
+                f"compare takes two measurements of one bias, and one is of type {kind.__name__}: give one bias of "
+                "each audit, such as compare_judges(before['verbosity'], after['verbosity'], seed=0)."
             )
     if (before.bias.name, before.criterion, before.ids) != (after.bias.name, after.criterion, after.ids):
         raise ValueError(
@@ -428,7 +425,7 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
     if before.clusters is not None and after.clusters is not None and [*before.clusters] != [*after.clusters]:
         raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
     for name, what in (("reduction", "reductions of LS"), (LENGTH, "units of length")):
-        if len({one.provenance.get(name) for one in (before, after)} - {None}) > 1:
+        if len({measurement.provenance.get(name) for measurement in (before, after)} - {None}) > 1:
             raise ValueError(f"Before and after were measured with different {what}: use the same.")
     for name, first in before.numbers.items():
         if name in after.numbers and not first.like(after.numbers[name]):
@@ -474,8 +471,8 @@ def decide(e: Estimate, margin: float, p_value: float) -> Status:
 
 def significant(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return those estimates, or changes, whose p is below ``LEVEL`` after Holm's correction over all."""
-    adjusted = holm([one.p_value for one in results.values()])
-    return {name: one for (name, one), p in zip(results.items(), adjusted, strict=True) if p < LEVEL}
+    adjusted = holm([result.p_value for result in results.values()])
+    return {name: result for (name, result), p in zip(results.items(), adjusted, strict=True) if p < LEVEL}
 
 
 def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests: int = 1) -> int | None:

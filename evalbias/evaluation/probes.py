@@ -371,7 +371,7 @@ def _observed(judged: Judged, scores: FloatArray, feature: FloatArray, reliabili
     how: dict[str, Any] = {"unscaled": ("property",), "reliability": reliability, "systems": judged.systems}
     how |= {"differences": judged.pairwise, "mirrored": judged.both_orders, "names": ("property",)}
     given = (judged.ratings, feature)
-    effect = Number("observed", "at equal quality", scores, partial(estimate_effect, **how), given=given, null=0.0)
+    effect = Number("observed", "at equal quality", scores, partial(estimate_effect, **how), columns=given, null=0.0)
     e = effect.estimate(judged.clusters, seed=0)
     return replace(e.scaled(e.points), unit="points")
 

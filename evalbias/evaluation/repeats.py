@@ -81,7 +81,7 @@ class Repeats(Bias):
         ]
         for part in PARTS if judged.rated else ():
             says, share = f"Disagreement: {LABELS[part]}", partial(repeats.estimate_disagreement, part=part)
-            numbers.append(Number(part, LABELS[part], judge, share, given=(people,), says=says, **shown))
+            numbers.append(Number(part, LABELS[part], judge, share, columns=(people,), says=says, **shown))
         return numbers
 
     def _moments(self, judged: Judged) -> tuple[FloatArray, FloatArray]:
@@ -503,7 +503,7 @@ class Probes(Bias):
                 share = partial(estimate, _explained, limits=(0.0, 1.0))
                 says = "Share of scores that stay the same with nonsense in place of the output"
                 decided = "Share of the variance of scores that the output decides"
-                plain: dict[str, Any] = {"given": (again,), "signed": False, **unasked}
+                plain: dict[str, Any] = {"columns": (again,), "signed": False, **unasked}
                 numbers += [
                     share_number("unchanged", "unchanged", stays, says=says, **unasked),
                     Number("explained", "explained", scores, share, says=decided, **plain),

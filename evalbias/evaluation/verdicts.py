@@ -63,7 +63,7 @@ class PassOrFail(Bias):
         people: FloatArray = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
         passed, failed = ((people == verdict).any(axis=1) for verdict in (1, 0))
         labeled, several = passed | failed, bool((passed & failed).any())
-        given: dict[str, Any] = {"given": (people,)}
+        given: dict[str, Any] = {"columns": (people,)}
         numbers = []
         for name, (label, says) in RATES.items():
             if several or not name.startswith("annotator"):
@@ -91,7 +91,7 @@ def said(measurement: Measurement) -> str:
     """Say both rates for a person."""
     tpr, tnr = measurement["tpr"], measurement["tnr"]
     if "annotator_tpr" in measurement:
-        verdicts, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].given[0])
+        verdicts, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].columns[0])
         of_passed, of_failed = (mean_of_defined(one) for one in (verdicts[people > 0.5], 1 - verdicts[people < 0.5]))
         most = (
             f"Where most people passed an answer, the judge passed {_share(of_passed)}; where most failed it, it "
@@ -212,9 +212,9 @@ class Forecasts(Bias):
         flawless, than = forecasts.estimate_flawless_error, "For comparison: flawless forecasts"
         says = "Skill against the base rate (Brier)"
         return [
-            Number("brier_skill", "Brier skill", p, skill, given=shares, says=says, tested=False),
-            Number("forecast_error", "ECE", p, error, given=shares, says="Calibration error (ECE)", **shown),
-            Number("flawless_error", "flawless", p, flawless, given=(passed,), says=than, **shown),
+            Number("brier_skill", "Brier skill", p, skill, columns=shares, says=says, tested=False),
+            Number("forecast_error", "ECE", p, error, columns=shares, says="Calibration error (ECE)", **shown),
+            Number("flawless_error", "flawless", p, flawless, columns=(passed,), says=than, **shown),
         ]
 
     def forecasts(self, judged: Judged) -> FloatArray | None:
@@ -286,7 +286,7 @@ class DecidesAlone(Bias):
         people = passed_by_people(judged, self.pass_mark) if judged.rated and not judged.pairwise else None
         if people is None or (mark := self._mark(judged)) is None:
             return []
-        given: dict[str, Any] = {"given": (people,), "signed": False, "tested": False}
+        given: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
         says, estimator = "Wrong, if it decided all", partial(_share_wrong, mark=mark)
         numbers = [Number("wrong", "wrong, deciding all", judged.answers, estimator, says=says, **given)]
         for error in ERRORS:
@@ -347,7 +347,7 @@ def said_alone(measurement: Measurement) -> str:
         rest = f"; hand over those above {ends[0]} and below {ends[1]}"
     else:
         rest = f", those {'from' if passes else 'up to'} {ends[0]}{' on' * passes}{rest}"
-    people, alike = measurement.numbers["wrong"].given[0], ""
+    people, alike = measurement.numbers["wrong"].columns[0], ""
     for verdict, always in ((1.0, "passing"), (0.0, "failing")):
         given: dict[str, Any] = {"error": error / 100, "mark": 0.5, "clusters": measurement.clusters}
         if decided_alone(np.full(len(people), verdict), people, **given).share >= shares[error]:

@@ -37,12 +37,12 @@ def criteria_table(audits: AuditReports) -> Table:
     biases, rows = list(dict.fromkeys(f.bias for f in decided)), list[tuple[str, ...]]()
     for name, findings in by_criterion.items():
         cells, one = (
-            [f"{f.status}\n{f.estimate.shown if f.estimate else ''}" if f else "" for f in map(findings.get, biases)],
+            [f"{f.status}\n{f.estimate.with_interval if f.estimate else ''}" if f else "" for f in map(findings.get, biases)],
             audits[name],
         )
         e = next((m[m.headlines[0]] for n, m in one.measurements.items() if n == AGREEMENT), None)
         valid = "" if one.validity is None else f"{one.validity.status}\n"
-        rows.append((name, "not rated" if e is None else f"{valid}{e.shown}", *cells))
+        rows.append((name, "not rated" if e is None else f"{valid}{e.with_interval}", *cells))
     parts = _units(sorted(decided, key=lambda finding: -finding.tolerated))
     note = "; ".join([*parts, "in brackets: 95 % intervals"])
     return Table(("criterion", "agreement", *map(title_of, biases)), rows, audits.judge, note)
@@ -89,7 +89,7 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
     rows, untold = [], dict[str, list[str]]()  # why a number is undefined -> the groups
     for group, m in groups.items():
         known = {name: m[name] for name in names if name in m}
-        rows.append((group, *(known[name].shown if name in known else "" for name in names), str(len(m.ids))))
+        rows.append((group, *(known[name].with_interval if name in known else "" for name in names), str(len(m.ids))))
         for e in (e for e in known.values() if np.isnan([e.value, e.low]).all()):
             untold.setdefault(f"{e.label} is undefined: {e.why_undefined}", []).append(group)
     note = "; ".join(["95 % intervals", *(f"{why} ({joined(of)})" for why, of in untold.items())])
@@ -129,11 +129,11 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
         for place, (name, judged) in enumerate((name, one) for name, one in sides.items() if one is not None):
             measured = estimates(bias_number(judged.covariates.get(RATINGS)), judged, seed).values()
             headings = headings or [estimate.label for estimate in measured]
-            rows.append(("" if place else criterion, name, *(e.shown for e in measured)))
+            rows.append(("" if place else criterion, name, *(e.with_interval for e in measured)))
             unknown = [e for e in measured if np.isnan([e.value, e.low]).all()]
             reasons |= {f"{e.label} is undefined: {e.why_undefined}": None for e in unknown}
         for name, baseline in report.baselines.items():
-            rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.shown))
+            rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), baseline.with_interval))
     caption = "; ".join(["in brackets: 95 % intervals", *reasons])
     return Table(("criterion", "judge", *headings), rows, "Likelihood bias on items that took no part", caption, left=2)
 

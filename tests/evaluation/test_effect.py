@@ -77,7 +77,7 @@ def test_two_judges_are_compared_by_the_paired_effect():
         compare_judges(first, other, seed=0)
     recipe = bias.number("likelihood_effect", before)
     with pytest.raises(ValueError, match="has a 95 % interval only"):
-        recipe.estimator(recipe.values, *recipe.given, draws=Draws(confidence=0.9))
+        recipe.estimator(recipe.values, *recipe.columns, draws=Draws(confidence=0.9))
 
 
 def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
@@ -200,9 +200,9 @@ def test_failures_by_hand():
     ratings = np.array([[5, 1, 1], [4, 1, 4], [3, 3, 2], [1, 5, 5], [1, 1, NAN]], dtype=float)
     writers = ["mine", "other"] * 2 + ["mine"]
     judged = Judged(tuple("abcde"), "quality", np.arange(5.0), {RATINGS: ratings}, writers=writers)
-    (left, *_) = numbers(MINE, judged)["own_excess_at_failures"].given
+    (left, *_) = numbers(MINE, judged)["own_excess_at_failures"].columns
     assert np.isnan(left).all(axis=1).tolist() == [True, True, False, False, True]
-    (turned, *_) = numbers(MINE, judged.take(np.arange(5)[::-1]))["own_excess_at_failures"].given
+    (turned, *_) = numbers(MINE, judged.take(np.arange(5)[::-1]))["own_excess_at_failures"].columns
     np.testing.assert_array_equal(turned[::-1], left)
     assert ratings[0, 0] == 5  # the given ratings are left as they are
 

@@ -67,7 +67,7 @@ def columns(result):
 
 def test_an_estimate_counts_items_that_define_all_its_numbers():
     human = np.array([1.0, NAN, 2.0, 3.0, 9.0])
-    number = Number("p", "p", np.array([1.0, 2.0, NAN, 3.0, 4.0]), estimate_spearman, given=(human,))
+    number = Number("p", "p", np.array([1.0, 2.0, NAN, 3.0, 4.0]), estimate_spearman, columns=(human,))
     found = measured([number], seed=0, bias=taste(), criterion="c", ids=tuple("abcde"), columns={})["p"]
     assert (found.value, found.n, found.undefined, found.units) == (1, 3, 2, 3)
     assert number.value() == 1
@@ -170,10 +170,10 @@ def test_length_is_compared_where_one_of_two_audits_measured_likelihood():
 def test_numbers_are_alike_if_their_settings_and_columns_are():
     scores, ratings, length, ls = np.random.default_rng(4).normal(size=(4, 9))
     estimator = partial(estimate_effect, names=("length", "likelihood"))
-    number = Number("x", "x", scores, estimator, given=(ratings, length, ls))
-    assert number.like(dataclasses.replace(number, given=(ratings, length, ls.copy()), values=length))
-    assert not number.like(dataclasses.replace(number, given=(ratings, length, ls + length)))
-    assert not number.like(dataclasses.replace(number, given=(ratings, length)))
+    number = Number("x", "x", scores, estimator, columns=(ratings, length, ls))
+    assert number.like(dataclasses.replace(number, columns=(ratings, length, ls.copy()), values=length))
+    assert not number.like(dataclasses.replace(number, columns=(ratings, length, ls + length)))
+    assert not number.like(dataclasses.replace(number, columns=(ratings, length)))
     assert number.like(dataclasses.replace(number, estimator=partial(estimate_effect, names=("length", "likelihood"))))
     assert not number.like(dataclasses.replace(number, estimator=partial(estimate_effect, names=("length", "other"))))
 
@@ -203,14 +203,14 @@ def test_intervals_and_tests_follow_the_inputs(drawn):
         counted = counted_spearman if name == "performance" else counted_bias_score
         normalization = {"normalization": "z-score"} if name == "bias_score_z" else {}
         interval = measures.estimate(
-            partial(counted, **normalization), number.values, *number.given, clusters=inputs, method="normal"
+            partial(counted, **normalization), number.values, *number.columns, clusters=inputs, method="normal"
         )
         assert one[name].high - one[name].low == pytest.approx(interval.high - interval.low, rel=0.1)
         assert one[name].units == 20
         change = compare_judges(one, two, n_resamples=300, seed=0)[name]
         draws = measures.Draws(resamples=0, swaps=300)
         p_values = [
-            number.estimator(second, *number.given, before=first, clusters=c, draws=draws).p_value
+            number.estimator(second, *number.columns, before=first, clusters=c, draws=draws).p_value
             for c in (inputs, None)
         ]
         assert [change.p_value, change.p_itemwise] == p_values

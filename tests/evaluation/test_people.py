@@ -379,7 +379,7 @@ def test_agreement_by_group_is_that_of_both_orders_and_says_why_it_is_undefined(
         for k in range(60)
     ]
     groups = evalbias.audit(alike, scores_field="s", by="test").groups
-    assert groups["t0"]["spearman"].shown == "undefined"
+    assert groups["t0"]["spearman"].with_interval == "undefined"
     assert f"Spearman is undefined: {groups['t0']['spearman'].why_undefined} (t0)" in groups_table(groups).caption
 
 

@@ -132,7 +132,7 @@ def test_a_change_between_two_judges_is_the_difference_of_their_shares():
         (partial(estimate, repeats.counted_needed), ()),
         (partial(repeats.estimate_disagreement, part="judge_noise"), (people,)),
     ):
-        before, after = (Number("x", "x", one, estimator, given=given, tested=False) for one in (noisy, calm))
+        before, after = (Number("x", "x", one, estimator, columns=given, tested=False) for one in (noisy, calm))
         change = after.change(noisy, seed=0, n_resamples=200, swaps=0)
         assert change.value == pytest.approx(after.value() - before.value())
         assert change.low < change.value < change.high

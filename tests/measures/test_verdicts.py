@@ -329,7 +329,7 @@ def test_the_corrected_mean_is_the_center_of_its_interval_where_items_share_an_i
     quality, shared = rng.normal(3, 0.5, size=(12, 8)), rng.normal(0, 1.5, size=(12, 1))
     scores, clusters = (quality + shared + rng.normal(0, 0.2, size=(12, 8))).ravel(), np.repeat(np.arange(12), 8)
     people = np.where(np.arange(96) % 8 < 4, quality.ravel(), NAN)
-    number = Number("corrected", "corrected", scores, corrected_mean, given=(people,))
+    number = Number("corrected", "corrected", scores, corrected_mean, columns=(people,))
     found = number.estimate(clusters.tolist(), seed=0)
     assert found.value == pytest.approx((found.low + found.high) / 2)
     assert found.value == number.value(clusters.tolist())
