@@ -102,7 +102,7 @@ class CorrectedScores(Bias):
         columns = judged.covariate(RATINGS), judged.covariate(feature)
         estimator = partial(estimate_effect, **how)
         name, label = f"{feature}_effect", f"effect of {feature}"
-        return Number(name, label, judged.answers, estimator, given=columns, null=0.0, tested=False)
+        return Number(name, label, judged.answers, estimator, columns=columns, null=0.0, tested=False)
 
 
 def learn_correction(

@@ -359,7 +359,7 @@ def against_baselines(
     ``facts`` are ``baseline_facts`` of other items, which tell whether more or less of each is better.
     """
     human, clusters = judged.covariate(HUMAN_SCORES), judged.clusters
-    own = Number("performance", "performance", judged.answers, estimate_spearman, given=(human,))
+    own = Number("performance", "performance", judged.answers, estimate_spearman, columns=(human,))
     baselines, unbeaten = {}, []
     for column, name in BASELINES.items():
         scores = np.sign(spearman(facts[column], facts[HUMAN_SCORES]).value) * judged.covariate(column)

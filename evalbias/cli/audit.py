@@ -51,7 +51,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     for ready in each if rates else ():
         _check_verdicts(ready)
     # 2. The audit, and what it decides.
-    options = each[0].asked
+    options = each[0].requested
     named = replace(options, judge=each[0].judge, criterion=each[0].criterion)
     with Run("audit", named, models, out, more=audit_settings(*each)) as run:
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]

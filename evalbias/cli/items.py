@@ -105,8 +105,8 @@ def audit_settings(*each: ResolvedAudit) -> dict[str, Any]:
         settings["criteria"] = [{n: value for n, value in asdict(one).items() if n != "scale"} for one in criteria]
         judge = None
     else:
-        judge = f"new {ready.judge.kind}" if ready.asked.judge is None else file_digest(ready.asked.judge)
-    return {**settings, "criterion": names if ready.asked.several else names[0], "judge": judge}
+        judge = f"new {ready.judge.kind}" if ready.requested.judge is None else file_digest(ready.requested.judge)
+    return {**settings, "criterion": names if ready.requested.several else names[0], "judge": judge}
 
 
 # The items that options name, on two sides of a split.

@@ -402,7 +402,9 @@ def _quoted(names: Sequence[str]) -> str:
 class ResolvedAudit(AuditOptions):
     """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read."""
 
-    asked: AuditOptions  # what was asked for, with the columns that tell the judge; fields of one as they are written
+    requested: (
+        AuditOptions  # what was asked for, with the columns that tell the judge; fields of one as they are written
+    )
     dataset: data_sets.Dataset  # what was read
     questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
     together: Sequence[PointwiseJudge | PairwiseJudge] = ()  # judges of several criteria, asked in one request
@@ -455,7 +457,7 @@ def resolve_each(options: AuditOptions, tell: Tell = lambda _: None) -> list[Res
     each = [_resolved(replace(options, criterion=criterion), None, source) for criterion in criteria]
     data_sets.items.check_rated_apart(each[0].dataset, names)
     together = [] if options.is_recorded else [ready.judge for ready in each]
-    return [replace(ready, asked=options, together=together) for ready in each]
+    return [replace(ready, requested=options, together=together) for ready in each]
 
 
 def _opened(options: AuditOptions, tell: Tell) -> tuple[AuditOptions, Any, Source]:
@@ -470,11 +472,11 @@ def _opened(options: AuditOptions, tell: Tell) -> tuple[AuditOptions, Any, Sourc
         return options, judge, source
     doctor = f"evalbias doctor {options.data if isinstance(options.data, str | os.PathLike) else ''}".strip()
     codes = Codes(options.missing, options.keep, options.levels)
-    found = certain_options(table_of(source, options.mapping), ONE_JUDGE, doctor, options.outcome, codes)
-    found["mapping"] = {**found.get("mapping", {}), **(options.mapping or {})} or None
-    options = replace(options, **found)
+    certain = certain_options(table_of(source, options.mapping), ONE_JUDGE, doctor, options.outcome, codes)
+    mapping = {**certain.get("mapping", {}), **(options.mapping or {})}
+    options = replace(options, **{**certain, "mapping": mapping or None})
     field = options.scores_field or options.samples_field or options.winner_field
-    others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
+    others = [f"{theirs!r} as {ours}" for ours, theirs in mapping.items()]
     tell(f"Columns: {', '.join([f'{field!r} as the judge', *others])} (evalbias doctor says why).")
     return options, None, source
 
@@ -483,18 +485,19 @@ def _answer_fields(options: AuditOptions) -> dict[str, Any]:
     return {name: field for name in ANSWER_FIELDS if (field := getattr(options, name)) is not None}
 
 
-def _resolved(asked: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
+def _resolved(requested: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
     """Resolve the audit of one criterion."""
     # 1. The data; malformed answers and choices are named by file and line.
-    named = {name: field for name, field in _answer_fields(asked).items() if FOR_NAME in field}
-    if named and asked.criterion is None:
+    named = {name: field for name, field in _answer_fields(requested).items() if FOR_NAME in field}
+    if named and requested.criterion is None:
         raise ValueError(f"{next(iter(named.values()))!r:.80} is a field of a criterion: name it, `criterion`.")
-    options = replace(asked, **{name: field.replace(FOR_NAME, _name(asked.criterion)) for name, field in named.items()})
+    written = {name: field.replace(FOR_NAME, _name(requested.criterion)) for name, field in named.items()}
+    options = replace(requested, **written)
     items = _read(options, judge, source)
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
     if judge is None and options.lm is None and not options.is_recorded:
-        asked = options = replace(options, scores_field=_only_judge(options, items))
+        requested = options = replace(options, scores_field=_only_judge(options, items))
     # 2. The judge: one of evalbias, a function or program, a new one of the criterion, or none with recorded answers.
     if isinstance(judge, AnyJudge):
         criterion = _own_criterion(judge, options)
@@ -514,17 +517,16 @@ def _resolved(asked: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
         if compares or options.winner_field is not None:
             raise ValueError("`pass_mark` is for a judge that scores, and this one compares: leave it out.")
         ratings = np.append(judged.human_ratings(items, criterion), human_scores(items, criterion, required=False))
-        known = ratings[~np.isnan(ratings)]
-        if len(known) and not known.min() < options.pass_mark <= known.max():
-            ends = f"which parts no ratings from {known.min():g} to {known.max():g}"
+        ratings = ratings[~np.isnan(ratings)]
+        if len(ratings) and not ratings.min() < options.pass_mark <= ratings.max():
+            ends = f"which parts no ratings from {ratings.min():g} to {ratings.max():g}"
             raise ValueError(f"`pass_mark` is {options.pass_mark:g}, {ends}: give one in between.")
     # 3. The items that it judges.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):
         examples = _pairs_to_judge(options, items, criterion.name)
-    settings = {f.name: getattr(options, f.name) for f in fields(options)}
-    settings |= {"judge": judge, "criterion": criterion}
-    return ResolvedAudit(**settings, asked=asked, dataset=items, questions=examples)
+    settings = {f.name: getattr(options, f.name) for f in fields(options)} | {"judge": judge, "criterion": criterion}
+    return ResolvedAudit(**settings, requested=requested, dataset=items, questions=examples)
 
 
 def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Dataset:
@@ -577,8 +579,8 @@ def answers_of(options: ResolvedAudit) -> Judged:
             return replace(judge_examples(judge, examples, **asking), unmeasurable={"likelihood": str(error)})
     settings = {"criterion": options.criterion, "likelihood_lm": options.lm if likelihood_lm is None else likelihood_lm}
     if judge is not None:
-        settings |= {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
-        return function_scores(examples, judge, **settings)
+        asking = {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
+        return function_scores(examples, judge, **asking, **settings)
     if (field := options.scores_field or options.samples_field) is not None:
         several = options.samples_field is not None
         return recorded_scores(examples, field, scale=options.scale, several=several, **settings)

@@ -53,6 +53,12 @@ from evalbias.programs.jury import AnyJudge
 from evalbias.values import keywords, to_json
 
 MOST_LABELS = 40  # number of items that an audit names for labeling
+UNDECIDED: Mapping[Status, str] = {
+    "too few items": "There are too few items to rule out a bias on",
+    "no sign": "No bias was found on",
+    "bounds only": "Biases are known between bounds, which second ratings narrow, on",
+}
+"""Status of a finding, the weightiest first -> beginning of a sentence about criteria without a bias that is shown."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +72,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         measurements: Name of a bias, or ``"agreement"``, -> measurement.
         findings: One finding per bias.
         answer: What follows from them: whether the judge tells good from bad, how lenient it is, which biases it has.
-        rest: What the answer rests on, what helps, and what is open or was left out.
+        basis: What the answer rests on, what helps, and what is open or was left out.
         first_screen: What to act on, in twelve lines of a terminal with the next step.
         next_step: What to do next.
         validity: Whether the judge tells good from bad; None where that is not known.
@@ -85,7 +91,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     measurements: Mapping[str, Measurement]
     findings: tuple[Finding, ...]
     answer: tuple[str, ...]
-    rest: tuple[str, ...]
+    basis: tuple[str, ...]
     first_screen: tuple[str, ...]
     next_step: NextStep
     validity: Validity | None
@@ -106,7 +112,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """The answer and the rest."""
-        return (*self.answer, *self.rest)
+        return (*self.answer, *self.basis)
 
     @property
     def verdict(self) -> str:
@@ -133,7 +139,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         for name, finding in findings.items():
             if finding.hidden and finding.estimate is not None:
                 estimates[name][finding.estimate.name] = finding.estimate
-        agreement, shown = estimates.pop(AGREEMENT, {}), ("low", "high", "n", "undefined")
+        agreement, ends = estimates.pop(AGREEMENT, {}), ("low", "high", "n", "undefined")
         content = {
             "verdict": self.verdict,
             "first_screen": self.first_screen,
@@ -145,9 +151,9 @@ class AuditReport(ByName[Measurement], parts="measurements"):
             "leniency": self.leniency,
             "warnings": self.warnings,
             "biases": {name: {**f.to_dict(), "estimates": estimates[name]} for name, f in findings.items()},
-            "further": {name: those for name, those in estimates.items() if name not in findings},
+            "further": {name: values for name, values in estimates.items() if name not in findings},
             AGREEMENT: {name: e.value for name, e in agreement.items()},
-            "agreement_intervals": {name: {one: getattr(e, one) for one in shown} for name, e in agreement.items()},
+            "agreement_intervals": {name: {end: getattr(e, end) for end in ends} for name, e in agreement.items()},
             "groups": {name: m.estimates for name, m in self.groups.items()},
             "not_measured": self.not_measured,
             "missing_judgments": self.missing,
@@ -179,46 +185,40 @@ class AuditReports(ByName[AuditReport], parts="audits"):
     @property
     def judge(self) -> str:
         """The judge, with ``{criterion}`` in the place of a criterion's name."""
-        name, one = next(iter(self.audits.items()))
-        said, quote, field = one.judged.judge.partition("'")
-        return said + quote + field.replace(name, CRITERION)
+        name, audit = next(iter(self.audits.items()))
+        beginning, quote, field = audit.judged.judge.partition("'")
+        return beginning + quote + field.replace(name, CRITERION)
 
     @property
     def first_screen(self) -> tuple[str, ...]:
         """Agreement with people on each criterion, and the verdict."""
-        known = [(name, one.measurements.get(AGREEMENT), one.validity) for name, one in self.audits.items()]
-        each = [f"{name} {m[m.headlines[0]].text()} ({valid.status})" for name, m, valid in known if m and valid]
-        return (*[f"Agreement with people: {', '.join(each)}."] * bool(each), self.verdict)
+        agreements = [(name, audit.measurements.get(AGREEMENT), audit.validity) for name, audit in self.audits.items()]
+        each = [f"{name} {m[m.headlines[0]].text()} ({valid.status})" for name, m, valid in agreements if m and valid]
+        return (f"Agreement with people: {', '.join(each)}.", self.verdict) if each else (self.verdict,)
 
     @property
     def verdict(self) -> str:
         """Criteria on which the judge is biased, those on which that is open, and what the findings rest on."""
         sentences: dict[str, list[str]] = {"The judge is biased on": [], "One of several biases is shown on": []}
         sentences |= {"A bias is shown under a condition on": [], "A bias is shown within these systems on": []}
-        for name, one in self.audits.items():
-            alone, others, conditional, within = shown_findings(one.findings)
-            either = "" if alone else joined([title_of(f.bias) for f in confused(others, one.findings)], "or")
+        for name, audit in self.audits.items():
+            alone, others, conditional, within = shown_findings(audit.findings)
+            either = "" if alone else joined([title_of(f.bias) for f in confused(others, audit.findings)], "or")
             titles = (titles_of([*alone, *others] if alone else []), either, titles_of(conditional), titles_of(within))
             for names, which in zip(sentences.values(), titles, strict=True):
                 names.extend([f"{name} ({which})"] if which else [])
-        left = [name for name, one in self.audits.items() if not any(shown_findings(one.findings))]
-        open_ = sentences["There are too few items to rule out a bias on"] = [
-            name for name in left if self.audits[name].having("too few items")
-        ]
-        clear = sentences["No bias was found on"] = [
-            name for name in left if name not in open_ and self.audits[name].having("no sign")
-        ]
-        bounded = sentences["Biases are known between bounds, which second ratings narrow, on"] = [
-            name for name in left if name not in {*open_, *clear} and self.audits[name].having("bounds only")
-        ]
-        sentences["No bias was measured on"] = [name for name in left if name not in {*open_, *clear, *bounded}]
-        said = ". ".join(f"{beginning} {joined(names)}" for beginning, names in sentences.items() if names)
+        left = [name for name, audit in self.audits.items() if not any(shown_findings(audit.findings))]
+        for status, beginning in UNDECIDED.items():
+            sentences[beginning] = [name for name in left if self.audits[name].having(status)]
+            left = [name for name in left if name not in sentences[beginning]]
+        sentences["No bias was measured on"] = left
+        sentence = ". ".join(f"{beginning} {joined(names)}" for beginning, names in sentences.items() if names) + "."
         if len(self.audits) == 1:
-            return f"{said}."
+            return sentence
         return (
-            f"{said}. Findings are adjusted for all {len(self.audits)} criteria together (Holm's correction over the "
-            "biases of each, Bonferroni's over the criteria): the chance of calling an unbiased judge biased on any of "
-            f"them is {percent(ALPHA)} at most."
+            f"{sentence} Findings are adjusted for all {len(self.audits)} criteria together (Holm's correction over "
+            "the biases of each, Bonferroni's over the criteria): the chance of calling an unbiased judge biased on "
+            f"any of them is {percent(ALPHA)} at most."
         )
 
     def __repr__(self) -> str:
@@ -226,7 +226,7 @@ class AuditReports(ByName[AuditReport], parts="audits"):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data: the verdict, and criterion -> that of its audit."""
-        return {"verdict": self.verdict, "criteria": {name: one.to_dict() for name, one in self.audits.items()}}
+        return {"verdict": self.verdict, "criteria": {name: audit.to_dict() for name, audit in self.audits.items()}}
 
 
 @keywords(AuditOptions)
@@ -247,19 +247,19 @@ def audit(options: AuditOptions) -> Any:
     """
     each = resolve_each(replace(options, progress=options.progress if callable(options.progress) else None))
     tell_left_out(each[0].dataset)
-    shown = None if options.progress is None else options.progress is True
-    with progress_bar(answers_needed(each), shown) as advance:
+    visible = None if options.progress is None else options.progress is True
+    with progress_bar(answers_needed(each), visible) as advance:
         audits = audit_each(each, advance)
-    return AuditReports(audits) if each[0].asked.several else next(iter(audits.values()))
+    return AuditReports(audits) if each[0].requested.several else next(iter(audits.values()))
 
 
 def answers_needed(each: Sequence[ResolvedAudit]) -> int:
     """Return about how many answers of models are needed: judgments, likelihoods of every text, and probes."""
     needed = 0
-    for one in each:
-        if one.lm is not None or one.likelihood_lm is not None:
-            texts = sum(2 if candidates_of(e) else 1 for e in one.questions)
-            needed += texts * (1 + isinstance(one.judge, AnyJudge)) + probe_questions(one)
+    for resolved in each:
+        if resolved.lm is not None or resolved.likelihood_lm is not None:
+            texts = sum(2 if candidates_of(e) else 1 for e in resolved.questions)
+            needed += texts * (1 + isinstance(resolved.judge, AnyJudge)) + probe_questions(resolved)
     return needed
 
 
@@ -270,11 +270,12 @@ def audit_each(each: Sequence[ResolvedAudit], progress: Callable[[int], None] | 
     cached: dict[str, Any] = {name: CachedLM(lm, progress=progress) for name, lm in models.items() if lm is not None}
     names = ("own_system", "own_family", "reliability", "pass_mark", "by", "only", "seed")
     audits = dict[str, AuditReport]()
-    for one in (replace(one, **cached) for one in each):
-        judged = probed(answers_of(one).counted_in(one.length), one)
-        judged = with_features(judged, one.features) if one.features else judged
-        settings = {name: getattr(one, name) for name in names} | ({} if one.outcome is None else {"reliability": 1.0})
-        audits[one.criterion.name] = audit_answers(judged, criteria=len(each), **settings)
+    for resolved in (replace(resolved, **cached) for resolved in each):
+        judged = probed(answers_of(resolved).counted_in(resolved.length), resolved)
+        judged = with_features(judged, resolved.features) if resolved.features else judged
+        settings = {name: getattr(resolved, name) for name in names}
+        settings |= {} if resolved.outcome is None else {"reliability": 1.0}
+        audits[resolved.criterion.name] = audit_answers(judged, criteria=len(each), **settings)
     return audits
 
 
@@ -294,8 +295,8 @@ def audit_answers(
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
     own = [bias.configured(**settings) for bias in features_of(judged)] if FEATURES in judged.provenance else []
-    columns = {one: judged.covariates[one.name] for one in own}
-    varying = tuple(one for one, values in columns.items() if len(np.unique(values[~np.isnan(values)])) > 1)
+    columns = {feature: judged.covariates[feature.name] for feature in own}
+    varying = tuple(feature for feature, values in columns.items() if len(np.unique(values[~np.isnan(values)])) > 1)
     settled = {**settings, "features": varying, "scale": judged.scale}
     biases = [*(bias.configured(**settled) for bias in BIASES.values()), *own]
     left_out = {} if only is None else _left_out(only, biases, judged)
@@ -305,8 +306,7 @@ def audit_answers(
     not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
     missing = {name: why for name, why in not_measured.items() if name not in (AGREEMENT, *left_out)}
     findings = findings_of(measurements, judged, missing, criteria=criteria)
-    not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
-    not_measured |= left_out
+    not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"} | left_out
     lost = missing_judgments(judged, seed=seed)
     # 3 the answer: the rates of pass and fail, the agreement with people, and the biases
     validity, leniency, verdicts = None, "", measurements.get(PassOrFail.name)
@@ -317,27 +317,27 @@ def audit_answers(
         leniency = PeopleAgreement().leniency(agreement, judged)
     corrected = measurements.get(CorrectedEstimates.name)
     of_all = "" if corrected is None else CorrectedEstimates().sentence_of_all(corrected, judged)
-    known_warnings = coverage_warning({"": judged.coverage}), rated_again(judged), *warnings_of(judged, measurements)
-    warnings = tuple(filter(None, known_warnings))
-    said = "" if validity is None else validity.sentence
-    begins = [*filter(None, (*warnings, *rates[:1], said, "" if rates else of_all or leniency))]
+    doubts = coverage_warning({"": judged.coverage}), rated_again(judged), *warnings_of(judged, measurements)
+    warnings = tuple(filter(None, doubts))
+    agrees = "" if validity is None else validity.sentence
+    begins = [*filter(None, (*warnings, *rates[:1], agrees, "" if rates else of_all or leniency))]
     besides = (of_all, decides, leniency) if rates else (decides, leniency if of_all else "")
     besides = besides if agreement is None else (*besides, PeopleAgreement().beyond_chance(agreement))
-    answer = lines_of(findings, [*filter(None, (*warnings, *rates, said, decides, leniency, of_all))])
+    answer = lines_of(findings, [*filter(None, (*warnings, *rates, agrees, decides, leniency, of_all))])
     # 4 what it rests on, and what else is known
     cautions = [*ratings_left_out(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
-    conclusions = [one.bias.conclusion(one) for one in measurements.values()]
+    conclusions = [m.bias.conclusion(m) for m in measurements.values()]
     alone = f"Only {title_of(str(only))} was asked for: no other bias was tested." if left_out else ""
     reasons = reasons_of(findings, exact=reliability == 1)
-    known, repeats = judged.labeled, measurements.get(Repeats.name)
-    used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
-    used |= {"criteria": criteria} if criteria > 1 else {}
+    labeled, repeats = judged.labeled, measurements.get(Repeats.name)
+    used = {**settings, "only": only, "criteria": criteria if criteria > 1 else None}
+    used = {name: value for name, value in used.items() if value is not None}
     return AuditReport(
         judged=judged,
         measurements=measurements,
         findings=findings,
         answer=answer,
-        rest=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
+        basis=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
         first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], besides=besides, most=LINES),
         next_step=next_step(judged, findings, validity),
         validity=validity,
@@ -346,7 +346,7 @@ def audit_answers(
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         missing=lost,
-        label_next=label_next(judged, MOST_LABELS, seed) if known.any() and not known.all() else [],
+        label_next=label_next(judged, MOST_LABELS, seed) if labeled.any() and not labeled.all() else [],
         groups={} if by is None else _by_group(judged, by, seed=seed),
         discuss={} if repeats is None else repeats.bias.discuss(repeats),
     )
@@ -391,11 +391,11 @@ def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
     agreement, groups = BIASES[PassOrFail.name if judged.pass_or_fail else AGREEMENT], dict[str, Measurement]()
     for name, part in parts.items():
         if agreement.applies(part):
-            found = groups[name] = measure(agreement, part, seed=seed)
+            measurement = groups[name] = measure(agreement, part, seed=seed)
             if judged.both_orders:  # as the verdict has it
-                number = replace(headline_number(found.numbers), name=BOTH, label="accuracy, both orders")
-                both = {BOTH: number.estimate(found.clusters, seed=seed)}
-                groups[name] = replace(found, estimates={**found.estimates, **both})
+                number = replace(headline_number(measurement.numbers), name=BOTH, label="accuracy, both orders")
+                both = {BOTH: number.estimate(measurement.clusters, seed=seed)}
+                groups[name] = replace(measurement, estimates={**measurement.estimates, **both})
     return groups
 
 
@@ -430,9 +430,9 @@ class MissingJudgments:
 
     def sentence(self) -> str:
         """Say how many judgments are missing, and on what that depends."""
-        shown = [one.words for one in self.dependence.values() if one.p_adjusted < LEVEL]
-        depends = f" They are missing {joined(shown)}." if shown else ""
-        if self.dependence and not shown:
+        words = [d.words for d in self.dependence.values() if d.p_adjusted < LEVEL]
+        depends = f" They are missing {joined(words)}." if words else ""
+        if self.dependence and not words:
             depends = f" No dependence on {joined([*self.dependence])} is shown."
         return f"{self.missing} of {self.n} judgments are missing ({_share(self.missing, self.n)}).{depends}"
 
@@ -496,11 +496,14 @@ def _words(name: str, difference: float, p: float, absent: BoolArray, systems: S
     if name == INPUT:
         return f"unevenly by input ({p_equals(p)})"
     if name == SYSTEM:
-        rates = {one: float(absent[np.array(systems) == one].mean()) for one in sorted(set(systems))}
+        rates = {system: float(absent[np.array(systems) == system].mean()) for system in sorted(set(systems))}
         most, least = (choose(rates, key=rates.__getitem__) for choose in (max, min))
         shares = f"in {percent(rates[most])} of {most:.80} and in {percent(rates[least])} of {least:.80}"
         return f"unevenly by system ({shares}, {p_equals(p)})"
-    which = f"{'pairs of ' * pairwise}{SIDES[name][difference <= 0]} outputs"
+    with_more, with_less = SIDES[name]
+    which = f"{with_more if difference > 0 else with_less} outputs"
     if pairwise and name == "quality":
         which = f"pairs that differ {'more' if difference > 0 else 'less'} in quality"
+    elif pairwise:
+        which = f"pairs of {which}"
     return f"more often for {which} ({abs(difference):.2f} standard deviations apart on average, {p_equals(p)})"

@@ -76,8 +76,8 @@ def by_item(judged: Judged) -> dict[str, Any]:
 
     Ids tell items as their id, input and texts do; ``outputs`` as an output and what it answers do, whatever the id.
     """
-    known = judged.covariates
-    parts = {part: {name: known[name] for name in names if name in known} for part, names in KEPT.items()}
+    covariates = judged.covariates
+    parts = {part: {name: covariates[name] for name in names if name in covariates} for part, names in KEPT.items()}
     kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge", "writers")}
     texts = [str(list(candidates_of(e)) or e.get("output")) for e in judged.examples]
     keys = [*zip(judged.ids, judged.inputs or judged.ids, texts or judged.ids, strict=True)]
@@ -95,15 +95,15 @@ def _bare(text: Any) -> Any:
 def judged_of(content: Mapping[str, Any]) -> Judged:
     """Read what ``by_item`` returned, or raise one of ``UNREAD`` for anything else."""
     columns = {**content["people"], **content.get("texts", {})}  # which earlier files lack
-    known = {name: np.array(column, dtype=np.float64) for name, column in {**columns, "": content["answers"]}.items()}
-    answers, scale = known.pop(""), content["scale"] and tuple(map(float, content["scale"]))
-    writers: Any = [one if isinstance(one, str) else tuple(one) for one in content.get("writers", ())]
+    numbers = {name: np.array(column, dtype=np.float64) for name, column in {**columns, "": content["answers"]}.items()}
+    answers, scale = numbers.pop(""), content["scale"] and tuple(map(float, content["scale"]))
+    writers: Any = [name if isinstance(name, str) else tuple(name) for name in content.get("writers", ())]
     texts = [content["ids"], content["inputs"], content["outputs"], writers]
-    if any(np.abs(column[np.isfinite(column)]).max(initial=0.0) > LARGEST for column in (*known.values(), answers)):
+    if any(np.abs(column[np.isfinite(column)]).max(initial=0.0) > LARGEST for column in (*numbers.values(), answers)):
         raise ValueError("A number is larger than any score.")
-    if {len(column) for column in [answers, *known.values(), *texts] if len(column)} != {len(content["ids"])}:
+    if {len(column) for column in [answers, *numbers.values(), *texts] if len(column)} != {len(content["ids"])}:
         raise ValueError("The items and what is known of them differ in number.")
-    names = [name for column in texts for one in column for name in (one if isinstance(one, tuple) else [one])]
+    names = [name for column in texts for entry in column for name in (entry if isinstance(entry, tuple) else [entry])]
     if not all(isinstance(name, str) for name in [*names, content["criterion"], content["judge"]]):
         raise TypeError("A name is no text.")
     if scale and not (len(scale) == 2 and scale[0] < scale[1]):
@@ -111,7 +111,7 @@ def judged_of(content: Mapping[str, Any]) -> Judged:
     return Judged(
         ids=tuple(content["ids"]),
         answers=answers,
-        covariates=known,
+        covariates=numbers,
         writers=writers,
         scale=scale,
         **{name: content[name] for name in ("criterion", "inputs", "ties", "judge")},
@@ -122,25 +122,26 @@ UNREAD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 """Errors of reading JSON that ``by_item`` did not write."""
 
 
-def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
+def read_side(source: Any, options: Any) -> tuple[Judged, list[str]]:
     """Read judged outputs: a ``Judged``, an audit, its run folder, or data with recorded scores; and what tells texts.
 
     A DSPy program is run on the examples of the option ``evaluate``, whose judge scores what has no score yet. Inputs
     are digests, so that those of a folder and of a file are the same. ValueError for anything else, or for a judge that
     compares.
     """
-    if isinstance(given, str | os.PathLike) and any((Path(given) / name).is_file() for name in (SETTINGS, RESULT)):
-        run = read_run(Path(given))
+    if isinstance(source, str | os.PathLike) and any((Path(source) / name).is_file() for name in (SETTINGS, RESULT)):
+        run = read_run(Path(source))
         if run.result is None:
-            raise ValueError(run.damage or f"{given} holds a run that is not finished: run its command again.")
+            raise ValueError(run.damage or f"{source} holds a run that is not finished: run its command again.")
         try:
             kept = run.result.get("criteria", {}).get(options.criterion, run.result).get("items")
             judged, texts = judged_of(kept), kept["outputs"]
         except UNREAD as error:
-            place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in run.result)
-            raise ValueError(f"{place}: give data with scores, or an audit's run folder.") from error
+            which = " of this `criterion`" if "criteria" in run.result else ""
+            message = f"{source} holds no audit{which}: give data with scores, or an audit's run folder."
+            raise ValueError(message) from error
     else:
-        judged = _judged(given, options)
+        judged = _judged(source, options)
         content = by_item(judged)
         judged, texts = replace(judged, inputs=content["inputs"] or content["ids"]), content["outputs"]
     if judged.pairwise:
@@ -148,22 +149,22 @@ def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
     return judged, texts
 
 
-def _judged(given: Any, options: Any) -> Judged:
+def _judged(source: Any, options: Any) -> Judged:
     """Return the scores of outputs that are judged, whose data hold the scores, or that are judged and written now."""
-    if isinstance(given, AuditReports):
-        given = given[options.criterion]
-    if isinstance(given, Judged | AuditReport):
-        return given if isinstance(given, Judged) else given.judged
-    settings: dict[str, Any] = {"data": given}
-    if (evaluate := getattr(options, "evaluate", None)) is not None:
+    if isinstance(source, AuditReports):
+        source = source[options.criterion]
+    if isinstance(source, Judged | AuditReport):
+        return source if isinstance(source, Judged) else source.judged
+    evaluate, settings = getattr(options, "evaluate", None), dict[str, Any](data=source)
+    if evaluate is not None:
         if not isinstance(metric := evaluate.metric, ProgramMetric) or metric.judge is None:
             raise ValueError("The metric of `evaluate` is no judge's: make it by evalbias.judge_metric(JUDGE).")
-        if options.scores_field is None and options.samples_field is None:
-            settings["judge"] = metric.judge
-        if isinstance(given, dspy.Module):
-            settings |= {"data": outputs_of(given, evaluate), "judge": metric.judge}
-            settings |= dict.fromkeys(("mapping", "scores_field", "samples_field"))
-    elif isinstance(given, dspy.Module):
+        if isinstance(source, dspy.Module):
+            no_fields = dict.fromkeys(("mapping", "scores_field", "samples_field"))
+            settings = {"data": outputs_of(source, evaluate), "judge": metric.judge, **no_fields}
+        elif options.scores_field is None and options.samples_field is None:
+            settings = {"data": source, "judge": metric.judge}
+    elif isinstance(source, dspy.Module):
         raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
     ready = resolve(AuditOptions.of(options, **settings), get_logger(__name__).warning)
     tell_left_out(ready.dataset)
@@ -174,8 +175,8 @@ def _check_codes(sides: Mapping[str, Judged], options: Any) -> None:
     """Refuse scores of one side that may stand for none, as the others tell; each side was checked by itself."""
     scores = {name: side.answers[~np.isnan(side.answers)] for name, side in sides.items()}
     keep = [*options.keep, *(end for side in sides.values() for end in side.scale or ())]
-    for name, asked in unexplained(scores, {name: name for name in scores}, keep).items():
-        raise DataError(question(name, scores[name], asked))
+    for name, codes in unexplained(scores, {name: name for name in scores}, keep).items():
+        raise DataError(question(name, scores[name], codes))
 
 
 def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Example]:
@@ -185,14 +186,13 @@ def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Examp
     """
     metric, devset, items = evaluate.metric, evaluate.devset, []
     judge = metric.judge.judges[0] if isinstance(metric.judge, Jury | Rubric) else metric.judge
-    shown = bool(evaluate.display_progress)
-    run = dspy.Parallel(evaluate.num_threads, evaluate.max_errors, disable_progress_bar=not shown)
-    for example, prediction in zip(devset, run([(program, one) for one in devset]), strict=True):
+    run = dspy.Parallel(evaluate.num_threads, evaluate.max_errors, disable_progress_bar=not evaluate.display_progress)
+    for example, prediction in zip(devset, run([(program, example) for example in devset]), strict=True):
         text = None if prediction is None else prediction.get(metric.output)
         if not text_problem(text):
-            known = {name: example[name] for name in ("id", "input_id") if name in example}
-            given = {name: example.get(metric.source if name == "source" else name) for name in judge.inputs}
-            items.append(dspy.Example({**known, **given, judge.judged: str(text)}))
+            ids = {name: example[name] for name in ("id", "input_id") if name in example}
+            inputs = {name: example.get(metric.source if name == "source" else name) for name in judge.inputs}
+            items.append(dspy.Example({**ids, **inputs, judge.judged: str(text)}))
     if not items:
         raise ValueError(f"The program left no text in {metric.output!r}: name its output in evalbias.judge_metric.")
     if lost := len(devset) - len(items):
@@ -215,7 +215,7 @@ class Parts(Report, ByName[Estimate], parts="estimates"):
     estimates: Mapping[str, Estimate]
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(to_json({one.name: getattr(self, one.name) for one in fields(self)}))
+        return dict(to_json({f.name: getattr(self, f.name) for f in fields(self)}))
 
     def table(self) -> Table:
         """Return the parts."""
@@ -286,24 +286,22 @@ def drift(options: DriftOptions) -> DriftReport:
     Raises:
         ValueError: No text was scored by both judges, or the two differ in criterion or scale.
     """
-    (old, old_texts), (new, new_texts) = (read_side(one, options) for one in (options.before, options.after))
+    (old, old_texts), (new, new_texts) = (read_side(side, options) for side in (options.before, options.after))
     for what in ("criterion", "scale"):
-        if (first_has := getattr(old, what)) != (second_has := getattr(new, what)):
-            raise ValueError(
-                f"The two differ in {what} ({first_has} and {second_has}): give two versions of one judge."
-            )
+        if (earlier := getattr(old, what)) != (later := getattr(new, what)):
+            raise ValueError(f"The two differ in {what} ({earlier} and {later}): give two versions of one judge.")
     _check_codes({"the score before": old, "the score after": new}, options)
     # 1. anchors: texts of both, a repeated one as often as both have it
     pairs = _in_common(old_texts, new_texts)
     if not len(pairs):
         raise ValueError("`before` and `after` have no text in common: let both judges score some anchors.")
-    first, second = (replace(s.take(rows), examples=()) for s, rows in zip((old, new), pairs.T, strict=True))
+    sides = old, new
+    first, second = (replace(side.take(rows), examples=()) for side, rows in zip(sides, pairs.T, strict=True))
     second = replace(second, ids=first.ids, inputs=first.inputs)
-    periods = [
-        side.take(np.setdiff1d(np.arange(len(side.ids)), rows)) for side, rows in zip((old, new), pairs.T, strict=True)
-    ]
+    others = [np.setdiff1d(np.arange(len(side.ids)), rows) for side, rows in zip(sides, pairs.T, strict=True)]
+    periods = [side.take(rows) for side, rows in zip(sides, others, strict=True)]
     # 2. the split, and what else changed on the anchors
-    repeated = all(SAMPLES in side.covariates for side in (old, new))
+    repeated = all(SAMPLES in side.covariates for side in sides)
     columns = [side.covariates[SAMPLES] if repeated else side.answers for side in (*periods, first, second)]
     inputs = (periods[0].inputs, periods[1].inputs, first.inputs)
     split = split_change(*columns, clusters=inputs, draws=Draws(seed=options.seed))
@@ -311,24 +309,24 @@ def drift(options: DriftOptions) -> DriftReport:
         name: Estimate(**vars(e), name=name, label=LABELS[name], null=0.0 if name == "drift" else None)
         for name, e in zip(LABELS, split.parts.values(), strict=True)
     }
-    sides = _with_equal_covariates(first, second)
-    comparisons = _compared(*sides, seed=options.seed)
+    comparisons = _compared(*_with_equal_covariates(first, second), seed=options.seed)
     # 3. in words
     margin = options.margin or MARGIN * float(np.nanstd(old.answers))
     enough = items_needed(estimates["drift"], margin) if margin > 2 * split.unsure else None  # else more do not help
-    alone = not any(len(one.ids) for one in periods)
-    said = [
+    alone = not any(len(period.ids) for period in periods)
+    sentences = [
         *_split_words(estimates, judge_alone=alone),
         _drift_words(estimates["drift"], margin, enough, moved=split.spread != 0),
         *_level_words(split),
     ]
-    said += [_agreement_words(comparisons[AGREEMENT])] if AGREEMENT in comparisons else []
-    said += _bias_words([c for name, c in comparisons.items() if name != AGREEMENT])
-    said += [*_cautions(split, margin), *_unlike_anchors(first, second, periods[0], split)]
-    lost = [estimates["drift"].undefined, sum(int(np.isnan(one.answers).sum()) for one in periods)]
-    if any(lost):
-        said.append(f"Without a score, and left out: {count(lost[0], 'anchor')} and {count(lost[1], 'other output')}.")
-    return DriftReport(tuple(said), estimates, margin, enough, split, comparisons)
+    sentences += [_agreement_words(comparisons[AGREEMENT])] if AGREEMENT in comparisons else []
+    sentences += _bias_words([c for name, c in comparisons.items() if name != AGREEMENT])
+    sentences += [*_cautions(split, margin), *_unlike_anchors(first, second, periods[0], split)]
+    anchors, outputs = estimates["drift"].undefined, sum(int(np.isnan(period.answers).sum()) for period in periods)
+    if anchors or outputs:
+        lost = f"{count(anchors, 'anchor')} and {count(outputs, 'other output')}"
+        sentences.append(f"Without a score, and left out: {lost}.")
+    return DriftReport(tuple(sentences), estimates, margin, enough, split, comparisons)
 
 
 def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
@@ -342,13 +340,13 @@ def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
 
 def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> list[str]:
     change, judge, system = (estimates[name] for name in LABELS)
-    said = f"The mean score changes by {change.text()} points (95 % interval {change.interval})"
+    sentence = f"The mean score changes by {change.text()} points (95 % interval {change.interval})"
     if judge_alone:
-        return [f"{said}; all texts are anchors, so this is the judge's part."]
+        return [f"{sentence}; all texts are anchors, so this is the judge's part."]
     parts = f"{judge.with_interval} is the judge's part, {system.with_interval} the system's"
-    shown = {"above": "The system improved.", "below": "The system got worse."}
+    phrases = {"above": "The system improved.", "below": "The system got worse."}
     neither, unknown = "Whether the system changed is open.", "Whether the system changed cannot be told."
-    return [f"{said}: {parts}.", conclude(system, **shown, neither=neither, undefined=unknown)]
+    return [f"{sentence}: {parts}.", conclude(system, **phrases, neither=neither, undefined=unknown)]
 
 
 def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool) -> str:
@@ -365,8 +363,8 @@ def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool)
         return f"No change of the judge is shown ({change}); the old scores are all the same: name a `margin`."
     if status == "no sign":
         return f"No change of the judge is shown, and one of {margin:.2g} points or more is ruled out."
-    said = f"Whether the judge changed is open: too few anchors to rule out {margin:.2g} points ({change})"
-    return f"{said}{f'; about {enough:,} would be enough' if enough is not None and enough > e.n else ''}."
+    sentence = f"Whether the judge changed is open: too few anchors to rule out {margin:.2g} points ({change})"
+    return f"{sentence}{f'; about {enough:,} would be enough' if enough is not None and enough > e.n else ''}."
 
 
 def _level_words(split: SplitChange) -> list[str]:
@@ -376,11 +374,11 @@ def _level_words(split: SplitChange) -> list[str]:
     if not shifts[least, 2] < shifts[most, 1]:
         return []
     moved = [f"a {split.levels[k]:.3g} by {signed(shifts[k, 0])}" for k in (least, most)]
-    said = f"This is no shift of all scores: by rank, the judge moves {joined(moved)}."
+    sentence = f"This is no shift of all scores: by rank, the judge moves {joined(moved)}."
     if (met := split.met[[least, most]])[:, 0].min() < FEWEST_UNITS:
-        return [said]
+        return [sentence]
     texts = joined([f"the {n:.0f} that had it have {mean:.2f}" for n, mean in met])
-    return [f"{said} Single texts are moved by noise too: now {texts} on average."]
+    return [f"{sentence} Single texts are moved by noise too: now {texts} on average."]
 
 
 def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judged]:
@@ -389,9 +387,8 @@ def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judge
     People's view of the items is that of ``after``, or of ``before`` where it has none. Lengths and likelihoods are
     left out where the two were measured differently.
     """
-    shared = {
-        name: known for one in (before, after) for name, known in one.covariates.items() if name in KEPT["people"]
-    }
+    both = {**before.covariates, **after.covariates}
+    shared = {name: column for name, column in both.items() if name in KEPT["people"]}
     for name in before.covariates.keys() & after.covariates.keys() & {*KEPT["texts"]}:
         if np.array_equal(before.covariates[name], after.covariates[name], equal_nan=True):
             shared[name] = after.covariates[name]
@@ -400,14 +397,14 @@ def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judge
 
 def _compared(before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
     """Compare two judges of the same items by paired tests of what both tell: agreement with people, and biases."""
-    found = {}
+    comparisons = {}
     for bias in (BIASES[name] for name in CHANGED):
         if bias.applies(before) and bias.applies(after):
-            sides = [measure(bias, one, seed=seed, n_resamples=0) for one in (before, after)]
+            sides = [measure(bias, judged, seed=seed, n_resamples=0) for judged in (before, after)]
             if bias.name == AGREEMENT:  # of whose numbers one is tested
                 sides = [replace(m, numbers={(n := headline_number(m.numbers)).name: n}) for m in sides]
-            found[bias.name] = compare_judges(*sides, n_resamples=SWAPS, seed=seed)
-    return found
+            comparisons[bias.name] = compare_judges(*sides, n_resamples=SWAPS, seed=seed)
+    return comparisons
 
 
 def _agreement_words(agreement: Comparison) -> str:
@@ -426,32 +423,32 @@ def _bias_words(comparisons: Sequence[Comparison]) -> list[str]:
     """Name the biases that changed, after Holm's correction; nothing where none was compared."""
     changes = {c.bias.title: c[c.headlines[0]] for c in comparisons if c.headlines}
     tested = {title: change for title, change in changes.items() if not math.isnan(change.p_value)}
-    shown = [f"{c.after.words} {c.before.text()} before, {c.after.text()} after" for c in significant(tested).values()]
-    if shown:
-        return [f"Its biases changed: {'; '.join(shown)}."]
+    certain = significant(tested).values()
+    if changed := [f"{c.after.words} {c.before.text()} before, {c.after.text()} after" for c in certain]:
+        return [f"Its biases changed: {'; '.join(changed)}."]
     names = joined([*tested])
     return [f"No change of its biases is shown ({names})."] if names else []
 
 
 def _cautions(split: SplitChange, margin: float) -> list[str]:
-    said = []
+    cautions = []
     if margin / 2 < split.unsure < math.inf:
-        said.append(
+        cautions.append(
             f"The old outputs had {words.amount(split.apart, 0, 0)} points than the anchors from the old judge, so "
             "the parts lean on the map between the judges, which takes both for equally noisy. If all noise is one "
             f"judge's, the parts move by up to {split.unsure:.2f} points, and their intervals allow for that. Narrower "
             "ones take anchors from the old outputs, or two scores of each anchor."
         )
     if split.beyond:
-        said.append(f"{percent(split.beyond)} of the old outputs' scores lie beyond those of all anchors.")
-    return said
+        cautions.append(f"{percent(split.beyond)} of the old outputs' scores lie beyond those of all anchors.")
+    return cautions
 
 
 def _unlike_anchors(first: Judged, second: Judged, old: Judged, split: SplitChange) -> list[str]:
     """Warn where anchors and old outputs differ in length, and the new judge sees it beyond what the old one gave."""
-    if not len(old.ids) or any(LENGTHS not in one.covariates for one in (first, old)):
+    if not len(old.ids) or any(LENGTHS not in judged.covariates for judged in (first, old)):
         return []
-    ours, theirs = (length_feature(one.covariates[LENGTHS]) for one in (first, old))
+    ours, theirs = (length_feature(judged.covariates[LENGTHS]) for judged in (first, old))
     anchors = np.arange(len(ours) + len(theirs)) < len(ours)
     apart, p_value = missing_by_size(anchors, np.append(ours, theirs), clusters=[*first.inputs, *old.inputs])
     beyond = second.answers - np.interp(first.answers, split.levels, split.mapped[:, 0])
@@ -498,8 +495,8 @@ class CompareReport(Parts):
             for name, judge, people, outputs, labels in zip(self.split.systems, *columns, strict=True)
         ]
         means = Table(("", "mean by the judge", "by people, of all", "outputs", "rated"), rows)
-        known = {e.words: e for e in self.estimates.values() if not math.isnan(e.value)}
-        blocks = [*self.paragraphs[1:], means, interval_plot(known, "What differs"), self.table()]
+        drawn = {e.words: e for e in self.estimates.values() if not math.isnan(e.value)}
+        blocks = [*self.paragraphs[1:], means, interval_plot(drawn, "What differs"), self.table()]
         return [Section("What differs between the systems", blocks)]
 
 
@@ -516,7 +513,7 @@ def compare(options: CompareOptions) -> CompareReport:
         ValueError: There are fewer than two systems, a side lacks a feature that is named, or the scales differ.
     """
     systems, nameless = _systems_of(options)
-    sides = [*systems.values(), *[read_side(one, options)[0] for one in [options.rated] if one is not None]]
+    sides = [*systems.values(), *([] if options.rated is None else [read_side(options.rated, options)[0]])]
     if options.features and not all(side.examples for side in sides):
         raise ValueError("`features` are of the outputs themselves, which a run folder lacks: give the data.")
     _check_codes({f"the score of {n}": s for n, s in zip([*systems, "`rated`"], sides, strict=False)}, options)
@@ -532,32 +529,35 @@ def compare(options: CompareOptions) -> CompareReport:
     if common and all(len(common) >= PAIRED * len(inputs) for inputs in scored):
         own = [side.take(np.flatnonzero(np.isin(side.inputs, [*common]))) for side in own]
     ratings = [mean_of_raters(side.ratings) if side.rated else np.full(len(side.ids), np.nan) for side in own]
-    found = compare_means(
+    means = compare_means(
         *(np.concatenate([side.answers for side in own]), np.concatenate(ratings)),
         [name for name, side in zip(systems, own, strict=True) for _ in side.ids],
-        clusters=[one for side in own for one in side.inputs],
+        clusters=[x for side in own for x in side.inputs],
     )
     # 2. the differences in words, and of two systems the parts of the judge's
-    lost = sum(len(side.ids) for side in systems.values()) - sum(found.outputs)
+    lost = sum(len(side.ids) for side in systems.values()) - sum(means.outputs)
     texts = [sorted((x, str(e.get("output"))) for x, e in zip(s.inputs, s.examples, strict=False)) for s in own]
-    reasons = ["their outputs are identical" if texts[a] == texts[b] != [] else "" for a, b in found.pairs]
-    each = zip(found.differences, reasons, strict=True)
+    reasons = ["their outputs are identical" if texts[a] == texts[b] != [] else "" for a, b in means.pairs]
+    each = zip(means.differences, reasons, strict=True)
     differences = [replace(e, undefined=int(lost), reason=reason or e.reason) for e, reason in each]
     if len(systems) > 2:
-        estimates, said = _ranked(found, differences)
+        estimates, sentences = _ranked(means, differences)
     else:
         estimates = {PEOPLE: Estimate(**vars(differences[0]), name=PEOPLE, label="by people")}
         if any(side.on_peoples_scale for side in own):
-            estimates[FAVOR] = Estimate(**vars(found.favors[0]), name=FAVOR, label="the judge's favor", null=0.0)
+            estimates[FAVOR] = Estimate(**vars(means.favors[0]), name=FAVOR, label="the judge's favor", null=0.0)
         parts, more = _parts([*own, *sides[2:]], options)
-        said, estimates = [*_verdict(found, estimates), *more], estimates | parts
+        sentences, estimates = [*_verdict(means, estimates), *more], estimates | parts
     for name, side, rated in zip(systems, own, ratings, strict=True):
         apart, p_value = missing_by_size(np.isnan(rated), -side.answers, clusters=side.clusters)
         if p_value < CHOSEN:  # NaN is not below
             how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than its others"
-            said.insert(1, f"The rated outputs of {name} score {how}: rate a random few, or differences are wrong.")
-    said += [f"Left out: {count(nameless, 'row')} without a system."] * (nameless > 0)
-    return CompareReport(tuple(said), estimates, found)
+            sentences.insert(
+                1, f"The rated outputs of {name} score {how}: rate a random few, or differences are wrong."
+            )
+    if nameless:
+        sentences.append(f"Left out: {count(nameless, 'row')} without a system.")
+    return CompareReport(tuple(sentences), estimates, means)
 
 
 def _systems_of(options: CompareOptions) -> tuple[dict[str, Judged], int]:
@@ -571,76 +571,78 @@ def _systems_of(options: CompareOptions) -> tuple[dict[str, Judged], int]:
         judged = replace(judged.take(np.array(named)), writers=[str(judged.examples[k]["system"]) for k in named])
     names = [*dict.fromkeys(options.systems or judged.writer_names)]
     if len(names) < 2 or {*names} - {*judged.writer_names}:
-        known = joined([*map(repr, judged.writer_names)]) or "none: name the column system"
-        how = f"name two or more, each by a `systems` of its own if names hold commas. The data have {known}."
+        writers = joined([*map(repr, judged.writer_names)]) or "none: name the column system"
+        how = f"name two or more, each by a `systems` of its own if names hold commas. The data have {writers}."
         raise ValueError(f"`systems` {joined([*map(repr, names)])}: {how}")
     return {name: judged.take(np.flatnonzero(written_by(judged, [name]))) for name in names}, nameless
 
 
 def _check_alike(systems: Mapping[str, Judged]) -> None:
     """Refuse systems of which one seems to be scored, or rated, on another scale."""
-    rated = {name: one.ratings for name, one in systems.items() if one.rated}
+    rated = {name: side.ratings for name, side in systems.items() if side.rated}
     for what, columns in (("judge's scores", {n: s.answers for n, s in systems.items()}), ("people's ratings", rated)):
         values = {name: column[~np.isnan(column)] for name, column in columns.items()}
-        many = {name: some for name, some in values.items() if len(some) >= FEW}
+        many = {name: column for name, column in values.items() if len(column) >= FEW}
         if any(on_a_lower_scale(a, b) for a, b in permutations(many.values(), 2)):
-            told = ", ".join(f"{name} {some.min():g} to {some.max():g}" for name, some in many.items())
-            raise ValueError(f"The {what} seem to be on different scales ({told}): bring them to one, or give `scale`.")
+            ranges = ", ".join(f"{name} {column.min():g} to {column.max():g}" for name, column in many.items())
+            problem = f"The {what} seem to be on different scales ({ranges})"
+            raise ValueError(f"{problem}: bring them to one, or give `scale`.")
 
 
-def _verdict(found: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterator[str]:
+def _verdict(means: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterator[str]:
     """Say whether the second of two systems is better, how many ratings would decide, and whom the judge favors."""
-    (first, second), e, enough = found.systems, estimates[PEOPLE], found.enough[0]
+    (first, second), e, enough = means.systems, estimates[PEOPLE], means.enough[0]
     phrases = {"above": "is better than", "below": "is worse than", "undefined": "cannot be compared with"}
-    said = f"{second} {conclude(e, **phrases, neither='is not shown to be better or worse than')} {first}"
-    how = f"by ratings of {sum(found.labels):,.0f} outputs and the judge's scores of all {e.n:,}"
+    sentence = f"{second} {conclude(e, **phrases, neither='is not shown to be better or worse than')} {first}"
+    how = f"by ratings of {sum(means.labels):,.0f} outputs and the judge's scores of all {e.n:,}"
     figures = e.why_undefined if math.isnan(e.low) else f"{e.text()} points {how} (95 % interval {e.interval})"
-    yield f"{said[0].upper()}{said[1:]}: {figures}."
+    yield f"{sentence[0].upper()}{sentence[1:]}: {figures}."
     if e.low <= 0 <= e.high and (outputs := items_needed(e, abs(e.value)) if e.value else None):
         needed = f"{enough:,.0f} ratings"
         if math.isnan(enough):  # ratings of these outputs alone would not show it
-            rated = math.ceil(outputs * sum(found.labels) / e.n)
+            rated = math.ceil(outputs * sum(means.labels) / e.n)
             needed = f"{outputs:,} outputs, {f'{rated:,} of them' if rated < outputs else 'all'} rated,"
         yield f"It takes about {needed} to show a difference of this size."
     if FAVOR in estimates and not math.isnan(e.low):
         favor, wrong = estimates[FAVOR], "so a correction that both share would be wrong"
         phrases = {"above": f"The judge favors {second}, {wrong}", "below": f"The judge favors {first}, {wrong}"}
         whom = conclude(favor, **phrases, neither="That the judge favors one of them is not shown")
-        alone = signed(found.judge[1] - found.judge[0])
-        yield f"{whom}: its scores alone say {alone}; less the difference with each one's ratings, {favor.with_interval}."
+        alone = signed(means.judge[1] - means.judge[0])
+        corrected = f"less the difference with each one's ratings, {favor.with_interval}"
+        yield f"{whom}: its scores alone say {alone}; {corrected}."
 
 
-def _ranked(found: MeansCompared, differences: Sequence[Interval]) -> tuple[dict[str, Estimate], list[str]]:
+def _ranked(means: MeansCompared, differences: Sequence[Interval]) -> tuple[dict[str, Estimate], list[str]]:
     """Return the differences of better systems and others, the best first, and say which is shown to be best."""
-    rank, ordered = np.argsort(np.argsort(-found.people, kind="stable")), dict[tuple[int, int], Estimate]()
-    for pair, e in zip(found.pairs, differences, strict=True):
+    rank, ordered = np.argsort(np.argsort(-means.people, kind="stable")), dict[tuple[int, int], Estimate]()
+    for pair, e in zip(means.pairs, differences, strict=True):
         worse, better = sorted(pair, key=lambda place: -rank[place])
         turned = e if (worse, better) == pair else replace(e, value=-e.value, low=-e.high, high=-e.low)
-        name = f"{found.systems[better]} - {found.systems[worse]}"
+        name = f"{means.systems[better]} - {means.systems[worse]}"
         ordered[rank[better], rank[worse]] = Estimate(**vars(turned), name=name, label=name)
-    best, *others = (found.systems[place] for place in np.argsort(rank))
-    shown = [name for k, name in enumerate(others) if ordered[0, k + 1].low > 0]
+    best, *others = (means.systems[place] for place in np.argsort(rank))
+    beaten = [name for k, name in enumerate(others) if ordered[0, k + 1].low > 0]
     reasons = dict.fromkeys(e.reason for e in ordered.values() if e.reason)
-    unclear = [name for k, name in enumerate(others) if not (name in shown or ordered[0, k + 1].reason)]
-    said = [f"{best} is better than {joined(shown)}."] if shown else []
-    said += [f"Whether {best} is better than {joined(unclear, 'or')} is open."] if unclear else []
-    told = [e for e in ordered.values() if not math.isnan(e.low)]
-    how = f"By ratings of {sum(found.labels):,.0f} outputs and the judge's scores of all {sum(found.outputs):,.0f}"
-    hold = f"the {len(told)} intervals hold together" if len(told) > 1 else "the interval holds"
-    said += [f"{how}; {hold} in 95 % of cases."] if told else []
-    said = [*said, f"Not compared: {'; '.join(reasons)}."] if reasons else said
-    return {ordered[places].name: ordered[places] for places in sorted(ordered)}, said
+    unclear = [name for k, name in enumerate(others) if not (name in beaten or ordered[0, k + 1].reason)]
+    sentences = [f"{best} is better than {joined(beaten)}."] if beaten else []
+    sentences += [f"Whether {best} is better than {joined(unclear, 'or')} is open."] if unclear else []
+    compared = [e for e in ordered.values() if not math.isnan(e.low)]
+    how = f"By ratings of {sum(means.labels):,.0f} outputs and the judge's scores of all {sum(means.outputs):,.0f}"
+    hold = f"the {len(compared)} intervals hold together" if len(compared) > 1 else "the interval holds"
+    sentences += [f"{how}; {hold} in 95 % of cases."] if compared else []
+    sentences += [f"Not compared: {'; '.join(reasons)}."] if reasons else []
+    return {ordered[places].name: ordered[places] for places in sorted(ordered)}, sentences
 
 
 def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, Estimate], list[str]]:
     """Return the judge's difference of the first two sides and its parts by features, and what to say of these."""
     # 1. the features that all have, and the model of what they are worth at equal quality
     columns = [_features(side, options) for side in sides]
-    names = [name for name in columns[0] if all(name in one for one in columns)]
-    if options.own_system and not any(one["own_system"].any() for one in columns):
+    names = [name for name in columns[0] if all(name in side for side in columns)]
+    if options.own_system and not any(side["own_system"].any() for side in columns):
         raise ValueError(f"No output is by `own_system` {options.own_system!r:.80}: name a system of the data.")
     places = [k for k, side in enumerate(sides) if side.rated]
-    inputs, model, features = [one for k in places for one in sides[k].inputs], None, dict[str, FloatArray]()
+    inputs, model, features = [x for k in places for x in sides[k].inputs], None, dict[str, FloatArray]()
     if places and names:
         ratings = padded([row for k in places for row in sides[k].ratings])
         scores = np.concatenate([sides[k].answers for k in places])
@@ -651,9 +653,9 @@ def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, 
         features |= {SIDES[k]: (whose == k).astype(np.float64) for k in np.unique(whose[kept])[1:]}
         model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
     # 2. by how much the scores and the features differ, paired by input, and what the latter give
-    both = {GAIN: [side.answers for side in sides[:2]], **{n: [one[n] for one in columns[:2]] for n in names}}
+    both = {GAIN: [side.answers for side in sides[:2]], **{n: [side[n] for side in columns[:2]] for n in names}}
     systems, clusters = np.repeat([0, 1], [len(s.ids) for s in sides[:2]]), [x for s in sides[:2] for x in s.inputs]
-    estimates, said = dict[str, Estimate](), list[str]()
+    estimates, sentences = dict[str, Estimate](), list[str]()
     for name, values in both.items():
         written, label = np.concatenate(values), FEATURES.get(name, name.replace("_", " "))
         (e,) = compare_means(written, written, systems.tolist(), clusters=clusters).differences
@@ -662,23 +664,23 @@ def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, 
             rated = features[name][kept] if model else written
             beyond = (written < rated.min(initial=math.inf)) | (written > rated.max(initial=-math.inf))
             if beyond.mean() > EXTRAPOLATED:
-                said.append(f"{percent(beyond.mean())} of the outputs lie beyond the rated in {label}: extrapolated.")
+                share = percent(beyond.mean())
+                sentences.append(f"{share} of the outputs lie beyond the rated in {label}: extrapolated.")
         estimates[name] = Estimate(**vars(e), name=name, label=label)
-    return estimates, [*_gain_words(estimates), *said]
+    return estimates, [*_gain_words(estimates), *sentences]
 
 
 def _features(judged: Judged, options: CompareOptions) -> dict[str, FloatArray]:
     """Return the features of the outputs that are known, (n,) each."""
-    known = judged.covariates
-    features = {"length": length_feature(known[LENGTHS])} if LENGTHS in known else {}
-    features |= {"likelihood": known[LIKELIHOODS]} if LIKELIHOODS in known else {}
+    covariates = judged.covariates
+    features = {"length": length_feature(covariates[LENGTHS])} if LENGTHS in covariates else {}
+    features |= {"likelihood": covariates[LIKELIHOODS]} if LIKELIHOODS in covariates else {}
     if options.own_system:
         if not len(judged.writers):
-            raise ValueError(
-                f"`own_system` {options.own_system!r:.80}: a file does not name its systems. Add the column."
-            )
+            named = f"`own_system` {options.own_system!r:.80}"
+            raise ValueError(f"{named}: a file does not name its systems. Add the column.")
         features["own_system"] = written_by(judged, writers_of(judged, options.own_system))
-    return features | {name: known[name] for name in options.features}
+    return features | {name: covariates[name] for name in options.features}
 
 
 def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:

@@ -64,7 +64,7 @@ class ByName(Generic[Part]):
         return parts
 
     def _lacks(self, name: str) -> str:
-        return f"{name!r} is not among {joined([repr(one) for one in self._parts]) or 'no names at all'}."
+        return f"{name!r} is not among {joined([repr(part) for part in self._parts]) or 'no names at all'}."
 
 
 # Numbers, and their estimates with intervals, from values by item and a function of them.

@@ -50,16 +50,16 @@ def panel_of(options: JuryOptions) -> list[Judged]:
     if not items:
         raise ValueError(f"{items.path} holds no items: give at least one row with an output.")
     tell_left_out(items)
-    given = AuditOptions.of(options, data=items, mapping=None, swapped_field=None)
+    settings = AuditOptions.of(options, data=items, mapping=None, swapped_field=None)
     first, judged = None, list[Judged]()
     for name, other in fields_of.items():
         named = {"winner_field": name, "swapped_field": other} if pairwise else {"scores_field": name}
         if first is None:
-            first = resolve(replace(given, **named))
+            first = resolve(replace(settings, **named))
             judged.append(replace(answers_of(first).counted_in(options.length), judge=name))
         else:  # what is known about the items is known
             answers = answers_of(replace(first, **named, likelihood_lm=None, lm=None))
-            kept = {one: getattr(answers, one) for one in ("answers", "ties", "reasons")}
+            kept = {part: getattr(answers, part) for part in ("answers", "ties", "reasons")}
             judged.append(replace(judged[0], **kept, judge=name))
     return judged
 
@@ -67,9 +67,9 @@ def panel_of(options: JuryOptions) -> list[Judged]:
 def mean_of(judged: Sequence[Judged]) -> Judged:
     """Return the answers of a jury whose members count alike: standardized scores, or win probabilities of pairs."""
     if judged[0].pairwise:
-        wins = np.mean([one.first_wins for one in judged], axis=0)
+        wins = np.mean([member.first_wins for member in judged], axis=0)
         return replace(judged[0], answers=np.stack([wins, 1 - wins], axis=2), ties=False, judge=MEAN)
-    table = np.column_stack([one.answers for one in judged])
+    table = np.column_stack([member.answers for member in judged])
     kept, scores = defined(table), np.full(len(table), np.nan)
     scores[kept] = np.mean([standardized(column) for column in table[kept].T], axis=0)
     return replace(judged[0], answers=scores, scale=None, judge=MEAN)
@@ -94,10 +94,10 @@ class Shared:
         if not self.biased:
             return ""
         unit = "of the wins" if self.mean.unit == SHARE else self.mean.unit
-        mean, of_each = self.mean, joined([f"{one} {signed(e.value)}" for one, e in self.biased.items()])
-        said = f"{title_of(self.bias).capitalize()}: {of_each} {unit}, the {self.jury} {with_interval(mean)}"
+        mean, of_each = self.mean, joined([f"{judge} {signed(e.value)}" for judge, e in self.biased.items()])
+        sentence = f"{title_of(self.bias).capitalize()}: {of_each} {unit}, the {self.jury} {with_interval(mean)}"
         status = decide(mean, MARGINS.get(mean.unit, 0.1), 0.0 if mean.low > 0 or mean.high < 0 else 1.0)
-        return f"{said}: {AVERAGED.get(status, 'too few items to say whether averaging cancels it')}."
+        return f"{sentence}: {AVERAGED.get(status, 'too few items to say whether averaging cancels it')}."
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,74 +146,74 @@ class JuryReport(Report):
     @property
     def best(self) -> str:
         """Name of the member that follows quality best."""
-        return max(self.judges, key=lambda one: self.validities[one].value)
+        return max(self.judges, key=lambda judge: self.validities[judge].value)
 
     @property
     def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
         v, rho, k, mean = self.votes, self.error_correlation, len(self.judges), self.validities[MEAN]
         several = f"{k} judges" if k > 2 else "two judges"
         high = f"to {v.high:.1f}" if math.isfinite(v.high) else "or more"
-        said = f"These {several} are worth {v.value:.1f} independent votes (95 % interval {v.low:.1f} {high})"
+        worth = f"These {several} are worth {v.value:.1f} independent votes (95 % interval {v.low:.1f} {high})"
         if math.isnan(v.value):
-            said = f"How many independent votes these {several} are worth cannot be told: {v.reason}"
+            worth = f"How many independent votes these {several} are worth cannot be told: {v.reason}"
         if math.isnan(rho.value):
-            paragraphs = [f"{said}. How their errors correlate is unknown, because one of them shows none."]
+            paragraphs = [f"{worth}. How their errors correlate is unknown, because one of them shows none."]
         else:
             alike = f"at equal quality their errors correlate at {with_interval(rho)} on average"
             naive = f"; against people's ratings as they are, they seem to correlate at {signed(self.seeming)}"
-            paragraphs = [f"{said}: {alike}{naive if self.noise > 0 else ''}."]
-        shown = "better" if self.gain.low > 0 else "worse" if self.gain.high < 0 else "not shown to be better or worse"
+            paragraphs = [f"{worth}: {alike}{naive if self.noise > 0 else ''}."]
+        verdict = "worse" if self.gain.high < 0 else "not shown to be better or worse"
+        verdict = "better" if self.gain.low > 0 else verdict
         paragraphs.append(
             f"Their mean correlates with quality at {with_interval(mean)}, the best judge alone, {self.best}, at "
-            f"{with_interval(self.validities[self.best])}. The mean is {shown}: {with_interval(self.gain)}."
+            f"{with_interval(self.validities[self.best])}. The mean is {verdict}: {with_interval(self.gain)}."
         )
-        if not any(self.validities[one].low > 0 for one in self.judges):
+        if not any(self.validities[judge].low > 0 for judge in self.judges):
             paragraphs.append("No judge is shown to follow quality at all.")
-        top = max(one.validity for one in self.subsets)
-        enough = next(one for one in self.subsets if one.validity >= top - NEAR)
+        top = max(subset.validity for subset in self.subsets)
+        enough = next(subset for subset in self.subsets if subset.validity >= top - NEAR)
         paragraphs.append(
             f"The cheapest set within {NEAR:g} of the best of all {2**k - 1} is {joined(enough.judges)} "
             f"(cost {enough.cost:g} of {sum(self.costs):g}): {unsigned(enough.validity)}. "
             "The best of many looks better than it is."
         )
-        less = {one: e for one, e in self.worth.items() if e.high < 0}
+        less = {judge: e for judge, e in self.worth.items() if e.high < 0}
         if less:
-            without = joined([f"{one} ({signed(-e.value)})" for one, e in less.items()])
+            without = joined([f"{judge} ({signed(-e.value)})" for judge, e in less.items()])
             paragraphs.append(f"The mean is better without {without}.")
         for name, e in self.families.items():
             differ = "more alike" if e.low > 0 else "less alike" if e.high < 0 else "no more alike, as far as is shown,"
             paragraphs.append(
                 f"Judges {name} err {differ} than others: error correlation {with_interval(e)} beside other pairs."
             )
-        shared = (one.sentence() for one in self.shared)
-        return (*paragraphs, *filter(None, (self._own_sentence(), *shared, *self.notes)))
+        biases = (shared.sentence() for shared in self.shared)
+        return (*paragraphs, *filter(None, (self._own_sentence(), *biases, *self.notes)))
 
     def _own_sentence(self) -> str:
         """Say which judges give what they wrote more than the other judges give it; empty where that is unknown."""
-        known = {one: e for one, e in self.own.items() if not math.isnan(e.value)}
-        more = [f"{one} ({signed(e.value)})" for one, e in significant(known).items() if e.value > 0]
+        bonuses = {judge: e for judge, e in self.own.items() if not math.isnan(e.value)}
+        more = [f"{judge} ({signed(e.value)})" for judge, e in significant(bonuses).items() if e.value > 0]
         if not more:
-            nobody = f"No judge of the {len(known)} that wrote outputs is shown to give its own more than others do."
-            return nobody if known else ""
+            nobody = f"No judge of the {len(bonuses)} that wrote outputs is shown to give its own more than others do."
+            return nobody if bonuses else ""
         return (
             f"What they wrote themselves gets more at equal quality from {joined(more)} than from the other judges, in "
-            f"standard deviations of a score (adjusted for {len(known)} judges that wrote outputs)."
+            f"standard deviations of a score (adjusted for {len(bonuses)} judges that wrote outputs)."
         )
 
     def sections(self) -> list[Section]:
         rows = []
-        for place, one in enumerate((*self.judges, MEAN)):
-            e, worth = self.validities[one], self.worth.get(one)
-            cost = self.costs[place] if one != MEAN else sum(self.costs)
-            effects = [(s.mean if one == MEAN else s.members[one]) for s in self.shared]
-            cells = [_brief(x) for x in effects]
-            rows.append((one, f"{cost:g}", _brief(e), "" if worth is None else _brief(worth), *cells))
-        names = ["judge", "cost", "with quality", "adds to the others", *(title_of(one.bias) for one in self.shared)]
+        for place, judge in enumerate((*self.judges, MEAN)):
+            e, worth = self.validities[judge], self.worth.get(judge)
+            cost = self.costs[place] if judge != MEAN else sum(self.costs)
+            effects = [_brief(s.mean if judge == MEAN else s.members[judge]) for s in self.shared]
+            rows.append((judge, f"{cost:g}", _brief(e), "" if worth is None else _brief(worth), *effects))
+        names = ["judge", "cost", "with quality", "adds to the others", *(title_of(s.bias) for s in self.shared)]
         items = f"{self.votes.n} items, {self.votes.undefined} undefined"
         note = f"correlations with quality, without the raters' noise; in brackets: 95 % intervals; {items}"
         sets = [(f"{s.cost:g}", joined(s.judges), unsigned(s.validity)) for s in self.subsets]
-        errors = [(one, *map(signed, row)) for one, row in zip(self.judges, self.correlations, strict=True)]
-        rows_of = {one: [Estimate(name=one, label=one, **vars(e))] for one, e in self.validities.items()}
+        errors = [(judge, *map(signed, row)) for judge, row in zip(self.judges, self.correlations, strict=True)]
+        rows_of = {judge: [Estimate(name=judge, label=judge, **vars(e))] for judge, e in self.validities.items()}
         caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
         plot = Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows_of)])
         members = Table(names, rows, f"What each judge is worth, on {self.criterion}", note)
@@ -233,7 +233,7 @@ class JuryReport(Report):
             return
         rows = []
         for judge, excess in self.writers.items():
-            cells = [signed(e.value) + "*" * (e.low > 0 or e.high < 0) for e in excess.values()]
+            cells = [signed(e.value) + ("*" if e.low > 0 or e.high < 0 else "") for e in excess.values()]
             own = [f"[{cell}]" if writer == judge else cell for writer, cell in zip(excess, cells, strict=True)]
             rows.append((judge, *map(short, own)))
         excess = next(iter(self.writers.values()))
@@ -245,8 +245,8 @@ class JuryReport(Report):
         yield Section(table.title, [table])
 
     def to_dict(self) -> dict[str, Any]:
-        content = {one.name: getattr(self, one.name) for one in fields(self)} | {"paragraphs": self.paragraphs}
-        content["shared"] = {one.bias: {**one.members, MEAN: one.mean} for one in self.shared}
+        content = {f.name: getattr(self, f.name) for f in fields(self)} | {"paragraphs": self.paragraphs}
+        content["shared"] = {s.bias: {**s.members, MEAN: s.mean} for s in self.shared}
         return dict(to_json(content))
 
 
@@ -278,7 +278,7 @@ def jury_worth(
     reliability: float | None = None,
 ) -> JuryReport:
     """Say what judges that answered the same items are worth together; ``judge`` of each is its name."""
-    names, k = tuple(one.judge for one in judged), len(judged)
+    names, k = tuple(member.judge for member in judged), len(judged)
     if unknown := sorted(set(costs or {}) - {*names}):
         raise ValueError(f"`costs` names {unknown[0]!r:.80}, which is none of the judges {', '.join(names)}.")
     prices = tuple(float((costs or {}).get(name, 1.0)) for name in names)
@@ -286,16 +286,15 @@ def jury_worth(
         raise ValueError("`costs`: give finite numbers of 0 or more.")
     panel = panel_of_answers(judged, reliability=reliability)
     # 1 each judge, the mean, and what each adds to it
-    alone = np.eye(k)
-    everyone = np.ones(k)
+    alone, everyone = np.eye(k), np.ones(k)
     validities = {
         n: panel.estimate(partial(juries.validity, weights=w))
         for n, w in zip((*names, MEAN), (*alone, everyone), strict=True)
     }
     best = alone[int(np.argmax(panel.validities))]
 
-    def gain_over(rest: FloatArray) -> Interval:
-        both = np.stack([rest, everyone])
+    def gain_over(weights: FloatArray) -> Interval:
+        both = np.stack([weights, everyone])
         return panel.estimate(lambda *moments: np.diff(juries.validity(*moments, weights=both), axis=1)[:, 0], most=2.0)
 
     # 2 what their errors share
@@ -311,7 +310,7 @@ def jury_worth(
         error_correlation=panel.estimate(juries.error_correlation),
         seeming=float(juries.error_correlation(whole, noisy[None])[0]),
         correlations=np.clip(juries.error_correlations(whole, panel.validities[None])[0], -1, 1),
-        worth={name: gain_over(rest) for name, rest in zip(names, 1 - alone, strict=True)},
+        worth={name: gain_over(others) for name, others in zip(names, 1 - alone, strict=True)},
         subsets=tuple(juries.best_subsets(panel, prices)),
         shared=tuple(shared_biases(judged, mean_of(judged), reliability)),
         writers=by_writer(judged, reliability),
@@ -327,26 +326,26 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
     first = judged[0]
     if not first.rated:
         raise ValueError(f"Nobody rated the items on {first.criterion}: give people's ratings of them, or choices.")
-    if len({one.answers.shape[:2] for one in judged}) > 1:
+    if len({member.answers.shape[:2] for member in judged}) > 1:
         raise ValueError("The judges answered different items, or pairs in one order and in both: give the same.")
-    scores = np.column_stack([one.strength for one in judged])
+    scores = np.column_stack([member.strength for member in judged])
     how: dict[str, Any] = {"clusters": first.clusters, "systems": first.systems, "reliability": reliability}
-    panel = Panel(scores, first.ratings, **how, names=[one.judge for one in judged], mirrored=first.both_orders)
+    panel = Panel(scores, first.ratings, **how, names=[member.judge for member in judged], mirrored=first.both_orders)
     if panel.n < FEWEST or panel.units < MIN_CLUSTERS:
-        given = f"{panel.n} items of {count(panel.units, 'input')} are scored by all judges and rated"
-        raise ValueError(f"{given}: give {FEWEST} or more, of {MIN_CLUSTERS} inputs or more.")
+        scored = f"{panel.n} items of {count(panel.units, 'input')} are scored by all judges and rated"
+        raise ValueError(f"{scored}: give {FEWEST} or more, of {MIN_CLUSTERS} inputs or more.")
     return panel
 
 
 def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | None) -> list[Shared]:
     """Measure the biases that each member can have, and those of their jury."""
     shared = list[Shared]()
-    for bias in (one.configured(reliability=reliability) for one in BIASES.values()):
+    for bias in (b.configured(reliability=reliability) for b in BIASES.values()):
         each = {}
-        for one in (*judged, jury):
-            numbers = [number for number in bias.numbers(one) if number.name in EFFECTS] if bias.suits(one) else []
-            if numbers and (one.both_orders or numbers[0].name != "first_rate"):
-                each[one.judge] = numbers[0].estimate(one.clusters, seed=0).less_null()
+        for member in (*judged, jury):
+            numbers = [n for n in bias.numbers(member) if n.name in EFFECTS] if bias.suits(member) else []
+            if numbers and (member.both_orders or numbers[0].name != "first_rate"):
+                each[member.judge] = numbers[0].estimate(member.clusters, seed=0).less_null()
         if each and not any(math.isnan(e.value) for e in each.values()):
             shared.append(Shared(bias.name, each, each.pop(jury.judge), jury.judge))
     return shared
@@ -369,10 +368,11 @@ def by_writer(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
     """Estimate what each judge gives each writer more than the others at equal quality; empty without two writers."""
     bias = SelfPreference(reliability)
     estimates = {}
-    for one in judged:
-        if len(one.writer_names) <= len(one.ids) / 2 and (numbers := bias.numbers(one)):
-            unit = "verdicts from -1 (loses) to 1 (wins)" if one.verdicts else "log-odds" if one.pairwise else "points"
-            estimates[one.judge] = {n.label: _unscaled(n.estimate(one.clusters, seed=0), unit) for n in numbers}
+    for member in judged:
+        if len(member.writer_names) <= len(member.ids) / 2 and (numbers := bias.numbers(member)):
+            unit = "log-odds" if member.pairwise else "points"
+            unit = "verdicts from -1 (loses) to 1 (wins)" if member.verdicts else unit
+            estimates[member.judge] = {n.label: _unscaled(n.estimate(member.clusters, seed=0), unit) for n in numbers}
     return estimates
 
 
@@ -383,8 +383,8 @@ def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
     So a style that all judges like is none of its own.
     """
     first, bias = judged[0], SelfPreference(reliability)
-    writers = [k for k, one in enumerate(judged) if one.judge in first.writer_names and bias.numbers(first)]
-    table = np.column_stack([one.strength for one in judged])
+    writers = [k for k, member in enumerate(judged) if member.judge in first.writer_names and bias.numbers(first)]
+    table = np.column_stack([member.strength for member in judged])
     z = table / table[defined(table)].std(axis=0)  # the constant, or the order of a pair, takes care of the means
     bonuses = {}
     for k in writers:

@@ -37,11 +37,11 @@ def markdown(title: str, sections: Mapping[str, Sequence[str | Table]], decision
     """Return what was decided, and paragraphs and tables by heading, as Markdown; no text of the data marks up."""
     parts = [f"## {title}"]
     if decisions:
-        rows = [(f"{one.criterion} {one.condition}".strip(), one.word, one.why) for one in decisions]
+        rows = [(f"{d.criterion} {d.condition}".strip(), d.word, d.why) for d in decisions]
         parts.append(_table(Table(["condition", "outcome", "why"], rows, left=3)))
     for heading, content in sections.items():
-        parts += [f"### {_plain(heading)}"] * bool(heading)
-        parts += [_table(one) if isinstance(one, Table) else _plain(one) for one in content]
+        parts += [f"### {_plain(heading)}"] if heading else []
+        parts += [_table(block) if isinstance(block, Table) else _plain(block) for block in content]
     return "\n\n".join(parts) + "\n"
 
 

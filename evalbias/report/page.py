@@ -60,9 +60,9 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
     match result:
         case AuditReports():
             yield Section("All criteria", [criteria_table(result)])
-            for name, one in result.audits.items():
-                yield Section(name.capitalize(), one.first_screen)
-                for section in filter(None, (*_audited(one), worst_of(one.measurements))):
+            for name, audit in result.audits.items():
+                yield Section(name.capitalize(), audit.first_screen)
+                for section in filter(None, (*_audited(audit), worst_of(audit.measurements))):
                     yield replace(section, title=f"{section.title}: {name}", finding="")
         case AuditReport():
             yield from _audited(result)
@@ -77,18 +77,18 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case Comparison():
             yield comparison_section(result, f"{_title(result, several)}, before and after")
         case Mapping():
-            if rows := {name: one for name, one in result.items() if isinstance(one, Row)}:
+            if rows := {name: part for name, part in result.items() if isinstance(part, Row)}:
                 yield from _side_by_side(rows)
-            for name, one in result.items():
-                yield from sections(one, several=several, part=str(name))
+            for name, part in result.items():
+                yield from sections(part, several=several, part=str(name))
         case list() | tuple():
-            for one in result:
-                yield from sections(one, several=several, part=part)
+            for part in result:
+                yield from sections(part, several=several, part=part)
 
 
-def _title(one: Measurement | Comparison, several: bool) -> str:
-    title = one.bias.title.capitalize()
-    return f"{title}: {one.criterion}" if several else title
+def _title(result: Measurement | Comparison, several: bool) -> str:
+    title = result.bias.title.capitalize()
+    return f"{title}: {result.criterion}" if several else title
 
 
 SETTLED = " †"  # mark of what is true by construction
@@ -101,7 +101,7 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
         names = first.headlines
         if not names:  # of no bias by itself, such as the joint model
             continue
-        marked = {judge + SETTLED * bool(by_construction(m)): m for judge, m in sides.items()}
+        marked = {judge + (SETTLED if by_construction(m) else ""): m for judge, m in sides.items()}
         each = ({judge: m[name] for judge, m in marked.items() if not math.isnan(m[name].value)} for name in names)
         drawn = next(filter(None, each), {})
         words = next((e.words for e in drawn.values()), "")
@@ -119,26 +119,25 @@ NAMED = 20  # largest number of items without an answer that are named
 
 
 def _audited(audit: AuditReport) -> Iterator[Section]:
-    known = {one.bias: one for one in sorted(audit.findings, key=lambda one: [*STATUSES].index(one.status))}
-    overview = [biases_table(audit)] * any(one.estimate is not None for one in known.values())
+    findings = {f.bias: f for f in sorted(audit.findings, key=lambda f: [*STATUSES].index(f.status))}
+    overview = [biases_table(audit)] if any(f.estimate is not None for f in findings.values()) else []
     task = str(audit.provenance.get("task", "")) if LIKELIHOODS in audit.judged.covariates else ""
     about = f"Likelihood is that of an output after its source and the task: {task}" if task else ""
     screen = "\n".join(audit.first_screen)  # which says what was not measured
     more = [line for line in audit.paragraphs if line not in screen]
     yield Section("Findings", [*overview, *more, *filter(None, [about])])
-    for name in dict.fromkeys([AGREEMENT, *known, *audit.measurements]):
+    for name in dict.fromkeys([AGREEMENT, *findings, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
             section = measurement_section(measurement, measurement.bias.title.capitalize())
-            if name in known:
-                section = replace(section, finding=_sentence(known[name].sentence), status=known[name].status)
+            if name in findings:
+                section = replace(section, finding=_sentence(findings[name].sentence), status=findings[name].status)
             elif name == AGREEMENT and audit.validity is not None:
                 section = replace(section, finding=audit.validity.sentence, status=audit.validity.status)
             yield section
     if audit.groups:
         yield Section("Agreement with people by group", [groups_table(audit.groups)])
-    unasked = [
-        name for name, bias in BIASES.items() if bias.kind == "bias" and audit.provenance.get("only", name) != name
-    ]
+    only = audit.provenance.get("only")
+    unasked = [name for name, bias in BIASES.items() if bias.kind == "bias" and only not in (None, name)]
     missing = {title_of(n): why for n, why in audit.not_measured.items() if n not in (*audit.measurements, *unasked)}
     if missing:
         rows = [(title.capitalize(), why) for title, why in missing.items()]
@@ -149,14 +148,14 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
     if audit.missing is not None:
         yield Section("Missing judgments", [audit.missing.table()], audit.missing.sentence())
     if audit.label_next:
-        said = "Ratings of these items would make the corrected mean most precise:"
-        yield Section(f"Items to label next ({len(audit.label_next):,})", [said, Quote(", ".join(audit.label_next))])
+        words = "Ratings of these items would make the corrected mean most precise:"
+        yield Section(f"Items to label next ({len(audit.label_next):,})", [words, Quote(", ".join(audit.label_next))])
     if reasons := audit.judged.reasons:
         yield Section(f"Items without an answer ({len(reasons):,})", [dict(list(reasons.items())[:NAMED])])
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "." * (not text.endswith("."))
+    return text[:1].upper() + text[1:].removesuffix(".") + "."
 
 
 # --- the items on which a judge looks worst, with their texts ---------------------------------------------------------
@@ -166,12 +165,12 @@ FIRST, LISTED = 10, 50  # largest number of items that are shown at once, and th
 
 def several_criteria(result: Any) -> bool:
     """Return whether a result has measurements or comparisons of more than one criterion."""
-    return len({one.criterion for one in _parts(result)}) > 1
+    return len({part.criterion for part in _parts(result)}) > 1
 
 
 def worst_of(result: Any) -> Section | None:
     """List the worst items of the first measurement in a result that knows any."""
-    for measurement in (one for one in _parts(result) if isinstance(one, Measurement)):
+    for measurement in (part for part in _parts(result) if isinstance(part, Measurement)):
         if (section := worst_items(measurement)) is not None:
             of = f": {measurement.criterion}" if several_criteria(result) else ""
             return replace(section, title=section.title + of)
@@ -184,19 +183,19 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
         case Measurement() | Comparison():
             yield result
         case CompileReport():
-            yield from (one for one in _parts(result.comparison) if isinstance(one, Comparison))
+            yield from (part for part in _parts(result.comparison) if isinstance(part, Comparison))
         case AuditReport():
             yield from _parts(result.measurements)
         case Mapping():
             yield from _parts([*result.values()])
         case list() | tuple():
-            for one in result:
-                yield from _parts(one)
+            for part in result:
+                yield from _parts(part)
 
 
-Said = Mapping[str, tuple[str, FloatArray]]
+ItemNumbers = Mapping[str, tuple[str, FloatArray]]
 """Numbers of items, such as "judge" -> their form, "{:.2f}", and (n,) values, NaN where nothing is said."""
-Ranked = tuple[FloatArray, Said, str]
+Ranked = tuple[FloatArray, ItemNumbers, str]
 """(n,) how bad each item is, NaN where undefined; why it is listed; and what is listed, as a sentence."""
 
 
@@ -217,29 +216,31 @@ def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ())
     if ranked is None:
         return None
     texts = [*map(passages_of, examples or judged.examples)] or [[] for _ in judged.ids]
-    badness, said, rule = ranked
-    return _look_first(badness, said, rule, judged.ids, texts)
+    badness, numbers, rule = ranked
+    return _look_first(badness, numbers, rule, judged.ids, texts)
 
 
 def _look_first(
-    badness: FloatArray, said: Said, rule: str, ids: Sequence[str], texts: Sequence[Sequence[tuple[str, str]]]
+    badness: FloatArray, numbers: ItemNumbers, rule: str, ids: Sequence[str], texts: Sequence[Sequence[tuple[str, str]]]
 ) -> Section | None:
     """List the worst of n items with their texts; None where none is bad."""
     order = np.argsort(-np.nan_to_num(badness, nan=-np.inf), kind="stable")[:LISTED]
-    items = [_item(i, said, ids[i], texts[i]) for i in map(int, order) if badness[i] > 0]
+    items = [_item(i, numbers, ids[i], texts[i]) for i in map(int, order) if badness[i] > 0]
     return Section(f"The {len(items)} items to look at first", [rule, items]) if items else None
 
 
-def _item(i: int, said: Said, item: str, passages: Sequence[tuple[str, str]]) -> ShownItem:
-    known = {name: float(values[i]) for name, (_, values) in said.items() if not np.isnan(values[i])}
-    reason = ", ".join(f"{name} {said[name][0].format(value)}" for name, value in known.items())
-    return ShownItem(str(item), reason, passages, known)
+def _item(i: int, numbers: ItemNumbers, item: str, passages: Sequence[tuple[str, str]]) -> ShownItem:
+    defined = {name: float(values[i]) for name, (_, values) in numbers.items() if not np.isnan(values[i])}
+    reason = ", ".join(f"{name} {numbers[name][0].format(value)}" for name, value in defined.items())
+    return ShownItem(str(item), reason, passages, defined)
 
 
 def _by_gap(judged: Judged) -> Ranked | None:
     """Rank by the distance from the expected scores, or from those of people at the same mean and spread."""
-    scores, known, likelihoods = judged.answers, judged.covariates, judged.covariates.get(LIKELIHOODS)
-    whose, human = ("expected", known[EXPECTED]) if EXPECTED in known else ("people", known[HUMAN_SCORES])
+    scores, covariates, likelihoods = judged.answers, judged.covariates, judged.covariates.get(LIKELIHOODS)
+    whose, human = (
+        ("expected", covariates[EXPECTED]) if EXPECTED in covariates else ("people", covariates[HUMAN_SCORES])
+    )
     both = ~np.isnan(scores + human)
     if both.sum() < 2:
         return None
@@ -247,27 +248,27 @@ def _by_gap(judged: Judged) -> Ranked | None:
     if whose == "people":
         standard = [(v - v[both].mean()) / (v[both].std() or 1.0) for v in (scores, human)]
         apart, where = standard[0] - standard[1], "those of people, after both were put on the same mean and spread"
-    said = {"judge": ("{:.2f}", scores), whose: ("{:.2f}", human)}
+    numbers = {"judge": ("{:.2f}", scores), whose: ("{:.2f}", human)}
     if likelihoods is not None:
         below = np.searchsorted(np.sort(likelihoods), likelihoods) / len(likelihoods)  # NaN is last
-        said["likelier than"] = "{:.0f} % of the outputs", np.where(np.isnan(likelihoods), np.nan, 100 * below)
-    return np.abs(apart), said, f"The outputs whose scores are farthest from {where}."
+        numbers["likelier than"] = "{:.0f} % of the outputs", np.where(np.isnan(likelihoods), np.nan, 100 * below)
+    return np.abs(apart), numbers, f"The outputs whose scores are farthest from {where}."
 
 
 def _by_people(judged: Judged) -> Ranked:
     better = judged.covariates[BETTER]
     worse = np.where(np.isin(better, (0, 1)), np.abs(1 - better - judged.win_shares), np.nan)
-    said = {"people prefer output": ("{:.0f}", better + 1), "the judge gives it": ("{:.0f} %", 100 * (1 - worse))}
+    numbers = {"people prefer output": ("{:.0f}", better + 1), "the judge gives it": ("{:.0f} %", 100 * (1 - worse))}
     rule = "The pairs in which the judge most clearly prefers what people like less, averaged over both orders."
-    return np.where(worse >= 0.5, worse, np.nan), said, rule
+    return np.where(worse >= 0.5, worse, np.nan), numbers, rule
 
 
 def _by_order(judged: Judged) -> Ranked:
     first, second = judged.first_wins.T
     below, other = "in the order below, the first position gets", "in the other"
-    said = {below: ("{:.0f} %", 100 * first), other: ("{:.0f} %", 100 * second)}
+    numbers = {below: ("{:.0f} %", 100 * first), other: ("{:.0f} %", 100 * second)}
     rule = "The pairs in which the order changes the verdict most: without bias the two percentages add up to 100 %."
-    return np.abs(first + second - 1), said, rule
+    return np.abs(first + second - 1), numbers, rule
 
 
 def passages_of(example: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -301,8 +302,8 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
         source = passages_of({"source": group[0].get("source")})
         ranked = [(f"{place}. {name}", outputs[name]) for place, name in enumerate(row["order"], start=1)]
         unranked = len(row.get("unranked", ()))
-        said = f"{len(ranked)} outputs ranked" + (f", {unranked} not" if unranked else "")
-        items.append(ShownItem(str(row["input_id"]), said, [*source, *ranked]))
+        words = f"{len(ranked)} outputs ranked" + (f", {unranked} not" if unranked else "")
+        items.append(ShownItem(str(row["input_id"]), words, [*source, *ranked]))
     title = "Rankings" if len(items) == len(rows) else f"The first {len(items)} of {len(rows):,} rankings"
     return Section(title, ["Best output first; all are in rankings.jsonl.", items])
 
@@ -326,9 +327,9 @@ def loop_sections(
         texts.append([*passages_of({"source": example.get("source")}), *outputs])
 
     quality_of = "{:.0f} % of the way from worst to best", 100 * good[-1]
-    said = {"own score": ("{:.0f} %", 100 * own[-1]), "quality": quality_of}
+    numbers = {"own score": ("{:.0f} %", 100 * own[-1]), "quality": quality_of}
     rule = "Where the loop's own score of its last output exceeds the quality most."
-    worst = _look_first(own[-1] - good[-1], said, rule, run.ids, texts)
+    worst = _look_first(own[-1] - good[-1], numbers, rule, run.ids, texts)
     return [*parts, *filter(None, [worst])]
 
 
@@ -390,9 +391,8 @@ class Explainer:
     def _explained(self, words: Markup, term: Term) -> Markup:
         target = Markup('href="#{0}" aria-describedby="{0}-says"').format(term.anchor)
         tip = Markup('<span class="tip" aria-hidden="true"><b>{}</b> {}</span>').format(term.name, term.says)
-        return Markup('<a class="term" {}>{}{}</a>').format(
-            target if self._linked else Markup('tabindex="0"'), words, tip
-        )
+        target = target if self._linked else Markup('tabindex="0"')
+        return Markup('<a class="term" {}>{}{}</a>').format(target, words, tip)
 
 
 # --- a page as one HTML file, and its sections as a part of a notebook ------------------------------------------------
@@ -415,8 +415,8 @@ class Page:
     @property
     def findings(self) -> list[tuple[int, Section, str]]:
         """Number, section and sentence of every finding; without the sentence where a verdict says what to act on."""
-        found = [(n, section) for n, section in enumerate(self.sections, start=1) if section.finding]
-        return [(n, section, "" if self.verdict else section.finding) for n, section in found]
+        sections = [(n, section) for n, section in enumerate(self.sections, start=1) if section.finding]
+        return [(n, section, "" if self.verdict else section.finding) for n, section in sections]
 
     @property
     def statuses(self) -> list[str]:
@@ -426,25 +426,24 @@ class Page:
 
     def html(self) -> str:
         """Return the file: one page that asks for nothing else, and runs only the script for its items, if any."""
-        has_items = any(_kind(block) == "items" for one in self.sections for block in one.blocks)
+        has_items = any(_kind(block) == "items" for section in self.sections for block in section.blocks)
         file = Path(__file__).parent / "templates" / "items.js"  # which the page's policy allows by its hash alone
         script = file.read_text(encoding="utf-8") if has_items else ""
         allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() if script else ""
-        shown = {"page": self, "explained": Explainer(linked=True), "script": Markup(script), "allowed": allowed}
-        return _environment().get_template("page.html.j2").render(shown)
+        content = {"page": self, "explained": Explainer(linked=True), "script": Markup(script), "allowed": allowed}
+        return _environment().get_template("page.html.j2").render(content)
 
 
 def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML with its style, for a notebook."""
-    shown = [*sections(result, several=True)]
+    parts = [*sections(result, several=True)]
     if isinstance(result, AuditReport | AuditReports):
-        shown.insert(0, Section(result.judge, result.first_screen))
+        parts.insert(0, Section(result.judge, result.first_screen))
     elif isinstance(result, Report):
-        shown.insert(0, Section("In short", result.paragraphs[:1]))
-    return _environment().get_template("fragment.html.j2").render(sections=shown, explained=Explainer(linked=False))
+        parts.insert(0, Section("In short", result.paragraphs[:1]))
+    return _environment().get_template("fragment.html.j2").render(sections=parts, explained=Explainer(linked=False))
 
 
-@cache
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -506,11 +505,10 @@ def write_report(
     """
     settings = read_json(folder / SETTINGS)
     worst = None if isinstance(result, AuditReports) else worst_of(result)  # which has those of each criterion
-    parts = [*sections(result, several=several_criteria(result)), *more, worst]
-    shown = [section for section in parts if section is not None]
+    parts = [*sections(result, several=several_criteria(result)), *filter(None, (*more, worst))]
     title = result.judge if isinstance(result, AuditReport | AuditReports) else title_of_run(settings)
     every = {name: str(value) for name, value in flatten(settings).items()}
-    page = Page(title[:1].upper() + title[1:], str(settings["command"]), shown, verdict, _run(settings), every)
+    page = Page(title[:1].upper() + title[1:], str(settings["command"]), parts, verdict, _run(settings), every)
     write_whole(folder / FILE, page.html())
     return folder / FILE
 

@@ -122,7 +122,7 @@ def _height(mark: object) -> int:
         case Intervals(rows=rows, percent=True):
             return 110 + 42 * len(rows) if any(rows) else 104
         case Intervals(rows=rows):
-            return 80 + 58 * len(rows) if any(len(one) > 1 for one in rows.values()) else 92 + 36 * len(rows)
+            return 80 + 58 * len(rows) if any(len(row) > 1 for row in rows.values()) else 92 + 36 * len(rows)
         case Lines(series=series):
             return 300 + 40 * (len(series) > 2 or (len(series) > 1 and not mark.percent))
     return {Dots: 320, Bars: 270, Stack: 166}[type(mark)]
@@ -156,12 +156,12 @@ class _Drawing:
             axis.set_xlim(*_limits(every, mark.null))
             axis.locator_params(axis="x", nbins=4 if self.narrow else 7)
         for place, row in enumerate(mark.rows.values()):
-            for k, one in enumerate(row):
+            for k, e in enumerate(row):
                 y = place + 0.34 * (k - (len(row) - 1) / 2)
                 color = colors.accent if k == len(row) - 1 else colors.muted
                 band: dict[str, Any] = {"linewidth": 5, "alpha": 0.4, "solid_capstyle": "round"}
-                axis.plot([one.low, one.high], [y, y], color=color, clip_on=False, **band)  # whole at the edge
-                axis.plot([one.value], [y], "o", color=color, markersize=9, clip_on=False)
+                axis.plot([e.low, e.high], [y, y], color=color, clip_on=False, **band)  # whole at the edge
+                axis.plot([e.value], [y], "o", color=color, markersize=9, clip_on=False)
         if mark.null is not None:
             self.null(mark.null, mark.null_words)
         axis.set_ylim(len(mark.rows) - 0.4, -1.1 if mark.null is not None else -0.6)
@@ -249,10 +249,10 @@ class _Drawing:
     def stack(self, mark: Stack) -> None:
         axis, colors, left = self.axis, self.colors, 0.0
         fills = (colors.line, colors.accent, colors.other, colors.muted)
-        shown = [(*one, color) for one, color in zip(mark.shares.items(), fills, strict=False) if one[1] > 0]
-        axis.set(xlim=(0, 1), ylim=(-0.9 - 0.75 * len(shown), 0.6), xticks=[], yticks=[])
+        parts = [(*part, color) for part, color in zip(mark.shares.items(), fills, strict=False) if part[1] > 0]
+        axis.set(xlim=(0, 1), ylim=(-0.9 - 0.75 * len(parts), 0.6), xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
-        for row, (name, part, color) in enumerate(shown):
+        for row, (name, part, color) in enumerate(parts):
             axis.barh(0, part, left=left, color=color, height=0.9, edgecolor=colors.paper, linewidth=1.5)
             if part >= 0.07:  # the bar holds its percentage
                 on = colors.ink if color == colors.line else colors.paper
@@ -304,8 +304,8 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
     if not kept.any():
         return None
     means = {name: side[:, kept].mean(axis=1) for name, side in (("own score", own), ("quality", quality))}
-    said = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, y in means.items()]
-    title = f"Over {count(len(own) - 1, step)}, {said[0]} and {said[1]}"
+    courses = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, y in means.items()]
+    title = f"Over {count(len(own) - 1, step)}, {courses[0]} and {courses[1]}"
     caption = (
         f"Both in percent of the way from the worst to the best score of their scale, on average over {kept.sum():,} "
         "items that define both. An own score that rises faster than the quality is self-bias."
@@ -316,7 +316,7 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
 
 def scatter(sides: Mapping[str, Judged]) -> Plot:
     """Draw unfairness score against likelihood score, as Ohi et al. (2024, figure 2); the sides from the top."""
-    marks, said = [], []
+    marks, scores = [], []
     for name, judged in sides.items():
         likelihoods, human = judged.covariate(LIKELIHOODS), judged.covariate(HUMAN_SCORES)
         kept = np.isfinite(likelihoods) & np.isfinite(judged.answers) & np.isfinite(human)
@@ -325,9 +325,9 @@ def scatter(sides: Mapping[str, Judged]) -> Plot:
         label = f"unfairness score US{name and f', {name}'}"
         marks.append(Dots({"": (likelihoods[kept], unfairness)}, None, counted, label, y_null="0 =\nas people"))
         bias = Likelihood().number("bias_score", judged).value()
-        said.append(f"{bias:+.2f}{name and f' {name}'}")
+        scores.append(f"{bias:+.2f}{name and f' {name}'}")
     (criterion,) = {judged.criterion for judged in sides.values()}
-    title = f"BiasScore on {criterion}: {' and '.join(said)}"
+    title = f"BiasScore on {criterion}: {' and '.join(scores)}"
     caption = (
         "Each dot is one output. Above 0, the judge rates it higher than people do. If the dots rise from left to "
         "right, the judge overrates what the model finds likely: that is a positive BiasScore."

@@ -32,24 +32,27 @@ INTERVAL = "95 % interval"
 
 def criteria_table(audits: AuditReports) -> Table:
     """Return one row a criterion: its agreement with people, and every finding with its interval."""
-    by_criterion = {name: {f.bias: f for f in one.findings} for name, one in audits.audits.items()}
+    by_criterion = {name: {f.bias: f for f in audit.findings} for name, audit in audits.audits.items()}
     decided = [f for findings in by_criterion.values() for f in findings.values() if f.estimate is not None]
     biases, rows = list(dict.fromkeys(f.bias for f in decided)), list[tuple[str, ...]]()
     for name, findings in by_criterion.items():
-        cells, one = (
-            [f"{f.status}\n{f.estimate.with_interval if f.estimate else ''}" if f else "" for f in map(findings.get, biases)],
-            audits[name],
-        )
-        e = next((m[m.headlines[0]] for n, m in one.measurements.items() if n == AGREEMENT), None)
-        valid = "" if one.validity is None else f"{one.validity.status}\n"
-        rows.append((name, "not rated" if e is None else f"{valid}{e.with_interval}", *cells))
+        agreement, validity = audits[name].measurements.get(AGREEMENT), audits[name].validity
+        valid = "" if validity is None else f"{validity.status}\n"
+        people = "not rated" if agreement is None else f"{valid}{agreement[agreement.headlines[0]].with_interval}"
+        rows.append((name, people, *(_cell(findings.get(bias)) for bias in biases)))
     parts = _units(sorted(decided, key=lambda finding: -finding.tolerated))
     note = "; ".join([*parts, "in brackets: 95 % intervals"])
     return Table(("criterion", "agreement", *map(title_of, biases)), rows, audits.judge, note)
 
 
+def _cell(finding: Finding | None) -> str:
+    if finding is None:
+        return ""
+    return f"{finding.status}\n{'' if finding.estimate is None else finding.estimate.with_interval}"
+
+
 def _titled(finding: Finding) -> str:
-    return title_of(finding.bias) + " (others held fixed)" * finding.hidden
+    return title_of(finding.bias) + (" (others held fixed)" if finding.hidden else "")
 
 
 def _units(findings: Sequence[Finding]) -> list[str]:
@@ -72,8 +75,7 @@ def biases_table(audit: AuditReport) -> Table:
             counts = str(e.n), str(e.undefined or "")
             rows.append((_titled(finding), finding.status, e.text(), e.interval, *counts))
     parts = _units(audit.findings)
-    once = audit.judged.rated_once
-    if once:
+    if once := audit.judged.rated_once:
         state = "state how reliable one is to use them (--reliability)"
         parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating: {state}")
     name, headings = f"{audit.judged.judge} on {audit.judged.criterion}", ("bias", "finding", "estimate", INTERVAL)
@@ -88,10 +90,10 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
     labels = [next(m[name].label for m in groups.values() if name in m.estimates) for name in names]
     rows, untold = [], dict[str, list[str]]()  # why a number is undefined -> the groups
     for group, m in groups.items():
-        known = {name: m[name] for name in names if name in m}
-        rows.append((group, *(known[name].with_interval if name in known else "" for name in names), str(len(m.ids))))
-        for e in (e for e in known.values() if np.isnan([e.value, e.low]).all()):
-            untold.setdefault(f"{e.label} is undefined: {e.why_undefined}", []).append(group)
+        rows.append((group, *(m[name].with_interval if name in m else "" for name in names), str(len(m.ids))))
+        for e in (m[name] for name in names if name in m):
+            if np.isnan([e.value, e.low]).all():
+                untold.setdefault(f"{e.label} is undefined: {e.why_undefined}", []).append(group)
     note = "; ".join(["95 % intervals", *(f"{why} ({joined(of)})" for why, of in untold.items())])
     return Table(("group", *labels, "n"), rows, "Agreement with people by group", note)
 
@@ -126,7 +128,7 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
     headings, rows, reasons = list[str](), list[tuple[str, ...]](), dict[str, None]()
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
-        for place, (name, judged) in enumerate((name, one) for name, one in sides.items() if one is not None):
+        for place, (name, judged) in enumerate((name, side) for name, side in sides.items() if side is not None):
             measured = estimates(bias_number(judged.covariates.get(RATINGS)), judged, seed).values()
             headings = headings or [estimate.label for estimate in measured]
             rows.append(("" if place else criterion, name, *(e.with_interval for e in measured)))
@@ -170,7 +172,8 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     agreements = [measurement["spearman"] for measurement in people if "spearman" in measurement]
     if agreements:  # rankings; pairs have an accuracy
         counts = sorted({agreement.n for agreement in agreements})
-        yield f"Spearman with people over {' to '.join(map(str, counts))} document{'s' * (counts != [1])}"
+        plural = "" if counts == [1] else "s"
+        yield f"Spearman with people over {' to '.join(map(str, counts))} document{plural}"
         yield from order_spread(people)
         if without := max(agreement.undefined for agreement in agreements):
             yield f"up to {count(without, 'document')} without a correlation"
@@ -219,9 +222,9 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int 
     The (t + 1, n) quality is that of the source ``external``; ``best_of`` is k where the best of k drafts are drawn.
     """
     caption = f"{len(run.failed)} of {len(run.loops)} items failed"
-    steps, first = tuple(range(run.iterations + 1)), "refinements"
+    steps, first, offset = tuple(range(run.iterations + 1)), "refinements", 0
     if best_of is not None:
-        steps, first = tuple(k - 1 for k in doublings(len(steps))), "k"
+        steps, first, offset = tuple(k - 1 for k in doublings(len(steps))), "k", 1
         fewer = [count for count in run.distinct.values() if count < best_of]
         drafts = f"all {best_of} drafts of every item are different"
         if fewer:
@@ -233,7 +236,7 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int 
     for step in steps:
         means = (words.signed(mean_of_defined(scores[step])) for scores in (own, values))
         undefined = int(np.isnan(own[step] + values[step]).sum())
-        rows.append((str(step + (best_of is not None)), *means, f"{tokens[step]:.0f}", str(undefined)))
+        rows.append((str(step + offset), *means, f"{tokens[step]:.0f}", str(undefined)))
     headings = (first, "own score", "quality", "tokens", "undefined")
     return Table(headings, rows, f"{run.feedback} beside {external}", caption, left=0)
 
@@ -254,9 +257,8 @@ def refine_table(report: RefineReport) -> Table:
 
 def _refine_caption(report: RefineReport) -> str:
     """Say what was compiled, and what it does on other items."""
-    caption = (
-        f"compiled from {report.items} items, {report.calls} calls: {count(report.iterations, 'refinement')} at most"
-    )
+    limit = f"{count(report.iterations, 'refinement')} at most"
+    caption = f"compiled from {report.items} items, {report.calls} calls: {limit}"
     if report.iterations and report.margin > 0:
         caption += f", accepted when better by more than {report.margin:.0%} of the range"
     caption += f", {count(len(report.demonstrations), 'demonstration')}"

@@ -59,7 +59,7 @@ def test_a_taste_for_the_first_position_is_found():
     assert repr(found) == f"AuditReport(recorded choices 'winner' on quality, n=200):\n{screen}"
     first, whole = (printed(in_terminal(found, full=full)).split("\n") for full in (False, True))
     assert [*filter(None, first)] == [*found.first_screen] == whole[: len(found.first_screen)]
-    assert {*found.rest} - {*whole} == {one for one in found.rest if one in screen}  # nothing is said twice
+    assert {*found.basis} - {*whole} == {one for one in found.basis if one in screen}  # nothing is said twice
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     position = content["biases"]["position"]
     assert position["estimate"] == pytest.approx(0.2)
