@@ -203,7 +203,7 @@ def changed(forms: dict[str, Judged], seed: int) -> dict[str, dict[str, Any]]:
         own, edit, placebo = judged.answers.reshape(-1, 3).T
         numbers = [Number("effect", "effect", edit - placebo, estimate_mean)]
         people = (as_it_is.covariate(HUMAN_SCORES),)
-        numbers.append(Number("agreement", "agreement", own, estimate_spearman, given=people))
+        numbers.append(Number("agreement", "agreement", own, estimate_spearman, columns=people))
         first, found[form] = first or numbers, {"spread": float(np.nanstd(own))}
         for number, before in zip(numbers, first, strict=True):
             found[form][number.name] = number.estimate(as_it_is.clusters, **how)
