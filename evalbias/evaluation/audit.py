@@ -41,7 +41,7 @@ from evalbias.evaluation.judged import (
 )
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
-from evalbias.evaluation.verdicts import DecidesAlone, PassOrFail, paragraphs_of_rates, said_alone
+from evalbias.evaluation.verdicts import DecidesAlone, PassOrFail, alone_sentence, paragraphs_of_rates
 from evalbias.evaluation.words import Status, Table, coverage_warning, joined, p_equals, percent
 from evalbias.lm.cache import CachedLM, progress_bar
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
@@ -259,7 +259,7 @@ def answers_needed(each: Sequence[ResolvedAudit]) -> int:
     for resolved in each:
         if resolved.lm is not None or resolved.likelihood_lm is not None:
             texts = sum(2 if candidates_of(e) else 1 for e in resolved.questions)
-            needed += texts * (1 + isinstance(resolved.judge, AnyJudge)) + probe_questions(resolved)
+            needed += texts * (2 if isinstance(resolved.judge, AnyJudge) else 1) + probe_questions(resolved)
     return needed
 
 
@@ -311,7 +311,7 @@ def audit_answers(
     # 3 the answer: the rates of pass and fail, the agreement with people, and the biases
     validity, leniency, verdicts = None, "", measurements.get(PassOrFail.name)
     rates = () if verdicts is None else paragraphs_of_rates(verdicts)
-    decides = said_alone(measurements[DecidesAlone.name]) if DecidesAlone.name in measurements else ""
+    decides = alone_sentence(measurements[DecidesAlone.name]) if DecidesAlone.name in measurements else ""
     if (agreement := measurements.get(AGREEMENT)) is not None:
         validity = PeopleAgreement().validity(agreement, judged, seed=seed)
         leniency = PeopleAgreement().leniency(agreement, judged)

@@ -105,10 +105,9 @@ class Finding:
         """Return JSON data, the numbers of the estimate beside its words."""
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
         numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability")}
-        said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        more = ("settled_by", "remedy", "alone", "hidden", "condition", "holds")
-        words = {name: getattr(self, name) for name in (*said, *more)}
-        return {"estimate": numbers.pop("value"), **numbers, **words}
+        result = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
+        result += ("settled_by", "remedy", "alone", "hidden", "condition", "holds")
+        return {"estimate": numbers.pop("value"), **numbers, **{name: getattr(self, name) for name in result}}
 
 
 def headline(measurement: Measurement) -> Estimate | None:
@@ -136,7 +135,7 @@ def findings_of(
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     deciding = {name: headline(m) for name, m in biases.items()}
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
-    ruled_out = {name: found for name, m in biases.items() if (found := m.bias.ruled_out(m)) is not None}
+    ruled_out = {name: reason for name, m in biases.items() if (reason := m.bias.ruled_out(m)) is not None}
     causes = {name: m.bias.other_cause(m) for name, m in biases.items() if name not in settled}
     # 2 the tests together; those of bounds, which ask whether all that they hold is on one side, beside them
     decisive = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
@@ -252,12 +251,12 @@ ENDS = (
 
 def second_ratings(judged: Judged) -> tuple[str, str, str]:
     """Return which second ratings turn bounds into estimates; all ways to these; and the options that choose items."""
-    n, one = min(SECOND_RATINGS, int(judged.labeled.sum())), judged.one_rating
+    n, rating = min(SECOND_RATINGS, int(judged.labeled.sum())), judged.one_rating
     second = f"{count(n, 'pair')} compared" if judged.pairwise else f"{count(n, 'item')} rated"
     ways = (
         f"to turn bounds into estimates, have {second} by a second person ('evalbias doctor FILE --label-next {n}' "
-        f"chooses them), which tells how reliable one {one} is; or state that (reliability=R, --reliability R; 1 for "
-        "an objective label)"
+        f"chooses them), which tells how reliable one {rating} is; or state that (reliability=R, --reliability R; 1 "
+        "for an objective label)"
     )
     return f"{second} by a second person", ways, f"--label-next {n}"
 
@@ -277,7 +276,7 @@ def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
 def shown_findings(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding], list[Finding], list[Finding]]:
     """Return the biases that are shown, those that may be another, those shown if bounds hold, and within systems."""
     biased, bounded, open_, *_ = by_status(findings)
-    alone, others = ([f for f in biased if f.alone is which] for which in (True, False))
+    alone, others = [f for f in biased if f.alone], [f for f in biased if not f.alone]
     return alone, others, [f for f in bounded if f.is_shown_by_bounds], [f for f in open_ if f.within]
 
 
@@ -294,11 +293,11 @@ def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str
     Ratings without error are ``exact``, as an outcome is.
     """
     biased, bounded, open_, clear, missing = by_status(findings)
-    told = [(f, e) for f in clear if (e := f.estimate) is not None and f.margin_in_words and not e.only_below]
-    small = [f for f, e in told if not e.low <= 0 <= e.high]  # the interval excludes 0, and the test allows for others
+    tested = [(f, e) for f in clear if (e := f.estimate) is not None and f.margin_in_words and not e.only_below]
+    small = [f for f, e in tested if not e.low <= 0 <= e.high]  # the interval excludes 0; the test allows for others
     why = {f.bias: f"{f.margin_in_words} is ruled out" if f.margin_in_words else f.sentence for f in clear}
     beside = {f.bias: f"{f.sentence}, not significant beside the other tests; {why[f.bias]}" for f in small}
-    said = [
+    sentences = [
         _assumption(findings, exact=exact),
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in (*biased, *open_, *bounded) if f.remedy),
         " ".join(f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in bounded)),
@@ -307,7 +306,7 @@ def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str
         # why a number is undefined where the items seemed to allow it
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]
-    return tuple(filter(None, said))
+    return tuple(filter(None, sentences))
 
 
 def by_status(findings: Sequence[Finding]) -> list[list[Finding]]:
@@ -323,21 +322,20 @@ def titles_of(findings: Sequence[Finding]) -> str:
 
 def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
     """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
-    decided = [f for f in findings if f.status in ("biased", "no sign")]
-    estimates = [f.estimate for f in findings if f in decided or f.within]
+    biased, clear = ([f for f in findings if f.status == status] for status in ("biased", "no sign"))
+    estimates = [f.estimate for f in findings if f in (*biased, *clear) or f.within]
     if not any(e is not None and e.unit in RATED for e in estimates):
         return ""
-    holding = [
-        f"the finding of {title_of(f.bias)} {f.condition}" for f in decided if f.status == "biased" and f.condition
-    ]
-    for condition in dict.fromkeys(f.condition for f in decided if f.status == "no sign" and f.condition):
-        alike = [f for f in decided if f.status == "no sign" and f.condition == condition]
+    holding = [f"the finding of {title_of(f.bias)} {f.condition}" for f in biased if f.condition]
+    for condition in dict.fromkeys(f.condition for f in clear if f.condition):
+        alike = [f for f in clear if f.condition == condition]
         holding.append(f"the interval of {titles_of(alike)} {condition}")
     holds = "; ".join(holding)
     taken = "the errors of raters to be independent: what raters share or copy counts as quality"
     if exact:
         taken = "the rating to be quality without error (reliability 1), as an outcome is"
-    return f"Conclusions at equal quality take {taken}. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}".strip()
+    conclusions = f"Conclusions at equal quality take {taken}."
+    return f"{conclusions} {holds[:1].upper()}{holds[1:]}." if holds else conclusions
 
 
 def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str] | None = None) -> str:
@@ -370,20 +368,20 @@ def lines_of(
     and cautions counted; those ``besides`` for which there is room follow ``before``.
     """
     _, bounded, open_, clear, missing = by_status(findings)
-    statements, shown, named = [*_statements(findings)], list[str](), list[Finding]()
+    statements, shown_lines, named = [*_statements(findings)], list[str](), list[Finding]()
     untold = [f for f in bounded if not f.is_shown_by_bounds]
-    found = "" if statements else "No bias was found." if open_ or clear else "" if bounded else "No bias was measured."
+    nothing = "No bias was found." if open_ or clear else "" if bounded else "No bias was measured."
     reasons: tuple[Reasons, ...] = ((attrgetter("settled_by"), attrgetter("sentence")), (None, None))
     for settled_by, bounds in reasons:  # which are told where the lines suffice
-        told = [
-            found,
+        sentences = [
+            "" if statements else nothing,
             _listed("No sign of", clear),
             _listed("Too few items to tell", [f for f in open_ if not f.within], settled_by),
             _listed("Known between bounds only", untold, bounds),
             _listed("Not measured", missing),
         ]
-        after = " ".join(filter(None, told))
-        room = most - NEXT - sum(map(height, [*before, after])) - bool(cautions)
+        after = " ".join(filter(None, sentences))
+        room = most - NEXT - sum(map(height, [*before, after])) - (1 if cautions else 0)
         if room >= sum(height(statement) for _, statement in statements):
             break
     else:
@@ -392,12 +390,12 @@ def lines_of(
         if named or height(statement) > room:
             named.append(finding)
         else:
-            shown.append(statement)
+            shown_lines.append(statement)
             room -= height(statement)
-    also = f"{'Also shown' if shown else 'Biases shown'}, by --full: {titles_of(named)}." if named else ""
+    also = f"{'Also shown' if shown_lines else 'Biases shown'}, by --full: {titles_of(named)}." if named else ""
     if sum(map(height, cautions)) > room + 1:
         cautions = [f"Read {count(len(cautions), 'caution')} by --full, too."]
-    lines = [*filter(None, (*shown, also, after, *cautions))]
+    lines = [*filter(None, (*shown_lines, also, after, *cautions))]
     for text in besides:
         if sum(map(height, [*before, text, *lines])) <= most - NEXT:
             before = [*before, text]
@@ -411,7 +409,7 @@ def _statements(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
     for f in alone:
         yield f, f"Biased, {title_of(f.bias)}: {f.sentence}."
     for f in others:
-        rivals = titles_of(fixed or [one for one in confused(others, findings) if one is not f])
+        rivals = titles_of(fixed or [other for other in confused(others, findings) if other is not f])
         yield f, f"Biased, {title_of(f.bias)} or {rivals}, which these data cannot tell apart: {f.sentence}."
     for f in within:
         systems = count(f.estimate.systems if f.estimate else 0, "system")

@@ -113,7 +113,7 @@ class Judged:
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items and what only an audit says."""
         left_out = ("judge", "examples", "unmeasurable", "compilable")
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
 
     def take(self, picks: IntArray) -> Judged:
         """Return the answers to some of the items, (m,) places from 0, as often and in the order as they are picked."""
@@ -137,8 +137,8 @@ class Judged:
         if LENGTHS not in self.covariates or self.provenance.get(LENGTH) in (unit, UNSEEN):
             return self
         counted = _lengths(_texts(self.examples, pairwise=self.pairwise), unit, self.covariates[LENGTHS].shape)
-        known = {**self.covariates, LENGTHS: counted}
-        return replace(self, covariates=known, provenance={**self.provenance, LENGTH: unit})
+        covariates = {**self.covariates, LENGTHS: counted}
+        return replace(self, covariates=covariates, provenance={**self.provenance, LENGTH: unit})
 
     # --- what kind of judge and items ---
 
@@ -233,8 +233,8 @@ class Judged:
     @property
     def held_if(self) -> str:
         """Condition in words under which bounds of an effect hold: the least reliability of a rating they allow for."""
-        known = self.ratings[~np.isnan(self.ratings)]
-        values = np.unique(np.concatenate([known, -known]) if self.both_orders else known)
+        ratings = self.ratings[~np.isnan(self.ratings)]
+        values = np.unique(np.concatenate([ratings, -ratings]) if self.both_orders else ratings)
         least = f"{(CHOICES if len(values) == 2 else RELIABILITIES)[0]:.2g}".lstrip("0")
         return f"if the reliability of one {self.one_rating} is {least} or more"
 
@@ -265,11 +265,11 @@ class Judged:
     @property
     def labeled(self) -> BoolArray:
         """(n,) whether people rated or compared an item; they did where they call a pair a tie."""
-        known = np.zeros(len(self.ids), dtype=bool)
+        labeled = np.zeros(len(self.ids), dtype=bool)
         for name in (RATINGS, HUMAN_SCORES, BETTER):
             if name in self.covariates:
-                known |= ~np.isnan(self.covariates[name].reshape(len(known), -1)).all(axis=1)
-        return known
+                labeled |= ~np.isnan(self.covariates[name].reshape(len(labeled), -1)).all(axis=1)
+        return labeled
 
     @cached_property
     def on_peoples_scale(self) -> bool:
@@ -296,8 +296,8 @@ class Judged:
         if self.pairwise or HUMAN_SCORES not in self.covariates:
             return False
         rated = self.covariates.get(RATINGS, self.covariates[HUMAN_SCORES])
-        known = [values[~np.isnan(values)] for values in (self.answers, rated)]
-        return all(len(values) > 0 and np.isin(values, (0.0, 1.0)).all() for values in known)
+        columns = [values[~np.isnan(values)] for values in (self.answers, rated)]
+        return all(len(values) > 0 and np.isin(values, (0.0, 1.0)).all() for values in columns)
 
     @property
     def width(self) -> float:
@@ -308,9 +308,9 @@ class Judged:
     @cached_property
     def probabilities(self) -> bool:
         """True if a judge that scores gives its scores probabilities, or scores by the probability of a pass."""
-        known = self.answers[~np.isnan(self.answers)]
-        forecasts = not self.pairwise and self.scale == (0, 1) and len(known) > 0
-        return LEVEL_SHARES in self.covariates or (forecasts and not np.isin(known, (0.0, 1.0)).all())
+        scores = self.answers[~np.isnan(self.answers)]
+        forecasts = not self.pairwise and self.scale == (0, 1) and len(scores) > 0
+        return LEVEL_SHARES in self.covariates or (forecasts and not np.isin(scores, (0.0, 1.0)).all())
 
     # --- what the judge says of pairs ---
 
@@ -418,9 +418,9 @@ def judge_examples(
     scorer = None if likelihood_lm is None else measuring(model if likelihood_lm == "own" else likelihood_lm)
     if pairwise:
         check_two_candidates(usable)
-    known = gather(usable, judge.criterion, pairwise=pairwise, scorer=scorer, reduction=reduction)
+    gathered = gather(usable, judge.criterion, pairwise=pairwise, scorer=scorer, reduction=reduction)
     # 2 the answers
-    provenance = dict(known.provenance)
+    provenance = dict(gathered.provenance)
     if isinstance(judge, PairwiseJudge):
         answers, predictions = _compare(judge, usable, model, progress)
         if judge.debias == "permutation":
@@ -432,14 +432,14 @@ def judge_examples(
             more = {SAMPLES: _drawn(predictions, judge.criterion.values)}
         else:
             more = {} if (shares := _shares(predictions, judge)) is None else {LEVEL_SHARES: shares}
-        known = replace(known, covariates={**known.covariates, **more})
+        gathered = replace(gathered, covariates={**gathered.covariates, **more})
     return replace(
-        known,
+        gathered,
         answers=answers,
         coverage=np.array([p.coverage for p in predictions], dtype=np.float64),
         ties=isinstance(judge, PairwiseJudge) and judge.ties,
         scale=None if pairwise else judge.criterion.scale,
-        reasons={n: str(p.undefined) for n, p in zip(known.ids, predictions, strict=True) if p.get("undefined")},
+        reasons={n: str(p.undefined) for n, p in zip(gathered.ids, predictions, strict=True) if p.get("undefined")},
         judgments=(2 if pairwise else 1) * len(usable),
         provenance=provenance,
         judge=f"{judge.kind} on {model_title(getattr(model, 'model', 'its model'))}",
@@ -638,7 +638,7 @@ def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
     """Return the writer of every output, two for a pair, where all items name theirs; else nothing."""
     if not pairwise:
         named = [e.get("system") for e in examples]
-        return () if any(one is None or one == "" for one in named) else [str(one) for one in named]
+        return () if any(writer in (None, "") for writer in named) else [str(writer) for writer in named]
     pairs: list[Any] = [e.get("systems") or () for e in examples]
     complete = all(isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2 for pair in pairs)
     return [(str(a), str(b)) for a, b in pairs] if complete else ()
@@ -646,20 +646,20 @@ def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
 
 def ratings_left_out(judged: Judged) -> list[str]:
     """Name the columns of ratings that are left out, and why."""
-    copies, selected, said = judged.provenance.get(COPIES, {}), judged.provenance.get(SELECTED, []), list[str]()
+    copies, selected, sentences = judged.provenance.get(COPIES, {}), judged.provenance.get(SELECTED, []), list[str]()
     if copies:
         follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
-        said.append(
+        sentences.append(
             f"Ratings were left out ({follow}): copies, means and sums are no second opinion. Where another person "
             "agrees perfectly and one rating remains, state --reliability 1."
         )
     if selected:
-        said.append(
+        sentences.append(
             f"Ratings were left out ({joined(selected)}): whether an item has them depends on what its other ratings "
             "say, as where a third person decides between two who differ. Counted, they would misstate how well people "
             "agree."
         )
-    return said
+    return sentences
 
 
 def rated_again(judged: Judged) -> str:
@@ -687,6 +687,6 @@ def repeated_items(judged: Judged) -> str:
     named = ", ".join(f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in [*repeats.items()][:3])
     return (
         f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field "
-        f"({named}{', ...' * (len(repeats) > 3)}): intervals take them for one input, and other numbers for one more "
-        "item: leave repeats out."
+        f"({named}{', ...' if len(repeats) > 3 else ''}): intervals take them for one input, and other numbers for one "
+        "more item: leave repeats out."
     )

@@ -280,8 +280,8 @@ class LoopSummary(Shown):
 
     def sections(self) -> list[Section]:
         last = measurement_section(self.rounds[self.last], f"Self-bias of {self.name}")
-        question, *rest = last.blocks
-        by_round = replace(last, blocks=[question, rounds_plot({self.name: (self.numbers, self.rounds)}), *rest])
+        question, *blocks = last.blocks
+        by_round = replace(last, blocks=[question, rounds_plot({self.name: (self.numbers, self.rounds)}), *blocks])
         return [by_round, comparison_section(self.change)] if self.change["bias"].after.n else [by_round]
 
 
@@ -322,7 +322,7 @@ def summarize_loop(
     ``own`` and ``expected`` are (t, n) scores on one range; ``numbers`` those of the t rounds, by default 0, 1, ...
     """
     rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
-    last = max((k for k, one in enumerate(rounds) if one["bias"].n), default=len(rounds) - 1)  # a cut loop ends empty
+    last = max((k for k, m in enumerate(rounds) if m["bias"].n), default=len(rounds) - 1)  # a cut loop ends empty
     change = compare_judges(rounds[0], rounds[last], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
     return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change, last)
 
@@ -403,15 +403,15 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
 
     def forward(self, **example: Any) -> dspy.Prediction:
         """Judge and paraphrase one example's output."""
-        given = str(example["output"])
+        original = str(example["output"])
 
         def paraphrased() -> str:
-            return str(self.paraphrase(text=given).paraphrase)
+            return str(self.paraphrase(text=original).paraphrase)
 
         def judge(output: str) -> Feedback:
             return validated(self.feedback, self.feedback(example, output))
 
-        steps = [take_step(k, write, judge) for k, write in enumerate((lambda: given, paraphrased))]
+        steps = [take_step(k, write, judge) for k, write in enumerate((lambda: original, paraphrased))]
         return dspy.Prediction(steps=steps, stopped="iterations")
 
 
@@ -478,13 +478,13 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
 def conclude_style(change: Comparison) -> str:
     """Say whether a model overrates its own paraphrases."""
     gain = change["bias"].difference
-    shown, own = with_interval(gain, unit=" points"), "paraphrased by itself, an output"
+    points, own = with_interval(gain, unit=" points"), "paraphrased by itself, an output"
     why = "quality and own scores are on different scales"
     return conclude(
         gain,
-        above=f"The model prefers its own style: {own} gains {shown} of undue score.",
-        below=f"The model does not prefer its own style: {own} loses {shown}.",
-        neither=f"No preference for the own style is shown: paraphrasing changes the undue score by {shown}.",
+        above=f"The model prefers its own style: {own} gains {points} of undue score.",
+        below=f"The model does not prefer its own style: {own} loses {points}.",
+        neither=f"No preference for the own style is shown: paraphrasing changes the undue score by {points}.",
         undefined=f"Whether the model prefers its own style is undefined: {why}.",
     )
 
@@ -495,12 +495,12 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     if len(values) < 2:
         return ""
     gain = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed, resamples=10_000))
-    shown, why = with_interval(gain, unit=f" points of {source}"), gain.reason or f"{source} scores too few of them"
+    points, why = with_interval(gain, unit=f" points of {source}"), gain.reason or f"{source} scores too few of them"
     return conclude(
         gain,
-        above=f"The loop improves its outputs by {shown}.",
-        below=f"The loop makes its outputs worse by {shown}: do without it, or compile it ('evalbias optimize --aim "
+        above=f"The loop improves its outputs by {points}.",
+        below=f"The loop makes its outputs worse by {points}: do without it, or compile it ('evalbias optimize --aim "
         "self-bias').",
-        neither=f"The loop is not shown to improve its outputs: {shown}.",
+        neither=f"The loop is not shown to improve its outputs: {points}.",
         undefined=f"Whether the loop improves its outputs is undefined: {why}.",
     )

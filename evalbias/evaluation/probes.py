@@ -115,40 +115,41 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
     margin: float = math.nan
 
     def _having(self, status: str) -> list[ProbeEffect]:
-        return [one for one in self.effects.values() if status in (one.status, one.beside)]
+        return [effect for effect in self.effects.values() if status in (effect.status, effect.beside)]
 
     @property
     def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
         moved, clear, open_, untold = map(self._having, ("biased", "no sign", "too few items", "not measured"))
-        said = ["No edit is shown to move the judge more than its placebo."]
+        sentences = ["No edit is shown to move the judge more than its placebo."]
         if moved:
-            said = [f"The judge is moved by what does not change the quality: {'; '.join(e.sentence for e in moved)}."]
+            effects = "; ".join(e.sentence for e in moved)
+            sentences = [f"The judge is moved by what does not change the quality: {effects}."]
         elif not self.effects:
-            said = []  # what follows is of the judge itself
+            sentences = []  # what follows is of the judge itself
         elif len(untold) == len(self.effects):
-            said = ["Whether an edit moves the judge cannot be told."]
+            sentences = ["Whether an edit moves the judge cannot be told."]
         if clear:
-            said.append(f"No sign of an effect: {_named(clear)} ({self._worth} or more is ruled out).")
+            sentences.append(f"No sign of an effect: {_named(clear)} ({self._worth} or more is ruled out).")
         if open_:
             needed = [items_needed(e.estimate, self.margin, tests=len(self.effects)) for e in open_]
-            most = max((one for one in needed if one is not None and one > self.n), default=0)
+            most = max((n for n in needed if n is not None and n > self.n), default=0)
             enough = f" (about {count(most, 'item')} would be enough for each)" if most else ""
-            said.append(f"Too few items to decide: {_named(open_)}{enough}.")
+            sentences.append(f"Too few items to decide: {_named(open_)}{enough}.")
         for e in self.effects.values():
             if e.taken and e.taken_by_placebo and e.estimate.n:
-                said.append(_taken_sentence(e.kind, e.taken, e.taken_by_placebo, self.pairwise))
-        said += self._compared()
+                sentences.append(_taken_sentence(e.kind, e.taken, e.taken_by_placebo, self.pairwise))
+        sentences += self._compared()
         if untold:
-            said.append(f"Not measured, because too few answers are complete: {_named(untold)}.")
-        said += map(Probes().conclusion, self.measurements.values())
-        said += [f"Not measured: {name} ({why})." for name, why in self.not_measured.items()]
+            sentences.append(f"Not measured, because too few answers are complete: {_named(untold)}.")
+        sentences += map(Probes().conclusion, self.measurements.values())
+        sentences += [f"Not measured: {name} ({why})." for name, why in self.not_measured.items()]
         if self.missing:
             more = ", ..." if len(self.missing) > MOST_NAMED else ""
-            said.append(
+            sentences.append(
                 f"{count(len(self.missing), 'row')} without a score ({', '.join(self.missing[:MOST_NAMED])}{more}); "
                 f"{count(self.left_out, 'score')} of edits or placebos left out for that."
             )
-        return tuple(said)
+        return tuple(sentences)
 
     @property
     def _worth(self) -> str:
@@ -170,27 +171,25 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
             f"cannot be compared on {_named(open_)} (too few items or ratings, or none that differ as much)": open_,
         }
         if any(comparisons.values()):
-            said = joined([words for words, some in comparisons.items() if some])
-            yield f"Beside outputs of equal quality that have as much more of it, the probe {said}."
+            summary = joined([words for words, effects in comparisons.items() if effects])
+            yield f"Beside outputs of equal quality that have as much more of it, the probe {summary}."
 
     def sections(self) -> list[Section]:
         rows, unit = [], "wins of the edited output in 100 comparisons" if self.pairwise else "points"
         for name, e in self.effects.items():
-            effect, edit, placebo = (one.scaled(100 if self.pairwise else 1) for one in (e.estimate, e.edit, e.placebo))
-            shown = (effect.text(), effect.interval, p_text(e.p_adjusted), edit.text(), placebo.text())
-            rows.append((name, e.status, *shown, str(effect.n)))
+            scale = 100 if self.pairwise else 1
+            effect, edit, placebo = e.estimate.scaled(scale), e.edit.scaled(scale), e.placebo.scaled(scale)
+            cells = (effect.text(), effect.interval, p_text(e.p_adjusted), edit.text(), placebo.text())
+            rows.append((name, e.status, *cells, str(effect.n)))
         caption = f"effect: change by the edit less that by its placebo, {unit}; p: adjusted by Holm"
         headings = ("kind", "finding", "effect", "95 % interval", "p", "edit", "placebo", "n")
         effects = Table(headings, rows, caption=caption, left=2)
-        pairs = [
-            (e.kind, e.beside, *map(_with_interval, (e.estimate, e.observed, e.difference)))
-            for e in self.effects.values()
-            if e.beside
-        ]
+        compared = [e for e in self.effects.values() if e.beside]
+        pairs = [(e.kind, e.beside, *map(_with_interval, (e.estimate, e.observed, e.difference))) for e in compared]
         caption = "of outputs: what those get, at equal quality, that have as much more of it as the edit adds"
         beside = Table(("kind", "they", "of the edit", "of outputs", "difference"), pairs, caption=caption, left=2)
-        known = {name: e.estimate for name, e in self.effects.items() if not math.isnan(e.estimate.low)}
-        plot = interval_plot(known, "Effects of edits less those of their placebos")
+        defined = {name: e.estimate for name, e in self.effects.items() if not math.isnan(e.estimate.low)}
+        plot = interval_plot(defined, "Effects of edits less those of their placebos")
         return [Section("What moves the judge", [plot, effects, beside if pairs else None, *self.paragraphs[1:]])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -201,7 +200,7 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
 
 
 def _named(effects: Sequence[ProbeEffect]) -> str:
-    return joined([one.kind for one in effects])
+    return joined([effect.kind for effect in effects])
 
 
 def _with_interval(e: Estimate | None) -> str:
@@ -240,19 +239,18 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
         why = next(iter(judged.reasons.values()), coverage_warning({"": judged.coverage}) or "none is defined")
         raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
     rows, inputs, places = dict[tuple[str, str, str], int](), dict[str, str](), dict[str, str]()
-    for row, (name, one, example) in enumerate(zip(judged.ids, judged.inputs, judged.examples, strict=True)):
+    for row, (name, source, example) in enumerate(zip(judged.ids, judged.inputs, judged.examples, strict=True)):
         item, *parts = name.rsplit(BAR, 2)
         if len(parts) < 2 or not (parts[0] == ORIGINAL or (_base(parts[0]) in KINDS and parts[1] in (EDIT, PLACEBO))):
             raise ValueError(f"The id {name!r:.80} is not one of probe emit: give its file back with its ids.")
-        if one == name:
+        if source == name:
             raise ValueError(f"The row {name!r:.80} has no input_id: keep that field, intervals are over inputs.")
         if example.get(DIGEST) is not None and text_digest(example) not in (None, example[DIGEST]):
-            raise ValueError(
-                f"The row {name!r:.80} has another text or id than probe emit wrote: give its rows back whole."
-            )
+            fault = f"The row {name!r:.80} has another text or id than probe emit wrote"
+            raise ValueError(f"{fault}: give its rows back whole.")
         if parts[0] == ORIGINAL:
             places[item], parts[1] = parts[1], ""
-        rows[item, parts[0], parts[1]], inputs[item] = row, one
+        rows[item, parts[0], parts[1]], inputs[item] = row, source
     if not places:
         raise ValueError(f"No row is an original (its id ends in {ORIGINAL}{BAR}1): give all rows of probe emit back.")
     if len(places) == len(rows):
@@ -313,14 +311,14 @@ def _base(kind: str) -> str:
 def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, **how: Any) -> ProbeEffect:
     """Estimate the effect of a kind on (3, n) scores: as it is, with the edit, with its placebo; no finding yet."""
 
-    def told(part: str, values: FloatArray, estimator: Any = estimate_mean, **more: Any) -> Estimate:
+    def estimated(part: str, values: FloatArray, estimator: Any = estimate_mean, **more: Any) -> Estimate:
         return Number(kind + part, kind + part, np.round(values, 9), estimator, **more).estimate(**how)
 
     (original, edit, placebo), name = scores, _base(kind)
     shift: dict[str, Any] = {"null": None if name == "null" else 0.0, "says": kind}
-    main = told("", edit - placebo, partial(estimate_probe, unseen=reach), **shift)
+    main = estimated("", edit - placebo, partial(estimate_probe, unseen=reach), **shift)
     main = replace(main, unit="win rate" if top is None else "points")
-    effect = ProbeEffect(kind, main, told("_edit", edit - original), told("_placebo", placebo - original))
+    effect = ProbeEffect(kind, main, estimated("_edit", edit - original), estimated("_placebo", placebo - original))
     if name not in ("null", "injection"):
         return effect
     if name == "null":
@@ -330,8 +328,8 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
     else:
         could, taken = original < top, scores[1:] >= top
     share = partial(estimate_share, exact=True)
-    both = [told("_taken", np.where(could, one, np.nan), share, signed=False) for one in taken]
-    return replace(effect, taken=both[0], taken_by_placebo=both[1])
+    by_edit, by_placebo = (estimated("_taken", np.where(could, row, np.nan), share, signed=False) for row in taken)
+    return replace(effect, taken=by_edit, taken_by_placebo=by_placebo)
 
 
 def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any = None) -> Interval:
@@ -359,8 +357,8 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
 def _counted(judged: Judged, name: str) -> FloatArray:
     """Count a property of ``STYLE`` in the texts, (n,) or (n, 2) of pairs; of ``LENGTH`` its logarithm."""
     if name == probes.LENGTH:
-        shape = (len(judged.ids), 2)[: 1 + judged.pairwise]
-        return length_feature(judged.covariates.get(LENGTHS, np.full(shape, np.nan)))
+        unknown = np.full((len(judged.ids), 2) if judged.pairwise else len(judged.ids), np.nan)
+        return length_feature(judged.covariates.get(LENGTHS, unknown))
     texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
     counts = np.array([[probes.style_count(text, name) for text in row] for row in texts], dtype=np.float64)
     return counts if judged.pairwise else counts[:, 0]
@@ -368,11 +366,18 @@ def _counted(judged: Judged, name: str) -> FloatArray:
 
 def _observed(judged: Judged, scores: FloatArray, feature: FloatArray, reliability: float | None) -> Estimate:
     """Estimate what outputs as they are get for one unit of a (n,) property, at equal quality, in points."""
-    how: dict[str, Any] = {"unscaled": ("property",), "reliability": reliability, "systems": judged.systems}
-    how |= {"differences": judged.pairwise, "mirrored": judged.both_orders, "names": ("property",)}
-    given = (judged.ratings, feature)
-    effect = Number("observed", "at equal quality", scores, partial(estimate_effect, **how), columns=given, null=0.0)
-    e = effect.estimate(judged.clusters, seed=0)
+    estimator = partial(
+        estimate_effect,
+        names=("property",),
+        unscaled=("property",),
+        reliability=reliability,
+        systems=judged.systems,
+        differences=judged.pairwise,
+        mirrored=judged.both_orders,
+    )
+    columns = (judged.ratings, feature)
+    number = Number("observed", "at equal quality", scores, estimator, columns=columns, null=0.0)
+    e = number.estimate(judged.clusters, seed=0)
     return replace(e.scaled(e.points), unit="points")
 
 
@@ -397,11 +402,12 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
         if e.null is None and status != "not measured":
             status = "not tested"
         beside = "" if d is None else BESIDE.get(decide(d, margin, p_apart), "open")
-        shown, edit, placebo = (one.scaled(100 if pairwise else 1) for one in (e, effect.edit, effect.placebo))
-        what, (name, _, word) = "wins in 100 comparisons" if pairwise else "points", kind.partition(": ")
+        scale, (name, _, word) = 100 if pairwise else 1, kind.partition(": ")
+        main, edit, placebo = e.scaled(scale), effect.edit.scaled(scale), effect.placebo.scaled(scale)
+        what, adds = "wins in 100 comparisons" if pairwise else "points", KINDS[name].adds
         parts = f"; by the edit {edit.text()}, by its placebo {placebo.text()}"
-        said = f"{KINDS[name].adds}{f' ({word})' * bool(word)} brings {amount_words(shown, what, note=parts)}"
-        decided[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=said)
+        sentence = f"{f'{adds} ({word})' if word else adds} brings {amount_words(main, what, note=parts)}"
+        decided[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=sentence)
     return decided
 
 
@@ -489,12 +495,18 @@ def features_of(judged: Judged) -> list[EffectBias]:
         standardized = not np.isin(values[~np.isnan(values)], (0, 1)).all()
         having = f"with {words}" if name in STYLE else f"where {words} is yes"
         more = f"higher in {words}" if standardized else having
-        about: dict[str, Any] = dict.fromkeys(("title", "effect_of"), words)
-        about |= dict.fromkeys(("name", "feature_name"), name)
-        about |= {"effect_name": f"{name}_effect", "headlines": (f"{name}_effect",), "standardized": standardized}
-        about |= {"question": f"Does the judge prefer outputs {more}, at equal quality?", "more": more}
-        about |= {"favored": f"an output {'that is one standard deviation ' * standardized}{more}"}
-        made.append(type("Feature", (Feature,), {**about, "less": f"lower in {words}"})())
+        attributes = {
+            **dict.fromkeys(("name", "feature_name"), name),
+            **dict.fromkeys(("title", "effect_of"), words),
+            "effect_name": f"{name}_effect",
+            "headlines": (f"{name}_effect",),
+            "standardized": standardized,
+            "question": f"Does the judge prefer outputs {more}, at equal quality?",
+            "favored": f"an output {f'that is one standard deviation {more}' if standardized else more}",
+            "more": more,
+            "less": f"lower in {words}",
+        }
+        made.append(type("Feature", (Feature,), attributes)())
     return made
 
 
@@ -515,8 +527,9 @@ def with_features(judged: Judged, names: Sequence[str]) -> Judged:
         elif name in STYLE:
             covariates[name] = _counted(judged, name)
         else:
-            known = ", ".join(STYLE)
-            raise ValueError(f"No item has a field {name!r:.80}: name one that your data have, or {known}, `features`.")
+            countable = ", ".join(STYLE)
+            remedy = f"name one that your data have, or {countable}, `features`"
+            raise ValueError(f"No item has a field {name!r:.80}: {remedy}.")
     named = {FEATURES: tuple(names)} if names else {}
     return replace(judged, covariates=covariates, provenance={**judged.provenance, **named})
 

@@ -88,7 +88,7 @@ def ranking_agreement(
 
 def order_spread(agreements: Sequence[Measurement]) -> list[str]:
     """Say how the mean Spearman of rankings varies over the initial orders; nothing of one order."""
-    notes = [one.notes for one in agreements if ORDER_SD in one.notes]
+    notes = [agreement.notes for agreement in agreements if ORDER_SD in agreement.notes]
     deviations = ", ".join(f"{note[ORDER_SD]:.2f}" for note in notes)
     return [f"mean of {notes[0]['orders']} initial orders, standard deviation over them {deviations}"] if notes else []
 
@@ -101,12 +101,12 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
             "'evalbias audit' tells whether the judge prefers a position or longer outputs."
         )
     rho = agreement["spearman"]
-    shown = f"Spearman {rho.text()} (95 % interval {rho.interval}, {count(rho.n, 'document')})"
+    figures = f"Spearman {rho.text()} (95 % interval {rho.interval}, {count(rho.n, 'document')})"
     return conclude(
         rho,
-        above=f"The rankings agree with people better than chance does: {shown}.",
-        below=f"The rankings contradict people: {shown}. Do not use this judge.",
-        neither=f"The rankings are not shown to agree with people better than chance does: {shown}. Rate more "
+        above=f"The rankings agree with people better than chance does: {figures}.",
+        below=f"The rankings contradict people: {figures}. Do not use this judge.",
+        neither=f"The rankings are not shown to agree with people better than chance does: {figures}. Rate more "
         "documents.",
         undefined=f"Whether the rankings agree with people is undefined in {count(documents, 'document')}: give more.",
     )
@@ -151,11 +151,11 @@ def compare_with_baselines(
     compared = pairs(items, limit=limit, ordered=False, seed=seed)
     rows: dict[str, Row] = {}
     for title, judge in zip(PROMPTS, (initial, initial, compiled, compiled), strict=True):
-        one: PairwiseJudge = judge.deepcopy()
-        one.debias = "permutation" if title.endswith("permutation") else None
-        measurements = measure_all(judge_examples(one, compared, lm=lm), seed=seed)
+        debiased: PairwiseJudge = judge.deepcopy()
+        debiased.debias = "permutation" if title.endswith("permutation") else None
+        measurements = measure_all(judge_examples(debiased, compared, lm=lm), seed=seed)
         if rated:
-            ranker = PairwiseRanker(one, seed=seed, orders=orders)
+            ranker = PairwiseRanker(debiased, seed=seed, orders=orders)
             measurements[PeopleAgreement.name] = measure_ranking(ranker, documents, lm=lm, seed=seed)
         first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
         comparisons = {bias: compare_judges(first[bias], m, **how) for bias, m in measurements.items() if bias in first}

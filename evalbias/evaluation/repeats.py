@@ -66,22 +66,22 @@ class Repeats(Bias):
         if SAMPLES not in judged.covariates:
             return []
         judge, people = self._moments(judged)
-        shown: dict[str, Any] = {"signed": False, "tested": False}
+        settings: dict[str, Any] = {"signed": False, "tested": False}
         steady = partial(estimate_coefficient, repeats.counted_steadiness)
         share = partial(repeats.estimate_part, repeats.counted_noise_share)
-        noise, needed = (partial(estimate, one) for one in (repeats.counted_noise, repeats.counted_needed))
+        noise, needed = (partial(estimate, statistic) for statistic in (repeats.counted_noise, repeats.counted_needed))
         flips, says = repeats.flip_shares(judged.covariate(SAMPLES)), "Two scores of the same input differ"
-        enough = f"Scores of an input whose mean is {NOISE} noise"
+        repeated, enough = "Correlation of two scores of an input", f"Scores of an input whose mean is {NOISE} noise"
         numbers = [
-            Number("test_retest", "test-retest", judge, steady, says="Correlation of two scores of an input", **shown),
-            Number("noise_share", "noise", judge, share, says="Share of noise in the audited mean", **shown),
+            Number("test_retest", "test-retest", judge, steady, says=repeated, **settings),
+            Number("noise_share", "noise", judge, share, says="Share of noise in the audited mean", **settings),
             share_number("flip_rate", "flip rate", flips, says=says),
-            Number("noise_sd", "noise, points", judge, noise, says="Noise of one score, in points", **shown),
-            Number("samples_needed", "scores needed", judge, needed, says=enough, **shown),
+            Number("noise_sd", "noise, points", judge, noise, says="Noise of one score, in points", **settings),
+            Number("samples_needed", "scores needed", judge, needed, says=enough, **settings),
         ]
         for part in PARTS if judged.rated else ():
             says, share = f"Disagreement: {LABELS[part]}", partial(repeats.estimate_disagreement, part=part)
-            numbers.append(Number(part, LABELS[part], judge, share, columns=(people,), says=says, **shown))
+            numbers.append(Number(part, LABELS[part], judge, share, columns=(people,), says=says, **settings))
         return numbers
 
     def _moments(self, judged: Judged) -> tuple[FloatArray, FloatArray]:
@@ -97,22 +97,22 @@ class Repeats(Bias):
             why = repeats.NO_REPEATS if steady.n < 2 else "there are too few items, or all its scores are equal"
             return f"How noisy the judge is cannot be told: {why}."
         noise, low, high = (percent(min(1 - r, 1.0)) for r in (steady.value, steady.high, steady.low))
-        said = (
+        sentences = (
             f"Two scores of the same input differ in {percent(measurement['flip_rate'].value)} of pairs. Of the "
             f"variance of one score over the inputs, {noise} is noise (95 % interval {low} to {high}); of that of the "
             f"mean, which is audited, {percent(measurement['noise_share'].value)}."
         )
         if not math.isnan(needed.value):
             enough = math.ceil(needed.value)
-            said += f" {f'The mean of {enough} scores' if enough > 1 else 'One score'} has {NOISE} or less."
+            sentences += f" {f'The mean of {enough} scores' if enough > 1 else 'One score'} has {NOISE} or less."
         if PARTS[0] not in measurement:
-            return said
+            return sentences
         parts = [measurement[name] for name in PARTS]
         if why := next((e.why_undefined for e in parts if math.isnan(e.low)), ""):
-            return f"{said} What its disagreement with people is made of cannot be told: {why}."
+            return f"{sentences} What its disagreement with people is made of cannot be told: {why}."
         shares = ", ".join(f"{percent(e.value)} is {e.label} ({percent(e.low)} to {percent(e.high)})" for e in parts)
         most = next((MOSTLY[e.name] for e in parts if e.low > 0.5), "none is shown to be most of it")
-        return f"{said} Of the disagreement of one score with one rating, {shares}: {most}."
+        return f"{sentences} Of the disagreement of one score with one rating, {shares}: {most}."
 
     def discuss(self, measurement: Measurement) -> dict[str, list[str]]:
         """Return the ids of items on which raters differ most from each other, and the judge most from people."""
@@ -124,8 +124,8 @@ class Repeats(Bias):
         return {name: [judged.ids[place] for place in order[:MOST_ITEMS]] for name, order in orders.items()}
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        known = PARTS[0] in measurement and not math.isnan(measurement[PARTS[0]].low)
-        rows = {measurement[name].words: measurement[name] for name in (PARTS if known else self.headlines)}
+        has_parts = PARTS[0] in measurement and not math.isnan(measurement[PARTS[0]].low)
+        rows = {measurement[name].words: measurement[name] for name in (PARTS if has_parts else self.headlines)}
         undefined = any(math.isnan(e.low) for e in rows.values())
         return None if undefined else interval_plot(rows, self.conclusion(measurement).removesuffix("."))
 
@@ -202,7 +202,7 @@ def probe_questions(options: ResolvedAudit) -> int:
         return 0
     if options.named_probes is not None:
         return len(options.named_probes) * len(options.questions)
-    return len(BY_DEFAULT) * min(MOST_PROBED, len(options.questions)) * _is_closed(options.judge, options.lm)
+    return len(BY_DEFAULT) * min(MOST_PROBED, len(options.questions)) if _is_closed(options.judge, options.lm) else 0
 
 
 def _is_closed(judge: Any, lm: Any) -> bool:
@@ -211,7 +211,7 @@ def _is_closed(judge: Any, lm: Any) -> bool:
         model = resolve_lm(lm, judge.predict)
         return judge.scoring == "expected" and model is not None and measuring(model).decides
     fields = _outputs(judge)
-    models = [resolve_lm(None, one) for one in judge.predictors()] if fields else []
+    models = [resolve_lm(None, predictor) for predictor in judge.predictors()] if fields else []
     decides = all(model is not None and as_measuring(model).decides for model in models)
     return bool(fields) and decides and all(map(is_decision, fields))
 
@@ -219,7 +219,7 @@ def _is_closed(judge: Any, lm: Any) -> bool:
 def _outputs(judge: Any) -> list[Any]:
     """Return the output fields of a DSPy program's predictors; of another judge none."""
     predictors = judge.predictors() if isinstance(judge, dspy.Module) else []
-    return [field for one in predictors for field in one.signature.output_fields.values()]
+    return [field for predictor in predictors for field in predictor.signature.output_fields.values()]
 
 
 def _drawn(judged: Judged, seed: int) -> IntArray:
@@ -227,9 +227,9 @@ def _drawn(judged: Judged, seed: int) -> IntArray:
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(judged.answers)))
     before, turns = Counter[str](), []
     for place in shuffled:
-        one = judged.inputs[place] if len(judged.inputs) else judged.ids[place]
-        turns.append(before[one])
-        before[one] += 1
+        source = judged.inputs[place] if len(judged.inputs) else judged.ids[place]
+        turns.append(before[source])
+        before[source] += 1
     return np.sort(shuffled[np.argsort(turns, kind="stable")[:MOST_PROBED]])
 
 
@@ -354,8 +354,9 @@ def reach_of(judged: Judged) -> float:
     """Return the distance from the lowest to the highest score of the scale; where it is unknown, of those given."""
     if judged.scale is not None:
         return judged.scale[1] - judged.scale[0]
-    known = np.concatenate([judged.answers, *(judged.covariates[one] for one in PROBES if one in judged.covariates)])
-    return float(np.ptp(known[~np.isnan(known)])) if not np.isnan(known).all() else 0.0
+    probes = [judged.covariates[name] for name in PROBES if name in judged.covariates]
+    scores = np.concatenate([judged.answers, *probes])
+    return float(np.ptp(scores[~np.isnan(scores)])) if not np.isnan(scores).all() else 0.0
 
 
 def counted_deviation(counts: FloatArray, x: FloatArray) -> FloatArray:
@@ -421,13 +422,14 @@ class Order(Bias):
         ]
 
     def margin(self, estimate: Estimate) -> float:
-        known = estimate.name == "shift" and self.scale is not None
-        return WORTH * (self.scale[1] - self.scale[0]) if known else super().margin(estimate)  # type: ignore[index]
+        if estimate.name != "shift" or self.scale is None:
+            return super().margin(estimate)
+        return WORTH * (self.scale[1] - self.scale[0])
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
         if estimate.name != "shift":
             return super().sentence(estimate, judged)
-        changed, near, spread = (one.value(judged.clusters) for one in self.numbers(judged)[1:])
+        changed, near, spread = (number.value(judged.clusters) for number in self.numbers(judged)[1:])
         return (
             f"with the options in reversed order, {self.favored} gets {amount_words(estimate, 'points')}, where scores "
             f"spread by {spread:.{decimals(spread)}f} (standard deviation); the nearest level of {percent(changed)} "
@@ -442,8 +444,8 @@ class Order(Bias):
     def other_cause(self, measurement: Measurement) -> str:
         shift, spread = measurement["shift"], measurement["spread"].value
         least = TOLERATED * (0.0 if measurement.judged is None else reach_of(measurement.judged))
-        known = measurement["spread"].n >= FEWEST_UNITS
-        if not (known and spread <= least and abs(shift.value) < self.margin(shift)):
+        measurable = measurement["spread"].n >= FEWEST_UNITS
+        if not (measurable and spread <= least and abs(shift.value) < self.margin(shift)):
             return ""
         return (
             f"its scores spread by {spread:.{decimals(spread)}f} points only (standard deviation), so that it says "
@@ -465,7 +467,7 @@ def _left_out(judged: Judged, name: str) -> int:
 def _shift_of(judged: Judged, tolerated: float = 0.0) -> Any:
     """Return the estimator of a shift; where scores are few different ones, an item that was not drawn may jump."""
     few, reach = 2 * len(np.unique(judged.answers)) < len(judged.ids), reach_of(judged)
-    return partial(estimate_shift, tolerated=tolerated * reach, unseen=few * reach)
+    return partial(estimate_shift, tolerated=tolerated * reach, unseen=reach if few else 0.0)
 
 
 # --- what the other probes tell: no biases, but reasons to trust a judge less -----------------------------------------
@@ -493,7 +495,7 @@ class Probes(Bias):
 
     def numbers(self, judged: Judged) -> list[Number]:
         numbers = list[Number]()
-        for name in [one for one in (UNREAD, INSTRUCTION) if one in judged.covariates]:
+        for name in [probe for probe in (UNREAD, INSTRUCTION) if probe in judged.covariates]:
             same = SAME * reach_of(judged)
             scores, again = _both(judged, name)
             unasked: dict[str, Any] = {"excluded": _left_out(judged, name)}

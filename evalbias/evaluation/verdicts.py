@@ -53,8 +53,8 @@ class PassOrFail(Bias):
     headlines = ("tpr", "tnr")
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        known = judged.answers[~np.isnan(judged.answers)]
-        if len(known) and np.isin(known, (0.0, 1.0)).all():
+        answers = judged.answers[~np.isnan(judged.answers)]
+        if len(answers) and np.isin(answers, (0.0, 1.0)).all():
             yield from people_missing(judged)
 
     def numbers(self, judged: Judged) -> list[Number]:
@@ -63,36 +63,37 @@ class PassOrFail(Bias):
         people: FloatArray = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
         passed, failed = ((people == verdict).any(axis=1) for verdict in (1, 0))
         labeled, several = passed | failed, bool((passed & failed).any())
-        given: dict[str, Any] = {"columns": (people,)}
+        settings: dict[str, Any] = {"columns": (people,), "tested": False}
         numbers = []
         for name, (label, says) in RATES.items():
             if several or not name.startswith("annotator"):
-                used = {"tpr": passed, "tnr": failed}.get(name, labeled) if not several else labeled
-                given |= {"says": says, "signed": "kappa" in name, "excluded": int((~used).sum())}
-                given["tested"] = not several and name in ("tpr", "tnr", "kappa")
-                numbers.append(Number(name, label, judged.answers, partial(estimate_rate, of=name), **given))
+                used = labeled if several else {"tpr": passed, "tnr": failed}.get(name, labeled)
+                tested = not several and name in ("tpr", "tnr", "kappa")
+                own = {"says": says, "signed": "kappa" in name, "excluded": int((~used).sum()), "tested": tested}
+                estimator = partial(estimate_rate, of=name)
+                numbers.append(Number(name, label, judged.answers, estimator, **{**settings, **own}))
         numbers.append(share_number("pass_rate", "judge passes", judged.answers, says="Share that the judge passes"))
         if not labeled.all():
-            says = "Share of all items that deserves to pass, labeled or not"
-            given |= {"says": says, "signed": False, "excluded": 0, "tested": False}
-            numbers.append(Number("corrected_rate", "corrected", judged.answers, corrected_rate, **given))
+            own = {"says": "Share of all items that deserves to pass, labeled or not", "signed": False}
+            numbers.append(Number("corrected_rate", "corrected", judged.answers, corrected_rate, **settings, **own))
         if several:
-            says = "Excess agreement of two, which independent errors do not have"
-            given |= {"says": says, "signed": True, "null": 0.0, "excluded": int((~labeled).sum()), "tested": False}
-            numbers.append(Number("dependence", "dependence", judged.answers, estimate_dependence, **given))
+            says, outside = "Excess agreement of two, which independent errors do not have", int((~labeled).sum())
+            own = {"says": says, "null": 0.0, "excluded": outside}
+            numbers.append(Number("dependence", "dependence", judged.answers, estimate_dependence, **settings, **own))
         return numbers
 
     def plot(self, measurement: Measurement) -> Plot | None:
         drawing = super().plot(measurement)
-        return drawing and replace(drawing, title=said(measurement).removesuffix("."))
+        return drawing and replace(drawing, title=rates_sentence(measurement).removesuffix("."))
 
 
-def said(measurement: Measurement) -> str:
+def rates_sentence(measurement: Measurement) -> str:
     """Say both rates for a person."""
     tpr, tnr = measurement["tpr"], measurement["tnr"]
     if "annotator_tpr" in measurement:
         verdicts, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].columns[0])
-        of_passed, of_failed = (mean_of_defined(one) for one in (verdicts[people > 0.5], 1 - verdicts[people < 0.5]))
+        of_passed = mean_of_defined(verdicts[people > 0.5])
+        of_failed = mean_of_defined(1 - verdicts[people < 0.5])
         most = (
             f"Where most people passed an answer, the judge passed {_share(of_passed)}; where most failed it, it "
             f"failed {_share(of_failed)}."
@@ -126,18 +127,18 @@ def _of_100(e: Estimate) -> str:
 
 def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
     """Say the rates, what one annotator reaches, whether errors are independent, and how many items to label."""
-    first, more = said(measurement), list[str]()
+    first, more = rates_sentence(measurement), list[str]()
     if "annotator_tpr" in measurement and not math.isnan(measurement["tpr"].value):
         tpr, tnr = (100 * measurement[f"annotator_{name}"].value for name in ("tpr", "tnr"))
         test = measurement["dependence"]
-        shown = f"which they are not ({p_equals(test.p_value)}): both rates may be too high or too low"
+        independence = f"which they are not ({p_equals(test.p_value)}): both rates may be too high or too low"
         if math.isnan(test.p_value):
-            shown = f"but {test.reason}"
+            independence = f"but {test.reason}"
         elif not test.p_value < LEVEL:
-            shown = f"against which nothing speaks ({p_equals(test.p_value)})"
+            independence = f"against which nothing speaks ({p_equals(test.p_value)})"
         more.append(
             f"A single annotator passes {tpr:.0f} of 100 that deserve it, and fails {tnr:.0f} of 100 that do not. "
-            f"These rates take the errors of judge and annotators to be independent, {shown}."
+            f"These rates take the errors of judge and annotators to be independent, {independence}."
         )
     all_items = measurement.estimates.get("corrected_rate") if "annotator_tpr" in measurement else None
     if all_items is not None and not math.isnan(all_items.low):  # without, people's mean of all items says it
@@ -147,10 +148,8 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
     halves = [max(e.high - e.value, e.value - e.low) for e in map(measurement.__getitem__, ("tpr", "tnr"))]
     if not math.isnan(sum(halves)) and max(halves) > WITHIN:
         enough = math.ceil(labels * (max(halves) / WITHIN) ** 2)
-        more.append(
-            f"About {enough:,} labeled items would tell both rates to within {100 * WITHIN:.0f} of 100 ({labels:,} do "
-            "not)."
-        )
+        within = f"to within {100 * WITHIN:.0f} of 100"
+        more.append(f"About {enough:,} labeled items would tell both rates {within} ({labels:,} do not).")
     return (first, *more)
 
 
@@ -205,7 +204,7 @@ class Forecasts(Bias):
         passed, p = passed_by_people(judged, self.pass_mark), self.forecasts(judged)
         if passed is None or p is None:
             return []
-        shown: dict[str, Any] = {"signed": False, "tested": False}
+        settings: dict[str, Any] = {"signed": False, "tested": False}
         shares = (mean_of_raters(passed),)
         skill = partial(estimate, forecasts.counted_brier_skill)
         error = partial(estimate, forecasts.counted_calibration_error)
@@ -213,8 +212,8 @@ class Forecasts(Bias):
         says = "Skill against the base rate (Brier)"
         return [
             Number("brier_skill", "Brier skill", p, skill, columns=shares, says=says, tested=False),
-            Number("forecast_error", "ECE", p, error, columns=shares, says="Calibration error (ECE)", **shown),
-            Number("flawless_error", "flawless", p, flawless, columns=(passed,), says=than, **shown),
+            Number("forecast_error", "ECE", p, error, columns=shares, says="Calibration error (ECE)", **settings),
+            Number("flawless_error", "flawless", p, flawless, columns=(passed,), says=than, **settings),
         ]
 
     def forecasts(self, judged: Judged) -> FloatArray | None:
@@ -235,23 +234,19 @@ class Forecasts(Bias):
         verdict = "are not shown to say more than"
         if skill.low > 0 or skill.high < 0:
             verdict = "say more than" if skill.low > 0 else "say less than"
-        said = [
-            f"Its probabilities {verdict} the base rate: {skill.label} {skill.text()} (95 % interval {skill.interval})."
-        ]
+        interval = f"95 % interval {skill.interval}"
+        text = f"Its probabilities {verdict} the base rate: {skill.label} {skill.text()} ({interval})."
         if math.isnan(skill.low):
-            said = [f"Whether its probabilities say more than the base rate cannot be told: {skill.why_undefined}."]
-        if not math.isnan(error):
-            bound = measurement["flawless_error"].high
-            shown = (
-                f"their calibration error is {error:.2f}, and flawless forecasts stay below {bound:.2f} in 95 of 100"
-            )
-            if error > bound:
-                said.append(f"They do not come true as often as they say: {shown}.")
-            else:
-                said.append(f"Nothing shows that they are not calibrated ({shown}).")
-                if skill.low <= 0:  # NaN is not below
-                    said.append("Being calibrated is empty without skill: so is the base rate, said of every item.")
-        return " ".join([*said, "What is forecast is each person's own verdict, not that of their mean."])
+            text = f"Whether its probabilities say more than the base rate cannot be told: {skill.why_undefined}."
+        bound = measurement["flawless_error"].high
+        figures = f"their calibration error is {error:.2f}, and flawless forecasts stay below {bound:.2f} in 95 of 100"
+        if error > bound:  # NaN is not above
+            text += f" They do not come true as often as they say: {figures}."
+        elif not math.isnan(error):
+            text += f" Nothing shows that they are not calibrated ({figures})."
+            if skill.low <= 0:  # NaN is not below
+                text += " Being calibrated is empty without skill: so is the base rate, said of every item."
+        return f"{text} What is forecast is each person's own verdict, not that of their mean."
 
 
 # What the judge may decide alone.
@@ -286,23 +281,23 @@ class DecidesAlone(Bias):
         people = passed_by_people(judged, self.pass_mark) if judged.rated and not judged.pairwise else None
         if people is None or (mark := self._mark(judged)) is None:
             return []
-        given: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
+        settings: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
         says, estimator = "Wrong, if it decided all", partial(_share_wrong, mark=mark)
-        numbers = [Number("wrong", "wrong, deciding all", judged.answers, estimator, says=says, **given)]
+        numbers = [Number("wrong", "wrong, deciding all", judged.answers, estimator, says=says, **settings)]
         for error in ERRORS:
-            found = decided_alone(judged.answers, people, error=error / 100, mark=mark, clusters=judged.clusters)
+            alone = decided_alone(judged.answers, people, error=error / 100, mark=mark, clusters=judged.clusters)
             for part, (name, words) in PARTS.items():
-                if math.isfinite(getattr(found, part)):
-                    estimator = partial(_of_alone, part=part, error=error / 100, mark=mark)
-                    numbers.append(Number(f"{name}_{error}", words.format(error), judged.answers, estimator, **given))
+                if math.isfinite(getattr(alone, part)):
+                    estimator, label = partial(_of_alone, part=part, error=error / 100, mark=mark), words.format(error)
+                    numbers.append(Number(f"{name}_{error}", label, judged.answers, estimator, **settings))
         return numbers
 
     def _mark(self, judged: Judged) -> float | None:
         """Return the lowest score that passes; None where that is not known."""
         if self.pass_mark is not None and judged.on_peoples_scale:
             return self.pass_mark
-        known = judged.answers[~np.isnan(judged.answers)]
-        probable = judged.scale == (0, 1) or (self.pass_mark is None and ((known >= 0) & (known <= 1)).all())
+        scores = judged.answers[~np.isnan(judged.answers)]
+        probable = judged.scale == (0, 1) or (self.pass_mark is None and ((scores >= 0) & (scores <= 1)).all())
         return 0.5 if probable else None
 
     def plot(self, measurement: Measurement) -> Plot | None:
@@ -326,7 +321,7 @@ def _of_alone(
     return Interval(value if math.isfinite(value) else math.nan, n=int((~np.isnan(scores)).sum()))
 
 
-def said_alone(measurement: Measurement) -> str:
+def alone_sentence(measurement: Measurement) -> str:
     """Say the share at 5 wrong in 100, or where that is none at 10, what to hand over, and what needs no judge."""
     shares = {error: measurement[f"alone_{error}"].value for error in ERRORS}
     error, wrong = 5 if shares[5] else 10, measurement["wrong"]
@@ -338,19 +333,20 @@ def said_alone(measurement: Measurement) -> str:
         return f"Deciding all, it is wrong in {_of_100(wrong)}; {least}."
     names = [name for name in (f"fail_to_{error}", f"pass_from_{error}") if name in measurement]
     ends, passes = [f"{measurement[name].value:.3g}" for name in names], names[-1].startswith("pass")
-    rest = "; hand over the others"
+    handed_over = "; hand over the others"
     if shares[error] == 1:
-        rest = ""
+        handed_over = ""
     elif np.isin(measurement.numbers["wrong"].values, (0.0, 1.0, math.nan)).all():
-        rest = f", what it {'passes' if passes else 'fails'}{rest}"
+        handed_over = f", what it {'passes' if passes else 'fails'}{handed_over}"
     elif len(ends) > 1:
-        rest = f"; hand over those above {ends[0]} and below {ends[1]}"
+        handed_over = f"; hand over those above {ends[0]} and below {ends[1]}"
     else:
-        rest = f", those {'from' if passes else 'up to'} {ends[0]}{' on' * passes}{rest}"
+        its_own = f"from {ends[0]} on" if passes else f"up to {ends[0]}"
+        handed_over = f", those {its_own}{handed_over}"
     people, alike = measurement.numbers["wrong"].columns[0], ""
     for verdict, always in ((1.0, "passing"), (0.0, "failing")):
-        given: dict[str, Any] = {"error": error / 100, "mark": 0.5, "clusters": measurement.clusters}
-        if decided_alone(np.full(len(people), verdict), people, **given).share >= shares[error]:
+        settings: dict[str, Any] = {"error": error / 100, "mark": 0.5, "clusters": measurement.clusters}
+        if decided_alone(np.full(len(people), verdict), people, **settings).share >= shares[error]:
             alike = f" Always {always} would do as well."
     share = f"It may decide {_share(shares[error])} alone, at {error} wrong in 100 or fewer (95 % confidence)"
-    return f"{share}{rest}.{alike}"
+    return f"{share}{handed_over}.{alike}"

@@ -107,8 +107,8 @@ def interval_words(value: float, low: float, high: float, digits: int = 2, *, he
     """
     if math.isnan(value):
         return f"95 % interval, {held_if}"
-    said = -1 if round(value, digits) < 0 else 1
-    if any(said * round(end, digits) < 0 for end in (low, high)):
+    sign = -1 if round(value, digits) < 0 else 1
+    if any(sign * round(end, digits) < 0 for end in (low, high)):
         signs = (f"{0:.{digits}f}" if round(end, digits) == 0 else _signed(end, digits) for end in (low, high))
         return f"95 % interval {' to '.join(signs)}"
     nearer, farther = sorted((abs(low), abs(high)))
@@ -194,13 +194,13 @@ class Table:
 
     def __rich__(self) -> rich.table.Table:
         """Return the table for a console."""
-        shown = rich.table.Table(title=self.title or None, caption=self.caption or None)
+        table = rich.table.Table(title=self.title or None, caption=self.caption or None)
         for place, heading in enumerate(self.headings):
             left = place < self.left
-            shown.add_column(heading, justify="left" if left else "right", overflow="fold" if left else "ellipsis")
+            table.add_column(heading, justify="left" if left else "right", overflow="fold" if left else "ellipsis")
         for row in self.rows:
-            shown.add_row(*row)
-        return shown
+            table.add_row(*row)
+        return table
 
 
 def short(cell: str) -> str:
