@@ -365,8 +365,8 @@ def holding(recipe: Number, clusters: Sequence[object] | None) -> tuple[float, f
 def beyond_quality(recipe: Number, fit: Effect, *, mirrored: bool) -> tuple[FloatArray, FloatArray]:
     """Return (m,) the property in standard deviations, and (m,) the score less what the quality explains."""
     ratings, x, scores = recipe.columns[0], recipe.columns[1], recipe.values
-    several = (~np.isnan(ratings)).sum(axis=1) > (ratings.shape[1] > 1)
-    quality = np.where(several, mean_of_raters(ratings), np.nan)
+    fewest = 2 if ratings.shape[1] > 1 else 1
+    quality = np.where((~np.isnan(ratings)).sum(axis=1) >= fewest, mean_of_raters(ratings), np.nan)
     kept = ~np.isnan(x + quality + scores)
     signs = (1, -1) if mirrored else (1,)
     x, quality, scores = (np.concatenate([sign * v[kept] for sign in signs]) for v in (x, quality, scores))

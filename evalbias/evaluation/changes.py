@@ -1,4 +1,4 @@
-"""What differs between judged outputs: which system is better (compare), what changed, judge or system (drift)."""
+"""Differences of judged outputs: which system is better (compare), and what changed, judge or system (drift)."""
 
 from __future__ import annotations
 

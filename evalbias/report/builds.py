@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why, after the name of the criterion if there are several."""
+        """The reason, after the name of the criterion if there are several."""
         return f"{self.criterion}: {self.why}" if self.criterion else self.why
 
     @property

@@ -124,7 +124,7 @@ def _height(mark: object) -> int:
         case Intervals(rows=rows):
             return 80 + 58 * len(rows) if any(len(row) > 1 for row in rows.values()) else 92 + 36 * len(rows)
         case Lines(series=series):
-            return 300 + 40 * (len(series) > 2 or (len(series) > 1 and not mark.percent))
+            return 340 if len(series) > 2 or (len(series) > 1 and not mark.percent) else 300  # more for a legend
     return {Dots: 320, Bars: 270, Stack: 166}[type(mark)]
 
 
@@ -216,15 +216,16 @@ class _Drawing:
 
     def mean(self, mean: Estimate, top: float, edges: FloatArray) -> None:
         """Draw a mean with its interval, beside the line of an unbiased judge."""
-        axis, colors, right = self.axis, self.colors, mean.value >= 0
+        axis, colors = self.axis, self.colors
         if not np.isnan(mean.low):
             axis.axvspan(mean.low, mean.high, color=colors.accent, alpha=0.25, lw=0)
         axis.axvline(mean.value, color=colors.accent)
         axis.axvline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
         sides = ("right", -5), ("left", 5)
+        of_null, of_mean = sides if mean.value >= 0 else sides[::-1]
         for place, words, color, (side, offset) in (
-            (0.0, "0 = no bias", colors.muted, sides[not right]),
-            (mean.value, f"mean {mean.value:+.2f}", colors.accent, sides[right]),
+            (0.0, "0 = no bias", colors.muted, of_null),
+            (mean.value, f"mean {mean.value:+.2f}", colors.accent, of_mean),
         ):
             self.words(words, (place, top * 1.2), (offset, 0), color=color, ha=side, va="top")
         reach = max(abs(edges[0]), abs(edges[-1]), 1e-9) * 1.08
