@@ -31,4 +31,3 @@ from evalbias.evaluation.loops import summarize_loop as summarize_loop
 from evalbias.evaluation.rankings import Row as Row
 from evalbias.evaluation.rankings import compare_with_baselines as compare_with_baselines
 from evalbias.evaluation.rankings import measure_ranking as measure_ranking
-from evalbias.evaluation.rankings import ranking_agreement as ranking_agreement

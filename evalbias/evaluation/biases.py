@@ -482,9 +482,8 @@ class ScaleUse(Bias):
         costly: dict[str, Any] = {"signed": False, "tested": False}
         if rated_on_its_scale(judged):
             if RATINGS in judged.covariates:
-                slope: dict[str, Any] = {"null": 1.0, "only_below": True, "tested": False}
-                slope["columns"] = (judged.covariate(RATINGS),)
-                says = "Points of the score for one point of quality"
+                says, ratings = "Points of the score for one point of quality", judged.covariate(RATINGS)
+                slope: dict[str, Any] = {"columns": (ratings,), "null": 1.0, "only_below": True, "tested": False}
                 numbers.append(Number("slope", "slope", scores, measures.quality_slope, says=says, **slope))
             human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
             spread = partial(estimate, scale_use.counted_spread)
