@@ -93,10 +93,8 @@ def recorded_scores(
 def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> float:
     score = number(value, place, texts=True)
     if scale is not None and (score < scale[0] - ROUNDING or score > scale[1] + ROUNDING):  # NaN is undefined
-        raise ValueError(
-            f"{place} is {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
-            "judge's own `scale`."
-        )
+        outside = f"{place} is {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}"
+        raise ValueError(f"{outside}: correct it, or state the judge's own `scale`.")
     return score
 
 
@@ -305,10 +303,8 @@ def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
             metric = copy.copy(judge)
             metric.undefined, metric.undefined_items = math.nan, []
         return lambda example: metric(example, dspy.Prediction(output=example["output"]))
-    raise ValueError(
-        f"The judge {name}{signature} cannot be called with one item: wrap it in a function that passes the item's "
-        f"texts, such as `lambda item: judge(item.source, item.{text})`."
-    )
+    fault, call = f"The judge {name}{signature} cannot be called with one item", f"judge(item.source, item.{text})"
+    raise ValueError(f"{fault}: wrap it in a function that passes the item's texts, such as `lambda item: {call}`.")
 
 
 def _takes(signature: inspect.Signature, arguments: int) -> bool:
@@ -326,10 +322,9 @@ def _call_of_module(module: dspy.Module, fields: Sequence[str]) -> Call:
     if missing or (taken and fields[1] not in taken):
         pair = "first=item.candidates[0], second=item.candidates[1]"
         texts = pair if fields[1] == "candidates" else f"answer=item.{fields[1]}"
-        raise ValueError(
-            f"The judge {name_of(module)} takes {_quoted(missing or taken)}, but an audit passes {_quoted(fields)}: "
-            f"wrap it in a function, such as `lambda item: judge(question=item.source, {texts})`."
-        )
+        fault = f"The judge {name_of(module)} takes {_quoted(missing or taken)}, but an audit passes {_quoted(fields)}"
+        remedy = f"wrap it in a function, such as `lambda item: judge(question=item.source, {texts})`"
+        raise ValueError(f"{fault}: {remedy}.")
 
     def call(example: dspy.Example) -> Any:
         inputs = {name: example[name] for name in fields if name in example and (not taken or name in taken)}
@@ -402,9 +397,7 @@ def _quoted(names: Sequence[str]) -> str:
 class ResolvedAudit(AuditOptions):
     """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read."""
 
-    requested: (
-        AuditOptions  # what was asked for, with the columns that tell the judge; fields of one as they are written
-    )
+    requested: AuditOptions  # as asked for, with the columns that tell the judge; fields of one as they are written
     dataset: data_sets.Dataset  # what was read
     questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
     together: Sequence[PointwiseJudge | PairwiseJudge] = ()  # judges of several criteria, asked in one request
@@ -629,10 +622,9 @@ def _own_criterion(judge: AnyJudge, options: AuditOptions) -> Criterion:
     """Return the criterion of a judge of evalbias; refuse another criterion, scale, task or label than its own."""
     own, named = judge.criterion, options.criterion
     if words := _words(options):
-        given_words = " and ".join(f"`{name}` {text!r:.80}" for name, text in words.items())
-        raise ValueError(
-            f"{given_words}: this judge has its own task, {own.task!r:.80}, and labels; they define LS. Leave it out."
-        )
+        named_words = " and ".join(f"`{name}` {text!r:.80}" for name, text in words.items())
+        its_own = f"this judge has its own task, {own.task!r:.80}, and labels; they define LS"
+        raise ValueError(f"{named_words}: {its_own}. Leave it out.")
     scales = ["{:g}-{:g}".format(*scale) if scale else None for scale in (options.scale, own.scale)]
     wanted = (options.language, named and _name(named), scales[0])
     its = (judge.language, own.name, scales[1])
@@ -666,10 +658,8 @@ def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Cr
     if criterion is not None and rated:
         name = _name(criterion)
         if not any(data_sets.is_rated(e, name) or data_sets.items.single_ratings(e, name) for e in items):
-            raise ValueError(
-                f"No item is rated on {name!r}; the items are rated on {_quoted(rated):.500}: name one of these as "
-                "`criterion`."
-            )
+            fault = f"No item is rated on {name!r}; the items are rated on {_quoted(rated):.500}"
+            raise ValueError(f"{fault}: name one of these as `criterion`.")
     if criterion is None and len(rated) > 1:
         raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one as `criterion`.")
     if not isinstance(criterion, Criterion):

@@ -292,10 +292,8 @@ class EffectBias(Bias):
         wins = among if math.isnan(value) else f"{value:.0f}"
         if judged.verdicts:
             return f"{self.favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"
-        return (
-            f"in a pair of equal quality that the judge would otherwise find even, {self.favored} gets a win "
-            f"probability of {wins} % ({interval})"
-        )
+        pair = "in a pair of equal quality that the judge would otherwise find even"
+        return f"{pair}, {self.favored} gets a win probability of {wins} % ({interval})"
 
     def margin_words(self, estimate: Estimate, judged: Judged) -> str:
         if estimate.unit != SCORE_SD:

@@ -297,10 +297,8 @@ class SelfBias(Bias):
         if not len(values):
             return None
         direction = "above" if mean_of.value >= 0 else "below"
-        title = (
-            f"The model's own scores lie {abs(mean_of.value):.2f} points {direction} the expected ones on average "
-            f"(95 % interval {mean_of.interval})"
-        )
+        lie, interval = f"{abs(mean_of.value):.2f} points {direction}", f"95 % interval {mean_of.interval}"
+        title = f"The model's own scores lie {lie} the expected ones on average ({interval})"
         caption = "0 = no bias. To the right of it, the model scores its own output higher than it should."
         edges = np.histogram_bin_edges(values, bins=min(24, max(6, int(np.sqrt(len(values))))))
         counts = np.histogram(values, bins=edges)[0].astype(np.float64)
@@ -492,9 +490,7 @@ class ScaleUse(Bias):
         if levels is not None:
             places, n = scale_use.nearest_levels(scores, levels), len(levels)
             ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            top, entropy = (
-                partial(counted, levels=n) for counted in (scale_use.estimate_top_two, scale_use.estimate_entropy)
-            )
+            top, entropy = partial(scale_use.estimate_top_two, levels=n), partial(scale_use.estimate_entropy, levels=n)
             says, evenness = "Share of the two most used scores", "Evenness of the scores, from 0 to 1 (entropy)"
             numbers += [
                 Number("top_two_share", "two most used", places, top, says=says, **costly),
@@ -540,16 +536,12 @@ class ScaleUse(Bias):
             return "its scores are not shown to rise with quality, so nothing follows from how they use the scale"
         spread, significant = measurement["spread_ratio"], slope.p_value < LEVEL
         if self._follows_loosely(measurement):
-            return (
-                f"its scores are not shown to be spread less than people's (spread ratio {spread.interval}), so a "
-                f"slope of {slope.value:.2f} does not show that they crowd"
-            )
+            spreads = f"its scores are not shown to be spread less than people's (spread ratio {spread.interval})"
+            return f"{spreads}, so a slope of {slope.value:.2f} does not show that they crowd"
         lenient = scale_use.slope_of_shifted(judged.answers, judged.covariate(RATINGS), scale=judged.scale)
         if significant and slope.high >= scale_use.LEAST * lenient:
-            return (
-                "the judge's mean score lies so near an end of the scale that a person of the same mean would have a "
-                f"slope of {lenient:.2f}"
-            )
+            near = "the judge's mean score lies so near an end of the scale"
+            return f"{near} that a person of the same mean would have a slope of {lenient:.2f}"
         return ""
 
     def plot(self, measurement: Measurement) -> Plot | None:

@@ -249,11 +249,10 @@ class DriftReport(Parts):
     def map_table(self) -> Table:
         """Return the new judge's score of the same rank for scores of the old one, nine at most, and their anchors."""
         places = np.unique(np.linspace(0, len(self.split.levels) - 1, MOST_LEVELS).round().astype(int))
+        columns = self.split.levels[places], self.split.mapped[places], self.split.met[places]
         rows = [
             (f"{level:.4g}", unsigned(value), ends(unsigned(low), unsigned(high)), f"{texts:,.0f}", unsigned(mean))
-            for level, (value, low, high), (texts, mean) in zip(
-                self.split.levels[places], self.split.mapped[places], self.split.met[places], strict=True
-            )
+            for level, (value, low, high), (texts, mean) in zip(*columns, strict=True)
         ]
         headings = ("old judge", "new judge, same rank", "95 % interval", "texts", "their new mean")
         note = "noise alone moves the new mean of texts with one old score to the mean of all"
@@ -552,9 +551,8 @@ def compare(options: CompareOptions) -> CompareReport:
         apart, p_value = missing_by_size(np.isnan(rated), -side.answers, clusters=side.clusters)
         if p_value < CHOSEN:  # NaN is not below
             how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than its others"
-            sentences.insert(
-                1, f"The rated outputs of {name} score {how}: rate a random few, or differences are wrong."
-            )
+            caution = f"The rated outputs of {name} score {how}: rate a random few, or differences are wrong."
+            sentences.insert(1, caution)
     if nameless:
         sentences.append(f"Left out: {count(nameless, 'row')} without a system.")
     return CompareReport(tuple(sentences), estimates, means)

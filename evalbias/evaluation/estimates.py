@@ -419,9 +419,8 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
                 "each audit, such as compare_judges(before['verbosity'], after['verbosity'], seed=0)."
             )
     if (before.bias.name, before.criterion, before.ids) != (after.bias.name, after.criterion, after.ids):
-        raise ValueError(
-            "Before and after are of different items, criteria or biases: measure both on the same valset."
-        )
+        fault = "Before and after are of different items, criteria or biases"
+        raise ValueError(f"{fault}: measure both on the same valset.")
     if before.clusters is not None and after.clusters is not None and [*before.clusters] != [*after.clusters]:
         raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
     for name, what in (("reduction", "reductions of LS"), (LENGTH, "units of length")):
@@ -487,10 +486,8 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests
     the ends of the scales alone may show an effect of that size.
     """
     if not wanted > 0 or not 0 < power < 1 or tests < 1:
-        raise ValueError(
-            f"wanted={wanted}, power={power}, tests={tests}: give a size above 0, a probability between 0 and 1, and a "
-            "number of at least 1."
-        )
+        remedy = "give a size above 0, a probability between 0 and 1, and a number of at least 1"
+        raise ValueError(f"wanted={wanted}, power={power}, tests={tests}: {remedy}.")
     half = max(estimate.high - estimate.value, estimate.value - estimate.low) - estimate.allowance
     beyond = wanted - estimate.allowance
     if not math.isfinite(estimate.high - estimate.low + estimate.value) or not beyond > 0:

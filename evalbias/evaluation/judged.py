@@ -200,10 +200,9 @@ class Judged:
                 LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)",
                 HUMAN_SCORES: "give items with human scores on the criterion",
             }
-            raise ValueError(
-                f"The judged items on {self.criterion} lack the covariate {name!r}, they have "
-                f"{sorted(self.covariates)}: {remedies.get(name, 'give it when the Judged is made')}."
-            )
+            remedy = remedies.get(name, "give it when the Judged is made")
+            fault = f"The judged items on {self.criterion} lack the covariate {name!r}"
+            raise ValueError(f"{fault}, they have {sorted(self.covariates)}: {remedy}.")
         return self.covariates[name]
 
     def first_less_second(self, values: FloatArray) -> FloatArray:
@@ -489,9 +488,8 @@ def total(judged: Sequence[Judged]) -> Judged:
     for other in judged[1:]:
         ours, theirs = (j.covariates.get(LIKELIHOODS, np.empty(0)) for j in (first, other))
         if other.ids != first.ids or not np.array_equal(ours, theirs, equal_nan=True):
-            raise ValueError(
-                f"{other.criterion} and {first.criterion} were judged on different items: a total needs the same ones."
-            )
+            fault = f"{other.criterion} and {first.criterion} were judged on different items"
+            raise ValueError(f"{fault}: a total needs the same ones.")
     covariates = dict(first.covariates)
     if HUMAN_SCORES in covariates:
         covariates[HUMAN_SCORES] = np.mean([j.covariate(HUMAN_SCORES) for j in judged], axis=0)

@@ -183,9 +183,8 @@ class JuryReport(Report):
             paragraphs.append(f"The mean is better without {without}.")
         for name, e in self.families.items():
             differ = "more alike" if e.low > 0 else "less alike" if e.high < 0 else "no more alike, as far as is shown,"
-            paragraphs.append(
-                f"Judges {name} err {differ} than others: error correlation {with_interval(e)} beside other pairs."
-            )
+            beside = f"error correlation {with_interval(e)} beside other pairs"
+            paragraphs.append(f"Judges {name} err {differ} than others: {beside}.")
         biases = (shared.sentence() for shared in self.shared)
         return (*paragraphs, *filter(None, (self._own_sentence(), *biases, *self.notes)))
 
@@ -196,10 +195,9 @@ class JuryReport(Report):
         if not more:
             nobody = f"No judge of the {len(bonuses)} that wrote outputs is shown to give its own more than others do."
             return nobody if bonuses else ""
-        return (
-            f"What they wrote themselves gets more at equal quality from {joined(more)} than from the other judges, in "
-            f"standard deviations of a score (adjusted for {len(bonuses)} judges that wrote outputs)."
-        )
+        favors = f"What they wrote themselves gets more at equal quality from {joined(more)} than from the other judges"
+        adjusted = f"adjusted for {len(bonuses)} judges that wrote outputs"
+        return f"{favors}, in standard deviations of a score ({adjusted})."
 
     def sections(self) -> list[Section]:
         rows = []
@@ -265,9 +263,8 @@ def jury(options: JuryOptions) -> JuryReport:
         ValueError: Fewer than two judges, or items that do not tell quality: with fewer than two ratings and no
             ``reliability``, or too few.
     """
-    return jury_worth(
-        panel_of(options), costs=options.costs, families=options.families, reliability=options.reliability
-    )
+    how: dict[str, Any] = {"costs": options.costs, "families": options.families, "reliability": options.reliability}
+    return jury_worth(panel_of(options), **how)
 
 
 def jury_worth(

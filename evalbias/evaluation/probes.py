@@ -145,10 +145,8 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         sentences += [f"Not measured: {name} ({why})." for name, why in self.not_measured.items()]
         if self.missing:
             more = ", ..." if len(self.missing) > MOST_NAMED else ""
-            sentences.append(
-                f"{count(len(self.missing), 'row')} without a score ({', '.join(self.missing[:MOST_NAMED])}{more}); "
-                f"{count(self.left_out, 'score')} of edits or placebos left out for that."
-            )
+            lost = f"{count(len(self.missing), 'row')} without a score ({', '.join(self.missing[:MOST_NAMED])}{more})"
+            sentences.append(f"{lost}; {count(self.left_out, 'score')} of edits or placebos left out for that.")
         return tuple(sentences)
 
     @property

@@ -96,10 +96,8 @@ def order_spread(agreements: Sequence[Measurement]) -> list[str]:
 def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
     """Say whether rankings agree with people."""
     if agreement is None:
-        return (
-            f"Nobody rated the outputs, so it is unknown whether these {count(documents, 'ranking')} are right; "
-            "'evalbias audit' tells whether the judge prefers a position or longer outputs."
-        )
+        unknown = f"Nobody rated the outputs, so it is unknown whether these {count(documents, 'ranking')} are right"
+        return f"{unknown}; 'evalbias audit' tells whether the judge prefers a position or longer outputs."
     rho = agreement["spearman"]
     figures = f"Spearman {rho.text()} (95 % interval {rho.interval}, {count(rho.n, 'document')})"
     return conclude(

@@ -236,22 +236,15 @@ def _drawn(judged: Judged, seed: int) -> IntArray:
 def _why_not(name: str, judged: Judged, options: ResolvedAudit, *, closed: bool) -> str:
     """Say why a probe cannot be asked; empty where it can."""
     judge, scale = options.judge, judged.scale
-    if name == ORDER and not closed:
-        return _why_not_relisted(judge)
+    if name == ORDER and not closed and not isinstance(judge, PointwiseJudge):
+        return "only scores in prompts of evalbias that a model reads by tokens can be listed otherwise"
+    if name == ORDER and not closed and not judge.predict.signature.instructions.endswith(judge.answer_format):
+        return "the judge's instruction does not end with its answers (judge.answer_format)"
     fields = [] if isinstance(judge, PointwiseJudge) else _outputs(judge)
-    if name == ORDER and (all(map(is_yes_or_no, fields)) if fields else scale == (0, 1)):
+    if name == ORDER and closed and (all(map(is_yes_or_no, fields)) if fields else scale == (0, 1)):
         return "a question of yes or no has no options in an order: its answers are named"
     if name in (UNREAD, INSTRUCTION) and judged.provenance.get(LENGTH, UNSEEN) == UNSEEN:
         return "the items have no output (field output) to change"
-    return ""
-
-
-def _why_not_relisted(judge: Any) -> str:
-    """Say why the scores in a prompt cannot be listed otherwise; empty where they can."""
-    if not isinstance(judge, PointwiseJudge):
-        return "only scores in prompts of evalbias that a model reads by tokens can be listed otherwise"
-    if not judge.predict.signature.instructions.endswith(judge.answer_format):
-        return "the judge's instruction does not end with its answers (judge.answer_format)"
     return ""
 
 
@@ -447,10 +440,8 @@ class Order(Bias):
         measurable = measurement["spread"].n >= FEWEST_UNITS
         if not (measurable and spread <= least and abs(shift.value) < self.margin(shift)):
             return ""
-        return (
-            f"its scores spread by {spread:.{decimals(spread)}f} points only (standard deviation), so that it says "
-            "nothing: what answers alike whatever it reads does so in any order"
-        )
+        narrow = f"its scores spread by {spread:.{decimals(spread)}f} points only (standard deviation)"
+        return f"{narrow}, so that it says nothing: what answers alike whatever it reads does so in any order"
 
 
 def _both(judged: Judged, name: str) -> tuple[FloatArray, FloatArray]:
@@ -532,16 +523,12 @@ def warnings_of(judged: Judged, measurements: Mapping[str, Measurement]) -> Iter
         return
     mass, scores = median_coverage(judged.coverage), judged.answers[~np.isnan(judged.answers)]
     if LOW_COVERAGE <= mass < LOW_MASS:
-        yield (
-            f"The options have a probability of {percent(mass)} together (median): the model would mostly answer "
-            "something else, and the scores rest on the rest."
-        )
+        low = f"The options have a probability of {percent(mass)} together (median)"
+        yield f"{low}: the model would mostly answer something else, and the scores rest on the rest."
     unread = measurements[Probes.name].estimates.get("unchanged") if Probes.name in measurements else None
     if not judged.pairwise and len(scores) > 1 and scores.std() <= SAME * reach_of(judged):
-        yield (
-            f"The scores do not vary: their standard deviation is {scores.std():.2g} points, which rounding may "
-            "explain. This judge tells no output from another."
-        )
+        same = f"their standard deviation is {scores.std():.2g} points, which rounding may explain"
+        yield f"The scores do not vary: {same}. This judge tells no output from another."
     elif unread is not None and unread.value >= UNREAD_SHARE:
         yield (
             f"The output is not read in {percent(unread.value)} of the items: their scores stay the same with nonsense "

@@ -94,16 +94,12 @@ def rates_sentence(measurement: Measurement) -> str:
         verdicts, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].columns[0])
         of_passed = mean_of_defined(verdicts[people > 0.5])
         of_failed = mean_of_defined(1 - verdicts[people < 0.5])
-        most = (
-            f"Where most people passed an answer, the judge passed {_share(of_passed)}; where most failed it, it "
-            f"failed {_share(of_failed)}."
-        )
+        most = f"Where most people passed an answer, the judge passed {_share(of_passed)}"
+        most += f"; where most failed it, it failed {_share(of_failed)}."
         if math.isnan(tpr.value) and math.isnan(tnr.value):
             return f"{most} How often the judge is right cannot be told: {tpr.why_undefined}."
-        return (
-            f"{most} If the errors of judge and annotators are independent, it passes {_of_100(tpr)} that deserve it, "
-            f"and fails {_of_100(tnr)} that do not."
-        )
+        rates = f"it passes {_of_100(tpr)} that deserve it, and fails {_of_100(tnr)} that do not"
+        return f"{most} If the errors of judge and annotators are independent, {rates}."
     passed = f"Of the answers that people passed, the judge passed {_of_100(tpr)}"
     if not tpr.n:
         passed = "The judge answered none of those that people passed" if tpr.undefined else "People passed no answer"

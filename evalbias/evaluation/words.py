@@ -167,10 +167,8 @@ def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
         return ""
     judge = "this judge" if len(low) == len(medians) else f"this judge's answers on {joined(list(low))}"
     shares = joined(["less than 0.1 %" if m < 0.001 else f"{100 * m:.2g} %" for m in low.values()])
-    return (
-        f"Do not rely on {judge}: its model hardly ever answers with a label (median probability {shares}), so its "
-        "answers mean little."
-    )
+    fault = f"its model hardly ever answers with a label (median probability {shares})"
+    return f"Do not rely on {judge}: {fault}, so its answers mean little."
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -216,8 +216,7 @@ def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ())
     if ranked is None:
         return None
     texts = [*map(passages_of, examples or judged.examples)] or [[] for _ in judged.ids]
-    badness, numbers, rule = ranked
-    return _look_first(badness, numbers, rule, judged.ids, texts)
+    return _look_first(*ranked, judged.ids, texts)
 
 
 def _look_first(
@@ -238,9 +237,8 @@ def _item(i: int, numbers: ItemNumbers, item: str, passages: Sequence[tuple[str,
 def _by_gap(judged: Judged) -> Ranked | None:
     """Rank by the distance from the expected scores, or from those of people at the same mean and spread."""
     scores, covariates, likelihoods = judged.answers, judged.covariates, judged.covariates.get(LIKELIHOODS)
-    whose, human = (
-        ("expected", covariates[EXPECTED]) if EXPECTED in covariates else ("people", covariates[HUMAN_SCORES])
-    )
+    whose, source = ("expected", EXPECTED) if EXPECTED in covariates else ("people", HUMAN_SCORES)
+    human = covariates[source]
     both = ~np.isnan(scores + human)
     if both.sum() < 2:
         return None
