@@ -528,11 +528,9 @@ def compare(options: CompareOptions) -> CompareReport:
     if common and all(len(common) >= PAIRED * len(inputs) for inputs in scored):
         own = [side.take(np.flatnonzero(np.isin(side.inputs, [*common]))) for side in own]
     ratings = [mean_of_raters(side.ratings) if side.rated else np.full(len(side.ids), np.nan) for side in own]
-    means = compare_means(
-        *(np.concatenate([side.answers for side in own]), np.concatenate(ratings)),
-        [name for name, side in zip(systems, own, strict=True) for _ in side.ids],
-        clusters=[x for side in own for x in side.inputs],
-    )
+    scores, inputs = np.concatenate([side.answers for side in own]), [x for side in own for x in side.inputs]
+    names = [name for name, side in zip(systems, own, strict=True) for _ in side.ids]
+    means = compare_means(scores, np.concatenate(ratings), names, clusters=inputs)
     # 2. the differences in words, and of two systems the parts of the judge's
     lost = sum(len(side.ids) for side in systems.values()) - sum(means.outputs)
     texts = [sorted((x, str(e.get("output"))) for x, e in zip(s.inputs, s.examples, strict=False)) for s in own]

@@ -682,9 +682,7 @@ def repeated_items(judged: Judged) -> str:
     """Name items that repeat another in all but their ids; empty without any. Short answers may well be alike."""
     if not (repeats := repeats_of(judged)):
         return ""
-    named = ", ".join(f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in [*repeats.items()][:3])
-    return (
-        f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field "
-        f"({named}{', ...' if len(repeats) > 3 else ''}): intervals take them for one input, and other numbers for one "
-        "more item: leave repeats out."
-    )
+    named = [f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in [*repeats.items()][:3]]
+    listed = ", ".join([*named, "..."] if len(repeats) > 3 else named)
+    fault = f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({listed})"
+    return f"{fault}: intervals take them for one input, and other numbers for one more item: leave repeats out."

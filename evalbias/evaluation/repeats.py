@@ -423,11 +423,10 @@ class Order(Bias):
         if estimate.name != "shift":
             return super().sentence(estimate, judged)
         changed, near, spread = (number.value(judged.clusters) for number in self.numbers(judged)[1:])
-        return (
-            f"with the options in reversed order, {self.favored} gets {amount_words(estimate, 'points')}, where scores "
-            f"spread by {spread:.{decimals(spread)}f} (standard deviation); the nearest level of {percent(changed)} "
-            f"changes ({percent(near)} in a near tie)"
-        )
+        gets = f"{self.favored} gets {amount_words(estimate, 'points')}"
+        spreads = f"where scores spread by {spread:.{decimals(spread)}f} (standard deviation)"
+        levels = f"the nearest level of {percent(changed)} changes ({percent(near)} in a near tie)"
+        return f"with the options in reversed order, {gets}, {spreads}; {levels}"
 
     def remedy(self, estimate: Estimate, judged: Judged) -> str:
         if judged.provenance.get(CLOSED):

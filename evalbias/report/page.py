@@ -77,13 +77,13 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
         case Comparison():
             yield comparison_section(result, f"{_title(result, several)}, before and after")
         case Mapping():
-            if rows := {name: part for name, part in result.items() if isinstance(part, Row)}:
+            if rows := {name: value for name, value in result.items() if isinstance(value, Row)}:
                 yield from _side_by_side(rows)
-            for name, part in result.items():
-                yield from sections(part, several=several, part=str(name))
+            for name, value in result.items():
+                yield from sections(value, several=several, part=str(name))
         case list() | tuple():
-            for part in result:
-                yield from sections(part, several=several, part=part)
+            for value in result:
+                yield from sections(value, several=several, part=part)
 
 
 def _title(result: Measurement | Comparison, several: bool) -> str:

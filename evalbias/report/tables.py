@@ -269,8 +269,7 @@ def _refine_caption(report: RefineReport) -> str:
     change = report.comparison["self"]
     quality, (before, after) = change["quality"], change.cost["calls"]
     undefined = f", {quality.after.undefined} undefined" if quality.after.undefined else ""
-    return (
-        f"{caption}; on {quality.after.n} other items{undefined}: quality {quality.before.text()} -> "
-        f"{quality.after.text()} ({words.p_equals(quality.p_value)}), Bias {change['bias'].before.text()} -> "
-        f"{change['bias'].after.text()}, calls an item {before:.1f} -> {after:.1f}"
-    )
+    improved = f"quality {quality.before.text()} -> {quality.after.text()} ({words.p_equals(quality.p_value)})"
+    bias = f"Bias {change['bias'].before.text()} -> {change['bias'].after.text()}"
+    calls = f"calls an item {before:.1f} -> {after:.1f}"
+    return f"{caption}; on {quality.after.n} other items{undefined}: {improved}, {bias}, {calls}"
