@@ -633,23 +633,23 @@ def _ranked(means: MeansCompared, differences: Sequence[Interval]) -> tuple[dict
 def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, Estimate], list[str]]:
     """Return the judge's difference of the first two sides and its parts by features, and what to say of these."""
     # 1. the features that all have, and the model of what they are worth at equal quality
-    columns = [_features(side, options) for side in sides]
-    names = [name for name in columns[0] if all(name in side for side in columns)]
-    if options.own_system and not any(side["own_system"].any() for side in columns):
+    by_side = [_features(side, options) for side in sides]
+    names = [name for name in by_side[0] if all(name in columns for columns in by_side)]
+    if options.own_system and not any(columns["own_system"].any() for columns in by_side):
         raise ValueError(f"No output is by `own_system` {options.own_system!r:.80}: name a system of the data.")
     places = [k for k, side in enumerate(sides) if side.rated]
     inputs, model, features = [x for k in places for x in sides[k].inputs], None, dict[str, FloatArray]()
     if places and names:
         ratings = padded([row for k in places for row in sides[k].ratings])
         scores = np.concatenate([sides[k].answers for k in places])
-        features = {name: np.concatenate([columns[k][name] for k in places]) for name in names}
+        features = {name: np.concatenate([by_side[k][name] for k in places]) for name in names}
         whose = np.repeat(places, [len(sides[k].ids) for k in places])
         how: dict[str, Any] = {"clusters": inputs, "reliability": options.reliability}
         kept = EqualQuality(scores, ratings, features, **how).kept
         features |= {SIDES[k]: (whose == k).astype(np.float64) for k in np.unique(whose[kept])[1:]}
         model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
     # 2. by how much the scores and the features differ, paired by input, and what the latter give
-    both = {GAIN: [side.answers for side in sides[:2]], **{n: [side[n] for side in columns[:2]] for n in names}}
+    both = {GAIN: [side.answers for side in sides[:2]], **{n: [columns[n] for columns in by_side[:2]] for n in names}}
     systems, clusters = np.repeat([0, 1], [len(s.ids) for s in sides[:2]]), [x for s in sides[:2] for x in s.inputs]
     estimates, sentences = dict[str, Estimate](), list[str]()
     for name, values in both.items():
@@ -673,8 +673,8 @@ def _features(judged: Judged, options: CompareOptions) -> dict[str, FloatArray]:
     features |= {"likelihood": covariates[LIKELIHOODS]} if LIKELIHOODS in covariates else {}
     if options.own_system:
         if not len(judged.writers):
-            named = f"`own_system` {options.own_system!r:.80}"
-            raise ValueError(f"{named}: a file does not name its systems. Add the column.")
+            fault = f"`own_system` {options.own_system!r:.80}: a file does not name its systems"
+            raise ValueError(f"{fault}. Add the column.")
         features["own_system"] = written_by(judged, writers_of(judged, options.own_system))
     return features | {name: covariates[name] for name in options.features}
 

@@ -106,8 +106,9 @@ class Finding:
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
         numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability")}
         result = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        result += ("settled_by", "remedy", "alone", "hidden", "condition", "holds")
-        return {"estimate": numbers.pop("value"), **numbers, **{name: getattr(self, name) for name in result}}
+        more = ("settled_by", "remedy", "alone", "hidden", "condition", "holds")
+        texts = {name: getattr(self, name) for name in (*result, *more)}
+        return {"estimate": numbers.pop("value"), **numbers, **texts}
 
 
 def headline(measurement: Measurement) -> Estimate | None:

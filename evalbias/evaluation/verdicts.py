@@ -69,7 +69,8 @@ class PassOrFail(Bias):
             if several or not name.startswith("annotator"):
                 used = labeled if several else {"tpr": passed, "tnr": failed}.get(name, labeled)
                 tested = not several and name in ("tpr", "tnr", "kappa")
-                own = {"says": says, "signed": "kappa" in name, "excluded": int((~used).sum()), "tested": tested}
+                own: dict[str, Any] = {"says": says, "signed": "kappa" in name, "tested": tested}
+                own["excluded"] = int((~used).sum())
                 estimator = partial(estimate_rate, of=name)
                 numbers.append(Number(name, label, judged.answers, estimator, **{**settings, **own}))
         numbers.append(share_number("pass_rate", "judge passes", judged.answers, says="Share that the judge passes"))
