@@ -20,7 +20,7 @@ from evalbias.values import file_digest
 
 MODELS = ("lm", "likelihood_lm", "proposer_lm", "reflection_lm", "aspects_lm", "instructscore")
 """Options that name a model; a run keeps the identity of the model in their place."""
-PYTHON_ONLY = ("num_threads", "progress", "given", "evaluate")
+PYTHON_ONLY = ("num_threads", "progress", "typed", "evaluate")
 """Fields that are no options of a command."""
 NAMED = (
     "'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), openai/NAME, or "
@@ -47,8 +47,8 @@ def option(text: str, default: Any = None) -> Any:
 def recorded(options: Any) -> dict[str, Any]:
     """Return the options that are given and decide a run's numbers, for run.json; a file counts by its SHA-256."""
     values = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in UNRECORDED}
-    given = {name: value for name, value in values.items() if value is not None and value != ()}
-    return {name: file_digest(value) if isinstance(value, Path) else value for name, value in given.items()}
+    values = {name: value for name, value in values.items() if value is not None and value != ()}
+    return {name: file_digest(value) if isinstance(value, Path) else value for name, value in values.items()}
 
 
 GROUPS: list[type[Any]] = []
@@ -67,8 +67,8 @@ class Options:
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
-        if all("help" in one.metadata for one in fields(cls)):  # not what an audit reads and prepares
-            listed = "".join(f"    {one.name}: {one.metadata['help']}\n" for one in fields(cls))
+        if all("help" in f.metadata for f in fields(cls)):  # not what an audit reads and prepares
+            listed = "".join(f"    {f.name}: {f.metadata['help']}\n" for f in fields(cls))
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes:\n{listed}"
             GROUPS.append(cls)
 
@@ -116,7 +116,7 @@ class Out(Options):
 
     out: Path | None = option("The run's folder. By default, one under runs/; the same settings give the same one.")
     as_json: bool = option("Print the result as JSON, and nothing else, on stdout.", False)
-    given: frozenset[str] = option("Names of the options on the command line.", frozenset())
+    typed: frozenset[str] = option("Names of the options on the command line.", frozenset())
 
 
 class GateOut(Out):
@@ -400,8 +400,8 @@ SIDE = "The {} outputs with their scores (for drift, those of the {} judge): dat
 
 def again(name: str, group: type[Options] = AuditOptions) -> Any:
     """Declare an option as an audit does, or another group."""
-    one = group.__dataclass_fields__[name]
-    return field(default=one.default, metadata=one.metadata)
+    declared = group.__dataclass_fields__[name]
+    return field(default=declared.default, metadata=declared.metadata)
 
 
 class Sides(Options):

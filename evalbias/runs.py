@@ -312,8 +312,8 @@ def check_free(path: Path, settings: Mapping[str, Any]) -> None:
     _check_files(path, SETTINGS)
     with lock_folder(path):
         if (path / SETTINGS).exists():
-            kept, given = read_json(path / SETTINGS), to_json(settings)
-            _check_same(path, {name: kept.get(name) for name in given}, given)
+            kept, current = read_json(path / SETTINGS), to_json(settings)
+            _check_same(path, {name: kept.get(name) for name in current}, current)
 
 
 class RunFolder(AbstractContextManager["RunFolder"]):
@@ -398,26 +398,26 @@ def check_settings(file: Path, settings: Mapping[str, Any]) -> None:
         write_json(file, content)
 
 
-def _check_same(path: Path, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    differences = "; ".join(_differences(kept, given))
+def _check_same(path: Path, kept: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    differences = "; ".join(_differences(kept, current))
     if differences:
         raise ValueError(
             f"{path} holds a run with other settings ({differences}): choose another folder, or delete this one."
         )
 
 
-def _differences(kept: Any, given: Any, name: str = "") -> Iterator[str]:
+def _differences(kept: Any, current: Any, name: str = "") -> Iterator[str]:
     """Say what differs between two JSON values, down to the parts that do, such as ``criteria[0].definition``."""
-    if kept == given:
+    if kept == current:
         return
-    if isinstance(kept, Mapping) and isinstance(given, Mapping):
-        for key in sorted({*kept, *given}):
-            yield from _differences(kept.get(key), given.get(key), f"{name}.{key}" if name else key)
-    elif isinstance(kept, list) and isinstance(given, list) and len(kept) == len(given):
-        for index, pair in enumerate(zip(kept, given, strict=True)):
+    if isinstance(kept, Mapping) and isinstance(current, Mapping):
+        for key in sorted({*kept, *current}):
+            yield from _differences(kept.get(key), current.get(key), f"{name}.{key}" if name else key)
+    elif isinstance(kept, list) and isinstance(current, list) and len(kept) == len(current):
+        for index, pair in enumerate(zip(kept, current, strict=True)):
             yield from _differences(*pair, f"{name}[{index}]")
     else:
-        yield f"{name}: {_shown(kept)} there, {_shown(given)} now"
+        yield f"{name}: {_shown(kept)} there, {_shown(current)} now"
 
 
 def _shown(value: Any) -> str:

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
@@ -35,8 +35,8 @@ def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]
 
     def decorate(work: Callable[[Asked], Result]) -> Callable[P, Result]:
         @wraps(work)
-        def call(*args: P.args, **given: P.kwargs) -> Result:
-            return work(options(*args, **given))
+        def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            return work(options(*args, **kwargs))
 
         call.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
         return call
@@ -138,15 +138,15 @@ def _describe_field(field: Any) -> dict[str, str]:
 def _describe_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a model's settings; one that is not known may decide and may be a secret, so its digest counts."""
     public = {name: value for name, value in settings.items() if not PRIVATE.search(name)}
-    known = {name: _plain(value) for name, value in model_settings(public).items()}
-    return {**known, **{name: digest(_plain(value)) for name, value in public.items() if name not in ANSWER_SETTINGS}}
+    plain = {name: _plain(value) for name, value in model_settings(public).items()}
+    return plain | {name: digest(_plain(value)) for name, value in public.items() if name not in ANSWER_SETTINGS}
 
 
 def _describe_function(function: Any, around: tuple[Any, ...]) -> dict[str, Any]:
     around = (*around, function)
-    enclosed = {name: _plain(one, around) for name, one in inspect.getclosurevars(function).nonlocals.items()}
-    given = [_plain(function.__defaults__, around), _plain(function.__kwdefaults__, around), enclosed]
-    return {"function": function.__qualname__, "code": digest([_code(function.__code__), *given])}
+    enclosed = {name: _plain(value, around) for name, value in inspect.getclosurevars(function).nonlocals.items()}
+    state = [_plain(function.__defaults__, around), _plain(function.__kwdefaults__, around), enclosed]
+    return {"function": function.__qualname__, "code": digest([_code(function.__code__), *state])}
 
 
 def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection[str] = ()) -> dict[str, Any]:
@@ -162,11 +162,11 @@ def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection
     described: dict[str, Any] = {"kind": f"{cls.__module__}.{cls.__qualname__}"}
     if isinstance(call := cls.__dict__.get("__call__"), FunctionType):
         described["call"] = _describe_function(call, around)
-    for name, one in attributes.items():
+    for name, attribute in attributes.items():
         if name in without:
             continue
         try:
-            described |= _plain({name: one}, around)
+            described |= _plain({name: attribute}, around)
         except ValueError:
             if not name.startswith("_"):  # a lock or a connection that the object keeps for itself decides nothing
                 raise
@@ -186,7 +186,7 @@ def _describe_array(array: Any) -> Any:
 
 def _code(code: CodeType) -> list[Any]:
     """Return what a compiled function does, and what it names."""
-    return [code.co_code.hex(), code.co_names, [_constant(one) for one in code.co_consts]]
+    return [code.co_code.hex(), code.co_names, [_constant(constant) for constant in code.co_consts]]
 
 
 def _constant(value: Any) -> Any:
@@ -201,7 +201,7 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
         return without_login(value)
     if value is None or isinstance(value, int | float):
         return value
-    if any(value is one for one in around):
+    if any(value is holder for holder in around):
         return {"again": type(value).__qualname__}
     if isinstance(value, Mapping):
         around = (*around, value)
@@ -390,6 +390,11 @@ def without_commands(text: str) -> str:
 def message(text: object) -> str:
     """Return a message as it may be printed or logged: no line but the first begins with what it quotes."""
     return without_commands(visible(text).replace("\n", "\n  "))
+
+
+def first_few(names: Sequence[str], most: int) -> str:
+    """Return the first names with commas between them; dots stand for more than ``most``."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def get_logger(name: str) -> logging.Logger:

@@ -61,7 +61,8 @@ class Sectioned(TyperCommand):
                 place = names.index(str(parameter.name)) if parameter.name in names else -1
                 sections.setdefault(heading, []).append((place, record))
         places = {heading: place for place, heading in enumerate(SECTIONS)}
-        for heading in sorted(sections, key=lambda one: places.get(one, places[REST] - 0.5)):  # those of forms before
+        # Headings of a command's forms come before the options without one.
+        for heading in sorted(sections, key=lambda title: places.get(title, places[REST] - 0.5)):
             with formatter.section(heading):
                 formatter.write_dl([record for _, record in sorted(sections[heading], key=lambda placed: placed[0])])
 
@@ -111,17 +112,17 @@ def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
     def run(context: typer.Context, **typed: Any) -> None:
         values = {n: FLAGS.get(n, Flag()).read(v) for n, v in typed.items() if v is not None and v != []}
         sources = {n: getattr(context.get_parameter_source(n), "name", "") for n in values}
-        values["given"] = frozenset(n for n, source in sources.items() if source == "COMMANDLINE")
+        values["typed"] = frozenset(n for n, source in sources.items() if source == "COMMANDLINE")
         module, name = place.split(":")
         filled = (group(**{f.name: values[f.name] for f in fields(group) if f.name in values}) for group in groups)
         getattr(import_module(f"evalbias.cli.{module}"), name)(*filled)
 
     first = {name: n for n, form in reversed([*enumerate(forms_of(taken))]) for name in form.__dataclass_fields__}
     listed = [parameter(group, f) for group in groups for f in fields(group) if f.name not in PYTHON_ONLY]
-    listed.sort(key=lambda one: first.get(one.name, 0))  # in the order of the forms
+    listed.sort(key=lambda entry: first.get(entry.name, 0))  # in the order of the forms
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     run.__signature__ = inspect.Signature([context, *listed])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (context, *listed)}
+    run.__annotations__ = {entry.name: entry.annotation for entry in (context, *listed)}
     run.__doc__ = as_typed(inspect.cleandoc(taken.__doc__ or "").partition("Attributes:")[0])
     app.command(name, cls=Sectioned, short_help=run.__doc__.partition("\n")[0])(run)
 

@@ -37,7 +37,7 @@ from evalbias.values import message
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
     # 1. All that can be wrong is told before a model is opened.
     conditions, rates = parse_conditions(out.fail_on, (), options.features), parse_rates(out.certify)
-    if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
+    if options.only and (not_tested := [c.text for c in conditions if c.is_of_bias and c.bias != options.only]):
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
     if out.summary is not None:
         check_summary(out.summary)
@@ -45,8 +45,8 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         raise ValueError("`judge` answers with a model: name it with `lm`.")
     each = resolve_each(options, say)
     if each[0].is_recorded:  # maybe by the only judge in a tool's export
-        found = not options.is_recorded and each[0].dataset.name in EXPORTS
-        refuse_unused(out.given | ({"scores_field"} if found else set()))
+        is_only_judge = not options.is_recorded and each[0].dataset.name in EXPORTS
+        refuse_unused(out.typed | ({"scores_field"} if is_only_judge else set()))
     tell_left_out(each[0].dataset, say)
     for ready in each if rates else ():
         _check_verdicts(ready)
@@ -54,16 +54,16 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     options = each[0].requested
     named = replace(options, judge=each[0].judge, criterion=each[0].criterion)
     with Run("audit", named, models, out, more=audit_settings(*each)) as run:
-        each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
+        each = [replace(ready, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for ready in each]
         with run.progress(answers_needed(each)):
             audits = audit_each(each)
         several = AuditReports(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
-        certificate = [_certified(rate, one, name) for name, one in audits.items() for rate in rates]
-        steps = [] if several else _told(audits[""], {**vars(models), **vars(options)}, out.given, full=out.full)
+        certificate = [_certified(rate, audit, name) for name, audit in audits.items() for rate in rates]
+        steps = [] if several else _told(audits[""], {**vars(models), **vars(options)}, out.typed, full=out.full)
         run.leave(audit_outcome(audits, several, certificate, steps, full=out.full))
     # 3. What a build is told: by files, messages, and the exit code.
-    decided = [*(one.decide(audit, name) for name, audit in audits.items() for one in conditions), *certificate]
+    decided = [c.decide(audit, name) for name, audit in audits.items() for c in conditions] + certificate
     summary: dict[str, Sequence[str | Table]] = {}
     if out.summary is not None:
         summary = {"": [several.verdict]} if several else {}
@@ -99,23 +99,23 @@ def audit_outcome(
         contents[name] = audit.to_dict() | ({"certificate": rated} if rated else {})
         results[name] = {"audit": contents[name], "measurements": audit.measurements, "items": by_item(audit.judged)}
     covered = {j.criterion: j.coverage for j in (audit.judged for audit in audits.values()) if len(j.coverage)}
-    more = [Section("Certificate", [rate.sentence for rate in certificate])] * bool(certificate)
+    more = [Section("Certificate", [rate.sentence for rate in certificate])] if certificate else []
     whole = audits[""] if several is None else several
-    shown, screen = [in_terminal(whole, full=full), *step], [*whole.first_screen, *step]
+    printed, screen = [in_terminal(whole, full=full), *step], [*whole.first_screen, *step]
     if several is None:
-        return RunOutcome(results[""], contents[""], shown, covered, whole, more, screen)
+        return RunOutcome(results[""], contents[""], printed, covered, whole, more, screen)
     content, result = ({"verdict": several.verdict, "criteria": parts} for parts in (contents, results))
-    return RunOutcome(result, content, shown, covered, whole, more, screen)
+    return RunOutcome(result, content, printed, covered, whole, more, screen)
 
 
 def _told(audit: AuditReport, options: Mapping[str, Any], typed: Set[str], *, full: bool) -> list[str]:
     """Say what to do next, and what can be done besides, where a screen has lines for it."""
     step = audit.next_step
-    told = step_words(step, options, typed)
-    if step.besides is not None:
-        besides = step_words(step.besides, options, typed, begins="Or, ")
-        told += besides * (full or sum(map(height, [*audit.first_screen, *told, *besides])) <= LINES)
-    return told
+    lines = step_words(step, options, typed)
+    if step.besides is None:
+        return lines
+    both = [*lines, *step_words(step.besides, options, typed, begins="Or, ")]
+    return both if full or sum(map(height, [*audit.first_screen, *both])) <= LINES else lines
 
 
 def step_words(step: NextStep, options: Mapping[str, Any], typed: Set[str], *, begins: str = "Next: ") -> list[str]:
@@ -272,7 +272,7 @@ def parse_rates(text: str | None) -> list[Condition]:
     """Read what rates must be shown to reach, such as ``tpr=.8,tnr=.8``."""
     rates = []
     for part in () if text is None else text.split(","):
-        name, _, least = (one.strip() for one in part.lower().partition("="))
+        name, _, least = (word.strip() for word in part.lower().partition("="))
         limit = float(least) if re.fullmatch(r"\d+\.?\d*|\.\d+", least) else math.nan
         if name not in PassOrFail.headlines or not 0 <= limit <= 1:
             raise ValueError(f"--certify {part.strip()!r}: give a rate a number from 0 to 1, such as tpr=.8,tnr=.8.")

@@ -34,7 +34,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
     if options.correction is None:
         saved, ready = None, _prepared(options)
     else:
-        if unused := sorted(LEARNING & out.given):
+        if unused := sorted(LEARNING & out.typed):
             named = ", ".join(f"`{name}`" for name in unused)
             raise ValueError(f"Leave out {named}: a saved `correction` is applied as it was learned.")
         saved = load(options.correction, ScoreCorrection)
@@ -73,9 +73,9 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         front = [asdict(point) for point in learned.front]
         brief |= {"sentences": sentences, "front": front, "comparison": learned.comparison.to_dict()}
         table = front_table(learned)
-        shown = ["\n".join(sentences), learned.comparison.table(), table, f"{summary}\ncorrection: {place}"]
+        printed = ["\n".join(sentences), learned.comparison.table(), table, f"{summary}\ncorrection: {place}"]
         more = [Section("What was learned", [*sentences, table])]
-        run.leave(RunOutcome(brief, brief, shown, page=[learned.comparison], more=more, verdict=sentences[:1]))
+        run.leave(RunOutcome(brief, brief, printed, page=[learned.comparison], more=more, verdict=sentences[:1]))
 
 
 def _several_systems(judged: Judged) -> bool:
@@ -110,8 +110,8 @@ def _check_applies(correction: ScoreCorrection, ready: ResolvedAudit) -> None:
     if LIKELIHOOD in correction.slopes and correction.reduction != "sum":
         raise ValueError("The correction is for likelihoods by token (mean), and recorded scores are read with sums.")
     texts = correction.pairs or all(isinstance(e.get("output"), str) for e in ready.questions)
-    known = {LENGTH: texts, LIKELIHOOD: texts and ready.likelihood_lm is not None}
-    if lacking := [name for name, is_known in known.items() if name in correction.slopes and not is_known]:
+    available = {LENGTH: texts, LIKELIHOOD: texts and ready.likelihood_lm is not None}
+    if lacking := [name for name, is_available in available.items() if name in correction.slopes and not is_available]:
         raise ValueError(f"The correction subtracts what scores owe to {lacking[0]}: give {SOURCES[lacking[0]]}.")
 
 

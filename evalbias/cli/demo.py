@@ -33,14 +33,14 @@ def demo_command(options: DemoOptions, out: Out) -> None:
 
 def _audit_recorded(options: DemoOptions, out: Out) -> None:
     file = Path(world.__file__).with_name("recorded_judge.jsonl")
-    asked = AuditOptions(
+    audited = AuditOptions(
         data=file, criterion="quality", scores_field="qwen2.5-coder-1.5b", scale=(1, 5), seed=options.seed
     )
-    ready = audited_items(asked)
-    with Run("demo", asked, None, out, more=audit_settings(ready)) as run:
+    ready = audited_items(audited)
+    with Run("demo", audited, None, out, more=audit_settings(ready)) as run:
         (audit,) = audit_each([ready]).values()
         outcome = audit_outcome({"": audit}, None, (), NEXT.splitlines())
-        run.leave(replace(outcome, shown=[Group(RECORDED_JUDGE, *audit.answer), "", NEXT]))
+        run.leave(replace(outcome, printed=[Group(RECORDED_JUDGE, *audit.answer), "", NEXT]))
 
 
 def _compile_embedded(options: DemoOptions, out: Out) -> None:
@@ -68,13 +68,13 @@ def _compile_embedded(options: DemoOptions, out: Out) -> None:
         before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
         comparison = compiled.comparisons[criterion.name]
         concluded = conclusion(comparison, rows)
-        parts = [introduction(criterion, before, after), *likelihood.shown, *searching.shown, concluded]
+        parts = [introduction(criterion, before, after), *likelihood.printed, *searching.printed, concluded]
         brief = {"likelihood": comparison, "preference": searching.brief, "conclusion": concluded}
-        shown = [Group(*(piece for part in parts for piece in (part, "")), NEXT)]
+        printed = [Group(*(piece for part in parts for piece in (part, "")), NEXT)]
         covered = {**likelihood.coverage, **searching.coverage}
         page, sections = [likelihood.page, searching.result], [*likelihood.more, *searching.more]
         result = {**likelihood.result, **searching.result}
-        run.leave(RunOutcome(result, {**likelihood.brief, **brief}, shown, covered, page=page, more=sections))
+        run.leave(RunOutcome(result, {**likelihood.brief, **brief}, printed, covered, page=page, more=sections))
 
 
 # What is measured, on which texts, what came out, and what to do next.

@@ -30,7 +30,7 @@ from evalbias.evaluation.estimates import rate_again
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, beginning, count, joined
 from evalbias.options import RECORDED, AuditOptions, DoctorOptions
-from evalbias.values import message, visible
+from evalbias.values import first_few, message, visible
 
 SHOWN = 40  # characters of a cell that are shown
 MOST = 6  # commands that are printed
@@ -63,7 +63,7 @@ def doctor_command(options: DoctorOptions) -> None:
     chosen = [*again, *(name for answered in judged[:1] for name in next_labels(answered, label_next, 0))][:label_next]
     if not chosen:
         raise DataError(f"{file}: no item with an answer of the judge has one rating or none, so none is left to rate.")
-    served, others = SERVES * bool(again), len(chosen) - len(again)
+    served, others = SERVES if again else "", len(chosen) - len(again)
     typer.echo(f"{len(again)} with one rating, for a second person; {others} without any.{served}", err=True)
     examples = dict(zip(judged[0].ids, judged[0].examples, strict=True))
     rows = csv.writer(sys.stdout, lineterminator="\n")
@@ -78,7 +78,7 @@ def doctor_command(options: DoctorOptions) -> None:
 def _cell(value: Any) -> str:
     """Return a text in visible characters; what a spreadsheet would run begins with an apostrophe."""
     text = visible("" if value is None else re.sub(r"\r\n?", "\n", str(value)))
-    return "'" * bool(re.match(r"[=+@\t-](?!\d+$)", text)) + text
+    return f"'{text}" if re.match(r"[=+@\t-](?!\d+$)", text) else text
 
 
 def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
@@ -93,7 +93,7 @@ def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
         _print(f"Of its {count(len(columns), 'column')}, {len(seen)} are looked at: {most}. --map can name any other.")
         source.rows = [(where, {name: row[name] for name in seen if name in row}) for where, row in source.rows]
     for reason, places in source.left_out.items():
-        _print(f"Left out, {reason}: {', '.join(places[:3])}{', ...' if len(places) > 3 else ''}.")
+        _print(f"Left out, {reason}: {first_few(places, 3)}.")
     table = reading.table_of(source)
     recognised = recognised_columns(table)
     fields = {column: ours for ours, column in recognised.fields.items()}
@@ -161,8 +161,8 @@ def _answered(recognised: Columns, name: str, table: Source) -> Iterator[dict[st
             own = [name for name in criteria if name == judge.rpartition("/")[2]] or criteria
             yield from [{"scores_field": judge, "criterion": name} for name in own] or [{"scores_field": judge}]
         return
-    asked = [question.answers for question in recognised.questions if question.answers]
-    for chosen in itertools.islice(itertools.product(*asked), MOST):
+    alternatives = [question.answers for question in recognised.questions if question.answers]
+    for chosen in itertools.islice(itertools.product(*alternatives), MOST):
         yield recognised.options(*chosen)
 
 
@@ -193,6 +193,6 @@ def _measurable(judged: Judged) -> str:
     for bias in suiting:
         for need in () if bias.title in can else bias.missing(judged):
             needed.setdefault(need, []).append(bias.title)
-    lacking = [f"{joined(titles)} need{'s' * (len(titles) == 1)} {need}" for need, titles in needed.items()]
+    lacking = [f"{joined(titles)} {'needs' if len(titles) == 1 else 'need'} {need}" for need, titles in needed.items()]
     measured = f"Can be measured: {joined(can or ['nothing yet'])}."
     return f"{measured}\nMissing: {'; '.join(lacking)}." if lacking else measured

@@ -1,4 +1,4 @@
-"""How a terminal spells and reads options: the words of each, and the functions from what is typed to its value."""
+"""Options in a terminal: the words of each, and the functions from what is typed to its value."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_names(texts: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Flag:
-    """How a terminal writes and reads an option whose name and type do not tell."""
+    """Way in which a terminal writes and reads an option whose name and type do not tell."""
 
     spelling: str = ""  # its words, the first of which is shown in messages; by default ``--NAME``
     kind: Any = None  # what is typed, if not the field's type

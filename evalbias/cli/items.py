@@ -35,7 +35,7 @@ def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], ty
     Raises:
         ValueError: An option on the command line (``typed``) is of other forms, or one that this form needs is not.
     """
-    taken = {words: {f.name for one in (group, *group.beside) for f in fields(one)} for words, group in forms.items()}
+    taken = {words: {f.name for part in (group, *group.beside) for f in fields(part)} for words, group in forms.items()}
     for name in sorted(typed - taken[form]):
         if takers := [words for words, names in taken.items() if name in names]:
             raise ValueError(f"`{name}` is not for {form}, only for {joined(takers)}: leave it out.")
@@ -56,7 +56,7 @@ def scoring_judges(options: ScoreOptions | ScoringAim | AlignOptions) -> list[An
     if options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
     named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
-    return [PointwiseJudge(one, language=language_of(options)) for one in criteria_of(options, named)]
+    return [PointwiseJudge(criterion, language=language_of(options)) for criterion in criteria_of(options, named)]
 
 
 def _refuse_own(options: Any, *names: str) -> None:
@@ -99,10 +99,11 @@ def audited_items(options: Any) -> ResolvedAudit:
 
 def audit_settings(*each: ResolvedAudit) -> dict[str, Any]:
     """Return what decides the numbers besides the options, as ``Split.settings`` does; of a judge on each criterion."""
-    ready, criteria = each[0], tuple(one.criterion for one in each)
-    settings, names = Split(ready.dataset, criteria, ready.questions).settings(), [one.name for one in criteria]
+    ready, criteria = each[0], tuple(audit.criterion for audit in each)
+    settings = Split(ready.dataset, criteria, ready.questions).settings()
+    names = [criterion.name for criterion in criteria]
     if ready.judge is None:  # a criterion's own scale is of prompts, and none is made
-        settings["criteria"] = [{n: value for n, value in asdict(one).items() if n != "scale"} for one in criteria]
+        settings["criteria"] = [{n: value for n, value in asdict(c).items() if n != "scale"} for c in criteria]
         judge = None
     else:
         judge = f"new {ready.judge.kind}" if ready.requested.judge is None else file_digest(ready.requested.judge)

@@ -23,15 +23,16 @@ from evalbias.programs.judges import asked_together
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.page import ranked_section, scored_section
 from evalbias.runs import write_jsonl
+from evalbias.values import first_few
 
 FORMS: dict[str, type[Options]] = {"scores": ScoreOptions, "`rank`": RankOptions}
 
 
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
     if options.rank:
-        rank_outputs(narrowed(options, "`rank`", FORMS, out.given), models, out)
+        rank_outputs(narrowed(options, "`rank`", FORMS, out.typed), models, out)
         return
-    chosen = narrowed(options, "scores", FORMS, out.given)
+    chosen = narrowed(options, "scores", FORMS, out.typed)
     judge_items(chosen, models, out, scoring_judges(chosen))
 
 
@@ -43,7 +44,7 @@ def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out, progra
     items = load_items(options, programs[0])
     if not items and not items.left_out:
         raise DataError(f"{options.data} holds no items: there is nothing to judge.")
-    several, more = len(programs) > 1, Split(items, tuple(one.criterion for one in programs), items).settings()
+    several, more = len(programs) > 1, Split(items, tuple(program.criterion for program in programs), items).settings()
     with Run("judge", options, models, out, more=more) as run:
         rows: dict[str, list[dict[str, Any]]] = {}
         with run.progress(len(items) * len(programs)):
@@ -56,11 +57,11 @@ def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out, progra
         scores = {name: np.array([row["score"] for row in own], dtype=np.float64) for name, own in rows.items()}
         covered = {name: np.array([row["coverage"] for row in own], dtype=np.float64) for name, own in rows.items()}
         briefs = {name: brief_of(own, scores[name]) for name, own in rows.items()}
-        shown = [(f"{name}: " if several else "") + in_words(one, file) for name, one in briefs.items()]
-        scored = [(scored_section(own), name) for name, own in scores.items()]
-        sections = [replace(one, title=f"{one.title}: {name}") if several else one for one, name in scored]
+        printed = [(f"{name}: " if several else "") + in_words(brief, file) for name, brief in briefs.items()]
+        scored = {name: scored_section(own) for name, own in scores.items()}
+        sections = [replace(s, title=f"{s.title}: {name}") if several else s for name, s in scored.items()]
         brief = {"criteria": briefs} if several else briefs[programs[0].criterion.name]
-        run.leave(RunOutcome(brief, brief, [*shown, TRUST], covered, more=sections))
+        run.leave(RunOutcome(brief, brief, [*printed, TRUST], covered, more=sections))
 
 
 TRUST = "To find out whether scores can be trusted, run 'evalbias audit' with the same judge and model on rated items."
@@ -69,13 +70,13 @@ TRUST = "To find out whether scores can be trusted, run 'evalbias audit' with th
 def in_words(brief: Mapping[str, Any], file: Path) -> str:
     """Say how many items have a score, and which have none and why."""
     scored, refused = brief["n"], brief["refused"]
-    items = f"item{'s' * (len(refused) != 1)} {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)}"
-    named = f" (the model cannot take {items})"
+    items = f"{'item' if len(refused) == 1 else 'items'} {first_few([*map(str, refused)], 5)}"
+    named = f" (the model cannot take {items})" if refused else ""
     unanswered = (
         f"{brief['unanswered']} items have no score although the model answered: it gave no label enough probability, "
         "or the server reported none. Try a prompt that asks for a label alone, or another model."
     )
-    sentence = f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}"
+    sentence = f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named}: {file}"
     return f"{sentence}\n{unanswered}" if brief["unanswered"] else sentence
 
 
@@ -155,9 +156,9 @@ def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> Non
         brief["conclusion"] = " ".join(filter(None, [one_place, conclude_ranking(agreement, len(rows))]))
         file = run.folder.path / "rankings.jsonl"
         write_jsonl(file, rows)
-        shown = f"{_first(rows)}\n{text}\n{brief['conclusion']}\n{file}"
+        printed = f"{_first(rows)}\n{text}\n{brief['conclusion']}\n{file}"
         more = [ranked_section(rows, list(groups.values()))]
-        run.leave(RunOutcome(brief, brief, [shown], page=[agreement], more=more))
+        run.leave(RunOutcome(brief, brief, [printed], page=[agreement], more=more))
 
 
 def _ranked(key: str, group: Sequence[dspy.Example], ranking: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ OPENAI = "openai/"
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 
 
-def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = False) -> Any:
+def open_lm(name: str, options: MeasuringModels = DEFAULTS, *, writes: bool = False) -> Any:
     """Open a model by name; options that such a model cannot use are refused.
 
     The name is ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
@@ -35,34 +35,34 @@ def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = Fals
     ``PROVIDERS``), or any other of DSPy's models (``dspy:PROVIDER/NAME``), which reads their keys from the environment.
     For a server's key see ``evalbias.lm.transport.key_for``. A server that only ``writes`` needs no probabilities.
     """
-    if given.dialect != "auto" and name.startswith(OPENAI) and given.api_base is None:
-        name, given = name.removeprefix(OPENAI), replace(given, api_base=OPENAI_ADDRESS)
-    elif given.api_base is None and is_hosted(name):
+    if options.dialect != "auto" and name.startswith(OPENAI) and options.api_base is None:
+        name, options = name.removeprefix(OPENAI), replace(options, api_base=OPENAI_ADDRESS)
+    elif options.api_base is None and is_hosted(name):
         name = ANY + name
-    elif given.api_base is None and not Path(name).exists():
+    elif options.api_base is None and not Path(name).exists():
         for provider, own_name in OWN_NAMES.items():
             if re.match(own_name, name):
                 raise ValueError(f"--lm {name} is no folder: the hosted model is {provider}/{name}.")
-    kind: Kind = "server" if given.api_base is not None or name.startswith(SERVER) else "local"
+    kind: Kind = "server" if options.api_base is not None or name.startswith(SERVER) else "local"
     kind = "embedded" if name == EMBEDDED else "dspy" if name.startswith(ANY) else kind
     template = None
-    if (words := given.template_options) is not None:
+    if (words := options.template_options) is not None:
         remedy = """give names with values, such as '{"enable_thinking": true}'"""
         template = json_object(words.encode(), "--template-options", remedy)
-    _check(name, kind, given, template)
+    _check(name, kind, options, template)
     if kind == "embedded":
         from evalbias import embedded_judge_lm
 
         if Path(name).exists():
             say(f"{name} is the judge that comes with evalbias; for the model in the folder, give .{os.sep}{name}.")
-        return embedded_judge_lm(device=given.device)
+        return embedded_judge_lm(device=options.device)
     if kind == "dspy":
-        return _dspy(name.removeprefix(ANY), given.api_base, given)
+        return _dspy(name.removeprefix(ANY), options.api_base, options)
     if kind == "server":
-        return _server(name, given, template, writes=writes)
+        return _server(name, options, template, writes=writes)
     from evalbias import LocalLM
 
-    return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
+    return LocalLM(name, device=options.device, dtype=options.dtype, template_options=template, adapter=options.adapter)
 
 
 def _check(name: str, kind: Kind, options: MeasuringModels, template: dict[str, Any] | None) -> None:

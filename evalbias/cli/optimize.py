@@ -78,8 +78,8 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
         written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison)
         result = {**vars(report), "written": written}
         brief = {name: value for name, value in result.items() if name not in ("before", "after")}
-        shown = [report.candidates_table(), report.decision, *report.remarks, written]
-        run.leave(RunOutcome(result, brief, shown, page=report))
+        printed = [report.candidates_table(), report.decision, *report.remarks, written]
+        run.leave(RunOutcome(result, brief, printed, page=report))
 
 
 def _aligner(options: AlignOptions) -> Align:
@@ -140,18 +140,18 @@ def compile_judges(
     # The judges side by side, then what was chosen and why.
     mitigated = {name: r for name, r in reports.items() if isinstance(r, optimizers.MitigationReport)}
     demonstrated = {name: r for name, r in reports.items() if isinstance(r, optimizers.BiasedDemosReport)}
-    shown: list[Any] = [mitigation_table(mitigated, seed=options.seed)] if mitigated else []
+    printed: list[Any] = [mitigation_table(mitigated, seed=options.seed)] if mitigated else []
     if demonstrated or len(reports) > 1:
-        shown.append(headlines_table(comparisons))
+        printed.append(headlines_table(comparisons))
     for name, report in reports.items():
         remarks = [report.decision, getattr(report, "against_baselines", ""), written[name]]
-        shown.append(f"{name}: {' '.join(filter(None, remarks))}")
+        printed.append(f"{name}: {' '.join(filter(None, remarks))}")
     decisions = {name: report.decision for name, report in reports.items()}
     result = {"likelihood": comparisons, "reports": reports}
     brief = {"likelihood": comparisons, "decisions": decisions, "written": written}
     covered = {name: compiled.after[name].coverage for name in compiled.judges}
     page = {**comparisons, **reports}  # a report holds its criterion's comparison; the total has none
-    return compiled, RunOutcome(result, brief, [Group(*shown)], covered, page=page, more=plots)
+    return compiled, RunOutcome(result, brief, [Group(*printed)], covered, page=page, more=plots)
 
 
 # Judges that compare: a wording is searched on some documents; baselines, plots and the judge on the others.
@@ -221,8 +221,8 @@ def search(
         log_dir=run.folder.path / "search",
     )
     drawn = drawn_pairs(options, split, objective)
-    asked = len(objective.searched(drawn)) * (2 if objective.debiased else 1)
-    with run.progress((1 + options.population * options.epochs) * asked):
+    n_prompts = len(objective.searched(drawn)) * (2 if objective.debiased else 1)
+    with run.progress((1 + options.population * options.epochs) * n_prompts):
         compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
     tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
     # Comparisons of ranking every document; pairs are not ranked.
@@ -247,8 +247,8 @@ def search(
     }
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(counts["search"], counts["all"]))
-    shown = [Group(table, *filter(None, [report.decision, written]))]
-    return RunOutcome(result, brief, shown, coverage), rows
+    printed = [Group(table, *filter(None, [report.decision, written]))]
+    return RunOutcome(result, brief, printed, coverage), rows
 
 
 # Refine loops.
@@ -277,8 +277,8 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
         loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
-        shown = list(filter(None, [refine_table(report), report.decision, written]))
-        leave_loops(run, task, failed, RunOutcome(result, result, shown))
+        printed = list(filter(None, [refine_table(report), report.decision, written]))
+        leave_loops(run, task, failed, RunOutcome(result, result, printed))
 
 
 # What a judge can be optimized for.
@@ -286,7 +286,7 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
 
 @dataclass(frozen=True)
 class Aim:
-    """What is asked to reach an aim, and what does it."""
+    """Options that an aim takes, and the function that reaches it."""
 
     options: type[Options]
     work: Callable[[Any, MeasuringModels, Out], None]
@@ -317,7 +317,7 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
     elif name not in AIMS:
         raise ValueError(f"`aim` {name:.80} is unknown: choose one of {', '.join(AIMS)} or {PROBE}KIND.")
     forms = AIMS | PROBES
-    chosen = narrowed(options, form, {words: aim.options for words, aim in forms.items()}, out.given)
+    chosen = narrowed(options, form, {words: aim.options for words, aim in forms.items()}, out.typed)
     forms[form].work(replace(chosen, aim=name), models, out)
 
 

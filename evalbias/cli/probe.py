@@ -53,7 +53,7 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
 
 
 def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
-    refuse_unused(out.given - {"seed"})
+    refuse_unused(out.typed - {"seed"})
     if options.scores_field is None and options.winner_field is None:
         raise ValueError("Name the field of your judge's scores (`scores_field`), or of its choices (`winner_field`).")
     ready = audited_items(options)

@@ -72,15 +72,15 @@ def refine_measure_command(options: SelfOptions, out: Out) -> None:
                     "score."
                 )
         table = tables.self_bias_table(summaries[0], rounds=by) if alone else tables.loops_table(summaries, rounds=by)
-        shown: list[Any] = [table]
+        printed: list[Any] = [table]
         if pairs:
-            between = {f"{one.first} -> {one.second}, {by} {one.number}": one.comparison for one in pairs}
+            between = {f"{pair.first} -> {pair.second}, {by} {pair.number}": pair.comparison for pair in pairs}
             note = f"two-sided, on the items of both, not corrected for {count(len(pairs), 'pair')}"
-            shown.append(tables.headlines_table(between, of="loops", title="Between loops", note=note))
+            printed.append(tables.headlines_table(between, of="loops", title="Between loops", note=note))
         elif not alone:
-            shown.append("The loops are not compared: no two have an item and a round in common.")
+            printed.append("The loops are not compared: no two have an item and a round in common.")
         worst = worst_items(summaries[0].rounds[summaries[0].last], loops[0].texts)
-        run.leave(RunOutcome(result, result, [*shown, *conclusions], more=[worst]))
+        run.leave(RunOutcome(result, result, [*printed, *conclusions], more=[worst]))
 
 
 def _recorded_loops(options: SelfOptions, to_mqm: QuantileMap | None) -> list[Recorded]:
@@ -245,10 +245,10 @@ def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None
             program = BestOfK(loop.generate, loop.feedback, k=best_of, seed=options.seed, field=loop.field)
         scorer, judges = evaluation.CachedScorer(source, folder / "quality.jsonl"), _aspects(run, task)
         outcome = _ran(run, program, items)
-        quality, rows = outcome.quality(items, scorer), [_output(one) for one in outcome.loops]
+        quality, rows = outcome.quality(items, scorer), [_output(loop) for loop in outcome.loops]
         write_jsonl(folder / "outputs.jsonl", rows)
-        aspects = {one.name: outcome.quality(items, one) for one in judges}
-        failed = {name: error for one in (*judges, scorer) for name, error in one.failed.items()} | outcome.failed
+        aspects = {judge.name: outcome.quality(items, judge) for judge in judges}
+        failed = {name: error for source in (*judges, scorer) for name, error in source.failed.items()} | outcome.failed
         conclusion = conclude_quality(quality, source.name, seed=options.seed)
         result = {
             "loops": rows,
@@ -263,15 +263,16 @@ def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None
             "failed": failed,
             "conclusion": conclusion,
         }
-        shown: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
+        printed: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
         same = aspects and model_identity(run.options.aspects_lm) == model_identity(run.options.lm)
         judge = "the model that wrote the texts" if same else str(getattr(run.options.aspects_lm, "model", ""))
-        said = [conclude_quality(one, f"the {name}, {judge}", seed=options.seed) for name, one in aspects.items()]
-        shown += filter(None, [conclusion, *said])
+        named = {f"the {name}, {judge}": scores for name, scores in aspects.items()}
+        besides = [*filter(None, (conclude_quality(s, name, seed=options.seed) for name, s in named.items()))]
+        printed += filter(None, [conclusion, *besides])
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
-        sections += [Section("Besides quality", [one for one in said if one])] * any(said)
-        leave_loops(run, task, failed, RunOutcome(result, result, shown, more=sections))
+        sections += [Section("Besides quality", besides)] if besides else []
+        leave_loops(run, task, failed, RunOutcome(result, result, printed, more=sections))
 
 
 def _ran(run: Run, program: Any, items: Sequence[Any]) -> LoopRun:
@@ -311,7 +312,7 @@ def refine_style_command(options: StyleOptions, models: Models, out: Out) -> Non
         report = evaluation.measure_style(outcome, items, scorer, seed=options.seed)
         conclusion = conclude_style(report.change)
         title = "Outputs of others, as given (before) and in the model's own words (after)"
-        shown = [replace(report.change.table(), title=title), conclusion]
+        printed = [replace(report.change.table(), title=title), conclusion]
         result = {"report": report, "conclusion": conclusion}
         worst = worst_items(report.before, items)
-        leave_loops(run, task, report.failed, RunOutcome(result, result, shown, more=[worst]))
+        leave_loops(run, task, report.failed, RunOutcome(result, result, printed, more=[worst]))

@@ -72,7 +72,7 @@ class RunOutcome:
 
     result: Mapping[str, Any]  # result.json
     brief: Mapping[str, Any]  # what ``--json`` prints
-    shown: Sequence[Any]  # tables and sentences that are printed otherwise
+    printed: Sequence[Any]  # tables and sentences that are printed otherwise
     coverage: Mapping[str, Any] = field(default_factory=dict)  # criterion -> (n,) probability that the labels hold
     page: Any = None  # what is reported, where the result holds its numbers only
     more: Sequence[Section | None] = ()  # of the report
@@ -81,9 +81,9 @@ class RunOutcome:
     @classmethod
     def of(cls, report: Report, *, without: Sequence[str] = ()) -> RunOutcome:
         """Return what a command leaves that makes a report; ``--json`` prints it ``without`` some of its parts."""
-        content, shown = to_json(report), [*report.paragraphs, *report.tables]
+        content, printed = to_json(report), [*report.paragraphs, *report.tables]
         brief = {name: value for name, value in content.items() if name not in without}
-        return cls(content, brief, shown, page=report, verdict=report.paragraphs[:1])
+        return cls(content, brief, printed, page=report, verdict=report.paragraphs[:1])
 
 
 class Run(AbstractContextManager["Run"]):
@@ -106,18 +106,18 @@ class Run(AbstractContextManager["Run"]):
     ) -> None:
         for category in (LowCoverage, OnePlace):
             warnings.simplefilter("ignore", category)  # what is left of the run says it
-        known = {"command": command, **recorded(options), **(more or {})}  # what is known better replaces an option
+        own = {"command": command, **recorded(options), **(more or {})}  # ``more`` replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
         if out.out is not None:
-            check_free(out.out, known)
+            check_free(out.out, own)
         # 2. Each model is opened once.
-        given = MeasuringModels(**vars(models or Models()))
-        opened = _open_models(options, given, writes=writes)
+        opening = MeasuringModels(**vars(models or Models()))
+        opened = _open_models(options, opening, writes=writes)
         self._sampling: Sampling | None = None  # of models that estimate probabilities from answers
-        if given.samples is not None:
-            self._sampling = Sampling(given.samples, given.sample_temperature, given.sample_tokens, options.seed)
+        if opening.samples is not None:
+            self._sampling = Sampling(opening.samples, opening.sample_temperature, opening.sample_tokens, options.seed)
         # 3. The folder is of these settings.
-        settings = {**known, **{name: model_identity(lm) for name, lm in opened.items()}}
+        settings = {**own, **{name: model_identity(lm) for name, lm in opened.items()}}
         if hasattr(options, "likelihood_lm") and "lm" in settings:
             settings.setdefault("likelihood_lm", settings["lm"])
         if self._sampling is not None:
@@ -125,7 +125,7 @@ class Run(AbstractContextManager["Run"]):
         self.folder = RunFolder(out.out, settings)
         self._shown: Progress | None = None
         self._as_json, self._left, self._planned, self._verified = out.as_json, 0, False, 0
-        self._given = given
+        self._opening = opening
         self._name = str(getattr(options, "lm", None) or getattr(options, "likelihood_lm", None) or "")
         self._models: list[CachedLM] = []
         self._asks = bool(opened)
@@ -202,7 +202,7 @@ class Run(AbstractContextManager["Run"]):
             print_json(to_json({"schema": self.folder.schema, **outcome.brief}))
             return
         console = PlainConsole()
-        for part in [*first, *[""] * bool(first), *outcome.shown]:
+        for part in [*first, "", *outcome.printed] if first else outcome.printed:
             console.print(part, soft_wrap=isinstance(part, str))
         if self._models:
             note = f"answers asked {self._asked()}, replayed {sum(lm.replayed for lm in self._models)}"
@@ -224,9 +224,9 @@ class Run(AbstractContextManager["Run"]):
         """Tell the plan before the first question of the run, if it is a long one, and look whose answers come."""
         if not self._planned and self._shown is not None:
             self._planned = True
-            hosted = None if self._given.api_base is not None else hosted_name(self._name)
+            hosted = None if self._opening.api_base is not None else hosted_name(self._name)
             with self._shown.paused():
-                tell_plan(questions, self._left, self._name, hosted=hosted, yes=self._given.yes)
+                tell_plan(questions, self._left, self._name, hosted=hosted, yes=self._opening.yes)
         self._watch.check_again()
 
     def _advance(self, count: int) -> None:

@@ -40,7 +40,7 @@ def _split(split: Callable[..., Parts], options: Any, out: GateOut, parts: Itera
         raise ValueError(f"`fail_on` is on the difference of two systems, of {joined(names)}: name two, `systems`.")
     with Run(split.__name__, options, None, out, more=digests(*filter(None, sides))) as run:
         run.leave(RunOutcome.of(report, without=WHOLE))
-    decided = [one.decide_on(report.estimates.get(one.bias)) for one in conditions]
+    decided = [condition.decide_on(report.estimates.get(condition.bias)) for condition in conditions]
     tell_build(report.question, {"": [*report.paragraphs, *report.tables]}, decided, out)
 
 
@@ -49,21 +49,23 @@ WHOLE = ("split", "comparisons")  # parts of a result that ``--json`` leaves to 
 
 def digests(*sides: Any) -> dict[str, Any]:
     """Return what decides the numbers of two files or run folders: their content, and not their names."""
-    files = [Path(one) / RESULT if Path(one).is_dir() else Path(one) for one in sides]
-    return {"data": [*map(str, sides)], "sides_sha256": [file_digest(one) if one.is_file() else None for one in files]}
+    files = [Path(side) / RESULT if Path(side).is_dir() else Path(side) for side in sides]
+    digested = [file_digest(file) if file.is_file() else None for file in files]
+    return {"data": [*map(str, sides)], "sides_sha256": digested}
 
 
 def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
     with Run("jury", options, models, out) as run:
-        asked = run.options
+        options = run.options
         with run.progress(0):
-            judged = panel_of(asked)
-        how: dict[str, Any] = {"costs": asked.costs, "reliability": asked.reliability}
-        worth, learned = jury_worth(judged, families=asked.families, **how), learn_jury(judged, seed=asked.seed, **how)
+            judged = panel_of(options)
+        how: dict[str, Any] = {"costs": options.costs, "reliability": options.reliability}
+        worth = jury_worth(judged, families=options.families, **how)
+        learned = learn_jury(judged, seed=options.seed, **how)
         file = run.folder.path / "jury.json"
         save(learned.rule, file)
         result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}
         members, sets, *_ = worth.tables
-        shown = [*worth.paragraphs, members, sets, f"{learned}\njury: {file}"]
+        printed = [*worth.paragraphs, members, sets, f"{learned}\njury: {file}"]
         more = [Section("The jury", learned.sentences, learned.sentences[0])]
-        run.leave(RunOutcome(result, result, shown, page=worth, more=more, verdict=worth.paragraphs[:1]))
+        run.leave(RunOutcome(result, result, printed, page=worth, more=more, verdict=worth.paragraphs[:1]))

@@ -44,10 +44,10 @@ class LeavableStream:
     def write(self, text: str) -> int:
         """Write a text at once, so that a full disk is an error of the command and not of Python's exit."""
         lines = self._last + text
-        shown = without_commands(lines)[len(self._last) :]
+        printable = without_commands(lines)[len(self._last) :]
         self._last = lines.rpartition("\n")[2].rstrip()[-1:]
         try:
-            self._stream.write(shown if self._rendered else visible(shown))
+            self._stream.write(printable if self._rendered else visible(printable))
         except OSError as error:
             self._drop(error)
         self.flush()
@@ -235,8 +235,8 @@ def tell_plan(questions: Sequence[Question], left: int, model: str, *, hosted: s
     tokens = left * sum(lengths) / len(lengths) / CHARACTERS
     cost = None if hosted is None else _dollars(hosted, tokens)
     price = "" if cost is None else f", about ${cost:,.2f} for the prompts by litellm's price list"
-    looked = f"estimated from {len(lengths)} prompt{'s' * (len(lengths) > 1)}"
-    say(f"plan: about {left:,} prompts to {model}, {round(tokens, -2):,.0f} tokens ({looked}){price}.")
+    looked = "1 prompt" if len(lengths) == 1 else f"{len(lengths)} prompts"
+    say(f"plan: about {left:,} prompts to {model}, {round(tokens, -2):,.0f} tokens (estimated from {looked}){price}.")
     if not yes and sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("Go on?", default=True, err=True):
         raise typer.Exit(1)
 

@@ -62,7 +62,7 @@ class Column:
         """Read a column of a table."""
         words = words_of(name)
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
-        if words[:1] in ([one] for one in PREFERRED) and WORDS["writers"] & {*words[1:]}:  # chosen_model
+        if words and words[0] in PREFERRED and WORDS["writers"] & {*words[1:]}:  # chosen_model
             end = words.pop(0)
         if is_inside or "." in name:
             words = [word for word in words if word not in CONTAINERS]
@@ -75,9 +75,9 @@ class Column:
             kind = _kind([cell for cell in cells if cell is not None])
         else:
             cells = opened
-        one = cls(name, cells, tuple(words), end, kind, is_inside=is_inside)
-        rated = one.filled if kind == LISTS or (kind == RATED and isinstance(one.filled[0], str | bool)) else ()
-        return replace(one, numbers=items.values_of_words(items.cells_of(rated)), codes=choice_codes(one.filled))
+        column = cls(name, cells, tuple(words), end, kind, is_inside=is_inside)
+        rated = column.filled if kind == LISTS or (kind == RATED and isinstance(column.filled[0], str | bool)) else ()
+        return replace(column, numbers=items.values_of_words(items.cells_of(rated)), codes=choice_codes(column.filled))
 
     @cached_property
     def filled(self) -> list[Any]:

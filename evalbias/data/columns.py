@@ -140,8 +140,8 @@ class _Table:
         for name, column in self.all.items():
             if name in left_open or not column.is_inside:
                 self.why.setdefault(name, f"{'left to you' if name in left_open else NO_FIELD}; {column.says()}")
-        told = {name: self.why[name] for name in self.all if name in self.why}
-        return Columns(self.fields, told, self.questions, self.unread)
+        reasons = {name: self.why[name] for name in self.all if name in self.why}
+        return Columns(self.fields, reasons, self.questions, self.unread)
 
     def _take(self, field: str, why: str, *columns: Column) -> None:
         """Take a column for a field, or two for a numbered one each."""
@@ -175,12 +175,12 @@ class _Table:
         texts = [c for c in self.all.values() if c.kind in (TEXTS, TALKS)]
         preferred = [c for name in PREFERRED for c in texts if c.words == (name,)]
         self.is_preferred = len(preferred) == 2
-        two = _pairs(outputs) + [preferred] * self.is_preferred
+        two = _pairs(outputs) + ([preferred] if self.is_preferred else [])
         paired = {c.name for pair in two for c in pair}
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
         if self.pairwise and len(two) == 1:
-            self._take("output" + "s" * (len(two[0]) == 1), "named like one of two outputs", *two[0])
+            self._take("outputs" if len(two[0]) == 1 else "output", "named like one of two outputs", *two[0])
         elif paired:
             names = _named(dict.fromkeys([*outputs, *preferred]))
             self._ask("outputs", f"{names} may be outputs: name one, or two that are compared")
@@ -211,14 +211,14 @@ class _Table:
             self._choose("system", [c for c in writers if c.is_names and not c.end and c.name != who])
             return
         if len(two := _pairs(writers)) == 1:
-            self._take("system" + "s" * (len(two[0]) == 1), "named like the writers of two outputs", *two[0])
+            self._take("systems" if len(two[0]) == 1 else "system", "named like the writers of two outputs", *two[0])
 
     def _repeats(self) -> long_form.LongForm | None:
         """Return how the rows repeat the outputs, if another column tells them apart."""
         texts = [self.fields[name] for name in long_form.ITEM if name in self.fields]
         rated = [c for c in self.all.values() if c.kind == RATED and not c.only("persons", "ids")]
         ratings = [c.name for c in rated if c.numbers or c.has("values", "people", "judges", "models")]
-        return long_form.found(self.table, texts, ratings) if {*texts} - {self.fields.get("source")} else None
+        return long_form.find_form(self.table, texts, ratings) if {*texts} - {self.fields.get("source")} else None
 
     def _is_transposed(self) -> bool:
         """Ask where each row may be a person's, and each column an item's."""
@@ -263,17 +263,18 @@ class _Table:
         by_words: dict[tuple[str, ...], list[Column]] = {}
         for column in (c for c in self.free if c.name not in swapped):
             by_words.setdefault(OURS if column.name in OURS else column.words, []).append(column)
-        for _, these in sorted(by_words.items()):
-            fit = [c for c in these if self._fits(c)]
-            if these[0].has("choices") and not self.pairwise and any(not c.numbers for c in fit):
+        for _, alike in sorted(by_words.items()):
+            fit = [c for c in alike if self._fits(c)]
+            if alike[0].has("choices") and not self.pairwise and any(not c.numbers for c in fit):
                 self.why |= {c.name: f"not used: choices of outputs, and no texts of two; {c.says()}" for c in fit}
                 continue
             by_whose[THE_JUDGES] += [[c] for c in fit if c.name in self.twins]
-            rest = [c for c in fit if c.name not in self.twins]
-            if (whose := _whose(rest or these)) is None:
+            untwinned = [c for c in fit if c.name not in self.twins]
+            if (whose := _whose(untwinned or alike)) is None:
                 continue
-            unread += [c for c in these if c not in fit and not c.is_inside and whose != NAMES]
-            by_whose[whose] += [[c] for c in rest] if whose == THE_JUDGES else [rest] * bool(rest)
+            unread += [c for c in alike if c not in fit and not c.is_inside and whose != NAMES]
+            groups = [[c] for c in untwinned] if whose == THE_JUDGES else [untwinned]
+            by_whose[whose] += filter(None, groups)
         people, judges, values, names = by_whose[PEOPLES], by_whose[THE_JUDGES], by_whose[EITHER], by_whose[NAMES]
         if len(names) > 1 == max(map(len, names)) and not self.pairwise:
             people.append([*itertools.chain(*names)])  # anna_1 and anna_2 may be one person's
@@ -325,10 +326,10 @@ class _Table:
     def _twins(self) -> dict[str, Column]:
         """Return the choices in the order of the outputs -> those in the other order."""
         full = {c.name: [w for w in (*c.words, c.end) if w] for c in self.free if self.pairwise and c.codes is not None}
-        rest = {name: [w for w in words if w not in words_in("swapped")] for name, words in full.items()}
+        unswapped = {name: [w for w in words if w not in words_in("swapped")] for name, words in full.items()}
         for name in (name for name in full if self.all[name].has("games")):
-            rest[name] = ["1" if w == "2" else w for w in full[name]]  # g2_winner
-        return {a: self.all[b] for a in full for b in full if a != b and full[a] == rest[b]}
+            unswapped[name] = ["1" if w == "2" else w for w in full[name]]  # g2_winner
+        return {a: self.all[b] for a in full for b in full if a != b and full[a] == unswapped[b]}
 
     def _fits(self, column: Column) -> bool:
         if column.kind == LISTS and self.pairwise:  # of pairs, ratings are differences, and no choices
@@ -400,7 +401,7 @@ class _Table:
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             is_outcome = all(c.has("outcomes") for c in left[0])
             label = "an outcome" if is_outcome else PEOPLES
-            whose = " or ".join([label] * bool(left[0]) + [THE_JUDGES] * bool(left[1]))
+            whose = " or ".join(name for name, columns in zip((label, THE_JUDGES), left, strict=True) if columns)
             why = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
             why = why if left[1] or not is_outcome else "a rating without an error"
             answers = self._answers(*left)
@@ -448,7 +449,8 @@ class _Table:
         single = [c for c in people if c.kind != LISTS]
         together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # an outcome stands alone
         is_numbered = len({c.words for c in single}) == 1 and len(single) > MOST_NAMED  # raters, many of them
-        several = [single] * together + [[column] for column in people if column.kind == LISTS or not is_numbered]
+        several = [[column] for column in people if column.kind == LISTS or not is_numbered]
+        several = [single, *several] if together else several
         return [*map(self._peoples, several), *(self._judges([column]) for column in judges)]
 
     # 4. What the values leave unclear.
@@ -469,7 +471,7 @@ class _Table:
             why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
             unlike = [[c.name for c in people if not top / 1.5 <= c.highest <= 1.5 * top] for top in tops_of]
             without = [{field: "" for field, name in self.fields.items() if name in names} for names in unlike]
-            self._ask("people's scales", why, [one for k, one in enumerate(without) if one not in without[:k]])
+            self._ask("people's scales", why, [answer for k, answer in enumerate(without) if answer not in without[:k]])
         if not (judge and people):
             return
         scored, rated = judge[0].values(), np.array([c.values() for c in people])
@@ -545,10 +547,10 @@ class _Table:
             all_criteria = {"criterion": "all"} if kind == long_form.RATED_ON else {}
             judges = [{"judge": name} for name in form.names] if kind == long_form.JUDGED_BY else [{}]
             answers += [{kind: form.who} | judge | all_criteria for judge in judges]
-        answers += [{}] * (fits == [long_form.RATED_ON])  # each row as an item of its own
+        answers += [{}] if fits == [long_form.RATED_ON] else []  # each row as an item of its own
         readings = " or ".join(form.sentence(kind).rstrip(".") for kind in fits)
-        rest = f"{form.rows} rows repeat {len(form.counts)} texts: if {form.who!r} says who judged, keep those of one"
-        self._ask(form.who, readings or rest, answers)
+        remedy = f"{form.rows} rows repeat {len(form.counts)} texts: if {form.who!r} says who judged, keep those of one"
+        self._ask(form.who, readings or remedy, answers)
 
 
 def _is_named(words: Collection[str], rule: Role) -> bool:

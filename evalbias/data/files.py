@@ -116,10 +116,13 @@ def decoded(content: bytes, path: Path) -> str:
         line, at = content.count(b"\n", 0, error.start) + 1, error.start
         begin = max(content.rfind(b"\n", 0, at) + 1, at - 20)
         read = content[begin : at + 20].partition(b"\n")[0].decode("cp1252", "replace")
-        remedy = f" If {read!r} is what stands there: iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > NEW"
+        name, remedy = "UTF-16", ""
+        if not is_utf_16:
+            name, convert = "UTF-8", f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > NEW"
+            remedy = f" If {read!r} is what stands there: {convert}"
         raise DataError(
-            f"{path} is not {'UTF-16' if is_utf_16 else 'UTF-8'} text: line {line} has the byte "
-            f'0x{content[at]:02x}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").{remedy * (not is_utf_16)}'
+            f"{path} is not {name} text: line {line} has the byte "
+            f'0x{content[at]:02x}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").{remedy}'
         ) from error
 
 
@@ -416,14 +419,14 @@ def csv_rows(source: Source) -> Rows:
     path, content, first = source.path, source.text(), 1
     if "\n" not in content:
         content = content.replace("\r", "\n")  # of old Macintosh files
-    header, _, rest = content.partition("\n")
+    header, _, body = content.partition("\n")
     delimiter = max(SEPARATORS, key=header.count)
     if delimiter not in header and "|" in header:
         delimiter = "|"
     if source.name == "tsv" and "\t" in header:
         delimiter = "\t"
     elif named := _NAMED_SEPARATOR.fullmatch(header.strip("\r")):
-        content, delimiter, first = rest, named[1], 2
+        content, delimiter, first = body, named[1], 2
     if delimiter == ";":
         source.decimal_mark = ","
     line, limit = first, csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a document may exceed 131072 characters

@@ -1,4 +1,4 @@
-"""What errors say about a table's columns: which may hold what is missing, and how to name them."""
+"""Hints of errors about a table's columns: which may hold what is missing, and how to name them."""
 
 from __future__ import annotations
 

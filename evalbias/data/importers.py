@@ -63,8 +63,8 @@ PARENTS = ("parent_span_id", "parentSpanId", "parent_id", "parent_run_id", "pare
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """Where a tool keeps what people and judges said about an item; paths from one entry."""
+class JudgmentPaths:
+    """Paths, from one entry, of what people and judges said about an item."""
 
     within: str = ""  # path of a list, or of an object name -> entry, in the item's record
     item: str = ""  # of entries that are records of their own: id of the item, the likelier first
@@ -90,7 +90,7 @@ class Tool:
     repeated: bool = False  # whether each of several records has what one person said of the item
     system: str = ""
     input_id: str = ""
-    said: Sequence[Said]
+    judgments: Sequence[JudgmentPaths]
 
 
 def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -98,14 +98,14 @@ def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
     entries = []
     scores = sample.get("scores")
     for scorer, score in scores.items() if isinstance(scores, dict) else ():
-        edits = [one for one in as_list(at(score, "history")) if at(one, "value") != "UNCHANGED"]
+        edits = [edit for edit in as_list(at(score, "history")) if at(edit, "value") != "UNCHANGED"]
         for edit in edits or [score]:
             value, author = at(edit, "value"), at(edit, "provenance.author")
             parts = value.items() if isinstance(value, dict) else [("", value)]
-            for part, one in parts:
-                one = {"P": 0.5, "N": 0.0}.get(one, one) if isinstance(one, str) else one
+            for part, cell in parts:
+                cell = {"P": 0.5, "N": 0.0}.get(cell, cell) if isinstance(cell, str) else cell
                 name = f"{scorer}/{part}" if part else scorer
-                entries.append({"name": name, "value": one, "who": author, "kind": "person" if author else "scorer"})
+                entries.append({"name": name, "value": cell, "who": author, "kind": "person" if author else "scorer"})
     yield sample | {"said": entries}
 
 
@@ -199,7 +199,7 @@ PREPARED: dict[str, Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = {
 }
 """Tool -> what makes records with the paths of importers.json of those in its files."""
 TOOLS = {
-    name: Tool(**{**paths, "said": [Said(**one) for one in paths["said"]]})
+    name: Tool(**{**paths, "judgments": [JudgmentPaths(**entry) for entry in paths["judgments"]]})
     for name, paths in read_json(Path(__file__).with_name("importers.json"), "install evalbias again").items()
 }
 """Name before the colon of ``--data NAME:FILE`` -> where that tool keeps what."""
@@ -258,11 +258,12 @@ def _checked(record: Any, where: str) -> tuple[str, dict[str, Any]]:
 def _inner(row: Row, lists: Sequence[str]) -> Rows:
     where, record = row
     inner = {name: values for name in lists if isinstance(values := _walk(record, name.split(".")), list)}
-    rest = {name: value for name, value in record.items() if name not in {one.partition(".")[0] for one in inner}}
+    roots = {path.partition(".")[0] for path in inner}
+    remainder = {name: value for name, value in record.items() if name not in roots}
     for name, rows in inner.items():
-        for k, one in enumerate(rows):
+        for k, entry in enumerate(rows):
             place = f"{where}: {name}[{k}]"
-            yield place, {**as_object(one, place), "file": rest}
+            yield place, {**as_object(entry, place), "file": remainder}
     if not inner:
         yield row
 
@@ -294,8 +295,8 @@ def _archive(source: Source, path: Path) -> Rows:
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, zlib.error, RuntimeError) as error:
         raise DataError(f"{path} is damaged or no finished log of Inspect ({error!s:.200}); log it again.") from error
     values = ((name, value) for name, text in read.items() for _, value in json_values(text, path / name, nan=True))
-    (_, head), *rest = (_checked(value, f"{path}: {name}") for name, value in values)
-    for where, sample in rest:
+    (_, head), *samples = (_checked(value, f"{path}: {name}") for name, value in values)
+    for where, sample in samples:
         yield where, sample | {"file": head}
 
 
@@ -331,7 +332,7 @@ def _score(value: Any, words: Mapping[str, float]) -> float | None:
 
 _RATINGS = {"id", "score", "scores", "ratings", "better"}  # our fields that are not columns of the user's
 RESERVED = {"id", "input_id", "source", "output", "system", "score", "scores", "ratings"}
-Heard = tuple[str, Said, Any, str, str]  # place, form, entry, criterion, and ids of the item, one a line
+Heard = tuple[str, JudgmentPaths, Any, str, str]  # place, form, entry, criterion, and ids of the item, one a line
 
 
 def _rows(tool: Tool, source: Source) -> Rows:
@@ -375,23 +376,23 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
     paths = sorted(filter(Path.is_file, source.path.rglob("*.*"))) if source.path.is_dir() else [source.path]
     items, other_ids, heard = dict[str, Row](), dict[str, str](), list[Heard]()
     rows = (row for path in paths for row in _of_tool(tool, source, path))
-    for where, record in ((where, one) for where, raw in rows for one in (prepare(raw) if prepare else [raw])):
-        own = next((s for s in tool.said if s.item and at(record, s.name) and at(record, s.item)), None)
+    for where, record in ((where, part) for where, raw in rows for part in (prepare(raw) if prepare else [raw])):
+        own = next((s for s in tool.judgments if s.item and at(record, s.name) and at(record, s.item)), None)
         if own is not None and (not own.kind or at(record, own.kind)):
-            ids = [str(i) for i in (at(record, one) for one in own.item.split("|")) if i is not None]
+            ids = [str(i) for i in (at(record, path) for path in own.item.split("|")) if i is not None]
             heard.append((where, own, record, str(at(record, own.name)), "\n".join(ids)))
             continue
-        parts = [str(part) for part in (at(record, one) for one in tool.id) if part is not None]
+        parts = [str(part) for part in (at(record, path) for path in tool.id) if part is not None]
         name = "/".join(parts or [where.removeprefix(f"{source.path.parent}/")])
         if name in items and not tool.repeated:
             raise DataError(f"{where}: the id {name!r:.80} is already used at {items[name][0]}; leave one of them out.")
         items.setdefault(name, (where, {**_item(tool, record), "id": name}))
         is_root = not any(at(record, parent) for parent in PARENTS)
-        for key in (str(k) for k in (at(record, one) for one in tool.also) if k is not None):
+        for key in (str(k) for k in (at(record, path) for path in tool.also) if k is not None):
             other_ids[key] = name if is_root else other_ids.get(key, name)
-        for form in (one for one in tool.said if one.within):
+        for form in (paths for paths in tool.judgments if paths.within):
             entries = at(record, f"={form.within.replace('|', '|=')}")
-            pairs = entries.items() if isinstance(entries, dict) else (("", one) for one in as_list(entries))
+            pairs = entries.items() if isinstance(entries, dict) else (("", entry) for entry in as_list(entries))
             named = ((at(entry, form.name) or key, entry) for key, entry in pairs)
             heard += [(where, form, entry, str(criterion), name) for criterion, entry in named if criterion]
     return items, other_ids, heard

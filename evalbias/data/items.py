@@ -110,10 +110,10 @@ def remedy_for(value: object) -> str:
         >>> remedy_for("2.9/5"), remedy_for("2,9"), remedy_for(True)
         ('2.9 alone', '2.9 with a decimal point', '1 for true and 0 for false')
     """
-    said, text = word(value), str(value).strip()
-    for one, zero in BINARY:
-        if said in (one, zero) and (one, zero) != LETTERED:
-            return f"1 for {one} and 0 for {zero}"
+    text = str(value).strip()
+    for passes, fails in BINARY:
+        if word(value) in (passes, fails) and (passes, fails) != LETTERED:
+            return f"1 for {passes} and 0 for {fails}"
     match = _LEADING.fullmatch(text) if isinstance(value, str) and len(text) <= 80 else None
     if match is None:
         return ""
@@ -138,16 +138,17 @@ def values_of_words(cells: Iterable[Any]) -> dict[str, float]:
         counts[word(written)] += times
     del counts[""]
     for pair in BINARY:
-        said = sum(counts[one] for one in pair)
-        if 2 * said > counts.total() and (pair != LETTERED or said == counts.total()):  # C is a grade, too
-            return {one: LABELS[one] for one in pair}
-    parts = {one: match.groups(default="100") for one in counts if (match := _OUT_OF.fullmatch(one))}
+        n = sum(counts[text] for text in pair)
+        if 2 * n > counts.total() and (pair != LETTERED or n == counts.total()):  # C is a grade, too
+            return {text: LABELS[text] for text in pair}
+    parts = {text: match.groups(default="100") for text in counts if (match := _OUT_OF.fullmatch(text))}
     wholes = {whole for _, whole in parts.values()}
-    if len(wholes) != 1 or 2 * sum(counts[one] for one in parts) <= counts.total():
+    if len(wholes) != 1 or 2 * sum(counts[text] for text in parts) <= counts.total():
         return {}
     (whole,) = wholes
-    read = {one: float(part.replace(",", ".")) for one, (part, _) in parts.items()} | {f"{whole}/{whole}": float(whole)}
-    return {one: value for one, value in read.items() if value <= float(whole)}
+    read = {text: float(part.replace(",", ".")) for text, (part, _) in parts.items()}
+    read[f"{whole}/{whole}"] = float(whole)
+    return {text: value for text, value in read.items() if value <= float(whole)}
 
 
 def check_size(values: ArrayLike, label: str) -> None:
@@ -167,12 +168,12 @@ def scores(value: Any, where: str) -> dict[str, float]:
     return {name: number(value, f"{where}: the score on {name!r:.80}") for name, value in scored.items()}
 
 
-def ratings(given: Any, where: str) -> dict[str, list[float]]:
+def ratings(content: Any, where: str) -> dict[str, list[float]]:
     """Return criterion -> single ratings, in the raters' order, from the ``ratings`` of a record; null becomes NaN.
 
     A criterion with an empty list is one on which nobody rated the item.
     """
-    rated = as_object(given or {}, f"{where}: 'ratings'")
+    rated = as_object(content or {}, f"{where}: 'ratings'")
     return {name: rating_row(row, name, where) for name, row in rated.items() if row != []}
 
 
@@ -342,15 +343,15 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
         >>> single_ratings(dspy.Example(ratings={"politeness": [4, None, 5]}), "politeness")
         [4.0, nan, 5.0]
     """
-    given = example.get("ratings") or {}
-    row = given if isinstance(given, list | tuple) else isinstance(given, Mapping) and (given.get(criterion) or ())
+    held = example.get("ratings") or {}
+    row = held if isinstance(held, list | tuple) else isinstance(held, Mapping) and (held.get(criterion) or ())
     try:
         if not isinstance(row, list | tuple):
             raise DataError(f"they are {row!r:.80}")
         return [number(rating, "one of them", texts=True) for rating in row]
     except DataError as error:
         raise ValueError(
-            f"The item {item_name(example)!r:.80} has ratings={given!r:.80}: give criterion -> list of numbers of at "
+            f"The item {item_name(example)!r:.80} has ratings={held!r:.80}: give criterion -> list of numbers of at "
             f"most {LARGEST:g}, None where a rater gave none."
         ) from error
 
@@ -462,8 +463,8 @@ def input_keys(examples: Sequence[dspy.Example]) -> list[str]:
 
     by_content: dict[str, str] = {}
     for key, content in zip(keys, map(content_of, examples), strict=True):
-        if content and (one := first(by_content.setdefault(content, key))) != (other := first(key)):
-            same[other] = one
+        if content and (original := first(by_content.setdefault(content, key))) != (other := first(key)):
+            same[other] = original
     return [*map(first, keys)]
 
 
@@ -578,7 +579,7 @@ def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None
     if a.get("system") is not None and b.get("system") is not None:
         pair["systems"] = [str(a.system), str(b.system)]
     rated = [e.get("ratings") or {} for e in (a, b)]
-    if all(isinstance(given, list) for given in rated):  # of the one criterion that is judged
+    if all(isinstance(held, list) for held in rated):  # of the one criterion that is judged
         if differences := _differences(a, b, ""):
             pair["ratings"] = differences
     elif differences_by := {c: d for c in rated[0] if c in rated[1] and (d := _differences(a, b, c))}:
@@ -623,8 +624,8 @@ def split(
     size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
     if not 0 < size < len(groups):
         raise ValueError(
-            f"{len(groups)} {by}{'s' * (len(groups) != 1)} cannot be split with test_fraction={test_fraction}: one set "
-            "would be empty. Give more examples or another fraction."
+            f"{len(groups)} {by if len(groups) == 1 else f'{by}s'} cannot be split with test_fraction={test_fraction}: "
+            "one set would be empty. Give more examples or another fraction."
         )
     random.Random(seed).shuffle(groups)
     test_keys = set(groups[:size])

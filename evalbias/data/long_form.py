@@ -25,7 +25,7 @@ SPEAKERS, CRITERIA = words_in("persons", "speakers"), words_in("criteria")  # in
 
 @dataclass(frozen=True)
 class LongForm:
-    """How the rows of a table repeat its texts."""
+    """Repetition of texts in the rows of a table."""
 
     who: str  # column that tells the rows of a text apart
     names: Sequence[str]  # its values, in order of first appearance
@@ -44,7 +44,7 @@ class LongForm:
         return f"{self.rows} rows: {len(self.counts)} texts, {each} {more} each{of}, by {self.who!r}."
 
 
-def found(table: Source, texts: Iterable[str], said: Iterable[str]) -> LongForm | None:
+def find_form(table: Source, texts: Iterable[str], ratings: Iterable[str]) -> LongForm | None:
     """Return the long form of a table; None where its texts are not repeated, or no column tells their rows apart.
 
     A column whose name tells who speaks, or on what, may do so for a few texts; any other one must for most of them.
@@ -52,9 +52,9 @@ def found(table: Source, texts: Iterable[str], said: Iterable[str]) -> LongForm 
     Args:
         table: Rows that have the columns ``texts``.
         texts: Columns that hold an item's texts, and what else tells items apart.
-        said: Columns of ratings, which are not what tells rows apart.
+        ratings: Columns of ratings, which are not what tells rows apart.
     """
-    texts, said = [*texts], {*said}
+    texts, ratings = [*texts], {*ratings}
     groups = _groups(table.rows, texts)
     if len(groups) == len(table.rows) or not texts:
         return None
@@ -63,7 +63,7 @@ def found(table: Source, texts: Iterable[str], said: Iterable[str]) -> LongForm 
     columns = [name for name in table.columns if name not in texts]
     differing = frozenset(_differing(repeated, columns))
     named = {name for name in columns if {*words_of(name)} & (SPEAKERS | CRITERIA)}
-    for who in sorted(differing - said, key=lambda name: (name not in named, columns.index(name))):
+    for who in sorted(differing - ratings, key=lambda name: (name not in named, columns.index(name))):
         values = [row.get(who) for _, row in table.rows]
         names = [*dict.fromkeys(map(_name, values))]
         is_one = all(isinstance(value, str | int) and not missing(value) and len(str(value)) <= 80 for value in values)
@@ -111,7 +111,7 @@ def one_row_a_text(table: Source, judged: Iterable[str]) -> Source:
     texts = [name for name in ITEM if name in table.columns]
     if mapped or not {"output", "outputs", "candidates", "output_1"} & {*texts}:
         return table
-    if (form := found(table, texts, [*people, *judged])) is None:
+    if (form := find_form(table, texts, [*people, *judged])) is None:
         return table
     fits, place = readings(form, people, judged), f"{table.path}: {form.rows} rows repeat {len(form.counts)} texts"
     if JUDGED_BY in fits:

@@ -46,9 +46,9 @@ def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, st
     for where, record in table.rows:
         k, item = record.get(by), record.get("id", record.get("i"))
         if not isinstance(k, int) or isinstance(k, bool):
-            given = f"{by!r} is {k!r:.80}" if by in record else f"{by!r} is missing"
+            problem = f"{by!r} is {k!r:.80}" if by in record else f"{by!r} is missing"
             raise DataError(
-                f"{where}: {given}; give the round's number, an integer (--map {by}=COLUMN names its column)."
+                f"{where}: {problem}; give the round's number, an integer (--map {by}=COLUMN names its column)."
             )
         if item is None:
             raise DataError(
@@ -63,12 +63,12 @@ def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, st
     return RecordedLoop(name, ids, tuple(sorted(records)), records, table.sha256)
 
 
-def loop_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -> tuple[list[dspy.Example], str]:
+def loop_items(path: str | Path, *, mapping: Mapping[str, str] | None = None) -> tuple[list[dspy.Example], str]:
     """Return the items of a refine loop, rows of a source as for ``read`` with any fields, and the content's SHA-256.
 
     A missing ``id`` becomes the number of the line or row; an id that occurs twice, and no items, are refused.
     """
-    table = table_of(given, mapping)
+    table = table_of(path, mapping)
     items: dict[str, dspy.Example] = {}
     for where, record in table.rows:
         name = item_id(record, where)
@@ -76,7 +76,7 @@ def loop_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -
             raise DataError(f"{where}: a second item with the id {name!r:.80}; give each item its own id.")
         items[name] = dspy.Example({**record, "id": name})
     if not items:
-        raise DataError(f"{given} holds no items; give a file with one JSON object per line, or a table.")
+        raise DataError(f"{path} holds no items; give a file with one JSON object per line, or a table.")
     return list(items.values()), table.sha256
 
 

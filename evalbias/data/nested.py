@@ -87,10 +87,10 @@ def cells_at(table: Source, path: str) -> list[Any]:
     root = next(name for name in sorted(table.columns, key=len, reverse=True) if path.startswith(f"{name}."))
     steps = path.removeprefix(f"{root}.")
     ends = [_end(parsed_or_given(row.get(root)), steps) for _, row in table.rows]
-    entries = [[one for one in end if isinstance(one, dict)] if isinstance(end, list) else [] for end, _ in ends]
+    entries = [[entry for entry in end if isinstance(entry, dict)] if isinstance(end, list) else [] for end, _ in ends]
     if not any(entries):
-        return [None if isinstance(end, list) and rest else end for end, rest in ends]
-    key = next(rest for end, rest in ends if rest)
+        return [None if isinstance(end, list) and below else end for end, below in ends]
+    key = next(below for end, below in ends if below)
     who = _who(entries, key)
     return _aligned(
         [[(e.get(key), e.get(who) if who else k, e.get("status")) for k, e in enumerate(r)] for r in entries]

@@ -96,11 +96,11 @@ def _list(text: str, rng: random.Random, word: str) -> Edited:
 
 
 def _bold(text: str, rng: random.Random, word: str) -> Edited:
-    longest = sorted(re.finditer(r"\w+", text), key=lambda one: (-len(one[0]), one.start()))[:BOLD_WORDS]
-    starts = {one.start() for one in longest}
+    longest = sorted(re.finditer(r"\w+", text), key=lambda match: (-len(match[0]), match.start()))[:BOLD_WORDS]
+    starts = {match.start() for match in longest}
 
     def marked(mark: str) -> str:
-        return re.sub(r"\w+", lambda one: mark + one[0] + mark if one.start() in starts else one[0], text)
+        return re.sub(r"\w+", lambda match: mark + match[0] + mark if match.start() in starts else match[0], text)
 
     return marked("**"), marked("  ")
 
@@ -177,13 +177,13 @@ def named_kinds(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, t
     that is named twice.
     """
     named: dict[str, tuple[str, str]] = {}
-    for given in names:
-        name, _, word = (part.strip() for part in given.partition(":"))
+    for kind in names:
+        name, _, word = (part.strip() for part in kind.partition(":"))
         takes_word = name in KINDS and KINDS[name].word
         if name not in (*GROUPS, *KINDS, *others) or (word and not takes_word) or BAR in word:
-            known = ", ".join([*GROUPS, *KINDS, *others])
+            choices = ", ".join([*GROUPS, *KINDS, *others])
             raise ValueError(
-                f"The kind {given!r:.80} is unknown: choose some of {known}; label and injection take a word, such as "
+                f"The kind {kind!r:.80} is unknown: choose some of {choices}; label and injection take a word, such as "
                 f"'label: a student', without {BAR!r}."
             )
         group = {f"{kind}: {word}" if word else kind: (kind, word) for kind in GROUPS.get(name, (name,))}
@@ -229,8 +229,8 @@ def with_edits(
         texts = list(pair or [example.get("output")])
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError(f"The item {name!r:.80} has no output to edit: add its text, or leave the item out.")
-        kept, rated = ({one: example[one] for one in ones if example.get(one) is not None} for ones in (KEPT, RATED))
-        unrated = {one: dict.fromkeys(v) if one == "scores" else None for one, v in rated.items() if "score" in one}
+        kept, rated = ({key: example[key] for key in keys if example.get(key) is not None} for keys in (KEPT, RATED))
+        unrated = {key: dict.fromkeys(v) if key == "scores" else None for key, v in rated.items() if "score" in key}
         place = edited_place(name, len(texts), seed)
         versions: list[tuple[str, tuple[str, str], Mapping[str, Any]]]
         versions = [(texts[place], (ORIGINAL, f"{place + 1}"), rated)]
@@ -240,10 +240,10 @@ def with_edits(
             versions += [(text, (called, part), unrated) for text, part in zip(both, (EDIT, PLACEBO), strict=True)]
         kept["input_id"] = name if input_field(example) is None else input_key(example)
         for text, parts, people in versions:
-            shown = {"candidates": [*texts[:place], text, *texts[place + 1 :]]} if pair else {"output": text}
-            row = dspy.Example({**kept, **people}, id=BAR.join((name, *parts)), **shown)
+            changed = {"candidates": [*texts[:place], text, *texts[place + 1 :]]} if pair else {"output": text}
+            row = dspy.Example({**kept, **people}, id=BAR.join((name, *parts)), **changed)
             row[DIGEST] = text_digest(row)
-            rows.append(row.with_inputs("source", *shown))
+            rows.append(row.with_inputs("source", *changed))
     return rows
 
 

@@ -16,6 +16,7 @@ from evalbias.data.cells import LETTERS, choice_codes, words_in, words_of
 from evalbias.data.files import Source
 from evalbias.data.items import LARGEST, DataError, as_number, cells_of, remedy_for, value_code, word
 from evalbias.measures.arrays import FloatArray
+from evalbias.values import first_few
 
 RATINGS = words_in("values", "people", "judges", "models", "given names")  # words in the names of columns of ratings
 Cells = Sequence[tuple[str, str, Any]]  # column, with its criterion if there are several; place; and value
@@ -30,7 +31,7 @@ LONGEST, MOST_WORDS = 60, 1000  # characters of a word in a column of ratings, a
 
 @dataclass(frozen=True)
 class Codes:
-    """What a user says that values in columns of ratings mean.
+    """Meanings of values in columns of ratings, as a user names them.
 
     Attributes:
         missing: Values where no rating was given, such as 0, -1, 999 or "error".
@@ -115,12 +116,12 @@ def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
 
     So a column of numbers and of ``error`` or 999 in some cells is recognised, and refused where it is read.
     """
-    if any(len(one) > LONGEST if isinstance(one, str) else not isinstance(one, int | float | None) for one in cells):
+    if any(not isinstance(c, str | int | float | None) or (isinstance(c, str) and len(c) > LONGEST) for c in cells):
         return cells
     typed = [*zip(map(type, cells), cells, strict=True)]  # True is not 1
-    read = {one: codes.read(one[1]) for one in {*typed}}
+    read = {typed_cell: codes.read(typed_cell[1]) for typed_cell in {*typed}}
     if RATINGS & {*words_of(name)}:
-        read = {one: number_of_text(cell) for one, cell in read.items()}
+        read = {typed_cell: number_of_text(cell) for typed_cell, cell in read.items()}
     filled = [cell for cell in map(read.__getitem__, typed) if not items.is_absent(cell)]
     counts = Counter(filled)
     texts = [cell for cell in counts if isinstance(cell, str)]
@@ -129,15 +130,15 @@ def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
     readable = {*items.values_of_words(filled)} if texts else set[str]()
     if 2 * sum(counts[cell] for cell in texts if value_code(cell) in LETTERS) > len(filled):
         readable = {*LETTERS}
-    for one in texts if words_in("choices") & {*words_of(name)} and not readable else ():  # model_1, tie, error
-        if choice_codes(rest := [cell for cell in texts if cell != one]):
-            readable = {*map(word, rest)}
+    for text in texts if words_in("choices") & {*words_of(name)} and not readable else ():  # model_1, tie, error
+        if choice_codes(remaining := [cell for cell in texts if cell != text]):
+            readable = {*map(word, remaining)}
     others: set[Any] = {cell for cell in texts if word(cell) not in readable and number_of_text(cell) is cell}
     numbers = {cell: number for cell in counts if abs(number := as_number(cell)) <= LARGEST}
     party = {name: np.array([numbers[cell] for cell in filled if cell in numbers])}
     others |= {*failure_codes(party, {name: name}).get(name, ())} - {*map(as_number, codes.keep)}
     if 2 * sum(counts[cell] for cell in others) < len(filled) and len(others) <= MOST_LISTED:
-        return [None if (cell := read[one]) in others else cell for one in typed]
+        return [None if (cell := read[typed_cell]) in others else cell for typed_cell in typed]
     return cells
 
 
@@ -151,7 +152,7 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
     name, where, first = others[0]
     codes, more = _counted(cells, others, "ratings")
     remedy = remedy_for(first)
-    if not remedy and 2 * len(others) > len(cells) and len({*map(str, (one[2] for one in others))}) > 1:
+    if not remedy and 2 * len(others) > len(cells) and len({str(cell) for *_, cell in others}) > 1:
         remedy = "or, of words in an order, all of them: `levels` WORST,...,BEST"
     elif not remedy:
         remedy = f"or leave it empty (null in JSON) where there is none; `missing` {codes} counts it as missing"
@@ -163,7 +164,7 @@ def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
     """Return the commonest of other cells with commas between them, and how many there are, if several."""
     counts = Counter(str(cell).strip() for *_, cell in others)
     some = [code for code, _ in counts.most_common(MOST_LISTED)]
-    listing = ", ".join(f"{code!r:.80} in {counts[code]}" for code in some) + ", ..." * (len(counts) > len(some))
+    listing = first_few([f"{code!r:.80} in {n}" for code, n in counts.most_common()], MOST_LISTED)
     more = f" {len(others)} of {len(cells)} cells are no {what}: {listing}." if len(others) > 1 else ""
     return ",".join(code for code in some if "," not in code and len(code) <= LONGEST) or "VALUE", more
 
@@ -193,22 +194,22 @@ def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
 
 def read_words(table: Source, group: Sequence[str]) -> None:
     """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
-    given = {n: [*given_cells(table, n)] for n in group}
-    known = {n: numbers for n, cells in given.items() if (numbers := items.values_of_words(c for *_, c in cells))}
-    for name, cells in given.items():
-        among, words = "", {*known.get(name, ("0", "1", "0.0", "1.0"))}
-        if known:
-            one, other, *_ = (said.replace("_", " ") for said in known.get(name, next(iter(known.values()))))
-            among = f" among {one} and {other}"
+    filled = {n: [*given_cells(table, n)] for n in group}
+    meanings = {n: numbers for n, cells in filled.items() if (numbers := items.values_of_words(c for *_, c in cells))}
+    for name, cells in filled.items():
+        among, words = "", {*meanings.get(name, ("0", "1", "0.0", "1.0"))}
+        if meanings:
+            first, second, *_ = (text.replace("_", " ") for text in meanings.get(name, next(iter(meanings.values()))))
+            among = f" among {first} and {second}"
         others = [
-            one
-            for one in cells
-            if (word(one[2]) not in words if known else not isinstance(number_of_text(one[2]), int | float))
+            cell
+            for cell in cells
+            if (word(cell[2]) not in words if meanings else not isinstance(number_of_text(cell[2]), int | float))
         ]
         refuse_words(cells, others, among)
     for _, row in table.rows:
-        for name in (one for one in group if one in row):
-            row[name] = converted(row[name], _reader(known[name]) if name in known else number_of_text)
+        for name in filter(row.__contains__, group):
+            row[name] = converted(row[name], _reader(meanings[name]) if name in meanings else number_of_text)
 
 
 def _reader(numbers: Mapping[str, float]) -> Callable[[Any], float | None]:
@@ -242,17 +243,17 @@ def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequenc
                 whose = people.get(name, "") + column.removeprefix(name) if name in people else column
                 party[column] = f"{'people' if name in people else 'judge'} {whose}"
     columns = {name: np.array([number for _, number in some]) for name, some in cells.items()}
-    for name, asked in unexplained(columns, party, codes.keep).items():
-        places = [place for place, number in cells[name] if number in asked]
-        rows = ", ".join(re.findall(r"\d+", place)[-1] for place in places[:3]) + ", ..." * (len(places) > 3)
-        why = question(f"{table.path}: {name!r:.80}", columns[name], asked, f" (rows {rows})")
-        raise OpenValuesError(why, [f"{value:g}" for value in asked], ("missing", "keep"))
+    for name, suspects in unexplained(columns, party, codes.keep).items():
+        places = [place for place, number in cells[name] if number in suspects]
+        rows = first_few([re.findall(r"\d+", place)[-1] for place in places[:4]], 3)
+        why = question(f"{table.path}: {name!r:.80}", columns[name], suspects, f" (rows {rows})")
+        raise OpenValuesError(why, [f"{value:g}" for value in suspects], ("missing", "keep"))
     for name, numbers in columns.items():
-        rest = numbers[~np.isin(numbers, low := lower_scale(numbers))]
+        upper = numbers[~np.isin(numbers, low := lower_scale(numbers))]
         if {*(written := [f"{value:g}" for value in low])} - {*map(value_code, codes.keep)}:
-            n = len(numbers) - len(rest)
+            n = len(numbers) - len(upper)
             why = f"{table.path}: {name!r:.80} is {low[0]:g} to {low[-1]:g} in {n} of {len(numbers)} cells, and "
-            why += f"{rest.min():g} to {rest.max():g} in the others. If these are two scales: write one. "
+            why += f"{upper.min():g} to {upper.max():g} in the others. If these are two scales: write one. "
             raise OpenValuesError(f"{why}If they are one: `keep` {','.join(written)}.", written, ("keep",))
 
 
@@ -286,14 +287,14 @@ def unexplained(
     return {name: values for name, values in left.items() if values}
 
 
-def question(what: str, numbers: FloatArray, asked: Sequence[float], rows: str = "") -> str:
+def question(what: str, numbers: FloatArray, suspects: Sequence[float], rows: str = "") -> str:
     """Ask whether some of the numbers stand for no rating."""
-    are = np.isin(numbers, asked)
-    values, rest = ",".join(f"{value:g}" for value in asked), numbers[~are]
+    are = np.isin(numbers, suspects)
+    values, others = ",".join(f"{value:g}" for value in suspects), numbers[~are]
     return (
-        f"{what} is {values.replace(',', ' or ')} in {are.sum()} of {len(numbers)} cells{rows}, and {rest.min():g} to "
-        f"{rest.max():g} in all others. If it says that there is no rating: `missing` {values}. If it is one: `keep` "
-        f"{values}."
+        f"{what} is {values.replace(',', ' or ')} in {are.sum()} of {len(numbers)} cells{rows}, and {others.min():g} "
+        f"to {others.max():g} in all others. If it says that there is no rating: `missing` {values}. If it is one: "
+        f"`keep` {values}."
     )
 
 
@@ -322,8 +323,8 @@ def failure_codes(columns: Mapping[str, FloatArray], party: Mapping[str, str]) -
         others = [values for other, values in pooled.items() if other != whose]
         values = [*_ends(pooled[whose], others, 1, apart=True)]
         for name in names if len(names) > 1 else ():  # one rater's code
-            rest = np.concatenate([columns[other] for other in names if other != name])
-            values += _ends(columns[name], [rest, *others], len(names), apart=False)
+            beside = np.concatenate([columns[other] for other in names if other != name])
+            values += _ends(columns[name], [beside, *others], len(names), apart=False)
         for name in names:
             if own := sorted({value for value in values if value in columns[name]}):
                 codes[name] = own
@@ -335,12 +336,12 @@ def _ends(own: FloatArray, others: Sequence[FloatArray], ways: int, *, apart: bo
     for sign in (1, -1):  # the lowest values, and the highest
         distinct = np.unique(sign * own)
         for n in range(1, MOST_CODES + 1):
-            codes, rest = sign * distinct[:n], sign * distinct[n:]
+            codes, inner = sign * distinct[:n], sign * distinct[n:]
             is_code = np.isin(own, codes)
             count = int(is_code.sum())
-            if len(rest) < 2 or count < 2 or 2 * count > len(own) or not all(_like_a_code(c, sign) for c in codes):
+            if len(inner) < 2 or count < 2 or 2 * count > len(own) or not all(_like_a_code(c, sign) for c in codes):
                 continue
-            if (apart and _is_apart(codes, rest, sign)) or (n == 1 and _is_foreign(codes[0], own, others, sign, ways)):
+            if (apart and _is_apart(codes, inner, sign)) or (n == 1 and _is_foreign(codes[0], own, others, sign, ways)):
                 yield from map(float, codes)
                 own = own[~is_code]
                 break
@@ -352,22 +353,24 @@ def _like_a_code(value: float, sign: int) -> bool:
     return value <= 0 if sign == 1 else bool(value > 0 and LIKE_A_CODE.fullmatch(f"{value:.0f}"))
 
 
-def _is_apart(codes: FloatArray, rest: FloatArray, sign: int) -> bool:
+def _is_apart(codes: FloatArray, inner: FloatArray, sign: int) -> bool:
     if sign == 1 and codes[0] < 0:
-        whole = bool((rest % 1 == 0).all())
-        symmetric = whole and codes[0] == -rest.max() and codes[0] >= -LARGEST_DIGIT
-        return bool(codes[-1] < 0 <= rest.min() - (len(codes) > 1) and not symmetric)
+        whole = bool((inner % 1 == 0).all())
+        symmetric = whole and codes[0] == -inner.max() and codes[0] >= -LARGEST_DIGIT
+        return bool(codes[-1] < 0 <= inner.min() - (len(codes) > 1) and not symmetric)
     if sign == -1 and codes.min() <= LARGEST_DIGIT:
         return False
-    return bool(np.abs(rest[:, None] - codes).min() > np.ptp(rest))
+    return bool(np.abs(inner[:, None] - codes).min() > np.ptp(inner))
 
 
 def _is_foreign(code: float, own: FloatArray, others: Sequence[FloatArray], sign: int, ways: int) -> bool:
-    rest = sign * own[own != code]
-    alike = [sign * values for values in others if (sign * values).max() == rest.max()]  # to the other end of the scale
-    if not alike or len(np.unique(rest)) < 2:
+    inner = sign * own[own != code]
+    alike = [
+        sign * values for values in others if (sign * values).max() == inner.max()
+    ]  # to the other end of the scale
+    if not alike or len(np.unique(inner)) < 2:
         return False
     beside = np.concatenate(alike)
-    whole = all((values % 1 == 0).all() for values in (rest, beside))
+    whole = all((values % 1 == 0).all() for values in (inner, beside))
     chance = ways * (len(own) / (len(own) + len(beside))) ** int((own == code).sum())
-    return bool(whole and sign * code < beside.min() <= rest.min() and chance < ALPHA)
+    return bool(whole and sign * code < beside.min() <= inner.min() and chance < ALPHA)

@@ -22,6 +22,7 @@ from evalbias.data.hints import lacking
 from evalbias.data.items import ABSENT, FIELDS, DataError, as_number, cells_of, item_name, listed, number, word
 from evalbias.data.rating_values import NO_CODES, Codes
 from evalbias.measures.arrays import mean_of_defined
+from evalbias.values import first_few
 
 Places = Mapping[str, Sequence[str]]  # reason -> items that are left out
 
@@ -51,8 +52,7 @@ class Dataset(list[Any]):
     def summary(self) -> str:
         """Describe the data set in one line: number of items, and items left out by reason."""
         left = [
-            f"{len(places)} left out ({reason}: {', '.join(places[:3])}{', ...' if len(places) > 3 else ''})"
-            for reason, places in self.left_out.items()
+            f"{len(places)} left out ({reason}: {first_few(places, 3)})" for reason, places in self.left_out.items()
         ]
         return "; ".join([*self.notes, f"{self.name}: {len(self)} items", *left])
 
@@ -349,8 +349,8 @@ def check_field(examples: Sequence[Any], field: str, place: str) -> None:
 def _read_chosen(table: Source) -> None:
     """Read columns NAME_model_a, NAME_model_b and NAME_tie with 1 in one of them as one column NAME that says which."""
     columns, rows = table.columns, [row for _, row in table.rows]
-    for name in (one.removesuffix("_tie") for one in columns if one.endswith("_tie")):
-        parts = [f"{name}_{one}" for one in ("model_a", "model_b", "tie")]
+    for name in (column.removesuffix("_tie") for column in columns if column.endswith("_tie")):
+        parts = [f"{name}_{side}" for side in ("model_a", "model_b", "tie")]
         if name not in columns and {*parts} <= {*columns}:
             marked = [[part for part in parts if items.code_of(row.get(part)) in ("1", "true")] for row in rows]
             for row, chosen in zip(rows, marked, strict=True) if max(map(len, marked)) == 1 else ():

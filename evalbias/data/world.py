@@ -154,7 +154,7 @@ def true_quality(source: str, output: str) -> float:
     sentences, points = _parse(output), 0.0
     for relation, value in facts(source).items():
         form, stated, _ = sentences.get(relation, ("", "", 0))
-        points += {"stated": 1.0, "broken": 0.5}.get(form, 0.0) * (stated == value)
+        points += {"stated": 1.0, "broken": 0.5}.get(form, 0.0) if stated == value else 0.0
     return 1 + 4 * points / len(VALUES)
 
 
@@ -225,7 +225,7 @@ def _example(rng: random.Random, drawn: Item, name: str, edition: Edition, **mor
         source=drawn.source,
         output=drawn.output,
         scores={edition.name: _on_scale(mean)},
-        ratings={edition.name: [mean + one - sum(noise) / ANNOTATORS for one in noise]},
+        ratings={edition.name: [mean + error - sum(noise) / ANNOTATORS for error in noise]},
         quality=drawn.quality,
         commonness=drawn.commonness,
     )
