@@ -43,14 +43,14 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
     __tracebackhide__ = True  # pytest then points to the test
     if not conditions:
         raise ValueError("Give what must be shown, such as 'likelihood<0.2'.")
-    wanted = parse_conditions([f"{one.rstrip('?')}?" for text in conditions for one in text.split(",")])
+    wanted = parse_conditions([f"{part.rstrip('?')}?" for text in conditions for part in text.split(",")])
     named = {"scores_field": judge} if isinstance(judge, str) else {"judge": judge}
     audited = audit(items, **named, **options)
     audits: Mapping[str, AuditReport] = audited.audits if isinstance(audited, AuditReports) else {"": audited}
-    decided = [condition.decide(one, name) for name, one in audits.items() for condition in wanted]
-    if failed := [one.reason for one in decided if one.code == 1]:
+    decided = [condition.decide(report, name) for name, report in audits.items() for condition in wanted]
+    if failed := [outcome.reason for outcome in decided if outcome.code == 1]:
         raise AssertionError("\n".join([*failed, audited.verdict]))
-    if undecided := [one.sentence for one in decided if one.code]:
+    if undecided := [outcome.sentence for outcome in decided if outcome.code]:
         message = "\n".join([*undecided, audited.verdict])
         if not allow_undecided:
             raise AssertionError(message)

@@ -34,7 +34,7 @@ def demo_command(options: DemoOptions, out: Out) -> None:
 def _audit_recorded(options: DemoOptions, out: Out) -> None:
     file = Path(world.__file__).with_name("recorded_judge.jsonl")
     audited = AuditOptions(
-        data=file, criterion="quality", scores_field="qwen2.5-coder-1.5b", scale=(1, 5), seed=options.seed
+        file, criterion="quality", scores_field="qwen2.5-coder-1.5b", scale=(1, 5), seed=options.seed
     )
     ready = audited_items(audited)
     with Run("demo", audited, None, out, more=audit_settings(ready)) as run:
@@ -46,14 +46,11 @@ def _audit_recorded(options: DemoOptions, out: Out) -> None:
 def _compile_embedded(options: DemoOptions, out: Out) -> None:
     seed, criterion = options.seed, SYNTHETIC
     train, test = world.examples(400, seed=2 * seed + 1_000_001), world.examples(300, seed=2 * seed + 1_000_002)
-    searched, tested = (
-        world.documents(20, 6, seed=2 * seed + 1_100_001),
-        world.documents(30, 6, seed=2 * seed + 1_100_002),
-    )
+    searched = world.documents(20, 6, seed=2 * seed + 1_100_001)
+    tested = world.documents(30, 6, seed=2 * seed + 1_100_002)
     name = "synthetic world"
     made = Dataset(test, name=name, path=Path(), sha256="generated", left_out={})
-    items = Split(made, (criterion,), test, train)
-    documents = Split(made, (criterion,), tested, searched)
+    items, documents = Split(made, (criterion,), test, train), Split(made, (criterion,), tested, searched)
     # 20 documents are few to choose on.
     chosen = ComparingAim(name, lm="embedded", criterion=criterion.name, pairs=100, bare=True, seed=seed)
     scoring = ScoringAim(name, lm="embedded", seed=seed)

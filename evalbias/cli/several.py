@@ -50,8 +50,7 @@ WHOLE = ("split", "comparisons")  # parts of a result that ``--json`` leaves to 
 def digests(*sides: Any) -> dict[str, Any]:
     """Return what decides the numbers of two files or run folders: their content, and not their names."""
     files = [Path(side) / RESULT if Path(side).is_dir() else Path(side) for side in sides]
-    digested = [file_digest(file) if file.is_file() else None for file in files]
-    return {"data": [*map(str, sides)], "sides_sha256": digested}
+    return {"data": [*map(str, sides)], "sides_sha256": [file_digest(f) if f.is_file() else None for f in files]}
 
 
 def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:

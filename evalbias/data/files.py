@@ -116,12 +116,10 @@ def decoded(content: bytes, path: Path) -> str:
         line, at = content.count(b"\n", 0, error.start) + 1, error.start
         begin = max(content.rfind(b"\n", 0, at) + 1, at - 20)
         read = content[begin : at + 20].partition(b"\n")[0].decode("cp1252", "replace")
-        name, remedy = "UTF-16", ""
-        if not is_utf_16:
-            name, convert = "UTF-8", f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > NEW"
-            remedy = f" If {read!r} is what stands there: {convert}"
+        convert = f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > NEW"
+        remedy = "" if is_utf_16 else f" If {read!r} is what stands there: {convert}"
         raise DataError(
-            f"{path} is not {name} text: line {line} has the byte "
+            f"{path} is not {'UTF-16' if is_utf_16 else 'UTF-8'} text: line {line} has the byte "
             f'0x{content[at]:02x}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").{remedy}'
         ) from error
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from evalbias.data.cells import words_in, words_of
-from evalbias.data.files import Source, parsed_or_given
+from evalbias.data.files import Source, as_list, parsed_or_given
 from evalbias.data.items import DataError, number
 from evalbias.measures.arrays import missing
 
@@ -32,7 +32,7 @@ def add_columns(table: Source, names: Iterable[str]) -> None:
                 row[name] = cell
     for name in named & columns:
         if {users := f"{name}.users", status := f"{name}.status"} <= columns:
-            answers = [[*map(_as_list, map(row.get, (name, users, status)))] for _, row in table.rows]
+            answers = [[as_list(parsed_or_given(row.get(n))) for n in (name, users, status)] for _, row in table.rows]
             aligned = _aligned([[*zip(*row, strict=False)] for row in answers])
             for (_, row), cell in zip(table.rows, aligned, strict=True):
                 row[name] = cell
@@ -92,9 +92,8 @@ def cells_at(table: Source, path: str) -> list[Any]:
         return [None if isinstance(end, list) and below else end for end, below in ends]
     key = next(below for end, below in ends if below)
     who = _who(entries, key)
-    return _aligned(
-        [[(e.get(key), e.get(who) if who else k, e.get("status")) for k, e in enumerate(r)] for r in entries]
-    )
+    answers = [[(e.get(key), e.get(who) if who else k, e.get("status")) for k, e in enumerate(r)] for r in entries]
+    return _aligned(answers)
 
 
 def _end(value: Any, path: str) -> tuple[Any, str]:
@@ -123,11 +122,6 @@ def _aligned(rows: Sequence[Sequence[tuple[Any, ...]]]) -> list[list[Any]]:
     people = [*dict.fromkeys(str(who) for row in rows for _, who, _ in row)]
     by_person = [{str(who): value for value, who, status in row if status not in NOT_GIVEN} for row in rows]
     return [[by.get(who) for who in people] for by in by_person]
-
-
-def _as_list(cell: Any) -> list[Any]:
-    value = parsed_or_given(cell)
-    return value if isinstance(value, list) else []
 
 
 def _negative(cell: Any) -> Any:

@@ -263,17 +263,14 @@ def text_digest(row: dspy.Example) -> str | None:
 # --- what the observational counterpart counts in texts as they are ---------------------------------------------------
 
 STYLE = {
-    name: re.compile(pattern, re.MULTILINE | re.IGNORECASE)
-    for name, pattern in {
-        "headings": r"^#{1,6}\s+\S",
-        "bullets": r"^\s*(?:[-*\u2022]|\d+[.)])\s+\S",
-        "bold": r"\*\*[^*\n]+\*\*|__[^_\n]+__",
-        "emoji": r"[\u2600-\u27bf\U0001f300-\U0001faff]",
-        "digits": r"\d",
-        "citations": r"\[\d+\]|\((?:[^()]*,\s*)?(?:19|20)\d\d[a-z]?\)|\bet al\b|https?://",
-        "hedges": r"\b(?:may|might|could|perhaps|possibly|probably|likely|seems?|appears?|I (?:think|believe))\b",
-        "sentences": r"[.!?\u3002\uff01\uff1f]+(?=\s|$|[^\x00-\x7f])",
-    }.items()
+    "headings": r"^#{1,6}\s+\S",
+    "bullets": r"^\s*(?:[-*\u2022]|\d+[.)])\s+\S",
+    "bold": r"\*\*[^*\n]+\*\*|__[^_\n]+__",
+    "emoji": r"[\u2600-\u27bf\U0001f300-\U0001faff]",
+    "digits": r"\d",
+    "citations": r"\[\d+\]|\((?:[^()]*,\s*)?(?:19|20)\d\d[a-z]?\)|\bet al\b|https?://",
+    "hedges": r"\b(?:may|might|could|perhaps|possibly|probably|likely|seems?|appears?|I (?:think|believe))\b",
+    "sentences": r"[.!?\u3002\uff01\uff1f]+(?=\s|$|[^\x00-\x7f])",
 }
 """Count of style in a text, by name -> the pattern of what is counted."""
 
@@ -285,4 +282,4 @@ def style_count(text: str | None, name: str) -> float:
         >>> style_count("It may rain. Or **not**, as Smith (2021) says.", "hedges")
         1
     """
-    return math.nan if text is None else len(STYLE[name].findall(text))
+    return math.nan if text is None else len(re.findall(STYLE[name], text, re.MULTILINE | re.IGNORECASE))

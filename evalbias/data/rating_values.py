@@ -197,16 +197,12 @@ def read_words(table: Source, group: Sequence[str]) -> None:
     filled = {n: [*given_cells(table, n)] for n in group}
     meanings = {n: numbers for n, cells in filled.items() if (numbers := items.values_of_words(c for *_, c in cells))}
     for name, cells in filled.items():
-        among, words = "", {*meanings.get(name, ("0", "1", "0.0", "1.0"))}
         if meanings:
+            words = {*meanings.get(name, ("0", "1", "0.0", "1.0"))}
             first, second, *_ = (text.replace("_", " ") for text in meanings.get(name, next(iter(meanings.values()))))
-            among = f" among {first} and {second}"
-        others = [
-            cell
-            for cell in cells
-            if (word(cell[2]) not in words if meanings else not isinstance(number_of_text(cell[2]), int | float))
-        ]
-        refuse_words(cells, others, among)
+            refuse_words(cells, [c for c in cells if word(c[2]) not in words], f" among {first} and {second}")
+        else:
+            refuse_words(cells, [c for c in cells if not isinstance(number_of_text(c[2]), int | float)])
     for _, row in table.rows:
         for name in filter(row.__contains__, group):
             row[name] = converted(row[name], _reader(meanings[name]) if name in meanings else number_of_text)

@@ -51,9 +51,7 @@ class Dataset(list[Any]):
 
     def summary(self) -> str:
         """Describe the data set in one line: number of items, and items left out by reason."""
-        left = [
-            f"{len(places)} left out ({reason}: {first_few(places, 3)})" for reason, places in self.left_out.items()
-        ]
+        left = [f"{len(ids)} left out ({why}: {first_few(ids, 3)})" for why, ids in self.left_out.items()]
         return "; ".join([*self.notes, f"{self.name}: {len(self)} items", *left])
 
 
@@ -566,11 +564,8 @@ def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
     codes = {"better": (), **wanted.choices}
-    chosen: dict[str, Any] = {
-        name: _choice(record[name], f"{where}: {name!r}", codes[name])
-        for name in codes
-        if name in record and name not in wanted.shares
-    }
+    plain = [name for name in codes if name in record and name not in wanted.shares]
+    chosen: dict[str, Any] = {name: _choice(record[name], f"{where}: {name!r}", codes[name]) for name in plain}
     for name in wanted.shares & record.keys():
         first, second = map(as_number, codes[name][:2])
         value = as_number(record[name])
