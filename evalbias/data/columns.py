@@ -372,7 +372,7 @@ class _Table:
         our_names = bool(judges) and not {"output", "outputs", "output_1"}.isdisjoint(self.all)
         labels = [g for g in values if g[0].only("labels") or (our_names and g[0].name == "score")]
         verdicts = [[c] for c, *more in values if c.only("verdicts") and not more and c.kind != LISTS]
-        n = len(people) + rated, len(judges), len(values)
+        n = len(people) + int(rated), len(judges), len(values)
         two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
         if two or (n == (0, 1, 1) and labels):
             people = labels
@@ -585,7 +585,8 @@ def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Seque
     if len({codes[:2] for codes in coded}) > 1 or _numbers([c for c in columns if not c.codes]):
         return ()
     first, second, *tie = max(coded, key=len)
-    return [",".join((*pair, *tie)) for pair in ((first, second), (second, first))][: 1 + (first == "1")]
+    orders = ((first, second), (second, first)) if first == "1" else ((first, second),)
+    return [",".join((*order, *tie)) for order in orders]
 
 
 def _is_like(column: Column, sure: Sequence[Column]) -> bool:

@@ -100,7 +100,8 @@ class Source:
 
     def json_lines(self, path: Path | None = None) -> Rows:
         """Yield (``file:line``, record) for every line of a JSONL file that is not blank."""
-        return _json_lines(self.text(path), self.path if path is None else path)
+        for where, value in json_values(self.text(path), self.path if path is None else path, lines=True):
+            yield where, _record(value, where)
 
     def leave_out(self, reason: str, item: str) -> None:
         """Record that an item is left out."""
@@ -169,11 +170,6 @@ def json_values(content: str, path: Path, *, lines: bool = False, nan: bool = Fa
     for number, line in enumerate(content.split("\n"), start=1):  # splitlines would split at U+2028 in texts, too
         if line.strip():
             yield f"{path}:{number}", _decode(line, path, number, nan=nan)
-
-
-def _json_lines(content: str, path: Path) -> Rows:
-    for where, value in json_values(content, path, lines=True):
-        yield where, _record(value, where)
 
 
 def _unwrapped(value: Any) -> Any:

@@ -353,7 +353,8 @@ def _is_apart(codes: FloatArray, inner: FloatArray, sign: int) -> bool:
     if sign == 1 and codes[0] < 0:
         whole = bool((inner % 1 == 0).all())
         symmetric = whole and codes[0] == -inner.max() and codes[0] >= -LARGEST_DIGIT
-        return bool(codes[-1] < 0 <= inner.min() - (len(codes) > 1) and not symmetric)
+        least = 0 if len(codes) == 1 else 1
+        return bool(codes[-1] < 0 and least <= inner.min() and not symmetric)
     if sign == -1 and codes.min() <= LARGEST_DIGIT:
         return False
     return bool(np.abs(inner[:, None] - codes).min() > np.ptp(inner))
@@ -361,9 +362,8 @@ def _is_apart(codes: FloatArray, inner: FloatArray, sign: int) -> bool:
 
 def _is_foreign(code: float, own: FloatArray, others: Sequence[FloatArray], sign: int, ways: int) -> bool:
     inner = sign * own[own != code]
-    alike = [
-        sign * values for values in others if (sign * values).max() == inner.max()
-    ]  # to the other end of the scale
+    # Others count where they use the scale to its other end.
+    alike = [sign * values for values in others if (sign * values).max() == inner.max()]
     if not alike or len(np.unique(inner)) < 2:
         return False
     beside = np.concatenate(alike)

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Source
 from evalbias.data.hints import lacking
 from evalbias.data.items import ABSENT, FIELDS, DataError, as_number, cells_of, item_name, listed, number, word
-from evalbias.data.rating_values import NO_CODES, Codes
+from evalbias.data.rating_values import Codes
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.values import first_few
 
@@ -101,7 +101,7 @@ def read(
         >>> item.source, item.score
         ('What is 2 + 2?', 5.0)
     """
-    wanted = Wanted(choices or {}, tuple(numbers), samples, codes=Codes(missing, keep, levels))
+    wanted = Wanted(choices or {}, tuple(numbers), samples, Codes(missing, keep, levels))
     for labels in wanted.choices.values():
         items.check_labels(labels)
     source = opened(source)
@@ -137,11 +137,11 @@ def read(
 class Wanted:
     """Fields that are read besides an item's own; see ``read``."""
 
-    choices: Mapping[str, Sequence[object]] = field(default_factory=dict)
-    numbers: tuple[str, ...] = ()
-    samples: str | None = None
+    choices: Mapping[str, Sequence[object]]
+    numbers: tuple[str, ...]
+    samples: str | None
+    codes: Codes
     texts: bool = True  # whether an item needs an output
-    codes: Codes = NO_CODES
     shares: frozenset[str] = frozenset()  # of the choices, those that are probabilities of the second output
 
     def judged(self, columns: Sequence[str]) -> set[str]:
@@ -182,7 +182,7 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
             mapping = _only_outcome(table, mapping)
         _rename(table, mapping)
     for _, record in table.rows if better else ():  # it names the better output itself
-        record["better"] = "AB"[better == 2]
+        record["better"] = "A" if better == 1 else "B"
     if table.name not in ("json", "jsonl"):  # where null is refused as an output; here it is an empty text, as in CSV
         for _, record in table.rows:
             record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
