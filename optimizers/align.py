@@ -24,7 +24,7 @@ from evalbias.lm.cache import model_identity
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem, both_halves, some_inputs
-from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, Offer
+from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, REASONING, Offer
 from evalbias.optimizers.race import Points, Race, Ran, combination, reading
 from evalbias.optimizers.rules import (
     CHOICE_LEVEL,
@@ -91,9 +91,10 @@ class Align(JudgeOptimizer):
 
     * reading: the given judge with a line through its scores, or a cut of its passes, learned on the labels; of pairs,
       both orders averaged;
-    * demonstrations: random, spread over people's scores, and of highest RS;
+    * demonstrations: random, spread over people's scores, of highest RS, and the nearest to each item;
     * library: general edits of the question (``evalbias.programs.edits``), which need no model;
     * with a ``reflection_lm``, guidelines distilled from people's reasons, and an instruction by ``dspy.GEPA``;
+    * with ``reasoning``, the judge that writes reasons before it answers;
     * what each of ``optimizers`` compiles;
     * combinations of these, searched by Optuna.
 
@@ -111,6 +112,7 @@ class Align(JudgeOptimizer):
             item. It is also the largest number of metric calls of ``dspy.GEPA``.
         optimizers: DSPy teleprompters, such as ``dspy.SIMBA(...)``, whose programs are candidates too.
         k: Numbers of demonstrations to try.
+        reasoning: Whether to try the judge with reasons, which takes a text a judgment (``PointwiseJudge``).
         reason: Field of an item in which people say why they rated it so.
         learning_curve: Whether to search again with a quarter and a half of the labels, if a judge was chosen.
         log_dir: Folder that keeps the answers, so that a search that was stopped asks nothing twice.
@@ -125,6 +127,7 @@ class Align(JudgeOptimizer):
     budget: int | None = 600
     optimizers: Sequence[Any] = ()
     k: Sequence[int] = (2, 4, 8, 16)
+    reasoning: bool = False
     reason: str = "reason"
     learning_curve: bool = True
     log_dir: Path | None = None
@@ -293,6 +296,10 @@ class Align(JudgeOptimizer):
             both: PairwiseJudge = judge.deepcopy()
             both.debias = "permutation"
             listed.append(Offer(ORDERS, "both orders averaged", both))
+        if self.reasoning and judge.reasoning is None and problem.only in ("", REASONING):
+            thinking = judge.deepcopy()
+            thinking.reasoning = True
+            listed.append(Offer(REASONING, "reasons before the answer", thinking))
         return [*listed, *self._taught(problem)]
 
     def _taught(self, problem: Problem) -> list[Offer]:

@@ -205,8 +205,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         if not self.measures:
             return Cost(calls=problem.calls)
         lm = problem.lm
-        counted = lm.asked if self.counts_distinct else lm.questions
-        return Cost(counted[Choices] + counted[Decision], lm.asked[Likelihood], problem.calls + counted[Text])
+        counted = lm.distinct if self.counts_distinct else lm.questions
+        judgments = counted[Choices] + counted[Decision]
+        return Cost(judgments, lm.distinct[Likelihood], problem.calls + counted[Text], lm.tokens)
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the numbers besides the data, the models and the seed, as JSON data."""

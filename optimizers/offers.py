@@ -25,7 +25,7 @@ from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
 READING, DEMOS, LIBRARY, GUIDELINES, INSTRUCTION = "reading", "demonstrations", "library", "guidelines", "instruction"
-COMBINATION, ORDERS = "combination", "both orders"
+COMBINATION, ORDERS, REASONING, NEAREST = "combination", "both orders", "reasoning", "nearest to the item"
 
 CASES = 8  # items in one request for guidelines: the model that reflects reads them side by side
 REQUESTS = 3  # requests for guidelines
@@ -44,7 +44,6 @@ class Offer:
     program: Any
     shows: frozenset[int] = frozenset()  # places of the items that it shows, which cannot tell how well it judges
     lines: tuple[str, ...] = ()  # that the instruction gained
-    demos: tuple[Any, ...] = ()  # demonstrations of the prompt
     parts: tuple[str, ...] = ()  # names of the offers that it combines
 
 
@@ -65,14 +64,15 @@ def worded(judge: Any) -> list[Offer]:
 def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed: int) -> list[Offer]:
     """Offer demonstrations of every size that leaves half of the items: random, spread over people's scores, of RS.
 
-    ``judged`` are the given judge's answers to the items, as in all of these functions.
+    Of a judge that scores also those that are nearest to the item, chosen anew for each. ``judged`` are the given
+    judge's answers to the items, as in all of these functions.
     """
     judge, items = problem.student, problem.fit
     order = np.random.default_rng(seed).permutation(len(items))
     choices: dict[str, IntArray] = {"random": order}
     if isinstance(judge, PointwiseJudge):
         human = judged.covariate(HUMAN_SCORES)
-        choices["spread"] = order
+        choices["spread"] = choices[NEAREST] = order
         if LIKELIHOODS in judged.covariates:
             rs = rs_scores(judged.covariate(LIKELIHOODS), unfairness_scores(judged.answers, human))
             choices["highest RS"] = np.argsort(-np.nan_to_num(rs, nan=-1.0), kind="stable")
@@ -83,13 +83,16 @@ def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed
             if 2 * k > len(items):
                 left_out[name] = f"{len(items)} items cannot show {k} and tell how well the others are judged"
                 continue
-            picked = spread(human, order, k) if way == "spread" else [int(i) for i in places[:k]]
+            picked = [int(i) for i in places[: len(items) if way == NEAREST else k]]
+            picked = spread(human, order, k) if way == "spread" else picked
             try:
                 program = _demonstrating(judge, [items[i] for i in picked])
             except ValueError as error:  # a score has no label
                 left_out[name] = str(error)
                 continue
-            offers.append(Offer(DEMOS, name, program, frozenset(picked), demos=tuple(program.predict.demos)))
+            if way == NEAREST:  # the judge shows no item a demonstration for its own input
+                program.nearest, picked = k, []
+            offers.append(Offer(DEMOS, name, program, frozenset(picked)))
     return offers
 
 

@@ -135,11 +135,10 @@ def search_settings(
 def combination(judge: Any, used: Sequence[Offer]) -> Offer:
     """Offer a judge with the lines and the demonstrations of several offers."""
     lines = [line for offer in used for line in offer.lines]
-    program, shows = with_lines(judge, lines) if lines else judge.deepcopy(), frozenset[int]()
-    for offer in used:
-        if offer.demos:
-            program.predict.demos, shows = list(offer.demos), offer.shows
+    shown = next((offer for offer in used if offer.kind == DEMOS), None)
+    program, shows = (judge, frozenset[int]()) if shown is None else (shown.program, shown.shows)
     names = tuple(offer.name for offer in used)
+    program = with_lines(program, lines) if lines else program.deepcopy()
     return Offer(COMBINATION, " and ".join(names), program, shows, parts=names)
 
 

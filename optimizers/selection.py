@@ -48,7 +48,9 @@ class Cost:
     judgments: int = 0  # prompts answered with measured choices, for the search and the comparison
     likelihoods: int = 0  # texts whose likelihood was measured
     calls: int = 0  # requests to generate text
-    seconds: float = field(default=0.0, compare=False, repr=False)  # no part of results, which a resumed run repeats
+    # What this process spent is no part of results, which a resumed run repeats.
+    tokens: float = field(default=0.0, compare=False, repr=False)  # of the judge's model; NaN where it reports none
+    seconds: float = field(default=0.0, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, int]:
         return {"judgments": self.judgments, "likelihoods": self.likelihoods, "calls": self.calls}

@@ -207,10 +207,6 @@ class Judge(Instrument):
         lines = [phrases.text.format(label=label, text=text) for label, text in self._texts(inputs)]
         return "\n".join([*lines, *question, self._ending(phrases)])
 
-    def demo_messages(self, demos: Sequence[Mapping[str, Any]]) -> list[Message]:
-        """Return the messages that show demonstrations; those without an answer are left out, with a warning."""
-        return prompts.demonstrations((self.text(inputs), label) for inputs, label in self.labeled(demos))
-
     def labeled(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
         """Return inputs and label of the demonstrations that have an answer, and warn of others.
 
@@ -230,8 +226,7 @@ class Judge(Instrument):
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
-        demos = self.demo_messages(self.predict.demos)
-        return self.prompt(self.predict.signature.instructions, demos, self.own(example))
+        return self._prompts(self.predict.signature.instructions, self.predict.demos)(self.own(example))
 
     def measuring(self, lm: Any) -> Any:
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
@@ -345,10 +340,24 @@ class Judge(Instrument):
         name.
         """
         if lm.decides and self.scoring == "expected" and self.reasoning is None:
-            demonstrations = [self._state(inputs, self._wire(label)) for inputs, label in self.labeled(demos)]
-            return lambda inputs: self._decision(instructions, demonstrations, inputs)
-        messages = self.demo_messages(demos)
-        return lambda inputs: self._choices(self.prompt(instructions, messages, inputs), inputs)
+            shown = self._shown(demos, lambda inputs, label: [self._state(inputs, self._wire(label))])
+            return lambda inputs: self._decision(instructions, shown(inputs), inputs)
+        prompt = self._prompts(instructions, demos)
+        return lambda inputs: self._choices(prompt(inputs), inputs)
+
+    def _prompts(
+        self, instructions: str, demos: Sequence[Mapping[str, Any]]
+    ) -> Callable[[Mapping[str, Any]], list[Message]]:
+        """Return the function from inputs of ``predict`` to the prompt."""
+        messages = self._shown(demos, lambda inputs, label: prompts.demonstration(self.text(inputs), label))
+        return lambda inputs: self.prompt(instructions, messages(inputs), inputs)
+
+    def _shown(
+        self, demos: Sequence[Mapping[str, Any]], render: Callable[[dict[str, Any], str], list[Any]]
+    ) -> Callable[[Mapping[str, Any]], list[Any]]:
+        """Return the function from inputs of ``predict`` to the rendered demonstrations that are shown with them."""
+        rendered = [part for inputs, label in self.labeled(demos) for part in render(inputs, label)]
+        return lambda _: rendered
 
     def question(self, example: Mapping[str, Any]) -> Choices | Reasoned:
         """Return what a model is asked about an item, of candidates in the given order; the texts are not checked."""
@@ -445,7 +454,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         self.judge = judge
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        return self.judge.prompt(signature.instructions, self.judge.demo_messages(demos), inputs)
+        return self.judge._prompts(signature.instructions, demos)(inputs)
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]

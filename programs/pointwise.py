@@ -1,9 +1,10 @@
-"""The judge that scores one output at a time, and corrections of its scores."""
+"""The judge that scores one output at a time, corrections of its scores, and which demonstrations an item is shown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,13 +16,14 @@ from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Reasoning, Sampling
 from evalbias.lm.decisions import LEVELS
 from evalbias.lm.types import ChoiceLogprobs
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion, asked_about
 from evalbias.programs.items import check_item, label_of, length_feature, own_inputs, read_item, text_length
 from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals
 from evalbias.programs.prompts import Language, Message
-from evalbias.programs.saved import Predictor, Setting, instance_of, one_of
+from evalbias.programs.saved import Predictor, Setting, instance_of, number_within, one_of
 
 # Corrections of its scores.
 
@@ -54,10 +56,44 @@ def _check_correction(name: str, value: Any) -> None:
         )
 
 
+# Which demonstrations an item is shown.
+
+
+class Likeness:
+    """How alike a text is to each of n others: BM25 (Robertson and Zaragoza 2009) of trigrams of characters.
+
+    Trigrams tell words of any language, also those that are written without spaces.
+    """
+
+    SATURATION, BY_LENGTH = 1.2, 0.75  # k1 and b, as usual: how much repetition counts, and how much length takes away
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        counts = [Counter(_trigrams(text)) for text in texts]
+        lengths = np.array([counter.total() for counter in counts], dtype=np.float64)
+        held_by = Counter(gram for counter in counts for gram in counter)
+        normed = self.SATURATION * (1 - self.BY_LENGTH + self.BY_LENGTH * lengths / max(lengths.mean(), 1))
+        self.weights: dict[str, FloatArray] = {}  # trigram -> what it adds for each text, (n,)
+        for gram, held in held_by.items():
+            rarity = math.log(1 + (len(texts) - held + 0.5) / (held + 0.5))
+            often = np.array([counter[gram] for counter in counts], dtype=np.float64)
+            self.weights[gram] = rarity * often * (self.SATURATION + 1) / (often + normed)
+        self.nothing = np.zeros(len(texts))
+
+    def __call__(self, text: str) -> FloatArray:
+        """Return (n,) scores; 0 where nothing is shared."""
+        return np.sum([self.nothing, *(self.weights.get(gram, self.nothing) for gram in {*_trigrams(text)})], axis=0)
+
+
+def _trigrams(text: str) -> list[str]:
+    folded = f" {' '.join(text.casefold().split())} "
+    return [folded[i : i + 3] for i in range(len(folded) - 2)]
+
+
 class PointwiseJudge(Judge):
     r"""Scores an output against one criterion.
 
-    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations. An item is
+    shown all demonstrations, or, if ``nearest`` is set, so many of those for other inputs that are most like it.
 
     Args:
         criterion: Quality to score, with its scale; or a ``dspy.Signature`` of yours, whose output field is scored (see
@@ -99,6 +135,7 @@ class PointwiseJudge(Judge):
         load=lambda saved: saved and correction_of(saved),
         unlearned=lambda: None,
     )
+    nearest = Setting[int](number_within(0, whole=True), resets=("correction",))
 
     def __init__(
         self,
@@ -115,7 +152,7 @@ class PointwiseJudge(Judge):
         question = asked_about(criterion, inputs, judged, scores=True)
         own = {"criterion": question.criterion, "inputs": question.inputs, "judged": question.judged}
         own |= {"scoring": scoring, "sampling": sampling, "reasoning": reasoning}
-        super().__init__(language=language, **own, correction=correction)
+        super().__init__(language=language, **own, nearest=0, correction=correction)
         self.criterion = prompts.in_language(question.criterion, language)
         wording = question.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
         fields = {name: (str, question.field(name)) for name in self.inputs}
@@ -181,6 +218,31 @@ class PointwiseJudge(Judge):
 
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [(label, inputs[name]) for name, label in self.inputs.items()]
+
+    def _shown(
+        self, demos: Sequence[Mapping[str, Any]], render: Callable[[dict[str, Any], str], list[Any]]
+    ) -> Callable[[Mapping[str, Any]], list[Any]]:
+        if not self.nearest:
+            return super()._shown(demos, render)
+        labeled = self.labeled(demos)
+        rendered = [render(inputs, label) for inputs, label in labeled]
+        likeness = Likeness([self._joined(inputs) for inputs, _ in labeled])
+
+        def shown(inputs: Mapping[str, Any]) -> list[Any]:
+            scores = likeness(self._joined(inputs))
+            # Those for the same input are left out, so that labeled items tell how others will be judged.
+            others = [i for i, (own, _) in enumerate(labeled) if self._context(own) != self._context(inputs)]
+            places = sorted(others, key=lambda place: scores[place])[-self.nearest :]  # the nearest one comes last
+            return [part for place in places for part in rendered[place]]
+
+        return shown
+
+    def _joined(self, inputs: Mapping[str, Any]) -> str:
+        return "\n".join(text for _, text in self._texts(inputs))
+
+    def _context(self, inputs: Mapping[str, Any]) -> list[str]:
+        """Return the texts that an output was written for; of a judge that is given nothing else, the output."""
+        return [inputs[name] for name in self.inputs if name != self.judged] or [inputs[self.judged]]
 
     def _ending(self, phrases: Language) -> str:
         return phrases.score.format(name=prompts.heading(self.criterion))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -114,13 +114,9 @@ def filled(sentence: str, criterion: Criterion) -> str:
     return sentence.format(**words)
 
 
-def demonstrations(pairs: Iterable[tuple[str, str]]) -> list[Message]:
-    """Render the text and the label of each demonstration, in the order shown."""
-    return [
-        {"role": role, "content": content}
-        for text, label in pairs
-        for role, content in (("user", text), ("assistant", label))
-    ]
+def demonstration(text: str, label: str) -> list[Message]:
+    """Return the messages that show one item with its answer."""
+    return [{"role": "user", "content": text}, {"role": "assistant", "content": label}]
 
 
 # The prompt of a judge that compares.

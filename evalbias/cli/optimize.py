@@ -83,7 +83,7 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
 
 
 def _aligner(options: AlignOptions) -> Align:
-    return Align(budget=options.budget, reason=options.reason, seed=options.seed)
+    return Align(budget=options.budget, reason=options.reason, reasoning=options.reasoning, seed=options.seed)
 
 
 # Judges that score: demonstrations and calibrations are compiled into one for each criterion.

@@ -206,6 +206,8 @@ class Run(AbstractContextManager["Run"]):
             console.print(part, soft_wrap=isinstance(part, str))
         if self._models:
             note = f"answers asked {self._asked()}, replayed {sum(lm.replayed for lm in self._models)}"
+            if (tokens := sum(lm.tokens for lm in self._models)) > 0:  # NaN, where they are not reported, is not
+                note += f"; {tokens:,.0f} tokens"
             if self._sampling is not None:
                 note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
             console.print(note, style="dim")

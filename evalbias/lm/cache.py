@@ -84,7 +84,10 @@ class CachedLM(MeasuringLM):
         self._keeping = threading.RLock()
         self._reported, self._unreported = -math.inf, 0  # time of the last report of progress, and answers since
         self.questions: Counter[type] = Counter()  # kind -> questions answered so far, known ones included
+        self.distinct: Counter[type] = Counter()  # kind -> different ones of these, also where a file knew the answer
         self.asked: Counter[type] = Counter()  # kind -> questions that the model itself answered
+        self.tokens = 0.0  # read and written for these; NaN where the model does not report them
+        self._counted: set[str] = set()
         self.replayed = 0  # answers that were known
 
     def provenance(self) -> dict[str, Any]:
@@ -107,8 +110,7 @@ class CachedLM(MeasuringLM):
         for place, (key, question) in enumerate(zip(keys, questions, strict=True)):
             if key in self._kept:
                 answers[place] = answer = self._read(key, question)
-                if not isinstance(answer, Refused):
-                    self.questions[type(question)] += 1
+                self._count(key, question, answer)
             else:
                 places[key].append(place)
         todo = {key: questions[its[0]] for key, its in places.items()}
@@ -143,10 +145,15 @@ class CachedLM(MeasuringLM):
                 for number, answer in arriving.items():
                     for place in places[part[number]]:
                         answers[place] = answer if place == places[part[number]][0] else unpaid(answer)
-                        if not isinstance(answer, Refused):
-                            self.questions[type(questions[place])] += 1
+                        self._count(part[number], questions[place], answer)
             self._between()
             start += len(part)
+
+    def _count(self, key: str, question: Question, answer: Any) -> None:
+        if not isinstance(answer, Refused):
+            self.questions[type(question)] += 1
+            self.distinct[type(question)] += key not in self._counted
+            self._counted.add(key)
 
     def _estimate(self, sampling: Sampling, questions: Sequence[Question], answers: Answers) -> None:
         """Answer choices by k draws each; a prompt of which one draw is refused is refused."""
@@ -192,6 +199,9 @@ class CachedLM(MeasuringLM):
                 self._store.write(likelihoods)
             self._kept |= new
             self.asked.update(type(todo[key]) for key in new)
+            usages = [answer.usage for answer in new.values() if answer.usage is not None]
+            counts = [count for usage in usages for count in (usage.prompt, usage.completion)]
+            self.tokens += sum(math.nan if count is None else count for count in counts)
             self._unreported += len(new)
             if due and self._unreported:
                 self._reported = time.monotonic()

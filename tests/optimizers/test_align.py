@@ -15,7 +15,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.optimizers import Align
 from evalbias.optimizers.align import ENOUGH
-from evalbias.optimizers.offers import LIBRARY, READING, quotes, spread
+from evalbias.optimizers.offers import LIBRARY, READING, REASONING, quotes, spread
 from evalbias.optimizers.race import Race, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
 from evalbias.programs.edits import edits, with_lines
@@ -142,6 +142,46 @@ def test_scores_that_are_all_too_high_are_read_along_a_line():
     assert chosen.estimates["error"].value < 0.6
     (plain,) = found.batch(labeled(1, seed=9), lm=lm)
     assert plain.score == pytest.approx(np.interp(plain.raw_score, *np.transpose(found.correction.reading)))
+
+
+def on_topics(n):
+    return [e.copy(source=f"{e.source} on {TOPICS[int(e.id) % len(TOPICS)]}") for e in labeled(n)]
+
+
+TOPICS = ("astronomy", "beekeeping", "carpentry", "diplomacy", "embroidery", "fencing", "gardening", "hydraulics")
+
+
+def better_after_the_same_topic(text):
+    *shown, topic = re.findall(r" on (\w+)", text)
+    return 0.5 if topic in shown else 1.4
+
+
+def test_demonstrations_near_the_item_are_chosen_where_they_help_and_none_is_of_its_own_input():
+    lm = Prompted(better_after_the_same_topic)
+    found = aligned(lm, on_topics(96), k=(4,))
+    before, after = found.report.agreement["before"], found.report.agreement["after"]
+    assert after.value > before.value + 0.15
+    assert (found.nearest, len(found.predict.demos)) == (4, 96)
+    assert all(len(set(own)) == len(own) for own in (re.findall(r"\bs\d+ on", prompt) for prompt in lm.prompts))
+
+
+def test_reasons_before_the_answer_are_tried_on_request_and_counted_as_texts():
+    class Thinking(Prompted):
+        def write(self, question):
+            return "Let me see."
+
+    lm = Thinking(lambda text: 0.5 if "Let me see." in text else 1.4)
+    assert aligned(lm, labeled(60), k=()).reasoning is None
+    found = aligned(lm, labeled(60), k=(), reasoning=True)
+    assert found.reasoning is not None
+    assert (found.report.kind, found.report.cost.calls) == (REASONING, 60 * found.reasoning.samples)
+
+
+def test_a_search_that_goes_on_reports_the_cost_of_the_whole_search(tmp_path):
+    first, again = (aligned(Prompted(better_by_an_edit), labeled(60), log_dir=tmp_path).report for _ in range(2))
+    assert again.cost == first.cost
+    assert [tried.cost for tried in again.candidates] == [tried.cost for tried in first.candidates]
+    assert first.cost.judgments > 600
 
 
 def test_pairs_are_judged_in_both_orders_where_the_first_place_wins_too_often():
