@@ -6,7 +6,8 @@ with errors that are mostly the item's own under any prompt, as those of real ju
 ``--lm MODEL`` aligns a real judge, which begins with a poor question, on rated code snippets (ICE, CoNaLa), and
 measures it on snippets for other problems. The answers are kept in ``--out``, so a run that was stopped goes on.
 ``--bare`` compiles the same judge on the same snippets with DSPy's own optimizers as they are, the model of the judge
-writing for them, and measures what each returns on the same others.
+writing for them, and measures what each returns on the same others. ``--alone`` measures each edit and each way to
+choose demonstrations by itself on the others, for so many draws of the snippets: what there is to be found.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from benchmarks.harness import argument_parser, finish, keeping_answers, lines, 
 from evalbias.evaluation.judged import judge_examples
 from evalbias.lm.decisions import ClientLM
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Question
-from evalbias.optimizers import Align
-from evalbias.optimizers.selection import CompileReport
+from evalbias.optimizers import Align, offers
+from evalbias.optimizers.base import Problem
+from evalbias.optimizers.selection import Candidate, CompileReport
 from evalbias.programs.metrics import agreement_feedback, labeled
 
 SNIPPETS = "judges/ice_conala_scores.jsonl.gz"  # code that people graded, below EVALBIAS_DATA
 EDIT = "point by point"  # words of the edit of the library that helps in the planted worlds
+SIDES = ("before", "after")
 OWN = 0.7  # share of the error's variance that is the item's own, whatever the prompt
 CRITERION = evalbias.Criterion("merit", "is it any good?")
 CODE = evalbias.Criterion(
@@ -181,6 +184,29 @@ def others(args: argparse.Namespace, model: Any) -> str:
     )
 
 
+def alone(args: argparse.Namespace, model: Any) -> str:
+    """Return a row for each thing that Align tries by itself: Pearson with people and the effect of length."""
+    judge, align = evalbias.PointwiseJudge(CODE), Align(n_resamples=2_000)
+    found: dict[str, list[Any]] = {}
+    for seed in range(args.alone):
+        lm = keeping_answers(model, args.out / f"answers{seed}.jsonl")
+        train, test = snippets(seed, args.train, args.test)
+        shown, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
+        problem = Problem(judge, train, [], [], lm, Candidate("given", judge), judge)
+        for offer in (*offers.demonstrated(problem, shown, args.k, seed=seed), *offers.worded(judge)):
+            compared = align.compare(before, judge_examples(offer.program, test, lm=lm))
+            changes = [compared["agreement"].changes["pearson"], compared["verbosity"].changes["length_effect"]]
+            found.setdefault(offer.name, []).append(changes)
+            print(seed, offer.name, *(change.text() for change in changes), sep=" | ", flush=True)
+    body = []
+    for name, rows in found.items():
+        both = [[f"{np.mean([getattr(row[i], side).value for row in rows]):+.2f}" for side in SIDES] for i in (0, 1)]
+        body.append([name, *(agreement.text() for agreement, _ in rows), *map(" -> ".join, both)])
+    headings = ("what", *(f"split {seed}" for seed in range(args.alone)), "mean", "effect of length, mean")
+    about = f"{len(train)} labels, {len(test)} other snippets in each split; Pearson with people: \\* p < .05."
+    return f"{about}\n\n{markdown(headings, body)}"
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="align")
@@ -195,6 +221,7 @@ def main() -> None:
     parser.add_argument(
         "--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="optimizers of DSPy in place of Align"
     )
+    parser.add_argument("--alone", type=int, metavar="SPLITS", help="each thing that is tried by itself, in so many")
     args = parser.parse_args()
     if args.simulate:
         rows = [row for labels in args.labels for row in simulated(labels, args.simulate)]
@@ -205,7 +232,12 @@ def main() -> None:
             f"through the scores still brings them nearer to people.\n\n{markdown(headings, rows)}"
         )
         finish(args, "align", text, section="simulated")
-    if args.lm and args.bare:
+    if args.lm and args.alone:
+        args.out.mkdir(parents=True, exist_ok=True)
+        lm = evalbias.LocalLM(args.lm, dtype=args.dtype)
+        heading = f"## What Align tries, one by one, on CoNaLa\n\n{lm.model} in {args.dtype}. "
+        finish(args, "align", heading + alone(args, lm), section="one by one")
+    elif args.lm and args.bare:
         args.out.mkdir(parents=True, exist_ok=True)
         lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=400, temperature=1.0)
         heading = f"## DSPy's optimizers as they are on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}. "
