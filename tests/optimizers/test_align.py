@@ -83,9 +83,9 @@ def couples(n, *, seed=0):
     ]
 
 
-def aligned(lm, items, judge=None, **options):
-    settings = {"k": (2, 4), "learning_curve": False, **options}
-    return Align(**settings).compile(judge or evalbias.PointwiseJudge(CRITERION), trainset=items, lm=lm)
+def aligned(lm, items, judge=None, part=None, **options):
+    settings, judge = {"k": (2, 4), "learning_curve": False, **options}, judge or evalbias.PointwiseJudge(CRITERION)
+    return Align(**settings).compile(judge, trainset=items, lm=lm, part=part)
 
 
 def better_by_an_edit(text):
@@ -175,6 +175,13 @@ def test_reasons_before_the_answer_are_tried_on_request_and_counted_as_texts():
     found = aligned(lm, labeled(60), k=(), reasoning=True)
     assert found.reasoning is not None
     assert (found.report.kind, found.report.cost.calls) == (REASONING, 60 * found.reasoning.samples)
+
+
+def test_a_criterion_of_a_rubric_is_aligned_by_its_own_ratings():
+    rubric = evalbias.Rubric([CRITERION, evalbias.Criterion("charm", "is it charming?")])
+    found = aligned(Prompted(better_by_an_edit), labeled(60), rubric, part="judges[0]")
+    assert EDIT in found.judges[0].predict.signature.instructions.casefold()
+    assert found.judges[1].dump_state() == rubric.judges[1].dump_state()
 
 
 def test_a_search_that_goes_on_reports_the_cost_of_the_whole_search(tmp_path):
