@@ -124,9 +124,11 @@ def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list
     return drawn[: 2 * train], drawn[2 * train :]
 
 
-def real(args: argparse.Namespace) -> None:
+Study = tuple[str, str, str]  # title, text and section of a result
+
+
+def real(args: argparse.Namespace, lm: Any) -> Study:
     """Align a real judge on snippets, and compare both judges on snippets of other problems."""
-    lm = evalbias.LocalLM(args.lm, dtype=args.dtype)
     train, test = snippets(args.seed, args.train, args.test)
     align = Align(k=args.k, budget=args.budget, seed=args.seed, learning_curve=False, log_dir=args.out)
     report = align.compile(evalbias.PointwiseJudge(CODE), trainset=train, valset=test, lm=lm).report
@@ -134,9 +136,8 @@ def real(args: argparse.Namespace) -> None:
     told = CompileReport.__str__(report)  # without what changed in the prompt, which quotes snippets
     headings = ("seed", "labels", "other snippets", *(change.label for change in changes))
     row = [args.seed, len(train), len(test), *(change.text() for change in changes)]
-    text = f"## Align on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}, on problems that took no part, from "
-    text += f'"{CODE.definition}":\n\n{markdown(headings, [row])}\n\n```text\n{told}\n```'
-    finish(args, "align", text, section=f"seed {args.seed}")
+    text = f', on problems that took no part, from "{CODE.definition}":\n\n{markdown(headings, [row])}'
+    return f"Align on CoNaLa, seed {args.seed}", f"{text}\n\n```text\n{told}\n```", f"seed {args.seed}"
 
 
 def bare(name: str, judge: Any, train: Sequence[dspy.Example], lm: Any, writer: Any, args: argparse.Namespace) -> Any:
@@ -161,11 +162,11 @@ def bare(name: str, judge: Any, train: Sequence[dspy.Example], lm: Any, writer: 
         )
 
 
-def others(args: argparse.Namespace, model: Any) -> str:
+def others(args: argparse.Namespace, model: Any) -> Study:
     """Return a row for each of DSPy's optimizers: agreement and the effect of length on snippets for other problems."""
     train, test = snippets(args.seed, args.train, args.test)
     judge, align, body = evalbias.PointwiseJudge(CODE), Align(seed=args.seed), list[list[str]]()
-    headings, instructions = list[str](), list[str]()
+    headings = list[str]()
     for name in args.bare:
         lm, started, calls = keeping_answers(model, args.out / "answers.jsonl"), time.monotonic(), len(model.history)
         compiled = bare(name, judge, train, lm, model, args)
@@ -174,17 +175,16 @@ def others(args: argparse.Namespace, model: Any) -> str:
         changes = [*compared["agreement"].changes.values(), *compared["verbosity"].changes.values()]
         headings = ["optimizer", "demonstrations", *(change.label for change in changes), "judgments", "texts", "s"]
         body.append([name, str(len(compiled.predict.demos)), *(change.text() for change in changes), *cost])
-        instructions.append(f"{name}: {len(compiled.predict.signature.instructions.split())} words")
         print(*body[-1], sep=" | ", flush=True)
-    return (
-        f"{len(train)} labels, {len(test)} snippets for other problems; judgments: those that the optimizer asked for, "
-        "known ones included; texts: requests to write; s: seconds of compiling, without what was known.\n\n"
-        f"{markdown(headings, body)}\n\nInstructions: {'; '.join(instructions)} (given: "
-        f"{len(judge.predict.signature.instructions.split())})."
+    text = (
+        f". {len(train)} labels, {len(test)} snippets for other problems; judgments: those that the optimizer asked "
+        "for, known ones included; texts: requests to write; s: seconds of compiling, without what was known."
     )
+    title, section = f"DSPy's optimizers as they are on CoNaLa, seed {args.seed}", f"bare, seed {args.seed}"
+    return title, f"{text}\n\n{markdown(headings, body)}", section
 
 
-def alone(args: argparse.Namespace, model: Any) -> str:
+def alone(args: argparse.Namespace, model: Any) -> Study:
     """Return a row for each thing that Align tries by itself: Pearson with people and the effect of length."""
     judge, align = evalbias.PointwiseJudge(CODE), Align(n_resamples=2_000)
     found: dict[str, list[Any]] = {}
@@ -203,8 +203,8 @@ def alone(args: argparse.Namespace, model: Any) -> str:
         both = [[f"{np.mean([getattr(row[i], side).value for row in rows]):+.2f}" for side in SIDES] for i in (0, 1)]
         body.append([name, *(agreement.text() for agreement, _ in rows), *map(" -> ".join, both)])
     headings = ("what", *(f"split {seed}" for seed in range(args.alone)), "mean", "effect of length, mean")
-    about = f"{len(train)} labels, {len(test)} other snippets in each split; Pearson with people: \\* p < .05."
-    return f"{about}\n\n{markdown(headings, body)}"
+    about = f". {len(train)} labels, {len(test)} other snippets in each split; Pearson with people: \\* p < .05."
+    return "What Align tries, one by one, on CoNaLa", f"{about}\n\n{markdown(headings, body)}", "one by one"
 
 
 def main() -> None:
@@ -232,18 +232,12 @@ def main() -> None:
             f"through the scores still brings them nearer to people.\n\n{markdown(headings, rows)}"
         )
         finish(args, "align", text, section="simulated")
-    if args.lm and args.alone:
-        args.out.mkdir(parents=True, exist_ok=True)
-        lm = evalbias.LocalLM(args.lm, dtype=args.dtype)
-        heading = f"## What Align tries, one by one, on CoNaLa\n\n{lm.model} in {args.dtype}. "
-        finish(args, "align", heading + alone(args, lm), section="one by one")
-    elif args.lm and args.bare:
+    if args.lm:
         args.out.mkdir(parents=True, exist_ok=True)
         lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=400, temperature=1.0)
-        heading = f"## DSPy's optimizers as they are on CoNaLa, seed {args.seed}\n\n{lm.model} in {args.dtype}. "
-        finish(args, "align", heading + others(args, lm), section=f"bare, seed {args.seed}")
-    elif args.lm:
-        real(args)
+        study = alone if args.alone else others if args.bare else real
+        title, text, section = study(args, lm)
+        finish(args, "align", f"## {title}\n\n{lm.model} in {args.dtype}{text}", section=section)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,16 @@
 """Measure what racing saves in an instruction search, and whether it finds the same winner.
 
-usage: python -m benchmarks.racing [--lm MODEL] [--searches N] [--pairs N ...] [--outputs N] [--out DIR]
-           [--write]
+usage: python -m benchmarks.racing [--searches N] [--pairs N ...] [--write]
 
-A judge answers every pair of a pool once under each of the grammar's wordings. With a model this takes some minutes;
-its answers are kept in ``--out``, where a stopped run goes on. Without ``--lm`` the judge is a formula: the synthetic
-world's quality, the leaning that it plants in every wording, and noise. Every search then runs twice on these answers,
-with racing and without; its seed draws the pairs, the wordings and the order of the race.
+A judge answers every pair of a pool once under each of the grammar's wordings. It is a formula: the synthetic world's
+quality, the leaning that it plants in every wording, and noise. Every search then runs twice on these answers, with
+racing and without; its seed draws the pairs, the wordings and the order of the race.
 """
 
 from __future__ import annotations
 
 import functools
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,27 +21,20 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.embedded_judge.tokenizer import comparison_wordings
-from benchmarks.harness import argument_parser, finish, judge_of, keeping_answers, markdown
+from benchmarks.harness import argument_parser, finish, markdown
 from evalbias import data
-from evalbias.cli.models import open_lm
 from evalbias.data import world
-from evalbias.evaluation.answers import instruction_place_for
-from evalbias.lm.cache import model_identity
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO
-from evalbias.optimizers.objectives import probabilities
 from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.zepo import DROP_LEVEL, ZEPOReport, race_rounds
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.programs.prompts import ENGLISH, LANGUAGES
 
-DOCUMENTS = 20
-"""Documents of the pool."""
-POOL_SEED = 3_200_001
-NOISE = 0.5
-"""Standard deviation, in nats, of the formula's answers to a pair from wording to wording."""
+DOCUMENTS, OUTPUTS, POOL_SEED = 20, 5, 3_200_001
+NOISE = 0.5  # standard deviation, in nats, of the formula's answers to a pair from wording to wording
 
 Ask = Callable[[str], FloatArray]
 """Wording -> (n, 2) probabilities of both positions for every pair of the pool."""
@@ -83,7 +73,6 @@ class Compared:
     lost: float  # objective of the exact search's choice less that of racing's
     exact: int  # judgments of the exact search
     raced: int  # judgments of the search with racing
-    seconds: float  # processor time of the search with racing, without the judge
 
 
 def compared(ask: Ask, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
@@ -95,16 +84,14 @@ def compared(ask: Ask, pool: Sequence[dspy.Example], pairs: int, seed: int) -> C
         places = [known[_texts(pair)] for pair in examples]
         return np.stack([ask(text)[places] for text in texts])
 
-    found, seconds = list[ZEPOReport](), 0.0
+    found = list[ZEPOReport]()
     for racing in (False, True):
-        started = time.process_time()
         search = ZEPO(GrammarParaphraser(world.PARTS), select=False, racing=racing, seed=seed)
         with mock.patch("evalbias.optimizers.zepo.probabilities", looked_up):  # asked once for each wording
             found.append(search.compile(judge, trainset=drawn, lm=NoModel()).report)
-        seconds = time.process_time() - started
     exact, raced = found
     values = [one.tried[one.best].objective for one in found]
-    return Compared(exact.chosen == raced.chosen, values[0] - values[1], exact.judgments, raced.judgments, seconds)
+    return Compared(exact.chosen == raced.chosen, values[0] - values[1], exact.judgments, raced.judgments)
 
 
 def row(pairs: int, searches: Sequence[Compared]) -> list[str]:
@@ -121,40 +108,27 @@ def row(pairs: int, searches: Sequence[Compared]) -> list[str]:
         f"{asked / len(searches):.0f}",
         f"{raced / len(searches):.0f}",
         f"{1 - raced / asked:.0%}",
-        f"{np.median([s.seconds for s in searches]):.1f}",
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run the benchmark."""
     parser = argument_parser(__doc__, out="zepo-racing")
-    parser.add_argument("--lm", help="default: a formula")
     parser.add_argument("--searches", type=int, default=50)
     parser.add_argument("--pairs", type=int, nargs="+", default=[100, 200, 400])
-    parser.add_argument("--outputs", type=int, default=5, help="outputs of each of the pool's 20 documents")
     args = parser.parse_args(arguments)
-    pool = data.pairs(world.documents(DOCUMENTS, args.outputs, seed=POOL_SEED), seed=0)
-    judge, title = PairwiseJudge(SYNTHETIC, instruction_place=instruction_place_for(args.lm)), "a formula"
-    if args.lm is None:
-        ask, made = formula(pool), f"the synthetic world's formula, with noise of {NOISE} nats"
-    else:
-        lm: Any = open_lm(args.lm)
-        title, made, kept = args.lm, judge_of(model_identity(lm)), keeping_answers(lm, args.out / "answers.jsonl")
-        ask = lambda text: probabilities(judge, [text], pool, kept)[0]  # noqa: E731
-    ask = functools.cache(ask)
+    pool = data.pairs(world.documents(DOCUMENTS, OUTPUTS, seed=POOL_SEED), seed=0)
+    ask = functools.cache(formula(pool))
     rows = [row(n, [compared(ask, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]
     headings = ["pairs", "rounds up to", "same winner", "fairness lost", "judgments, exact", "with racing", "saved"]
-    text = "\n\n".join(
-        [
-            f"## Racing in the fairness search: {title}",
-            f"Judge: {made}. {args.searches} searches of 5 epochs of 5 wordings of the grammar, "
-            f"seeds 0 to {args.searches - 1}, each without racing and with it, on pairs drawn from {len(pool)} of the "
-            f"synthetic world; an epoch's best wording may be dropped with probability {DROP_LEVEL:g}. Fairness lost: "
-            "mean and largest difference of the two winners. CPU s: of a search with racing, without the judge.",
-            markdown([*headings, "CPU s"], rows),
-        ]
+    about = (
+        f"Judge: the synthetic world's formula, with noise of {NOISE} nats. {args.searches} searches of 5 epochs of 5 "
+        f"wordings of the grammar, seeds 0 to {args.searches - 1}, each without racing and with it, on pairs drawn "
+        f"from {len(pool)}; an epoch's best wording may be dropped with probability {DROP_LEVEL:g}. Fairness lost: the "
+        "two winners' mean and largest difference."
     )
-    finish(args, "racing", text, section=title)
+    text = f"## Racing in the fairness search: a formula\n\n{about}\n\n{markdown(headings, rows)}"
+    finish(args, "racing", text, section="a formula")
 
 
 if __name__ == "__main__":

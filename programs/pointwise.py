@@ -68,7 +68,7 @@ class Likeness:
     SATURATION, BY_LENGTH = 1.2, 0.75  # k1 and b, as usual: how much repetition counts, and how much length takes away
 
     def __init__(self, texts: Sequence[str]) -> None:
-        counts = [Counter(_trigrams(text)) for text in texts]
+        self.texts, counts = len(texts), [Counter(_trigrams(text)) for text in texts]
         lengths = np.array([counter.total() for counter in counts], dtype=np.float64)
         held_by = Counter(gram for counter in counts for gram in counter)
         normed = self.SATURATION * (1 - self.BY_LENGTH + self.BY_LENGTH * lengths / max(lengths.mean(), 1))
@@ -77,11 +77,13 @@ class Likeness:
             rarity = math.log(1 + (len(texts) - held + 0.5) / (held + 0.5))
             often = np.array([counter[gram] for counter in counts], dtype=np.float64)
             self.weights[gram] = rarity * often * (self.SATURATION + 1) / (often + normed)
-        self.nothing = np.zeros(len(texts))
 
     def __call__(self, text: str) -> FloatArray:
         """Return (n,) scores; 0 where nothing is shared."""
-        return np.sum([self.nothing, *(self.weights.get(gram, self.nothing) for gram in {*_trigrams(text)})], axis=0)
+        parts: list[FloatArray] = [
+            self.weights[gram] for gram in dict.fromkeys(_trigrams(text)) if gram in self.weights
+        ]
+        return np.asarray(np.sum(parts, axis=0)) if parts else np.zeros(self.texts)
 
 
 def _trigrams(text: str) -> list[str]:

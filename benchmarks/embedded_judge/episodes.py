@@ -14,7 +14,7 @@ from evalbias.data import world
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.prompts import demonstrations, likelihood_messages
+from evalbias.programs.prompts import demonstration, likelihood_messages
 
 SCORING, COMPARING = PointwiseJudge(SYNTHETIC), PairwiseJudge(SYNTHETIC, instruction_place="first")
 CONTEXT = 1024
@@ -94,7 +94,7 @@ class Episodes:
         drawn = self._pointed if self.rng.random() < pointed else self._rated
         rated = [drawn(RATERS[rater], raters) for _ in range(items)]
         *before, (last, answered) = rated
-        shown = demonstrations((SCORING.text(vars(item)), str(label)) for item, label in before)
+        shown = [turn for item, label in before for turn in demonstration(SCORING.text(vars(item)), str(label))]
         messages = SCORING.prompt(instructions, shown, vars(last))
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": str(answered)}]))
         answers, facts = [], []
@@ -115,7 +115,7 @@ class Episodes:
         shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
         source, candidates, last = shown.pop()
         named = [({"source": demo, "candidates": texts}, label) for demo, texts, label in shown]
-        before = demonstrations((COMPARING.text(inputs), label) for inputs, label in named)
+        before = [turn for inputs, label in named for turn in demonstration(COMPARING.text(inputs), label)]
         messages = COMPARING.prompt(wording, before, {"source": source, "candidates": candidates})
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))
         scores = self._after(ids, f" {SYNTHETIC.title}", ":", before="Better")
