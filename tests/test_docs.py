@@ -140,9 +140,9 @@ def test_every_command_has_the_options_that_a_page_gives_it():
         ),
         (
             "docs/methods/fairness-search.md",
-            r"embedded, 50 searches \| 100 \| (\d+) % \| (\d+) %",
+            r"formula, 100 searches each \| 100 \| (\d+) % \| (\d+) %",
             "racing",
-            r"50 searches of 5 epochs .*? \| 100 \| [\d, ]+ \| (\d+)% (?:[^|]+\|){4} (\d+)%",
+            r"100 searches of 5 epochs .*? \| 100 \| [\d, ]+ \| (\d+)% (?:[^|]+\|){4} (\d+)%",
         ),
         (
             "docs/how-to/probes.md",
