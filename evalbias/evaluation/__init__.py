@@ -12,11 +12,8 @@ from evalbias.evaluation.estimates import Estimate as Estimate
 from evalbias.evaluation.estimates import Measurement as Measurement
 from evalbias.evaluation.estimates import Number as Number
 from evalbias.evaluation.estimates import compare_judges as compare_judges
-from evalbias.evaluation.estimates import items_needed as items_needed
-from evalbias.evaluation.estimates import label_next as label_next
 from evalbias.evaluation.judged import Judged as Judged
 from evalbias.evaluation.judged import judge_examples as judge_examples
-from evalbias.evaluation.judged import total as total
 from evalbias.evaluation.loops import CachedScorer as CachedScorer
 from evalbias.evaluation.loops import Loop as Loop
 from evalbias.evaluation.loops import LoopScores as LoopScores

@@ -441,8 +441,7 @@ def resolve_each(options: AuditOptions, tell: Tell = lambda _: None) -> list[Res
             f"{shared[0]} has one answer an item, and several criteria are asked for: write {FOR_NAME} where its name "
             f"has the criterion's, such as '{FOR_NAME}_score', or name one `criterion`."
         )
-    is_all = options.criterion == ALL
-    criteria = rated_criteria(_read(options, None, source)) if is_all else [*options.criterion]
+    criteria = rated_criteria(_read(options, None, source)) if options.criterion == ALL else [*options.criterion]
     names = [*map(_name, criteria)]
     if not names:
         raise ValueError("`criterion`: none is named, or people rated none by name: name those that the judge scores.")

@@ -312,8 +312,7 @@ class EffectBias(Bias):
             return super().plot(measurement)
         e = measurement[self.effect_name]
         # 1 dots: the property in standard deviations, and the score less what the quality explains
-        fit = full_effect(recipe, measurement.clusters)
-        x, y = beyond_quality(recipe, fit, mirrored=judged.both_orders)
+        x, y = beyond_quality(recipe, full_effect(recipe, measurement.clusters), mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
         value, low, high = e.scaled(e.points).numbers
         unit = "log-odds" if judged.pairwise else "points"

@@ -373,9 +373,8 @@ def _observed(judged: Judged, scores: FloatArray, feature: FloatArray, reliabili
         differences=judged.pairwise,
         mirrored=judged.both_orders,
     )
-    columns = (judged.ratings, feature)
-    number = Number("observed", "at equal quality", scores, estimator, columns=columns, null=0.0)
-    e = number.estimate(judged.clusters, seed=0)
+    effect = Number("observed", "at equal quality", scores, estimator, columns=(judged.ratings, feature), null=0.0)
+    e = effect.estimate(judged.clusters, seed=0)
     return replace(e.scaled(e.points), unit="points")
 
 
@@ -525,8 +524,7 @@ def with_features(judged: Judged, names: Sequence[str]) -> Judged:
         elif name in STYLE:
             covariates[name] = _counted(judged, name)
         else:
-            countable = ", ".join(STYLE)
-            remedy = f"name one that your data have, or {countable}, `features`"
+            remedy = f"name one that your data have, or {', '.join(STYLE)}, `features`"
             raise ValueError(f"No item has a field {name!r:.80}: {remedy}.")
     named = {FEATURES: tuple(names)} if names else {}
     return replace(judged, covariates=covariates, provenance={**judged.provenance, **named})

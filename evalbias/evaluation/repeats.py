@@ -275,8 +275,7 @@ def _asked(name: str, examples: Sequence[dspy.Example], options: ResolvedAudit) 
     if name == ORDER and not closed:
         judge = relisted(judge)
     lm = asked_together(options.together, examples, ReversedOptions(lm) if name == ORDER and closed else lm)
-    predictions = judge.batch(examples, lm=lm, progress=options.progress)
-    return np.array([p.score for p in predictions], dtype=np.float64)
+    return np.array([p.score for p in judge.batch(examples, lm=lm, progress=options.progress)], dtype=np.float64)
 
 
 def with_reversed_options(question: Question) -> Question:

@@ -14,21 +14,12 @@ from evalbias.evaluation.bias import Bias, Plot, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, items_needed
 from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import p_equals
-from evalbias.measures import Interval, estimate, estimate_share, forecasts
+from evalbias.measures import Interval, estimate, estimate_share, forecasts, verdicts
 from evalbias.measures.arrays import FloatArray, mean_of_defined
-from evalbias.measures.verdicts import (
-    LEVELS,
-    Rate,
-    corrected_rate,
-    decided_alone,
-    estimate_dependence,
-    estimate_rate,
-    wrong_decisions,
-)
 
 WITHIN = 0.05  # half of a 95 % interval that tells a rate well enough
 MOST_LABELS = 1_000_000  # most labels that are promised to decide
-RATES: Mapping[Rate, tuple[str, str]] = {
+RATES: Mapping[verdicts.Rate, tuple[str, str]] = {
     "tpr": ("TPR", "Passed, of what deserves to pass (true positive rate)"),
     "tnr": ("TNR", "Failed, of what deserves to fail (true negative rate)"),
     "annotator_tpr": ("one annotator's TPR", "For comparison: one annotator passes, of what deserves it"),
@@ -62,7 +53,7 @@ class PassOrFail(Bias):
             return []
         people: FloatArray = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
         passed, failed = ((people == verdict).any(axis=1) for verdict in (1, 0))
-        labeled, several = passed | failed, bool((passed & failed).any())
+        labeled, several, scores = passed | failed, bool((passed & failed).any()), judged.answers
         settings: dict[str, Any] = {"columns": (people,), "tested": False}
         numbers = []
         for name, (label, says) in RATES.items():
@@ -71,16 +62,16 @@ class PassOrFail(Bias):
                 tested = not several and name in ("tpr", "tnr", "kappa")
                 own: dict[str, Any] = {"says": says, "signed": "kappa" in name, "tested": tested}
                 own["excluded"] = int((~used).sum())
-                estimator = partial(estimate_rate, of=name)
-                numbers.append(Number(name, label, judged.answers, estimator, **{**settings, **own}))
-        numbers.append(share_number("pass_rate", "judge passes", judged.answers, says="Share that the judge passes"))
+                estimator = partial(verdicts.estimate_rate, of=name)
+                numbers.append(Number(name, label, scores, estimator, **{**settings, **own}))
+        numbers.append(share_number("pass_rate", "judge passes", scores, says="Share that the judge passes"))
         if not labeled.all():
             own = {"says": "Share of all items that deserves to pass, labeled or not", "signed": False}
-            numbers.append(Number("corrected_rate", "corrected", judged.answers, corrected_rate, **settings, **own))
+            numbers.append(Number("corrected_rate", "corrected", scores, verdicts.corrected_rate, **settings, **own))
         if several:
             says, outside = "Excess agreement of two, which independent errors do not have", int((~labeled).sum())
             own = {"says": says, "null": 0.0, "excluded": outside}
-            numbers.append(Number("dependence", "dependence", judged.answers, estimate_dependence, **settings, **own))
+            numbers.append(Number("dependence", "dependence", scores, verdicts.estimate_dependence, **settings, **own))
         return numbers
 
     def plot(self, measurement: Measurement) -> Plot | None:
@@ -92,9 +83,9 @@ def rates_sentence(measurement: Measurement) -> str:
     """Say both rates for a person."""
     tpr, tnr = measurement["tpr"], measurement["tnr"]
     if "annotator_tpr" in measurement:
-        verdicts, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].columns[0])
-        of_passed = mean_of_defined(verdicts[people > 0.5])
-        of_failed = mean_of_defined(1 - verdicts[people < 0.5])
+        passes, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].columns[0])
+        of_passed = mean_of_defined(passes[people > 0.5])
+        of_failed = mean_of_defined(1 - passes[people < 0.5])
         most = f"Where most people passed an answer, the judge passed {_share(of_passed)}"
         most += f"; where most failed it, it failed {_share(of_failed)}."
         if math.isnan(tpr.value) and math.isnan(tnr.value):
@@ -279,14 +270,15 @@ class DecidesAlone(Bias):
         if people is None or (mark := self._mark(judged)) is None:
             return []
         settings: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
-        says, estimator = "Wrong, if it decided all", partial(_share_wrong, mark=mark)
-        numbers = [Number("wrong", "wrong, deciding all", judged.answers, estimator, says=says, **settings)]
+        says, scores = "Wrong, if it decided all", judged.answers
+        wrong = partial(_share_wrong, mark=mark)
+        numbers = [Number("wrong", "wrong, deciding all", scores, wrong, says=says, **settings)]
         for error in ERRORS:
-            alone = decided_alone(judged.answers, people, error=error / 100, mark=mark, clusters=judged.clusters)
+            alone = verdicts.decided_alone(scores, people, error=error / 100, mark=mark, clusters=judged.clusters)
             for part, (name, words) in PARTS.items():
                 if math.isfinite(getattr(alone, part)):
                     estimator, label = partial(_of_alone, part=part, error=error / 100, mark=mark), words.format(error)
-                    numbers.append(Number(f"{name}_{error}", label, judged.answers, estimator, **settings))
+                    numbers.append(Number(f"{name}_{error}", label, scores, estimator, **settings))
         return numbers
 
     def _mark(self, judged: Judged) -> float | None:
@@ -304,15 +296,15 @@ class DecidesAlone(Bias):
 def _share_wrong(
     scores: FloatArray, people: FloatArray, *, mark: float, before: Any = None, **options: Any
 ) -> Interval:
-    earlier = None if before is None else wrong_decisions(before, people, mark=mark)
-    return estimate_share(wrong_decisions(scores, people, mark=mark), before=earlier, **options)
+    earlier = None if before is None else verdicts.wrong_decisions(before, people, mark=mark)
+    return estimate_share(verdicts.wrong_decisions(scores, people, mark=mark), before=earlier, **options)
 
 
 def _of_alone(
     scores: FloatArray, people: FloatArray, *, part: str, before: Any = None, clusters: Any, draws: Any, **options: Any
 ) -> Interval:
     """Return one part of ``decided_alone``, or by how much it differs from that of other scores."""
-    value = getattr(decided_alone(scores, people, clusters=clusters, **options), part)
+    value = getattr(verdicts.decided_alone(scores, people, clusters=clusters, **options), part)
     if before is not None:
         value -= _of_alone(before, people, part=part, clusters=clusters, draws=draws, **options).value
     return Interval(value if math.isfinite(value) else math.nan, n=int((~np.isnan(scores)).sum()))
@@ -323,7 +315,7 @@ def alone_sentence(measurement: Measurement) -> str:
     shares = {error: measurement[f"alone_{error}"].value for error in ERRORS}
     error, wrong = 5 if shares[5] else 10, measurement["wrong"]
     if not shares[error]:
-        fewest = math.log(LEVELS[0]) / math.log1p(-error / 100)  # labels of which none may be wrong
+        fewest = math.log(verdicts.LEVELS[0]) / math.log1p(-error / 100)  # labels of which none may be wrong
         least = f"for no share of the items is that shown to be {error} or fewer"
         if wrong.n < fewest:
             return f"What it may decide alone is told by {math.ceil(fewest)} rated items or more; {wrong.n} are."
@@ -343,7 +335,7 @@ def alone_sentence(measurement: Measurement) -> str:
     people, alike = measurement.numbers["wrong"].columns[0], ""
     for verdict, always in ((1.0, "passing"), (0.0, "failing")):
         settings: dict[str, Any] = {"error": error / 100, "mark": 0.5, "clusters": measurement.clusters}
-        if decided_alone(np.full(len(people), verdict), people, **settings).share >= shares[error]:
+        if verdicts.decided_alone(np.full(len(people), verdict), people, **settings).share >= shares[error]:
             alike = f" Always {always} would do as well."
     share = f"It may decide {_share(shares[error])} alone, at {error} wrong in 100 or fewer (95 % confidence)"
     return f"{share}{handed_over}.{alike}"

@@ -327,8 +327,7 @@ def loop_sections(
     quality_of = "{:.0f} % of the way from worst to best", 100 * good[-1]
     numbers = {"own score": ("{:.0f} %", 100 * own[-1]), "quality": quality_of}
     rule = "Where the loop's own score of its last output exceeds the quality most."
-    worst = _look_first(own[-1] - good[-1], numbers, rule, run.ids, texts)
-    return [*parts, *filter(None, [worst])]
+    return [*parts, *filter(None, [_look_first(own[-1] - good[-1], numbers, rule, run.ids, texts)])]
 
 
 # --- terms in our own words, explained where they first occur ---------------------------------------------------------

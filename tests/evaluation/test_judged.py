@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from planted import by_hand, compared, having, numbers, partly, scored, without
 
-from evalbias.evaluation import BIASES, measure, total
+from evalbias.evaluation import BIASES, measure
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
 from evalbias.evaluation.biases import EXPECTED, Joint, Position, SelfPreference, Verbosity
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, total
 
 NAN = math.nan
 

@@ -11,9 +11,9 @@ from planted import compared, partly, scored
 from scipy import stats
 
 from evalbias import audit
-from evalbias.evaluation import Estimate, Judged, items_needed, label_next
+from evalbias.evaluation import Estimate, Judged
 from evalbias.evaluation.audit import missing_judgments
-from evalbias.evaluation.estimates import rate_again
+from evalbias.evaluation.estimates import items_needed, label_next, rate_again
 from evalbias.evaluation.judged import BETTER, LENGTHS, RATINGS
 from evalbias.measures.missing import missing_by_level, missing_by_size
 from evalbias.report.page import in_terminal
