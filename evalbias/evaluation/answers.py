@@ -140,11 +140,9 @@ def recorded_verdicts(
 def check_fields(winner: str, swapped: str | None) -> None:
     """Refuse one field as the choices of both orders (no position bias), or of judge and people (who agree)."""
     if swapped == winner:
-        raise ValueError(
-            f"The field {winner!r} is named for both orders (`winner_field` and `swapped_field`), and a judge would "
-            "seem to have no position bias: name the field of the choices in the swapped order, or leave it out if "
-            "only one order was asked."
-        )
+        fault = f"The field {winner!r} is named for both orders (`winner_field` and `swapped_field`)"
+        remedy = "name the field of the choices in the swapped order, or leave it out if only one order was asked"
+        raise ValueError(f"{fault}, and a judge would seem to have no position bias: {remedy}.")
     if BETTER in (winner, swapped):
         raise ValueError(
             f"The field {BETTER!r} is that of people's choices, and is named for the judge's, who would agree. If they "
@@ -437,10 +435,9 @@ def resolve_each(options: AuditOptions, tell: Tell = lambda _: None) -> list[Res
     if options.lm is None and not named:
         raise ValueError(ONE_JUDGE)
     if shared := [f"`{name}` {field!r:.80}" for name, field in named.items() if FOR_NAME not in field]:
-        raise ValueError(
-            f"{shared[0]} has one answer an item, and several criteria are asked for: write {FOR_NAME} where its name "
-            f"has the criterion's, such as '{FOR_NAME}_score', or name one `criterion`."
-        )
+        remedy = f"write {FOR_NAME} where its name has the criterion's, such as '{FOR_NAME}_score'"
+        fault = f"{shared[0]} has one answer an item, and several criteria are asked for"
+        raise ValueError(f"{fault}: {remedy}, or name one `criterion`.")
     criteria = rated_criteria(_read(options, None, source)) if options.criterion == ALL else [*options.criterion]
     names = [*map(_name, criteria)]
     if not names:

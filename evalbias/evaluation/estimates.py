@@ -414,10 +414,9 @@ def compare_judges(
 def _check_comparable(before: Measurement, after: Measurement) -> None:
     for kind in (type(before), type(after)):
         if not issubclass(kind, Measurement):
-            raise TypeError(
-                f"compare takes two measurements of one bias, and one is of type {kind.__name__}: give one bias of "
-                "each audit, such as compare_judges(before['verbosity'], after['verbosity'], seed=0)."
-            )
+            fault = f"compare takes two measurements of one bias, and one is of type {kind.__name__}"
+            example = "compare_judges(before['verbosity'], after['verbosity'], seed=0)"
+            raise TypeError(f"{fault}: give one bias of each audit, such as {example}.")
     if (before.bias.name, before.criterion, before.ids) != (after.bias.name, after.criterion, after.ids):
         fault = "Before and after are of different items, criteria or biases"
         raise ValueError(f"{fault}: measure both on the same valset.")
@@ -428,10 +427,9 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
             raise ValueError(f"Before and after were measured with different {what}: use the same.")
     for name, first in before.numbers.items():
         if name in after.numbers and not first.like(after.numbers[name]):
-            raise ValueError(
-                f"{name} was measured before and after with different likelihoods, human scores or normalizations, or "
-                "in one order and in both: use the same likelihood_lm, scores, settings and orders for both."
-            )
+            ways = "with different likelihoods, human scores or normalizations, or in one order and in both"
+            remedy = "use the same likelihood_lm, scores, settings and orders for both"
+            raise ValueError(f"{name} was measured before and after {ways}: {remedy}.")
 
 
 def worsened(comparisons: Mapping[str, Comparison]) -> list[str]:

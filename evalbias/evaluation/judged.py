@@ -624,10 +624,9 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
     outputs = []
     for index, (example, row) in enumerate(zip(examples, texts, strict=True)):
         if not row or not all(isinstance(text, str) for text in [context_of(example), *row]):
-            raise ValueError(
-                f"The item {item_name(example, index)!r:.80} lacks the texts that a likelihood needs, its source and "
-                "what was written to it: add them (source, output or outputs), or name no likelihood model."
-            )
+            fault = f"The item {item_name(example, index)!r:.80} lacks the texts that a likelihood needs"
+            remedy = "add them (source, output or outputs), or name no likelihood model"
+            raise ValueError(f"{fault}, its source and what was written to it: {remedy}.")
         outputs += [dspy.Example(source=context_of(example), output=text) for text in row]
     return outputs
 
