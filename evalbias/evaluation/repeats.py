@@ -414,13 +414,9 @@ class Order(Bias):
         ]
 
     def margin(self, estimate: Estimate) -> float:
-        if estimate.name != "shift" or self.scale is None:
-            return super().margin(estimate)
-        return WORTH * (self.scale[1] - self.scale[0])
+        return super().margin(estimate) if self.scale is None else WORTH * (self.scale[1] - self.scale[0])
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
-        if estimate.name != "shift":
-            return super().sentence(estimate, judged)
         changed, near, spread = (number.value(judged.clusters) for number in self.numbers(judged)[1:])
         gets = f"{self.favored} gets {amount_words(estimate, 'points')}"
         spreads = f"where scores spread by {spread:.{decimals(spread)}f} (standard deviation)"
