@@ -31,6 +31,7 @@ from evalbias.programs.judges import context_of, likelihoods_and_refusals
 from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.values import first_few
 
 # Names of covariates. Each is (n,) numbers about the outputs, or (n, 2) about those of pairs; NaN where undefined.
 
@@ -681,7 +682,6 @@ def repeated_items(judged: Judged) -> str:
     """Name items that repeat another in all but their ids; empty without any. Short answers may well be alike."""
     if not (repeats := repeats_of(judged)):
         return ""
-    named = [f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in [*repeats.items()][:3]]
-    listed = ", ".join([*named, "..."] if len(repeats) > 3 else named)
-    fault = f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({listed})"
+    named = first_few([f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in repeats.items()], 3)
+    fault = f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({named})"
     return f"{fault}: intervals take them for one input, and other numbers for one more item: leave repeats out."

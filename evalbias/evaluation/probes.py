@@ -44,6 +44,7 @@ from evalbias.options import PROBES, AuditOptions
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.items import candidates_of, length_feature
 from evalbias.programs.jury import AnyJudge, Rubric
+from evalbias.values import first_few
 
 SWAPS = 10_000  # random exchanges of edit and placebo in the test of an effect
 NEAR_TOP = 0.125  # share of the scale's length within which a score counts as the highest: half a level of 1 to 5
@@ -144,8 +145,7 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         sentences += map(Probes().conclusion, self.measurements.values())
         sentences += [f"Not measured: {name} ({why})." for name, why in self.not_measured.items()]
         if self.missing:
-            more = ", ..." if len(self.missing) > MOST_NAMED else ""
-            lost = f"{count(len(self.missing), 'row')} without a score ({', '.join(self.missing[:MOST_NAMED])}{more})"
+            lost = f"{count(len(self.missing), 'row')} without a score ({first_few(self.missing, MOST_NAMED)})"
             sentences.append(f"{lost}; {count(self.left_out, 'score')} of edits or placebos left out for that.")
         return tuple(sentences)
 
