@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
 

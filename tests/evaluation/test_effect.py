@@ -60,9 +60,8 @@ def test_two_judges_are_compared_by_the_paired_effect():
     before = with_effect(0.5)
     after = replace(before, answers=before.answers - 0.5 * before.covariates[LIKELIHOODS])
     bias = Likelihood()
-    change = compare_judges(
-        *(measure(bias, one, seed=0, n_resamples=9) for one in (before, after)), n_resamples=20, seed=0
-    )
+    sides = [measure(bias, judged, seed=0, n_resamples=9) for judged in (before, after)]
+    change = compare_judges(*sides, n_resamples=20, seed=0)
     found = change["likelihood_effect"]
     arrays = before.covariates[LIKELIHOODS], after.answers, before.covariates[RATINGS]
     direct = likelihood_effect(*arrays, before=before.answers)

@@ -131,9 +131,8 @@ def test_a_comparison_by_hand():
     empty = Comparison(taste(), "c", {}, {})
     assert (empty.n, columns(empty)["p"]) == (0, [])
     untested = {name: dataclasses.replace(one, tested=False) for name, one in sides[1].numbers.items()}
-    change = compare_judges(sides[0], dataclasses.replace(sides[1], numbers=untested), n_resamples=9, seed=0)[
-        "performance"
-    ]
+    after = dataclasses.replace(sides[1], numbers=untested)
+    change = compare_judges(sides[0], after, n_resamples=9, seed=0)["performance"]
     assert (math.isnan(change.p_value), change.p_itemwise) == (True, None)
     assert change.to_dict()["test"] is change.to_dict()["itemwise_test"] is None
     assert change.text() == "+0.50 -> +1.00"
@@ -202,9 +201,8 @@ def test_intervals_and_tests_follow_the_inputs(drawn):
         number = one.numbers[name]
         counted = counted_spearman if name == "performance" else counted_bias_score
         normalization = {"normalization": "z-score"} if name == "bias_score_z" else {}
-        interval = measures.estimate(
-            partial(counted, **normalization), number.values, *number.columns, clusters=inputs, method="normal"
-        )
+        estimator = partial(counted, **normalization)
+        interval = measures.estimate(estimator, number.values, *number.columns, clusters=inputs, method="normal")
         assert one[name].high - one[name].low == pytest.approx(interval.high - interval.low, rel=0.1)
         assert one[name].units == 20
         change = compare_judges(one, two, n_resamples=300, seed=0)[name]
@@ -241,9 +239,8 @@ NOISE = np.random.default_rng(0).normal(0, 0.5, 60)
 def change(before, after, *, null):
     items = {"bias": taste("x"), "criterion": "c", "ids": tuple(map(str, range(60))), "columns": {}}
     numbers = [Number("x", "x", values, estimate_mean, null=null) for values in (before, after)]
-    return compare_judges(
-        *(measured([one], seed=0, n_resamples=200, **items) for one in numbers), n_resamples=999, seed=0
-    )
+    sides = [measured([number], seed=0, n_resamples=200, **items) for number in numbers]
+    return compare_judges(*sides, n_resamples=999, seed=0)
 
 
 WORSE, FINE = change(NOISE, NOISE - 1, null=None), change(NOISE, NOISE + 1, null=None)

@@ -199,9 +199,8 @@ def model_against_reference(n, rng, *, swapped=False):
 
 
 def test_position_is_not_measured_where_every_system_has_its_place():
-    found, turned = (
-        audit_answers(model_against_reference(400, np.random.default_rng(0), swapped=one)) for one in (False, True)
-    )
+    sides = [model_against_reference(400, np.random.default_rng(0), swapped=swapped) for swapped in (False, True)]
+    found, turned = map(audit_answers, sides)
     (position,) = (f for f in found.findings if f.bias == "position")
     assert position.status == "not measured"
     assert "first_rate_balanced" not in found["position"]

@@ -33,9 +33,8 @@ def test_the_mean_of_the_samples_is_audited_and_equals_a_recorded_mean():
     rows[6]["mine"] = rows[6]["mine"][:1]
     found = audit(rows, samples_field="mine")
     means = [np.mean([s for s in row["mine"] or [] if s is not None] or [np.nan]) for row in rows]
-    single = audit(
-        [{**row, "mine": None if m != m else m} for row, m in zip(rows, means, strict=True)], scores_field="mine"
-    )
+    averaged = [{**row, "mine": None if np.isnan(m) else m} for row, m in zip(rows, means, strict=True)]
+    single = audit(averaged, scores_field="mine")
     np.testing.assert_allclose(found.judged.answers, means)
     assert found["verbosity"].estimates == single["verbosity"].estimates
     assert found["agreement"].estimates == single["agreement"].estimates

@@ -101,10 +101,8 @@ def test_what_most_annotators_say_is_told_before_what_follows_if_errors_are_inde
         for mine, count in zip((1, 0), counts, strict=True)
         for _ in range(count)
     ]
-    said = audited(rows).paragraphs[0]
-    assert said.startswith(
-        "Where most people passed an answer, the judge passed 81 of 100; where most failed it, it failed 34 of 100."
-    )
+    shares = "the judge passed 81 of 100; where most failed it, it failed 34 of 100."
+    assert audited(rows).paragraphs[0].startswith(f"Where most people passed an answer, {shares}")
 
 
 def test_a_rate_of_all_items_where_people_labeled_some():

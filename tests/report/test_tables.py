@@ -93,9 +93,8 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged, snapshot):
 
 
 def test_a_comparison_carries_the_papers_signs(judged, snapshot):
-    change = compare_judges(
-        *(measure(Likelihood(), one, seed=0, n_resamples=99) for one in judged), n_resamples=99, seed=0
-    )
+    sides = [measure(Likelihood(), side, seed=0, n_resamples=99) for side in judged]
+    change = compare_judges(*sides, n_resamples=99, seed=0)
     table, bias = tables.headlines_table({"quality": change}), change["bias_score"]
     assert cells(table, "BiasScore")[2:4] == [f"{bias.text()}", f"{bias.p_value:.5f}"]
     assert [mark(p) for p in (0.049, 0.05, 0.059, 0.06, math.nan)] == ["*", "†", "†", "", ""]
