@@ -18,7 +18,7 @@ from evalbias.evaluation.words import beginning, count
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import MeasuringModels, Options, Out
 from evalbias.program_options import JudgeOptions, RankOptions, ScoreOptions
-from evalbias.programs import PairwiseRanker, PointwiseJudge
+from evalbias.programs import PairwiseRanker
 from evalbias.programs.judges import asked_together
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.page import ranked_section, scored_section
@@ -31,16 +31,16 @@ FORMS: dict[str, type[Options]] = {"scores": ScoreOptions, "`rank`": RankOptions
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
     if options.rank:
         rank_outputs(narrowed(options, "`rank`", FORMS, out.typed), models, out)
-        return
-    chosen = narrowed(options, "scores", FORMS, out.typed)
-    judge_items(chosen, models, out, scoring_judges(chosen))
+    else:
+        judge_items(narrowed(options, "scores", FORMS, out.typed), models, out)
 
 
 # Score every item.
 
 
-def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out, programs: Sequence[PointwiseJudge]) -> None:
+def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out) -> None:
     """Score items; of several judges, records name the criterion."""
+    programs = scoring_judges(options)
     items = load_items(options, programs[0])
     if not items and not items.left_out:
         raise DataError(f"{options.data} holds no items: there is nothing to judge.")
