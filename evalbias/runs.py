@@ -71,11 +71,6 @@ class Journal:
         length = {CHUNK: len(records)} if len(records) > 1 else {}
         self._write([_checked(_line({**record, **length})) for record in records], flush=flush)
 
-    def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Replace the whole content, in one step."""
-        write_whole(self.path, (_checked(_line(record)) for record in records))
-        self._whole = None
-
     def _write(self, lines: Sequence[str], *, flush: bool = True) -> None:
         content = memoryview("".join(lines).encode())
         with self.path.open("ab", buffering=0) as file:  # a buffer would write its rest after the truncation

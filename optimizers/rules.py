@@ -222,7 +222,7 @@ def in_families(
 
 def standard_error(estimate: Estimate) -> float:
     """Return the standard error that a 95 % interval stands for."""
-    return float((estimate.high - estimate.low) / (2 * scipy.stats.norm.ppf(0.975)))
+    return float((estimate.high - estimate.low) / (2 * scipy.special.ndtri(0.975)))
 
 
 # What a rule demands.

@@ -258,10 +258,10 @@ def inputs_to_decide(p_value: float, level: float, inputs: int, *, power: float 
     The one-sided p is ``z`` standard errors away from no difference: n' = n ((z_level + z_power) / z)^2. None where it
     does not seem better, is shown already, or more inputs than 100,000 would be needed.
     """
-    z, wanted = (float(scipy.stats.norm.isf(p)) for p in (p_value, level))
+    z, wanted = (-float(scipy.special.ndtri(p)) for p in (p_value, level))
     if not level <= p_value < 0.5 or not inputs:  # NaN is not
         return None
-    enough = math.ceil(inputs * ((wanted + scipy.stats.norm.ppf(power)) / z) ** 2)
+    enough = math.ceil(inputs * ((wanted + scipy.special.ndtri(power)) / z) ** 2)
     return enough if enough <= MOST_INPUTS else None
 
 

@@ -491,13 +491,13 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests
     if not math.isfinite(estimate.high - estimate.low + estimate.value) or not beyond > 0:
         return None
     units = estimate.units or estimate.n
-    error = half / scipy.stats.t.ppf(0.975, max(units - 1, 1))
+    error = half / float(scipy.special.stdtrit(max(units - 1, 1), 0.975))
     levels = (1 - 0.025 / tests, power)
 
     def growth(factor: float) -> float:
         """Return how many times as many items are needed if Student's t is that of ``factor`` times the units."""
         df = max(units * factor - 1, 1)
-        quantiles = sum(float(scipy.stats.t.ppf(level, df)) for level in levels)
+        quantiles = sum(float(scipy.special.stdtrit(df, level)) for level in levels)
         return (quantiles * error / beyond) ** 2
 
     fewest = 2 / units

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -163,7 +163,11 @@ def load_model(source: ModelSource) -> Loaded:
     if source.quantization is not None:
         details.append(json.dumps(source.quantization, sort_keys=True))
     fingerprint = model_fingerprint(name, details)
-    facts = (fingerprint, *_surroundings(weights))
+    # What decides a trial of a model beside the model: devices, versions, and this code.
+    gpu = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
+    place = [weights.device, getattr(weights, "hf_device_map", None), gpu, torch.backends.cpu.get_cpu_capability()]
+    code = f"torch {version('torch')}, transformers {version('transformers')}, {code_hash(Path(__file__).parent)}"
+    facts = (fingerprint, str(place), code)
     if not (before := not source.trust_remote_code and passed(facts)):  # a model's own code is none of the facts
         check_model(weights, name)
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
@@ -303,13 +307,6 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
             f"The tokenizer of {name} has a token {max(ids)}, and the model knows {size}: fetch the tokenizer.json of "
             "this model."
         )
-
-
-def _surroundings(model: Any) -> Iterator[str]:
-    """Yield what decides a trial of a model beside the model: devices, versions, and this code."""
-    gpu = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
-    yield str([model.device, getattr(model, "hf_device_map", None), gpu, torch.backends.cpu.get_cpu_capability()])
-    yield f"torch {version('torch')}, transformers {version('transformers')}, {code_hash(Path(__file__).parent)}"
 
 
 def check_model(model: Any, name: str) -> None:

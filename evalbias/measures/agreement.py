@@ -217,8 +217,9 @@ def _with_t(interval: Interval, influence: FloatArray, confidence: float) -> Int
     error, df, value = float(np.sqrt((influence**2).sum())), len(influence) - 1, interval.value
     if error <= SLACK:  # scores that are a linear function of the others have the same correlation
         return replace(interval, low=value, high=value, p_value=float(abs(value) <= SLACK))
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, df)) * error
-    return replace(interval, low=value - half, high=value + half, p_value=2 * scipy.stats.t.sf(abs(value) / error, df))
+    half = float(scipy.special.stdtrit(df, (1 + confidence) / 2)) * error
+    p_value = 2 * scipy.special.stdtr(df, -abs(value) / error)
+    return replace(interval, low=value - half, high=value + half, p_value=p_value)
 
 
 ALL_TIED = "people rate all outputs of an input alike, so there is no order to agree with"

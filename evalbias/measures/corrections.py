@@ -70,7 +70,7 @@ def corrected_mean(
     error = np.sqrt(bare.units / df * ((deviations - weight * moved) ** 2).sum())
     if np.ptp(human) == 0 or not error > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)
-    half = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, df) * error)
+    half = float(scipy.special.stdtrit(df, (1 + draws.confidence) / 2) * error)
     return replace(bare, value=estimate, low=estimate - half, high=estimate + half)
 
 
@@ -218,8 +218,8 @@ def compare_means(
     by_people, by_judge = contrast @ (people_means := means + weight * shift), contrast @ judge
 
     def intervals(values: FloatArray, influence: FloatArray) -> tuple[Interval, ...]:
-        half = scipy.stats.t.isf(level / 2, df) * (size := np.sqrt((influence**2).sum(axis=1)))
-        p_values = np.minimum(2 * len(pairs) * scipy.stats.t.sf(np.abs(values) / np.maximum(size, TINY), df), 1.0)
+        half = -scipy.special.stdtrit(df, level / 2) * (size := np.sqrt((influence**2).sum(axis=1)))
+        p_values = np.minimum(len(pairs) * 2 * scipy.special.stdtr(df, -np.abs(values) / np.maximum(size, TINY)), 1.0)
         return tuple(
             replace(e, value=float(v), low=float(v - h), high=float(v + h), p_value=float(p))
             if (of_labels[two].any(axis=1) | (labels == outputs)[two]).all() and h > 0
@@ -228,7 +228,7 @@ def compare_means(
         )
 
     fixed = ((weight * contrast @ of_judge) ** 2).sum(axis=1)  # the part of the variance that labels do not lessen
-    wanted = (by_people / (scipy.stats.norm.isf(level / 2) + scipy.stats.norm.ppf(POWER))) ** 2 - fixed
+    wanted = (by_people / (-scipy.special.ndtri(level / 2) + scipy.special.ndtri(POWER))) ** 2 - fixed
     enough = np.ceil(labels[ends].sum(axis=1) * ratio(np.maximum(variances - fixed, 0.0), wanted))
     enough[enough > outputs[ends].sum(axis=1)] = np.nan
     differences, favors = intervals(by_people, psi), intervals(by_judge - by_people, contrast @ of_judge - psi)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.measures import arrays, resample
 from evalbias.measures.arrays import SLACK, Clusters, FloatArray, IntArray, checked, cluster_codes, mean_of_defined
 from evalbias.measures.repeats import sample_moments
 from evalbias.measures.resample import DRAWS, FEWEST_UNITS, Draws, Interval, bootstrapped, p_of_interval, quantiles
@@ -115,19 +116,19 @@ def split_change(
     columns = [(*np.unique(column, return_inverse=True), e) for column, e in zip((x, y, old), noises, strict=True)]
     levels = columns[0][0]
 
-    # 2. the parts, how far the anchors are, and the map (4 + L,), in the data and in resamples of whole inputs
+    # 2. the parts, how far the anchors are, and the map (k, 4 + L), in the data and in resamples of whole inputs
     def statistics(counts: FloatArray) -> FloatArray:
-        ours, theirs, both = (counts[where] for where in (*rows, places[2]))
-        if not all(weights.any() for weights in (ours, theirs, both)):  # no output of a group is drawn
-            return np.full(4 + len(levels), np.nan)
-        first, second = np.average(old, weights=ours), np.average(new, weights=theirs)
-        mean, mapped = _mapped(columns, (both, both, ours))
-        return np.array([second - first, mean - first, second - mean, first - np.average(x, weights=both), *mapped])
+        groups = [counts[:, where] for where in (*rows, places[2])]
+        drawn = np.logical_and.reduce([weights.any(axis=1) for weights in groups])  # some output of each group
+        ours, theirs, both = (weights[drawn] for weights in groups)
+        first, second, anchors = (resample.mean(*pair) for pair in ((ours, old), (theirs, new), (both, x)))
+        moved, mapped = _mapped(columns, (both, both, ours))
+        return np.column_stack([second - first, moved - first, second - moved, first - anchors, mapped])
 
-    values, ends = statistics(np.ones(len(codes))), np.full((2, 4 + len(levels)), np.nan)
+    values, ends = statistics(np.ones((1, len(codes))))[0], np.full((2, 4 + len(levels)), np.nan)
     units = min(len(set(codes[where])) for where in (*rows, places[2]))
     some: Iterable[FloatArray] = bootstrapped(codes, draws.resamples, draws.seed) if units >= FEWEST_UNITS else ()
-    drawn = np.array([statistics(counts) for chunk in some for counts in chunk])
+    drawn = np.concatenate([np.empty((0, 4 + len(levels))), *map(statistics, some)])
     errors = np.nanstd(drawn[:, :4], axis=0) if len(drawn) else np.zeros(4)
     # 3. what the split leans on: the slope if all of the noise is one judge's, times how far the anchors are, beyond
     #    what drawing them at random explains (twice its variance: once leaves too much of it where there is no more)
@@ -178,27 +179,34 @@ def _means(*parts: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
 
 def _mapped(
     columns: Sequence[tuple[FloatArray, IntArray, FloatArray]], counts: Sequence[FloatArray]
-) -> tuple[float, FloatArray]:
-    """Return the mean of the mapped scores of the old period, and what each of L levels is mapped to.
+) -> tuple[FloatArray, FloatArray]:
+    """Return the (k,) means of the mapped scores of the old period, and (k, L) what each level is mapped to.
 
     The columns, x and y of the anchors and the old period's, are levels, the place of each score among them, and the
-    variance of its noise. ``counts`` say how often a resample holds each score.
+    variance of its noise. ``counts`` say how often each of k resamples holds each score.
     """
     # 1. shares of the levels, and these moved to the mean until they vary as they would without their noise
     shares, steady = [], []
     for (values, at, noise), weights in zip(columns, counts, strict=True):
-        share = np.bincount(at, weights, len(values)) / weights.sum()
-        mean = share @ values
-        variance, error = share @ (values - mean) ** 2, weights @ noise / weights.sum()
-        part = math.sqrt(max(1 - error / variance, 0.0)) if variance > 0 else 1.0
+        starts = np.append(0, np.cumsum(np.bincount(at))[:-1])
+        share = np.add.reduceat(weights[:, at.argsort(kind="stable")], starts, axis=1)  # (k, L)
+        share /= weights.sum(axis=1, keepdims=True)
+        middle = (share @ values)[:, None]
+        variance = (share * (values - middle) ** 2).sum(axis=1)
+        left = arrays.ratio(variance - resample.mean(weights, noise), variance)  # the part that is not noise
+        part = np.sqrt(np.where(left > SLACK, left, np.isnan(left)))[:, None]
         shares.append(share)
-        steady.append(mean + part * (values - mean))
+        steady.append(middle + part * (values - middle))
     # 2. the quantiles of the new judge at the places of each of the old one's scores
     (share, share_y, share_old), (x, y, old) = shares, steady
-    drawn, places, below = share > 0, *(np.append(0.0, np.cumsum(masses)) for masses in (share, share_y))
-    g = np.diff(np.interp(places, below, np.append(0.0, np.cumsum(share_y * y))))[drawn]
-    knots, g = x[drawn], g / share[drawn]
-    if knots[0] == knots[-1]:  # one score, or all of it is noise
-        knots, g = knots[:1], np.array([share_y @ y])
-    of_old, of_levels = (np.interp(v, knots, g) + v - np.clip(v, knots[0], knots[-1]) for v in (old, x))
-    return float(share_old @ of_old), of_levels
+    places, below, mass = (np.pad(np.cumsum(s, axis=1), ((0, 0), (1, 0))) for s in (share, share_y, share_y * y))
+    drawn, scores = share > 0, np.hstack([old, x])
+    g = np.diff(np.reshape([*map(np.interp, places, below, mass)], places.shape), axis=1)
+    np.divide(g, share, out=g, where=drawn)
+    rows = [np.interp(v, knots[d], to[d]) for v, knots, to, d in zip(scores, x, g, drawn, strict=True)]
+    # 3. beyond the knots their last shift; where all have one score, or all of it is noise, the mean
+    low = np.where(drawn, x, np.inf).min(axis=1, keepdims=True)
+    high = np.where(drawn, x, -np.inf).max(axis=1, keepdims=True)
+    moved = np.where(low == high, mass[:, -1:], np.reshape(rows, scores.shape))
+    moved += scores - np.clip(scores, low, high)
+    return (share_old * moved[:, : old.shape[1]]).sum(axis=1), moved[:, old.shape[1] :]

@@ -189,7 +189,11 @@ class EqualQuality:
         if bare.reason:
             return bare
         if self.several or self.reliability is not None:
-            return _unless_exact(self._fitted(name, self.rated(self.reliability), bare))
+            effect = self._fitted(name, self.rated(self.reliability), bare)
+            if not effect.standard_error <= ROUNDING:
+                return effect
+            # No score deviates from the ratings, which hides the error.
+            return replace(effect, low=math.nan, high=math.nan, standard_error=math.nan, p_value=math.nan, reason=EXACT)
         ends = CHOICES if len(np.unique(self.ratings[~np.isnan(self.ratings)])) == 2 else RELIABILITIES
         return _between(bare, *(self._fitted(name, self.rated(end), bare) for end in ends))
 
@@ -267,7 +271,7 @@ class EqualQuality:
             other_units = self.systems, self._cells
             over_systems, over_cells = (self._jackknife(place, rated, codes)[1] for codes in other_units)
             both, systems = math.sqrt(max(variance + over_systems - over_cells, 0.0)), int(self.systems.max()) + 1
-            if scipy.stats.t.ppf(0.975, systems - 1) * both > scipy.stats.t.ppf(0.975, df) * error:
+            if scipy.special.stdtrit(systems - 1, 0.975) * both > scipy.special.stdtrit(df, 0.975) * error:
                 error, df, bare = both, systems - 1, replace(bare, units=systems, systems=systems)
         # 2. first stage: what two ratings share once the columns are held fixed, and its clustered F
         residuals = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
@@ -293,7 +297,7 @@ class EqualQuality:
             # what a group's place in quality hides is known with an error of its own
             allowances = [self._allowance(place, rated, rows) for rows in self._without_parts(place)]
             errors = np.hypot(error, np.sqrt((len(allowances) - 1) * np.var(allowances, axis=0)))
-        half = float(scipy.stats.t.ppf(0.975, df)) * errors
+        half = float(scipy.special.stdtrit(df, 0.975)) * errors
         low, high, p_value = value - half[1], value + half[0], math.nan
         if f < STRONG:
             ways = [codes for codes in (self.codes, self.systems) if len(codes)]
@@ -304,7 +308,7 @@ class EqualQuality:
             if not np.isfinite([low, high]).all():
                 return replace(bare, reason=TOO_WEAK)
         elif strong:
-            p_value = float(2 * scipy.stats.t.sf(abs(value - null) / errors[int(value > null)], df))
+            p_value = float(2 * scipy.special.stdtr(df, -abs(value - null) / errors[int(value > null)]))
         return replace(
             bare,
             value=value,
@@ -333,7 +337,8 @@ class EqualQuality:
         if self.change or self.differences or not self.several or few:
             return np.zeros(self.x.shape[1])
         values, variance = self._jackknife(-1, pool_squares(self.ratings), self.codes)
-        if not abs(values[-1]) > scipy.stats.t.ppf(0.975, self.groups - 1) * math.sqrt(variance):  # NaN is not above
+        limit = scipy.special.stdtrit(self.groups - 1, 0.975) * math.sqrt(variance)
+        if not abs(values[-1]) > limit:  # NaN is not above
             return np.zeros(self.x.shape[1])
         return self._jackknife(-1, self.rated(None), self.codes)[0][:-1] - values[:-2]
 
@@ -395,7 +400,7 @@ def _leaning(share: float) -> float:
     estimate = np.sqrt(share) * own + np.sqrt(1 - share) * others
     distance = own - np.sqrt(share / (1 - share)) * others
     ratios = np.abs(estimate) / np.sqrt(share * distance**2 + 1 - share)
-    return max(1.0, float(np.quantile(ratios, 0.95) / scipy.stats.norm.ppf(0.975)))
+    return max(1.0, float(np.quantile(ratios, 0.95) / scipy.special.ndtri(0.975)))
 
 
 def regressed(
@@ -458,13 +463,6 @@ def small_sample(groups: int, n: int, k: int) -> float:
     return groups / (groups - 1) * (n - 1) / (n - k)
 
 
-def _unless_exact(effect: Effect) -> Effect:
-    """Return an effect without an interval where no score deviates from the ratings, which hides its error."""
-    if effect.standard_error > ROUNDING or math.isnan(effect.standard_error):
-        return effect
-    return replace(effect, low=math.nan, high=math.nan, standard_error=math.nan, p_value=math.nan, reason=EXACT)
-
-
 def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
     """Join the effects at both ends of the range of reliabilities; between them it is monotone."""
     if first.reason:  # at the least reliability: stated, another may do
@@ -515,12 +513,12 @@ def weak_test(
         values = np.linspace(outside, inside, 65)
         return float(values[np.argmax(distance(values) <= limit)])
 
-    limit = float(scipy.stats.t.ppf(0.975, groups - 1)) ** 2
+    limit = float(scipy.special.stdtrit(groups - 1, 0.975)) ** 2
     accepted = np.flatnonzero(distance(VALUES) <= limit)
     lowest, highest = accepted[[0, -1]] if len(accepted) else (0, len(VALUES) - 1)
     low = -math.inf if lowest == 0 else edge(VALUES[lowest - 1], VALUES[lowest])
     high = math.inf if highest == len(VALUES) - 1 else edge(VALUES[highest + 1], VALUES[highest])
-    p_value = float(2 * scipy.stats.t.sf(np.sqrt(distance(np.array([null * unit]))[0]), groups - 1))
+    p_value = float(2 * scipy.special.stdtr(groups - 1, -np.sqrt(distance(np.array([null * unit]))[0])))
     return low / unit, high / unit, p_value
 
 

@@ -132,10 +132,10 @@ class Panel:
         error, df = math.sqrt(errors[0]), min(self.units, GROUPS) - 1
         if self.systems:  # what an input and a system share counts once
             both = math.sqrt(max(errors[0] + errors[1] - errors[2], 0.0))
-            wider = scipy.stats.t.ppf(0.975, self.systems - 1) * both > scipy.stats.t.ppf(0.975, df) * error
+            wider = scipy.special.stdtrit(self.systems - 1, 0.975) * both > scipy.special.stdtrit(df, 0.975) * error
             error, df = (both, self.systems - 1) if wider else (error, df)
-        half = float(scipy.stats.t.ppf(0.975, df)) * error
-        p_value = float(2 * scipy.stats.t.sf(abs(value) / error, df)) if error > 0 else math.nan
+        half = float(scipy.special.stdtrit(df, 0.975)) * error
+        p_value = float(2 * scipy.special.stdtr(df, -abs(value) / error)) if error > 0 else math.nan
         value, low, high = np.clip([value, value - half, value + half], -most, most).tolist()
         return Interval(value, low, high, self.n, self.undefined, df + 1, p_value=p_value)
 

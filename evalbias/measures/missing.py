@@ -30,7 +30,7 @@ def missing_by_size(absent: BoolArray, x: FloatArray, *, clusters: Clusters = No
     parts, variance = (lost - lost.mean()) * ranks, lost.var() * (ranks**2).sum() * len(x) / (len(x) - 1)
     if clusters is not None:
         variance = max(variance, (sums_by_cluster(parts, codes) ** 2).sum())
-    p_value = 2 * scipy.stats.t.sf(abs(parts.sum()) / np.sqrt(variance), max(int(codes.max()), 1))
+    p_value = 2 * scipy.special.stdtr(max(int(codes.max()), 1), -abs(parts.sum()) / np.sqrt(variance))
     return float((x[lost].mean() - x[~lost].mean()) / x.std()), float(p_value)
 
 

@@ -63,7 +63,7 @@ def quality_slope(
     left_out = covariances(sums.sum(axis=0) - sums)  # (G, 2)
     covariance = (units - 1) * np.cov(left_out.T, bias=True)
     error = math.sqrt((units - 1) * np.nanvar(ratio(*left_out.T)))
-    slope, t = a / b, float(scipy.stats.t.ppf((1 + draws.confidence) / 2, units - 1))
+    slope, t = a / b, float(scipy.special.stdtrit(units - 1, (1 + draws.confidence) / 2))
     null = 0.0 if before is not None else LEAST
     low, high, away = slope - t * error, slope + t * error, abs(slope - null)
     if b**2 < STRONG * covariance[1, 1]:  # Fieller: (a - x b)^2 <= aa - 2 x ab + x^2 bb
@@ -75,7 +75,7 @@ def quality_slope(
         low, high = ((middle + sign * math.sqrt(inside)) / square for sign in (-1, 1))
         away, part = abs(a - null * b), np.array([1.0, -null])
         error = math.sqrt(part @ covariance @ part)
-    p = 1.0 if away == 0 else float(2 * scipy.stats.t.sf(away / error, units - 1)) if error > 0 else 0.0
+    p = 1.0 if away == 0 else float(2 * scipy.special.stdtr(units - 1, -away / error)) if error > 0 else 0.0
     if before is None:
         if high - low <= ROUNDING and abs(slope) > ROUNDING:  # constant scores have slope 0
             return replace(bare, value=slope, reason=EXACT)

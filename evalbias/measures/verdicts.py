@@ -207,7 +207,7 @@ def _of_several(
     alike = (deviations.sum(axis=1) ** 2 - (deviations**2).sum(axis=1)) / 2
     variance = resample.variance_of_mean(alike, codes) if units > 1 else 0.0
     beyond = alike.mean() / math.sqrt(variance) if variance > 0 else math.nan  # 0 where one annotator always passes
-    if not beyond > scipy.stats.norm.ppf((1 + draws.confidence) / 2):
+    if not beyond > scipy.special.ndtri((1 + draws.confidence) / 2):
         return replace(bare, reason=DISAGREE)
     if units < resample.FEWEST_UNITS or not draws.resamples:
         return replace(bare, value=float(_counted_rate(np.ones((1, n)), judge, votes, of=of)[0]))
@@ -239,7 +239,7 @@ def _ends(value: float, variance: float, units: int, *, confidence: float) -> tu
     What the variance has beyond that of known units may be less where the rate is nearer to 0 or 1, as of units that
     vary together, or the same, as the errors of annotators are: the interval covers that of either.
     """
-    squared = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
+    squared = float(scipy.special.stdtrit(units - 1, (1 + confidence) / 2)) ** 2
     inner = float(np.clip(value, 1 / (units + 2), 1 - 1 / (units + 2)))  # at 0 and 1, no share varies
     spread = inner * (1 - inner)
     fewer = units if variance * units < spread else spread / variance
@@ -373,7 +373,7 @@ def corrected_rate(
         return bare  # outputs of one input do not tell how much others differ
     # 1 the rates, plain and with pseudo-counts
     hits, passes = judge[positive], 1 - judge[~positive]
-    t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, bare.units - 1))
+    t = float(scipy.special.stdtrit(bare.units - 1, (1 + draws.confidence) / 2))
     rates = _padded(unlabeled, t**2 / 2), _padded(hits, 1), _padded(passes, 1)
     (rate, of_rate, _), (sensitivity, of_hits, _), (specificity, of_passes, _) = rates
     informed, few = sensitivity + specificity - 1, min(map(len, kinds)) < MIN_LABELS

@@ -79,7 +79,8 @@ def test_a_torn_end_is_cut_off_and_asked_again(tmp_path, kept, asked):
 def test_a_damaged_answer_is_named(tmp_path, damage):
     CachedLM(FormulaLM(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
     key = json.loads((tmp_path / "j").read_text())["key"]
-    Journal(tmp_path / "j").rewrite([{"key": key, "renormalized": False, **damage}])
+    (tmp_path / "j").unlink()
+    Journal(tmp_path / "j").append([{"key": key, "renormalized": False, **damage}])
     with pytest.raises(ValueError, match=f"j: the answer {key} is damaged .*: delete its line"):
         CachedLM(FormulaLM(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
 

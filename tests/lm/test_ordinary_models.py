@@ -65,7 +65,7 @@ class Calls(BaseCallback):
         self.ended.append(exception and type(exception).__name__)
 
 
-@pytest.mark.parametrize("engine", ["auto", "lm15", "litellm"])
+@pytest.mark.parametrize("engine", ["auto", "lm15", pytest.param("litellm", marks=pytest.mark.slow)])
 def test_no_judgment_begins_with_a_call_that_fails(lms, engine):
     with serving(lms["qwen2-chat"], "chat") as (address, fake), dspy.context(callbacks=[calls := Calls()]):
         fake.unknown = set()

@@ -40,12 +40,9 @@ def with_added_tokens():
 
 
 ADDED = [*with_added_tokens()]
-pieces = st.lists(
-    st.sampled_from(
-        ["the", " cat", " sat", " on", " a", " mat", ".", " ", "    ", "\n", "the cat sat on a", " mat. the"]
-    ),
-    max_size=24,
-)
+PIECES = ["the", " cat", " sat", " on", " a", " mat", ".", " ", "    ", "\n", "the cat sat on a", " mat. the"]
+pieces = st.lists(st.sampled_from(PIECES), max_size=24)
+LABELS = ["1", "10", "100", " A", "B", "no", "n", "café", " the cat"]
 
 
 @settings(max_examples=150)
@@ -84,12 +81,7 @@ def slowly(tokenizer, prompts, choices, special):
 @given(
     texts,
     st.lists(texts.filter(bool), min_size=1, max_size=5),
-    st.lists(
-        st.sampled_from(["1", "10", "100", " A", "B", "no", "n", "café", " the cat"]),
-        min_size=1,
-        max_size=4,
-        unique=True,
-    ),
+    st.lists(st.sampled_from(LABELS), min_size=1, max_size=4, unique=True),
     st.sampled_from(["", " "]),
     st.sampled_from([*MAKERS]),
     st.integers(1, 3),
