@@ -97,7 +97,7 @@ class Column:
     @property
     def about(self) -> set[str]:
         """Words of its name besides those that say whose ratings it holds, such as a criterion."""
-        whose = words_in("people", "judges", "models", "values")
+        whose = words_in("people", "given names", "judges", "models", "values")
         return {word for word in self.words if not (word.isdecimal() or word in whose)}
 
     @property

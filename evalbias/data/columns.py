@@ -130,6 +130,10 @@ class _Table:
 
     def columns(self) -> Columns:
         self._read_texts()
+        if (lengths := self.all.get("length")) is not None and self._column("output", "outputs", "output_1"):
+            self.why["length"] = "not used: the texts themselves are measured"
+        elif lengths is not None and lengths.kind in (RATED, cells.OTHERS):
+            self._take("length", "lengths of texts that are not here", lengths)
         self.form = self._repeats()
         self._read_writers()
         self._read_inputs()

@@ -287,7 +287,7 @@ def _joined(turns: Sequence[tuple[str, str]]) -> str:
 def _turns(value: Any) -> list[tuple[str, str]] | None:
     """Return (role, text) of each message; None for anything else."""
     if isinstance(value, str):
-        if value.lstrip()[:1] not in ("[", "{") or '"role"' not in value:
+        if value.lstrip()[:1] not in ("[", "{") or not ('"role"' in value or "'role'" in value):
             return None
         value = parsed_or_given(value)
     if isinstance(value, dict):
@@ -455,12 +455,13 @@ def _lines(content: str) -> Iterator[str]:
 
 
 def _notes(content: str, delimiter: str) -> int:
-    """Return the lines above the header: of its width, with nothing but a note of several words in the first cell."""
+    """Return the lines above the header: of its width, with a note of several words in the first cell, or gaps."""
     reader, widths, lines = csv.reader(_lines(content), delimiter=delimiter), {0}, 0
     for cells in itertools.islice(reader, 9):
         if any(cells[1:]):  # the first row of several cells is the header, if all of them are names
-            named = all(cells) and len({*cells}) == len(cells)
-            named = named and not any(cell[0].isdigit() or cell[-1] in ".!?" for cell in cells)
+            if cells.count("") > 1:  # a row that names groups of columns
+                lines, cells = reader.line_num, next(reader, [])
+            named = all(cells) and not any(cell[0].isdigit() or cell[-1] in ".!?" for cell in cells)
             return lines if named and widths <= {0, len(cells)} else 0
         if any(cells) and " " not in cells[0].strip():
             return 0  # the name of the first column, over others without one

@@ -383,7 +383,8 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
             heard.append((where, own, record, str(at(record, own.name)), "\n".join(ids)))
             continue
         parts = [str(part) for part in (at(record, path) for path in tool.id) if part is not None]
-        name = "/".join(parts or [where.removeprefix(f"{source.path.parent}/")])
+        name, place = "/".join(parts), where.removeprefix(f"{source.path.parent}/")
+        name = place if not name or (name in items and len(parts) < len(tool.id)) else name
         if name in items and not tool.repeated:
             raise DataError(f"{where}: the id {name!r:.80} is already used at {items[name][0]}; leave one of them out.")
         items.setdefault(name, (where, {**_item(tool, record), "id": name}))

@@ -126,6 +126,9 @@ def one_row_a_text(table: Source, judged: Iterable[str]) -> Source:
         either = " or ".join(f"--map {kind}={form.who}" for kind in fits)
         raise DataError(f"{place}, told apart by {form.who!r}, which may name raters or criteria: add {either}.")
     simple = form.varying.isdisjoint({*people} - {"score", "better", "label"})
+    if fits == [RATED_ON]:
+        more = f"Each row is an item; by criterion: --map {RATED_ON}={form.who}"
+        table.notes = [*table.notes, f"{form.sentence(RATED_ON)} {more}"]
     return pivoted(table, RATED_BY, form.who) if fits == [RATED_BY] and simple else table
 
 
@@ -141,6 +144,11 @@ def pivoted(table: Source, kind: str, who: str = "") -> Source:
     """
     who = who or kind
     own = [name for name in (*ITEM, RATED_BY, JUDGED_BY, RATED_ON) if name != who and name in table.columns]
+    single = [name for name in table.columns if name.startswith("rating_") and kind == RATED_ON]
+    if single:  # a column for each rater
+        rest = [(where, {n: c for n, c in row.items() if n not in single}) for where, row in table.rows]
+        lists = [[*map(row.get, single)] for _, row in table.rows]
+        table = replace(table, rows=[(w, {**row, "ratings": of}) for (w, row), of in zip(rest, lists, strict=True)])
     groups = _groups(table.rows, own)
     names = [*dict.fromkeys(_name(row.get(who)) for _, row in table.rows)]
     differing = _differing(groups.values(), [name for name in table.columns if name not in (who, *own)])
@@ -176,7 +184,8 @@ def _apart(kind: str, column: str, names: Sequence[str], cells: Sequence[Any], w
     if kind == RATED_BY and column.startswith("scores."):
         return {column.replace("scores.", "ratings.", 1): [*cells]}
     if kind == RATED_ON and column in ("score", "ratings"):
-        return {f"{'scores' if column == 'score' else column}.{n}": c for n, c in zip(names, cells, strict=True)}
+        ours, none = ("scores", None) if column == "score" else (column, [])
+        return {f"{ours}.{n}": none if c is None else c for n, c in zip(names, cells, strict=True)}
     whose = {RATED_BY: "raters", JUDGED_BY: "judges", RATED_ON: "criteria"}[kind]
     raise DataError(
         f"{where}: {column!r} differs between the rows of one text, which are those of {whose} ({kind}): give a column "
@@ -196,7 +205,7 @@ def _differing(groups: Collection[Sequence[Row]], columns: Iterable[str]) -> lis
 def _groups(rows: Sequence[Row], texts: Sequence[str]) -> dict[tuple[str, ...], list[Row]]:
     groups = dict[tuple[str, ...], list[Row]]()
     for where, row in rows:
-        groups.setdefault(tuple(str(row.get(name)) for name in texts), []).append((where, row))
+        groups.setdefault(tuple(" ".join(str(row.get(n)).split()) for n in texts), []).append((where, row))
     return groups
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import os
 import re
@@ -15,7 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items, long_form, nested, rating_values
-from evalbias.data.cells import MOST_CHOICES, words_in, words_of
+from evalbias.data.cells import FIRSTS, MOST_CHOICES, words_in, words_of
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Source
 from evalbias.data.hints import lacking
@@ -355,6 +356,20 @@ def _read_chosen(table: Source) -> None:
                 row[name] = next((part.removeprefix(f"{name}_") for part in chosen), "")
                 for part in parts:
                     row.pop(part, None)
+    for name, (first, second) in itertools.product(
+        columns, FIRSTS.items()
+    ):  # the names of two writers, of whom one won
+        other = name.removesuffix(first) + second
+        if not (name.endswith(first) and other in columns and words_in("writers") & {*words_of(name)}):
+            continue
+        sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]
+        for choice in (
+            c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - {*words_of(name)}
+        ):
+            read = [s.get(c := word(row.get(choice)), c) for s, row in zip(sides, rows, strict=True)]
+            if {"A", "B"} <= {*read} <= {"A", "B", "", *items.TIES, *words_in("ties")} and min(map(len, sides)) > 1:
+                for row, side in zip(rows, read, strict=True):
+                    row[choice] = side
 
 
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
@@ -388,6 +403,21 @@ def _read_cells(table: Source) -> None:
                 record[name] = int(digits) if digits.lstrip("-").isdecimal() else float(digits)
             elif (is_number and cell.lower() in ABSENT) or not (cell or name.startswith("output")):
                 record[name] = None
+    _leave_totals_out(table)
+
+
+def _leave_totals_out(table: Source) -> None:
+    """Leave out a last row whose numbers, two or more, are sums of those above, or fractions: means of whole ones."""
+    *above, (where, last) = table.rows or [("", {})]
+    totals = list[bool]()
+    for name, total in ((n, cell) for n, cell in last.items() if isinstance(cell, int | float)):
+        cells = np.array([cell for _, row in above if isinstance(cell := row.get(name), int | float)])
+        mean = round(cells.mean(), len(str(total).partition(".")[2])) if len(cells) and not (cells % 1).any() else 0
+        is_sum = total > cells.max(initial=0) and math.isclose(total, cells.sum())
+        totals.append(bool(is_sum or (total % 1 and total == mean)))
+    if len(above) > 2 and len(totals) > 1 and all(totals):
+        table.rows = above
+        table.leave_out("totals of the rows above", where)
 
 
 def _read_labels(table: Source, judged: Set[str]) -> None:
