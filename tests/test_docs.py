@@ -31,17 +31,8 @@ def marks(name):
     return {example.mark for example in examples_of((ROOT / name).read_text(encoding="utf-8"))}
 
 
-LONG = (
-    "README.md",
-    "programs.md",
-    "correct.md",
-    "drift.md",
-    "compare.md",
-    "notebook.md",
-    "likelihood.md",
-    "scale-use.md",
-    "position.md",
-)
+_LONG = ("programs", "correct", "drift", "compare", "notebook", "likelihood", "scale-use", "position")
+LONG = ("README.md", *(f"{page}.md" for page in _LONG))
 """Pages whose examples take seconds."""
 
 

@@ -16,29 +16,12 @@ import evalbias
 ROOT = Path(__file__).parent.parent
 SOURCES = {"evalbias": "evalbias", "programs": "evalbias.programs", "optimizers": "evalbias.optimizers"}
 """Folder -> name under which it is imported."""
-LAYERS = [
-    "values",
-    "options",
-    "program_options",
-    "measures",
-    "runs",
-    "lm",
-    "data",
-    "programs",
-    "evaluation",
-    "optimizers",
-    "report",
-    "integrations",
-    "cli",
-    "testing",
-]
+LAYERS = ["values", "options", "program_options", "measures", "runs", "lm", "data", "programs", "evaluation"]
+LAYERS += ["optimizers", "report", "integrations", "cli", "testing"]
 """From the bottom up: a layer may import itself and those before it."""
-APART = {
+APART = {(later, "options") for later in ("measures", "runs", "lm", "data")}
+APART |= {
     ("measures", "values"),
-    ("measures", "options"),
-    ("runs", "options"),
-    ("lm", "options"),
-    ("data", "options"),
     ("runs", "measures"),
     ("data", "lm"),
     ("integrations", "report"),

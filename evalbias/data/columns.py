@@ -393,6 +393,7 @@ class _Table:
         varying = [c for c in free if len({*map(str, c.filled)}) > 1]
         free = [c for c in free if c.kind == TEXTS or c.is_judges] if self.pairwise else varying
         theirs, its = [c for c in free if not c.is_judges], [c for c in free if not c.has("people")]
+        its = [c for c in its if not c.has("given names")] or its
         left = [
             [*dict.fromkeys(itertools.chain(*people, called, *values))] or theirs,
             [*dict.fromkeys(itertools.chain(*judges, *values))] or sorted(its, key=lambda c: not c.is_judges),

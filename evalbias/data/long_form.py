@@ -184,8 +184,8 @@ def _apart(kind: str, column: str, names: Sequence[str], cells: Sequence[Any], w
     if kind == RATED_BY and column.startswith("scores."):
         return {column.replace("scores.", "ratings.", 1): [*cells]}
     if kind == RATED_ON and column in ("score", "ratings"):
-        ours, none = ("scores", None) if column == "score" else (column, [])
-        return {f"{ours}.{n}": none if c is None else c for n, c in zip(names, cells, strict=True)}
+        cells = [[] if column == "ratings" and cell is None else cell for cell in cells]
+        return {f"{'scores' if column == 'score' else column}.{n}": c for n, c in zip(names, cells, strict=True)}
     whose = {RATED_BY: "raters", JUDGED_BY: "judges", RATED_ON: "criteria"}[kind]
     raise DataError(
         f"{where}: {column!r} differs between the rows of one text, which are those of {whose} ({kind}): give a column "

@@ -403,7 +403,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
     if not (numbers := bias.numbers(judged)):
         raise ValueError(bias._unmeasured(bias.title.capitalize(), judged))
-    drawn = {"seed": seed, "n_resamples": n_resamples}
+    drawn: dict[str, Any] = {"seed": seed, "n_resamples": n_resamples}
     about: dict[str, Any] = {"bias": bias, "judged": judged, "cost": {"judgments": judged.judgments}}
     about |= {"coverage": median_coverage(judged.coverage), "provenance": {**judged.provenance, **drawn}}
     about |= {name: getattr(judged, name) for name in ("clusters", "criterion", "ids", "columns")}

@@ -548,6 +548,7 @@ ASKED = [  # columns, beside a question and an answer where none are named
     # people and judges stay apart
     "human_fluency|15|; human_facts|15|; judge_fluency|15|; judge_facts|15|",
     "correct|bool|; judge_correct|bool|",
+    "Tone (Anna)|15|; Tone (Ben)|15|; Facts (Anna)|15|; Facts (Ben)|15|; Tone (GPT-4)|15|; Facts (GPT-4)|15|",
     # one name of a person may be anything, a further one is not known, and two columns of one name are one person's
     "anna|15|; judge|15|scores_field",
     "anna|15|rating; ben|15|rating; wei|15|; judge|15|scores_field",

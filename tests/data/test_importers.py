@@ -217,11 +217,13 @@ FILES = [
     ("inspect", LOG, INSPECT),
     ("promptfoo", {"evalId": "e", "results": {"version": 3, "results": [TESTED]}}, PROMPTFOO),
     ("promptfoo", [TESTED], PROMPTFOO),
+    ("promptfoo", [{n: v for n, v in TESTED.items() if not n.endswith("Idx")}] * 2, PROMPTFOO),  # an older one
     ("deepeval", {"testCases": [CASE], "conversationalTestCases": []}, DEEPEVAL),
     ("deepeval", {"testCases": [CASE], "conversationalTestCases": [TALK]}, DEEPEVAL),
     ("pydantic-evals", REPORT, EVALS),
     ("otel", OTEL, {"tone": 0.5, "short": 1, "system": "m-1"}),
     ("label-studio", [TASK], {"ratings": {"tone": [4, 2]}, "m-1/tone": 3}),
+    ("label-studio", [{n: v for n, v in TASK.items() if n != "predictions"}], {"ratings": {"tone": [4, 2]}}),
     ("mturk", HITS, {"ratings": {"tone": [4, 2]}}),
 ]
 
@@ -343,7 +345,7 @@ BEFORE = 'user: 2 + 2?\n\nassistant: tool call: sum({"a": 2})\n\ntool: 4'
 
 def test_a_conversation_becomes_paragraphs_and_its_last_answer():
     assert transcript(AGENT) == (BEFORE, "Four.\n[image_url]")
-    assert transcript(json.dumps({"messages": AGENT})) == transcript(AGENT)
+    assert transcript(json.dumps({"messages": AGENT})) == transcript(repr(AGENT)) == transcript(AGENT)
     assert transcript(AGENT[:1]) == ("2 + 2?", "")
     for none in ("[1]", "user", [], [{"a": 1}], {"role": "user"}, None, 3, [AGENT[0], "x"]):
         assert transcript(none) is None

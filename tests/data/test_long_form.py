@@ -44,6 +44,8 @@ def raters(name, code="p{}"):
         for who in np.flatnonzero(~np.isnan(ratings[k]))
     ]
     random.Random(1).shuffle(rows)
+    for row in rows[::2]:  # as a tool that trims texts would not leave them
+        row["answer"] = row["answer"].replace(" ", "  ") + "\r\n"
     return rows
 
 
@@ -136,6 +138,13 @@ def test_raters_of_several_criteria_become_ratings_by_criterion():
     items = read(rows, mapping={"rated_by": "worker", "rated_on": "aspect"})
     assert len(items) == TEXTS
     assert items[5].ratings == {"tone": [1, 2], "facts": [2, 3]}
+    wide = [
+        a | {"rating_1": a["score"], "rating_2": b["score"]}
+        for a, b in zip(rows[::4] + rows[1::4], rows[2::4] + rows[3::4], strict=True)
+    ]
+    wide = [{n: v for n, v in row.items() if n not in ("score", "worker")} for row in wide]
+    assert [item.ratings for item in read(wide, mapping={"rated_on": "aspect"})] == [item.ratings for item in items]
+    assert "by criterion: --map rated_on=aspect" in read(wide).notes[0]
 
 
 ALWAYS = [  # ratings that always differ between the two rows of a text

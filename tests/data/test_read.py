@@ -118,6 +118,7 @@ def test_a_cell_holds_what_its_column_says(tmp_path):
         ("csv", ',source,output,judge\n0,q,"a, b",2.9\n'),
         ("csv", ',source,output,judge\n,,,\n,,,\n0,q,"a, b",2.9\n'),  # blank rows
         ("csv", '"Round 2, by Anna",,\n,,\nsource,output,judge\nq,"a, b",2.9\n'),  # a note above the header
+        ("csv", ',,By models\nsource,output,judge\nq,"a, b",2.9\n'),  # names of groups of columns
     ],
 )
 def test_tables_as_spreadsheets_save_them(tmp_path, ending, text):
@@ -146,6 +147,27 @@ def test_notes_above_a_header_are_left_out_and_nothing_else_is(tmp_path):
         path.write_text(f"{header}\nIt is so.,Why is it?,y\nIt is not.,What is not?,z\n")
         items = data.read(path, mapping={"output": "the output"} if " " in header else None)
         assert ([item.output for item in items], items.left_out) == (["It is so.", "It is not."], {})
+
+
+@pytest.mark.parametrize(
+    ("last", "left"), [("9,10,9", 4), ("2.2,,2.2", 4), ("2.2,2,2.2", 0), ("9,9,", 0), ("2.5,2.5,2.2", 0), (",,9", 0)]
+)
+def test_a_last_row_of_totals_is_no_item(tmp_path, last, left):
+    (path := tmp_path / "a.csv").write_text(
+        f"output,rating_1,rating_2,judge\na,1,3,2\nb,3,3,3\nc,1,1,1\nd,4,3,3\ntotal,{last}\n"
+    )
+    assert len(items := data.read(path, numbers=["judge"])) == left or 5
+    assert items.left_out == ({"totals of the rows above": (f"{path}:6",)} if left else {})
+
+
+@pytest.mark.parametrize("names", [("model_1", "model_2", "winner"), ("system_a", "system_b", "human_choice")])
+def test_a_winner_named_by_its_writer_is_an_output(names):
+    said = [("gpt", "llama", "llama"), ("claude", "gpt", "claude"), ("gpt", "claude", "tie")]
+    rows = [{"output_1": "x", "output_2": "y"} | dict(zip(names, cells, strict=True)) for cells in said]
+    assert [item.better for item in data.read(rows, mapping={"better": names[2]})] == [1, 0, -1]
+    rows[0][names[1]] = "gpt"  # both are one's
+    with pytest.raises(DataError, match="'better' is 'llama'"):
+        data.read(rows, mapping={"better": names[2]})
 
 
 def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
@@ -486,19 +508,8 @@ def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
 
 # --- verdicts as people write them: words, files without texts, and choices of several people ---
 
-WORDS = [
-    ("Yes", "no"),
-    ("PASS", "Fail"),
-    ("true", "False"),
-    (True, False),
-    (1, 0),
-    ("C", "I"),
-    ("thumbs up", "Thumbs_Down"),
-    ("Good", "bad"),
-    ("\u2705", "\u274c"),
-    ("\u2714\ufe0f", "\u2718"),
-    ("\U0001f44d", "\U0001f44e"),
-]
+WORDS = [("Yes", "no"), ("PASS", "Fail"), ("true", "False"), (True, False), (1, 0), ("C", "I"), ("Good", "bad")]
+WORDS += [("thumbs up", "Thumbs_Down"), ("\u2705", "\u274c"), ("\u2714\ufe0f", "\u2718"), ("\U0001f44d", "\U0001f44e")]
 
 
 def sources(folder, rows):
