@@ -11,18 +11,9 @@ from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
 
 VOCABULARY = 97
-SIZE = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "max_position_embeddings": 1024,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+SIZE = {"vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZE |= {"num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 1024}
+SIZE |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 LONGROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
