@@ -178,7 +178,7 @@ def choose(
     aim = ", or ".join(rule.aim for rule in rules)
     selections = []
     for rule in rules:
-        selections.append(_choose_by(rule, programs, answers, costs, aim, inputs, noun))
+        selections.append(_choose_by(rule, programs, answers, costs, aim=aim, inputs=inputs, noun=noun))
         if selections[-1].chosen is not student:
             return selections[-1]
     tested = [s for s in selections if not all(math.isnan(tried.p_value) for tried in s.fields["candidates"])]
@@ -190,6 +190,7 @@ def _choose_by(
     programs: Sequence[Candidate],
     answers: Sequence[Judged],
     costs: Sequence[Cost],
+    *,
     aim: str,
     inputs: int,
     noun: str,
