@@ -165,8 +165,7 @@ def bare(name: str, judge: Any, train: Sequence[dspy.Example], lm: Any, writer: 
 def others(args: argparse.Namespace, model: Any) -> Study:
     """Return a row for each of DSPy's optimizers: agreement and the effect of length on snippets for other problems."""
     train, test = snippets(args.seed, args.train, args.test)
-    judge, align, body = evalbias.PointwiseJudge(CODE), Align(seed=args.seed), list[list[str]]()
-    headings = list[str]()
+    judge, align, body, headings = evalbias.PointwiseJudge(CODE), Align(seed=args.seed), list[list[str]](), list[str]()
     for name in args.bare:
         lm, started, calls = keeping_answers(model, args.out / "answers.jsonl"), time.monotonic(), len(model.history)
         compiled = bare(name, judge, train, lm, model, args)
@@ -193,7 +192,8 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
         train, test = snippets(seed, args.train, args.test)
         shown, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
         problem = Problem(judge, train, [], [], lm, Candidate("given", judge), judge)
-        for offer in (*offers.demonstrated(problem, shown, args.k, seed=seed), *offers.worded(judge)):
+        demonstrated = offers.demonstrated(problem, shown, args.k, seed=seed) + offers.nearest(problem, args.k)
+        for offer in demonstrated + offers.worded(judge):
             compared = align.compare(before, judge_examples(offer.program, test, lm=lm))
             changes = [compared["agreement"].changes["pearson"], compared["verbosity"].changes["length_effect"]]
             found.setdefault(offer.name, []).append(changes)

@@ -24,7 +24,7 @@ from evalbias.lm.cache import model_identity
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem, both_halves, some_inputs
-from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, REASONING, Offer
+from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, Offer
 from evalbias.optimizers.race import Points, Race, Ran, combination, reading
 from evalbias.optimizers.rules import (
     CHOICE_LEVEL,
@@ -43,6 +43,7 @@ from evalbias.programs.items import people_choice
 from evalbias.programs.judges import likelihood_scores
 from evalbias.programs.metrics import agreement_feedback
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.values import get_logger
 
 ENOUGH = 240  # inputs from which half are held back
@@ -91,7 +92,8 @@ class Align(JudgeOptimizer):
 
     * reading: the given judge with a line through its scores, or a cut of its passes, learned on the labels; of pairs,
       both orders averaged;
-    * demonstrations: random, spread over people's scores, of highest RS, and the nearest to each item;
+    * demonstrations: random, spread over people's scores, and of highest RS; or, of a judge that scores, the nearest to
+      each item;
     * library: general edits of the question (``evalbias.programs.edits``), which need no model;
     * with a ``reflection_lm``, guidelines distilled from people's reasons, and an instruction by ``dspy.GEPA``;
     * with ``reasoning``, the judge that writes reasons before it answers;
@@ -290,16 +292,18 @@ class Align(JudgeOptimizer):
             listed += offers.worded(judge)
         if DEMOS in searched:
             listed += offers.demonstrated(problem, before, self.k, seed=self.seed)
+        if isinstance(judge, PointwiseJudge) and problem.only in ("", offers.NEAREST):
+            listed += offers.nearest(problem, self.k)
         if GUIDELINES in searched and self.reflection_lm is not None:
             listed += offers.distilled(problem, before, self.reflection_lm, self.reason)
         if isinstance(judge, PairwiseJudge) and judge.debias is None:
             both: PairwiseJudge = judge.deepcopy()
             both.debias = "permutation"
             listed.append(Offer(ORDERS, "both orders averaged", both))
-        if self.reasoning and judge.reasoning is None and problem.only in ("", REASONING):
+        if self.reasoning and judge.reasoning is None and problem.only in ("", offers.REASONING):
             thinking = judge.deepcopy()
             thinking.reasoning = True
-            listed.append(Offer(REASONING, "reasons before the answer", thinking))
+            listed.append(Offer(offers.REASONING, "reasons before the answer", thinking))
         return [*listed, *self._taught(problem)]
 
     def _taught(self, problem: Problem) -> list[Offer]:

@@ -25,8 +25,9 @@ from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
 READING, DEMOS, LIBRARY, GUIDELINES, INSTRUCTION = "reading", "demonstrations", "library", "guidelines", "instruction"
-COMBINATION, ORDERS, REASONING, NEAREST = "combination", "both orders", "reasoning", "nearest to the item"
+COMBINATION, ORDERS, REASONING, NEAREST = "combination", "both orders", "reasoning", "nearest demonstrations"
 
+MOST_NEAREST = 4
 CASES = 8  # items in one request for guidelines: the model that reflects reads them side by side
 REQUESTS = 3  # requests for guidelines
 MOST_GUIDELINES = 12  # lines that a judge is shown
@@ -64,15 +65,14 @@ def worded(judge: Any) -> list[Offer]:
 def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed: int) -> list[Offer]:
     """Offer demonstrations of every size that leaves half of the items: random, spread over people's scores, of RS.
 
-    Of a judge that scores also those that are nearest to the item, chosen anew for each. ``judged`` are the given
-    judge's answers to the items, as in all of these functions.
+    ``judged`` are the given judge's answers to the items, as in all of these functions.
     """
     judge, items = problem.student, problem.fit
     order = np.random.default_rng(seed).permutation(len(items))
     choices: dict[str, IntArray] = {"random": order}
     if isinstance(judge, PointwiseJudge):
         human = judged.covariate(HUMAN_SCORES)
-        choices["spread"] = choices[NEAREST] = order
+        choices["spread"] = order
         if LIKELIHOODS in judged.covariates:
             rs = rs_scores(judged.covariate(LIKELIHOODS), unfairness_scores(judged.answers, human))
             choices["highest RS"] = np.argsort(-np.nan_to_num(rs, nan=-1.0), kind="stable")
@@ -83,17 +83,30 @@ def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed
             if 2 * k > len(items):
                 left_out[name] = f"{len(items)} items cannot show {k} and tell how well the others are judged"
                 continue
-            picked = [int(i) for i in places[: len(items) if way == NEAREST else k]]
-            picked = spread(human, order, k) if way == "spread" else picked
+            picked = spread(human, order, k) if way == "spread" else [int(i) for i in places[:k]]
             try:
                 program = _demonstrating(judge, [items[i] for i in picked])
             except ValueError as error:  # a score has no label
                 left_out[name] = str(error)
                 continue
-            if way == NEAREST:  # the judge shows no item a demonstration for its own input
-                program.nearest, picked = k, []
             offers.append(Offer(DEMOS, name, program, frozenset(picked)))
     return offers
+
+
+def nearest(problem: Problem, sizes: Sequence[int]) -> list[Offer]:
+    """Offer all items as demonstrations, of which each item is shown those nearest to it, and none for its own input.
+
+    One size is tried, four if it is listed, and no combination: prompts that share no beginning are dear.
+    """
+    if not (few := [k for k in sizes if k <= MOST_NEAREST and 2 * k <= len(problem.fit)]):
+        return []
+    try:
+        program = with_demos(problem.student, problem.fit)
+    except ValueError as error:  # a score has no label
+        problem.left_out[NEAREST] = str(error)
+        return []
+    program.nearest = max(few)
+    return [Offer(NEAREST, f"{program.nearest} demonstrations (nearest to the item)", program)]
 
 
 def spread(human: FloatArray, order: IntArray, k: int) -> list[int]:
