@@ -93,7 +93,7 @@ def number(
 def as_number(value: Any, *, texts: bool = True) -> float:
     """Return a value as a number; NaN for none, infinity for something else. ``texts`` is as in ``number``."""
     if isinstance(value, str):
-        written = value.strip().lower()
+        written = value.strip().lower().replace("\u2212", "-")  # the typographer's minus
         if written and not (texts and (written == "nan" or _WRITTEN.fullmatch(written))):
             return math.inf
         value = written or None

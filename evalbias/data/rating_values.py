@@ -23,6 +23,7 @@ Cells = Sequence[tuple[str, str, Any]]  # column, with its criterion if there ar
 ALPHA = 0.05  # chance that others would lack a value that they use as often, below which it is asked about
 LIKE_A_CODE = re.compile("[789]+")  # digits of 8, 99 or 777, by which surveys code answers that are none
 LARGEST_DIGIT = 9  # a longer number is no end of a scale from 1
+BITS = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0}
 FARTHER = 4  # times as large is the largest number of one scale as that of another
 MOST_CODES = 2  # different codes at one end, such as 98 and 99
 MOST_LISTED = 6  # values that a message names
@@ -196,9 +197,12 @@ def read_words(table: Source, group: Sequence[str]) -> None:
     """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
     filled = {n: [*given_cells(table, n)] for n in group}
     meanings = {n: numbers for n, cells in filled.items() if (numbers := items.values_of_words(c for *_, c in cells))}
+    for numbers in meanings.values():
+        if {*numbers.values()} == {0, 1}:
+            numbers |= BITS  # some cells of true and false may say 1 and 0
     for name, cells in filled.items():
         if meanings:
-            words = {*meanings.get(name, ("0", "1", "0.0", "1.0"))}
+            words = {*meanings.get(name, BITS)}
             first, second, *_ = (text.replace("_", " ") for text in meanings.get(name, next(iter(meanings.values()))))
             refuse_words(cells, [c for c in cells if word(c[2]) not in words], f" among {first} and {second}")
         else:

@@ -465,6 +465,6 @@ def _first_step(
     if has_bounds:
         second, _, more = second_ratings(judged)
         return NextStep(f"Have {second}, to turn bounds into estimates", "doctor", more)
-    if any(f.status == "too few items" for f in findings):
+    if validity is None or validity.status == "undefined" or any(f.status == "too few items" for f in findings):
         return NextStep("Have more items rated, and audit again")
     return NextStep("When the judge or its model changes, ask what that moved", "drift", "--before RUN --after FILE")

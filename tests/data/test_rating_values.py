@@ -224,6 +224,11 @@ def test_numbers_that_are_written_as_texts_are_numbers(tmp_path):
         ("a.csv", 'output;rating_1;rating_2;mine\na;"2,5";3;ja\nb;1;4;Nein\n', [(2.5, 3, 1), (1, 4, 0)]),
         ("a.csv", "output,rating_1,rating_2,mine\ra,2,3,oui\rb,1,4,non\r", [(2, 3, 1), (1, 4, 0)]),
         ("a.csv", 'output,ratings,mine\na,"[2, None]",1\nb,"[nan, np.float64(4.0)]",0\n', [(2, None, 1), (None, 4, 0)]),
+        (
+            "a.csv",
+            "output,rating_1,rating_2,mine\na,−2,+1,TRUE\nb,1,−1,0\nc,2,0,false\n",
+            [(-2, 1, 1), (1, -1, 0), (2, 0, 0)],
+        ),
         ("a.csv", 'output,ratings,mine\na,"(2, 3)",1\n', DataError),
         ("a.csv", "output,ratings,mine\na,\"{'a': 1, 'a': 2}\",1\n", DataError),
         ("a.csv", "output,ratings,mine\na,\"[__import__('os').getcwd()]\",1\n", DataError),
