@@ -356,20 +356,23 @@ def _read_chosen(table: Source) -> None:
                 row[name] = next((part.removeprefix(f"{name}_") for part in chosen), "")
                 for part in parts:
                     row.pop(part, None)
-    for name, (first, second) in itertools.product(
-        columns, FIRSTS.items()
-    ):  # the names of two writers, of whom one won
+    # The names of two writers, of whom one won.
+    for name, (first, second) in itertools.product(columns, FIRSTS.items()):
         other = name.removesuffix(first) + second
-        if not (name.endswith(first) and other in columns and words_in("writers") & {*words_of(name)}):
+        if not name.endswith(first) or other not in columns or not any(_is_text(row.get(name)) for row in rows[:100]):
+            continue
+        if words_in("writers").isdisjoint(own := {*words_of(name)}):
             continue
         sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]
-        for choice in (
-            c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - {*words_of(name)}
-        ):
+        for choice in [c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - own]:
             read = [s.get(c := word(row.get(choice)), c) for s, row in zip(sides, rows, strict=True)]
             if {"A", "B"} <= {*read} <= {"A", "B", "", *items.TIES, *words_in("ties")} and min(map(len, sides)) > 1:
                 for row, side in zip(rows, read, strict=True):
                     row[choice] = side
+
+
+def _is_text(cell: Any) -> bool:
+    return bool(np.isinf(as_number(cell)))
 
 
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
@@ -411,7 +414,7 @@ def _leave_totals_out(table: Source) -> None:
     *above, (where, last) = table.rows or [("", {})]
     totals = list[bool]()
     for name, total in ((n, cell) for n, cell in last.items() if isinstance(cell, int | float)):
-        cells = np.array([cell for _, row in above if isinstance(cell := row.get(name), int | float)])
+        cells = np.array([cell for _, row in above if np.isfinite(cell := as_number(row.get(name), texts=False))])
         mean = round(cells.mean(), len(str(total).partition(".")[2])) if len(cells) and not (cells % 1).any() else 0
         is_sum = total > cells.max(initial=0) and math.isclose(total, cells.sum())
         totals.append(bool(is_sum or (total % 1 and total == mean)))

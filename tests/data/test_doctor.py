@@ -287,7 +287,11 @@ def test_no_column_of_published_judgments_is_taken_for_another(data_dir, tmp_pat
     names, rows = REAL[name], [row for _, row in table_of(file).rows[:400]]
     path = as_jsonl(tmp_path / "t.jsonl", [{names.get(n, n): value for n, value in row.items()} for row in rows])
     pairs = "outputs" in rows[0]
-    truth = {n: n for n in rows[0] if n in ("source", "output", "outputs", "input_id", "system", "systems", "ratings")}
+    truth = {
+        n: n
+        for n in rows[0]
+        if n in ("source", "output", "outputs", "input_id", "system", "systems", "ratings", "length")
+    }
     truth |= {"better": "better", "scores": "scores"} | FIELDS
     truth = {names.get(n, n): field for n, field in truth.items() if n in rows[0]}
     truth |= {n: "swapped_field" if "swapped" in n else "winner_field" if pairs else "scores_field" for n in JUDGES}

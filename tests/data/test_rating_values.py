@@ -226,7 +226,7 @@ def test_numbers_that_are_written_as_texts_are_numbers(tmp_path):
         ("a.csv", 'output,ratings,mine\na,"[2, None]",1\nb,"[nan, np.float64(4.0)]",0\n', [(2, None, 1), (None, 4, 0)]),
         (
             "a.csv",
-            "output,rating_1,rating_2,mine\na,−2,+1,TRUE\nb,1,−1,0\nc,2,0,false\n",
+            "output,rating_1,rating_2,mine\na,\u22122,+1,TRUE\nb,1,\u22121,0\nc,2,0,false\n",
             [(-2, 1, 1), (1, -1, 0), (2, 0, 0)],
         ),
         ("a.csv", 'output,ratings,mine\na,"(2, 3)",1\n', DataError),

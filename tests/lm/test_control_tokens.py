@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from evalbias import Criterion, PointwiseJudge, embedded_judge_lm
 from evalbias.lm import local
 from evalbias.lm.tokens import PRIVATE, Joined, PromptTokenizer, joint
-from evalbias.programs.prompts import demonstrations
+from evalbias.programs.prompts import demonstration
 
 CRITERION = Criterion("quality", "is it good?")
 JUDGE = PointwiseJudge(CRITERION)
@@ -63,7 +63,7 @@ def places(text):
     """Return calls with a text in every place of a prompt: judged, source, demonstration, instruction, answer."""
 
     def judged(source, output, demo=None, choices=("1", "2"), instructions="Is it good?"):
-        shown = demo and demonstrations([(JUDGE.text({"source": demo[0], "output": demo[1]}), demo[2])])
+        shown = demo and demonstration(JUDGE.text({"source": demo[0], "output": demo[1]}), demo[2])
         messages = JUDGE.prompt(instructions, shown or [], {"source": source, "output": output})
         return lambda lm: lm.choice_logprobs([messages], list(choices))
 
