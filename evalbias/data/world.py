@@ -219,7 +219,14 @@ def _example(rng: random.Random, drawn: Item, name: str, edition: Edition, **mor
     mean = _opinion(rng, drawn, taste=0.0, raters=ANNOTATORS)
     own = random.Random(f"ratings of {name}")  # single ratings with this mean, from a generator of the item's own
     noise = [own.gauss(0.0, RATER_NOISE) for _ in range(ANNOTATORS)]
-    ratings = {edition.name: [mean + error - sum(noise) / ANNOTATORS for error in noise]}
-    texts = {field: getattr(drawn, field) for field in ("source", "output", "quality", "commonness")}
-    example = dspy.Example(id=name, **more, **texts, scores={edition.name: _on_scale(mean)}, ratings=ratings)
+    example = dspy.Example(
+        id=name,
+        **more,
+        source=drawn.source,
+        output=drawn.output,
+        scores={edition.name: _on_scale(mean)},
+        ratings={edition.name: [mean + error - sum(noise) / ANNOTATORS for error in noise]},
+        quality=drawn.quality,
+        commonness=drawn.commonness,
+    )
     return example.with_inputs("source", "output")

@@ -403,11 +403,20 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
     if not (numbers := bias.numbers(judged)):
         raise ValueError(bias._unmeasured(bias.title.capitalize(), judged))
-    drawn: dict[str, Any] = {"seed": seed, "n_resamples": n_resamples}
-    about: dict[str, Any] = {"bias": bias, "judged": judged, "cost": {"judgments": judged.judgments}}
-    about |= {"coverage": median_coverage(judged.coverage), "provenance": {**judged.provenance, **drawn}}
-    about |= {name: getattr(judged, name) for name in ("clusters", "criterion", "ids", "columns")}
-    return measured(numbers, **drawn, **about)
+    return measured(
+        numbers,
+        clusters=judged.clusters,
+        bias=bias,
+        judged=judged,
+        criterion=judged.criterion,
+        ids=judged.ids,
+        columns=judged.columns,
+        seed=seed,
+        n_resamples=n_resamples,
+        coverage=median_coverage(judged.coverage),
+        cost={"judgments": judged.judgments},
+        provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
+    )
 
 
 # --- what a plot shows, as data: five kinds of marks, none of which knows a color, a width or matplotlib --------------

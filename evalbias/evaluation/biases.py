@@ -641,10 +641,27 @@ class Joint(Bias):
         return [(bias, feature) for bias, feature in features if feature is not None]
 
 
-_AGREEMENT = (PassOrFail(), DecidesAlone(), PeopleAgreement(), Forecasts())
-_SCORED = (ScaleUse(), Likelihood(), Position(), Order(), Verbosity(), SelfBias(), SelfPreference(), FamilyPreference())
-_BESIDES = (Joint(), CorrectedEstimates(), Repeats(), Probes())
-BIASES: dict[str, Bias] = {bias.name: bias for bias in (*_AGREEMENT, *_SCORED, *_BESIDES)}
+BIASES: dict[str, Bias] = {
+    bias.name: bias
+    for bias in (
+        PassOrFail(),
+        DecidesAlone(),
+        PeopleAgreement(),
+        Forecasts(),
+        ScaleUse(),
+        Likelihood(),
+        Position(),
+        Order(),
+        Verbosity(),
+        SelfBias(),
+        SelfPreference(),
+        FamilyPreference(),
+        Joint(),
+        CorrectedEstimates(),
+        Repeats(),
+        Probes(),
+    )
+}
 """Every bias that can be measured, and what is measured besides, by name, in the order in which an audit tells them."""
 
 

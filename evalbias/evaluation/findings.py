@@ -201,11 +201,20 @@ def _finding(
         settled_by = estimate.reason if needed is None else _enough(needed, estimate, rated_twice)
         within = bias.within(measurement, judged, tests) if isinstance(bias, EffectBias) and estimate.systems else ""
     measured = measurement[estimate.name]
-    sentence = bias.sentence(measured, judged)
-    sentence += f"; within these {estimate.systems} systems, {within}" if within else ""
-    more: dict[str, Any] = {"margin": margin, "margin_in_words": bias.margin_words(measured, judged), "within": within}
-    more |= {"p_adjusted": p_adjusted, "items_needed": needed, "rated_twice": rated_twice, "held_if": held_if}
-    finding = Finding(bias.name, status, estimate, sentence, settled_by=settled_by, **more)
+    finding = Finding(
+        bias.name,
+        status,
+        estimate,
+        bias.sentence(measured, judged) + (f"; within these {estimate.systems} systems, {within}" if within else ""),
+        margin=margin,
+        margin_in_words=bias.margin_words(measured, judged),
+        p_adjusted=p_adjusted,
+        items_needed=needed,
+        rated_twice=rated_twice,
+        settled_by=settled_by,
+        held_if=held_if,
+        within=within,
+    )
     if status == "biased" or within or (finding.is_shown_by_bounds and judged.compilable):  # `correct` takes no bounds
         finding = replace(finding, remedy=bias.remedy(measured, judged))
     if finding.tolerated:

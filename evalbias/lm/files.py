@@ -25,8 +25,14 @@ from evalbias.values import read_json
 
 MOST = 10_000  # most layers, blocks or labels that a configuration may name; each is built one by one
 
-_NAMES = "config generation_config tokenizer_config special_tokens_map added_tokens adapter_config"
-FILES = tuple(f"{name}.json" for name in _NAMES.split())
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "adapter_config.json",
+)
 """Small files that hold an object each. A tokenizer.json is large: it is looked at when it cannot be read."""
 
 _COUNT = re.compile("(layers?|blocks|depth|labels)$")
