@@ -114,7 +114,7 @@ class Align(JudgeOptimizer):
             item. It is also the largest number of metric calls of ``dspy.GEPA``.
         optimizers: DSPy teleprompters, such as ``dspy.SIMBA(...)``, whose programs are candidates too.
         k: Numbers of demonstrations to try.
-        reasoning: Whether to try the judge with reasons, which takes a text a judgment (``PointwiseJudge``).
+        reasoning: Whether to try the judge with reasons, which takes four texts a judgment (``evalbias.Reasoning``).
         reason: Field of an item in which people say why they rated it so.
         learning_curve: Whether to search again with a quarter and a half of the labels, if a judge was chosen.
         log_dir: Folder that keeps the answers, so that a search that was stopped asks nothing twice.
@@ -157,6 +157,8 @@ class Align(JudgeOptimizer):
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse fewer labeled inputs than a choice needs; half of them are enough to search on."""
         super().check(student, trainset, valset)
+        if self.reasoning:
+            offers.reasoned(student)  # which a judge that samples refuses
         inputs = len(set(map(input_key, trainset)))
         if inputs < FEWEST_TO_CHOOSE // 2:
             raise ValueError(f"People labeled {count(inputs, 'input')}: align needs {FEWEST_TO_CHOOSE} or more.")
@@ -301,9 +303,7 @@ class Align(JudgeOptimizer):
             both.debias = "permutation"
             listed.append(Offer(ORDERS, "both orders averaged", both))
         if self.reasoning and judge.reasoning is None and problem.only in ("", offers.REASONING):
-            thinking = judge.deepcopy()
-            thinking.reasoning = True
-            listed.append(Offer(offers.REASONING, "reasons before the answer", thinking))
+            listed.append(offers.reasoned(judge))
         return [*listed, *self._taught(problem)]
 
     def _taught(self, problem: Problem) -> list[Offer]:

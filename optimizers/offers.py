@@ -1,4 +1,4 @@
-"""What may make a judge agree better with people: demonstrations, wordings, guidelines, and what DSPy finds."""
+"""Offers that may make a judge agree better with people: demonstrations, wordings, guidelines, DSPy's programs."""
 
 from __future__ import annotations
 
@@ -107,6 +107,13 @@ def nearest(problem: Problem, sizes: Sequence[int]) -> list[Offer]:
         return []
     program.nearest = max(few)
     return [Offer(NEAREST, f"{program.nearest} demonstrations (nearest to the item)", program)]
+
+
+def reasoned(judge: Any) -> Offer:
+    """Offer the judge with reasons before its answer; ``ValueError`` for one that samples."""
+    thinking = judge.deepcopy()
+    thinking.reasoning = True
+    return Offer(REASONING, "reasons before the answer", thinking)
 
 
 def spread(human: FloatArray, order: IntArray, k: int) -> list[int]:

@@ -118,7 +118,7 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a judge is asked about."""
+    """Subject of a judge's question."""
 
     criterion: Criterion
     inputs: Mapping[str, str]  # field -> its label; empty for ``source`` and ``output`` under the criterion's labels

@@ -1,4 +1,4 @@
-"""What evalbias saved, as files: one ``load`` reads them all."""
+"""Files that evalbias saved: one ``load`` reads them all."""
 
 from __future__ import annotations
 

@@ -412,15 +412,18 @@ def _read_cells(table: Source) -> None:
 def _leave_totals_out(table: Source) -> None:
     """Leave out a last row whose numbers, two or more, are sums of those above, or fractions: means of whole ones."""
     *above, (where, last) = table.rows or [("", {})]
-    totals = list[bool]()
-    for name, total in ((n, cell) for n, cell in last.items() if isinstance(cell, int | float)):
-        cells = np.array([cell for _, row in above if np.isfinite(cell := as_number(row.get(name), texts=False))])
-        mean = round(cells.mean(), len(str(total).partition(".")[2])) if len(cells) and not (cells % 1).any() else 0
-        is_sum = total > cells.max(initial=0) and math.isclose(total, cells.sum())
-        totals.append(bool(is_sum or (total % 1 and total == mean)))
-    if len(above) > 2 and len(totals) > 1 and all(totals):
+    totals = {name: cell for name, cell in last.items() if isinstance(cell, int | float)}
+    columns = ((total, [as_number(row.get(name), texts=False) for _, row in above]) for name, total in totals.items())
+    if len(above) > 2 and len(totals) > 1 and all(_is_total(total, cells) for total, cells in columns):
         table.rows = above
         table.leave_out("totals of the rows above", where)
+
+
+def _is_total(total: float, column: Sequence[float]) -> bool:
+    cells = np.array([cell for cell in column if math.isfinite(cell)])
+    mean = round(cells.mean(), len(str(total).partition(".")[2])) if len(cells) and not (cells % 1).any() else 0
+    is_sum = total > cells.max(initial=0) and math.isclose(total, cells.sum())
+    return bool(is_sum or (total % 1 and total == mean))
 
 
 def _read_labels(table: Source, judged: Set[str]) -> None:

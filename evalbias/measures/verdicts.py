@@ -414,7 +414,7 @@ LEVELS = (0.025, 0.0125, 0.0125)  # of the tests of regions on both sides, of pa
 
 @dataclass(frozen=True)
 class Alone:
-    """What a judge may decide by itself: it passes scores from ``pass_from`` on, and fails those up to ``fail_to``."""
+    """A judge's own decisions: it passes scores from ``pass_from`` on, and fails those up to ``fail_to``."""
 
     share: float = 0.0  # of all scores, in [0, 1]
     pass_from: float = math.inf  # infinite where it may pass none

@@ -298,6 +298,8 @@ def test_what_cannot_be_aligned_is_refused_before_anything_is_asked():
     for items, words in ((unlabeled, "'merit'"), (labeled(10), "10 inputs")):
         with pytest.raises(ValueError, match=words):
             Align().compile(judge, trainset=items, lm=lm)
+    with pytest.raises(ValueError, match="sampled"):
+        aligned(lm, labeled(40), evalbias.PointwiseJudge(CRITERION, scoring="sampled"), reasoning=True)
     for wrong in ({"k": (0,)}, {"budget": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Align(**wrong)
