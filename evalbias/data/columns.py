@@ -365,24 +365,13 @@ class _Table:
             self.unread += [column.name] if column.has("judges") and not judged else []
 
     def _assign(self, people: Groups, judges: Groups, values: Groups, criteria: Sequence[str], *, rated: bool) -> None:
+        """Take the columns that surely hold people's ratings, or the judge's, and ask whose the others are."""
         named = {c.name for group in (*people, *judges) for c in group}
-        # 1. What differs between raters of a text is people's; then what the names say, and the one that they leave.
-        if self.form is not None and not (people or rated):
-            varied = [group for group in values if group[0].name in self.form.varying]
-            judged = judges or [group for group in values if group not in varied]
-            both = [[c.name for group in groups for c in group] for groups in (varied, judged)]
-            if len(varied) == len(judged) == 1 and long_form.readings(self.form, *both) == [long_form.RATED_BY]:
-                people, judges, values = varied, judged, []
-        our_names = bool(judges) and not {"output", "outputs", "output_1"}.isdisjoint(self.all)
-        labels = [g for g in values if g[0].only("labels") or (our_names and g[0].name == "score")]
+        if not (people or rated):
+            people, judges, values = self._told_by_rows(judges, values)
         verdicts = [[c] for c, *more in values if c.only("verdicts") and not more and c.kind != LISTS]
         n = len(people) + int(rated), len(judges), len(values)
-        two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
-        if two or (n == (0, 1, 1) and labels):
-            people = labels
-        if two or (n == (1, 0, 1) and verdicts):
-            judges = verdicts
-        # 2. The fields of what is sure; of the rest, a question.
+        people, judges = self._told_by_names(people, judges, values, verdicts, n)
         sure: list[Column] = []
         for groups, whose, fields_of in ((people, PEOPLES, self._peoples), (judges, THE_JUDGES, self._judges)):
             for ours, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
@@ -392,39 +381,68 @@ class _Table:
         called = [c for c in free if c.has("people") and not (c.is_judges or c.may_count_persons)]
         varying = [c for c in free if len({*map(str, c.filled)}) > 1]
         free = [c for c in free if c.kind == TEXTS or c.is_judges] if self.pairwise else varying
-        theirs, its = [c for c in free if not c.is_judges], [c for c in free if not c.has("people")]
-        its = [c for c in its if not c.has("given names")] or its
-        left = [
-            [*dict.fromkeys(itertools.chain(*people, called, *values))] or theirs,
-            [*dict.fromkeys(itertools.chain(*judges, *values))] or sorted(its, key=lambda c: not c.is_judges),
-        ]
-        if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
-            left[0] = [c for c in theirs if c not in values[0] and _is_like(c, values[0])] or left[0]
-        shares = [c for c in left[0] if c.codes == ("1", "2") and len({*c.filled}) > cells.MOST_CHOICES]  # no person's
-        left[0] = [] if rated or len(people) == 1 else [c for c in left[0] if c not in shares]
-        left[1] = [] if len(judges) == 1 else [c for c in left[1] if not c.has("outcomes")]
-        if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
-            is_outcome = all(c.has("outcomes") for c in left[0])
-            label = "an outcome" if is_outcome else PEOPLES
-            whose = " or ".join(name for name, columns in zip((label, THE_JUDGES), left, strict=True) if columns)
-            why = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
-            why = why if left[1] or not is_outcome else "a rating without an error"
-            answers = self._answers(*left)
-            fields = [next((answer[name] for name in OPTIONS[:3] if name in answer), "") for answer in answers]
-            of = [re.split(r"[./]", name)[-1] for name in fields]
-            if criteria and all(name in criteria for name in of):  # a judge's column of each criterion
-                self.questions = [q for q in self.questions if q.about != "criterion"]
-                answers = [{**answer, "criterion": name} for answer, name in zip(answers, of, strict=True)]
-            about = f"{whose} ratings" if left[1] or not is_outcome else "outcome"
-            self._ask(about, f"{_named(open_)} may be {whose}, {why}", answers)
-        further = [c for c in theirs if not self.pairwise and _is_like(c, sure)]
+        others = [c for c in free if not c.is_judges]
+        theirs = list[Column]()
+        if not rated and len(people) != 1:
+            theirs = [*dict.fromkeys(itertools.chain(*people, called, *values))] or others
+            if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
+                theirs = [c for c in others if c not in values[0] and _is_like(c, values[0])] or theirs
+            theirs = [c for c in theirs if c.codes != ("1", "2") or len({*c.filled}) <= cells.MOST_CHOICES]  # no shares
+        its = list[Column]()
+        if len(judges) != 1:
+            unnamed = [c for c in free if not c.has("people")]
+            unnamed = [c for c in unnamed if not c.has("given names")] or unnamed
+            its = [*dict.fromkeys(itertools.chain(*judges, *values))] or sorted(unnamed, key=lambda c: not c.is_judges)
+            its = [c for c in its if not c.has("outcomes")]
+        self._ask_whose(theirs, its, criteria)
+        further = [c for c in others if not self.pairwise and _is_like(c, sure)]
         if judges and further and any(c.has("given names") for c in sure):
             more = {f"rating_{k}": c.name for k, c in enumerate(further, start=len(people[0]) + 1)}
             self._ask("people's ratings", f"{_named(further)} may be further people's, too", [more, {}])
         if self.pairwise:
-            self._check_codes([*sure, *(left[1] if len(left[1]) == 1 and left[0] in ([], left[1]) else [])])
+            self._check_codes([*sure, *(its if len(its) == 1 and theirs in ([], its) else [])])
         else:
             self._check_scales(sure)
+
+    def _told_by_rows(self, judges: Groups, values: Groups) -> tuple[Groups, Groups, Groups]:
+        """Return people's groups, the judge's, and the rest: what differs between raters of a text is people's."""
+        if self.form is not None:
+            varied = [group for group in values if group[0].name in self.form.varying]
+            judged = judges or [group for group in values if group not in varied]
+            both = [[c.name for group in groups for c in group] for groups in (varied, judged)]
+            if len(varied) == len(judged) == 1 and long_form.readings(self.form, *both) == [long_form.RATED_BY]:
+                return varied, judged, []
+        return [], judges, values
+
+    def _told_by_names(
+        self, people: Groups, judges: Groups, values: Groups, verdicts: Groups, n: tuple[int, int, int]
+    ) -> tuple[Groups, Groups]:
+        """Return people's groups and the judge's, where names like label and verdict tell the one that is left."""
+        our_names = bool(judges) and not {"output", "outputs", "output_1"}.isdisjoint(self.all)
+        labels = [g for g in values if g[0].only("labels") or (our_names and g[0].name == "score")]
+        two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
+        return (
+            labels if two or (n == (0, 1, 1) and labels) else people,
+            verdicts if two or (n == (1, 0, 1) and verdicts) else judges,
+        )
+
+    def _ask_whose(self, people: Sequence[Column], judges: Sequence[Column], criteria: Sequence[str]) -> None:
+        """Ask about the columns that may hold people's ratings, or the judge's."""
+        if not (open_ := [*dict.fromkeys([*people, *judges])]):
+            return
+        is_outcome = all(c.has("outcomes") for c in people)
+        label = "an outcome" if is_outcome else PEOPLES
+        whose = " or ".join(name for name, columns in ((label, people), (THE_JUDGES, judges)) if columns)
+        why = "and the names do not tell which" if len(open_) > 1 else "and the name does not tell"
+        why = why if judges or not is_outcome else "a rating without an error"
+        answers = self._answers(people, judges)
+        fields = [next((answer[name] for name in OPTIONS[:3] if name in answer), "") for answer in answers]
+        of = [re.split(r"[./]", name)[-1] for name in fields]
+        if criteria and all(name in criteria for name in of):  # a judge's column of each criterion
+            self.questions = [q for q in self.questions if q.about != "criterion"]
+            answers = [{**answer, "criterion": name} for answer, name in zip(answers, of, strict=True)]
+        about = f"{whose} ratings" if judges or not is_outcome else "outcome"
+        self._ask(about, f"{_named(open_)} may be {whose}, {why}", answers)
 
     def _peoples(self, group: Sequence[Column]) -> dict[str, str]:
         if len(group) == 1 and group[0].has("outcomes"):
