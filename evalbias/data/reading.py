@@ -170,7 +170,8 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     """Return the rows of a source, or of what is ``opened``, under our names as ``read`` does; they need no output."""
     table = opened(source)
     table = replace(table, rows=[(where, {**record}) for where, record in table.rows], left_out={**table.left_out})
-    _read_chosen(table)
+    _join_marked(table)
+    _read_winners(table)
     better = next((k for k in (1, 2) if mapping and mapping.get("better") == mapping.get(f"output_{k}", 0)), None)
     if mapping and table.rows:
         mapping = {ours: theirs for ours, theirs in mapping.items() if ours != "better" or better is None}
@@ -345,23 +346,28 @@ def check_field(examples: Sequence[Any], field: str, place: str) -> None:
 # Cells: the numbers of a table whose cells are texts, and words for pass and fail.
 
 
-def _read_chosen(table: Source) -> None:
+def _join_marked(table: Source) -> None:
     """Read columns NAME_model_a, NAME_model_b and NAME_tie with 1 in one of them as one column NAME that says which."""
     columns, rows = table.columns, [row for _, row in table.rows]
     for name in (column.removesuffix("_tie") for column in columns if column.endswith("_tie")):
         parts = [f"{name}_{side}" for side in ("model_a", "model_b", "tie")]
-        if name not in columns and {*parts} <= {*columns}:
-            marked = [[part for part in parts if items.code_of(row.get(part)) in ("1", "true")] for row in rows]
-            for row, chosen in zip(rows, marked, strict=True) if max(map(len, marked)) == 1 else ():
-                row[name] = next((part.removeprefix(f"{name}_") for part in chosen), "")
-                for part in parts:
-                    row.pop(part, None)
-    # The names of two writers, of whom one won.
-    for name, (first, second) in itertools.product(columns, FIRSTS.items()):
-        other = name.removesuffix(first) + second
-        if not name.endswith(first) or other not in columns or not any(_is_text(row.get(name)) for row in rows[:100]):
+        if name in columns or not {*parts} <= {*columns}:
             continue
-        if words_in("writers").isdisjoint(own := {*words_of(name)}):
+        marked = [[part for part in parts if items.code_of(row.get(part)) in ("1", "true")] for row in rows]
+        for row, chosen in zip(rows, marked, strict=True) if max(map(len, marked)) == 1 else ():
+            row[name] = next((part.removeprefix(f"{name}_") for part in chosen), "")
+            for part in parts:
+                row.pop(part, None)
+
+
+def _read_winners(table: Source) -> None:
+    """Read choices by the name of the writer who won as A and B, where two columns name the writers of a pair."""
+    columns, rows = table.columns, [row for _, row in table.rows]
+    for name, (first, second) in itertools.product(columns, FIRSTS.items()):
+        other, own = name.removesuffix(first) + second, {*words_of(name)}
+        if not name.endswith(first) or other not in columns or words_in("writers").isdisjoint(own):
+            continue
+        if not any(_is_text(row.get(name)) for row in rows[:100]):
             continue
         sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]
         for choice in [c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - own]:
