@@ -161,17 +161,22 @@ def effect_errors(feature: FloatArray, judges: Sequence[Judged], *, reliability:
     return effects, drawn_errors(influence, seed)
 
 
+EFFECTS = {"likelihood": LIKELIHOODS, "verbosity": LENGTHS}  # bias -> the covariate whose effect it is
+
+
 def bias_errors(name: str, judges: Sequence[Judged], *, seed: int) -> list[Errors]:
-    """Measure a bias of judges: "position", "verbosity" or "likelihood"; one measurement for each possible reliability.
+    """Measure "position" or a bias of ``EFFECTS`` of judges; one measurement for each possible reliability.
 
     One rating an item does not tell its reliability: the effect is then measured at the lowest and the highest.
+    ValueError for another name.
     """
     first = judges[0]
     if name == "position":  # wins of the first position beyond half of the pairs, both orders averaged
         wins = [judged.first_wins.mean(axis=1) - 0.5 for judged in judges]
         return [jackknifed(mean, judges, wins, seed=seed)]
-    covariate = LENGTHS if name == "verbosity" else LIKELIHOODS
-    values = first.covariate(covariate)
+    if name not in EFFECTS:
+        raise ValueError(f"The bias {name!r} is not compared: choose position, {', '.join(EFFECTS)}.")
+    values = first.covariate(EFFECTS[name])
     feature = first.first_less_second(length_feature(values) if name == "verbosity" else values)
     rated = np.isfinite(first.ratings)
     reliabilities: tuple[float | None, ...] = (None,)
@@ -183,8 +188,7 @@ def bias_errors(name: str, judges: Sequence[Judged], *, seed: int) -> list[Error
 
 def comparable_biases(judged: Judged) -> tuple[str, ...]:
     """Return the biases that rules compare, of those that the answers can tell."""
-    covariates = {"likelihood": LIKELIHOODS, "verbosity": LENGTHS}
-    effects = [name for name, covariate in covariates.items() if covariate in judged.covariates]
+    effects = [name for name, covariate in EFFECTS.items() if covariate in judged.covariates]
     return (*(["position"] if judged.both_orders else []), *effects)
 
 
@@ -368,9 +372,8 @@ def smaller_rule(
     def p_values(judged: Sequence[Judged], before: Judged) -> list[float]:
         (own,), own_errors = errors([before])
         biased = nonzero(own, own_errors[:, 0])
-        return [
-            float(np.maximum(p, biased)) for p in in_families(judged, before, errors, smaller_in_magnitude)
-        ]  # or NaN
+        smaller = in_families(judged, before, errors, smaller_in_magnitude)
+        return [float(np.maximum(p, biased)) for p in smaller]  # or NaN
 
     cost = f"a loss of agreement of at most {max_loss:g}" if max_loss else "no significant loss of agreement"
     return Rule(
