@@ -157,54 +157,69 @@ def compare_means(
     kept = ~np.isnan(model)
     units, names = cluster_codes(clusters, kept), tuple(dict.fromkeys(systems))
     own = np.array([names.index(name) for name in systems], dtype=np.int64)[kept]
-    model, human, places = model[kept], human[kept], (len(names), int(units.max(initial=-1)) + 1)
-
-    def added(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return (S,) numbers and means of defined values, and (S, U) what each input adds to the means."""
-        rows, table = ~np.isnan(values), np.zeros(places)
-        n = np.bincount(own[rows], minlength=len(names)).astype(np.float64)
-        mean = ratio(np.bincount(own[rows], values[rows], len(names)).astype(np.float64), n)
-        np.add.at(table, (own[rows], units[rows]), ((values - mean[own]) / n[own])[rows])
-        return n, mean, table
-
-    # 1. means of the labels, shifts of the judge from the labeled to all, and what each input adds to both
-    (outputs, judge, of_judge), (labels, means, of_labels) = map(added, (model, human))
-    _, seen, of_seen = added(np.where(np.isnan(human), np.nan, model))
-    pairs, met = tuple(combinations(range(len(names)), 2)), np.zeros(places, dtype=bool)
+    model, human = model[kept], human[kept]
+    (outputs, judge, _), (labels, means, _) = (_by_system(values, own, units, len(names)) for values in (model, human))
+    met = np.zeros((len(names), int(units.max(initial=-1)) + 1), dtype=bool)  # (S, U) whether people rated any output
     met[own[~np.isnan(human)], units[~np.isnan(human)]] = True
-    inputs, ends, lost = met.sum(axis=1), np.array(pairs), int((~kept).sum())
-    units_of = [int(met[two].any(axis=0).sum()) for two in ends]
-    sizes = zip(ends, units_of, strict=True)
-    bare = [Interval(math.nan, n=int(outputs[two].sum()), undefined=lost, units=k) for two, k in sizes]
-    few = inputs < MIN_LABELS
-    if few.any():  # the other systems are compared without these
-        why = f"fewer than {MIN_LABELS} outputs of {{}} have a score and a rating"
-        lacking = [next((names[k] for k in pair if few[k]), "") for pair in pairs]
-        unknown = [replace(e, reason=why.format(name)) for e, name in zip(bare, lacking, strict=True)]
-        rated, reached, undecided = (
-            ~few[own],
-            [k for k, name in enumerate(lacking) if not name],
-            np.full(len(pairs), np.nan),
-        )
-        columns = [[*unknown], [*unknown]]
-        if reached:
-            how: dict[str, Any] = {"clusters": units[rated].tolist(), "confidence": confidence}
-            others = compare_means(model[rated], human[rated], [names[k] for k in own[rated]], **how)
-            means[~few], undecided[reached] = others.people, others.enough
-            for column, estimates in zip(columns, (others.differences, others.favors), strict=True):
-                for k, e in zip(reached, estimates, strict=True):
-                    column[k] = replace(e, undefined=lost)
-        means[few] = np.nan
-        differing, favoring = map(tuple, columns)
-        return MeansCompared(names, judge, means, outputs, labels, pairs, differing, favoring, undecided)
+    few = (inputs := met.sum(axis=1)) < MIN_LABELS
+    pairs, lost = tuple(combinations(range(len(names)), 2)), int((~kept).sum())
+    bare = [
+        Interval(math.nan, n=int(outputs[[a, b]].sum()), undefined=lost, units=int((met[a] | met[b]).sum()))
+        for a, b in pairs
+    ]
+    lacking = [next((names[k] for k in two if few[k]), "") for two in pairs]
+    why = f"fewer than {MIN_LABELS} outputs of {{}} have a score and a rating"
+    differences = [replace(e, reason=why.format(name)) for e, name in zip(bare, lacking, strict=True)]
+    favors, enough, means = [*differences], np.full(len(pairs), np.nan), np.where(few, np.nan, means)
+    if reached := [k for k, name in enumerate(lacking) if not name]:  # compared without the systems of few labels
+        rated, places = ~few[own], np.cumsum(~few) - 1
+        units = cluster_codes(units[rated].tolist(), np.ones(int(rated.sum()), dtype=bool))
+        ends = places[np.array([pairs[k] for k in reached])]
+        items = model[rated], human[rated], places[own[rated]], units, inputs[~few]
+        means[~few], *compared, enough[reached] = _contrasts(*items, ends, [bare[k] for k in reached], confidence)
+        for column, estimates in zip((differences, favors), compared, strict=True):
+            for k, e in zip(reached, estimates, strict=True):
+                column[k] = e
+    return MeansCompared(names, judge, means, outputs, labels, pairs, tuple(differences), tuple(favors), enough)
+
+
+def _by_system(
+    values: FloatArray, own: arrays.IntArray, units: arrays.IntArray, systems: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return (S,) numbers and means of the defined (n,) values, and (S, U) what each input adds to the means."""
+    rows, table = ~np.isnan(values), np.zeros((systems, int(units.max(initial=-1)) + 1))
+    n = np.bincount(own[rows], minlength=systems).astype(np.float64)
+    mean = ratio(np.bincount(own[rows], values[rows], systems).astype(np.float64), n)
+    np.add.at(table, (own[rows], units[rows]), ((values - mean[own]) / n[own])[rows])
+    return n, mean, table
+
+
+def _contrasts(
+    model: FloatArray,
+    human: FloatArray,
+    own: arrays.IntArray,
+    units: arrays.IntArray,
+    inputs: arrays.IntArray,
+    ends: arrays.IntArray,
+    bare: Sequence[Interval],
+    confidence: float,
+) -> tuple[FloatArray, list[Interval], list[Interval], FloatArray]:
+    """Estimate people's means (S,), of P pairs ``ends`` of systems the differences, what the judge favors, and labels.
+
+    All systems (``own``, from 0) have enough ``inputs`` with a label, (S,); ``bare`` are intervals with the counts.
+    """
+    # 1. means of the labels, shifts of the judge from the labeled to all, and what each input adds to both
+    systems, seen = len(inputs), np.where(np.isnan(human), np.nan, model)
+    columns = [_by_system(values, own, units, systems) for values in (model, human, seen)]
+    (outputs, judge, of_judge), (labels, means, of_labels), (_, labeled, of_seen) = columns
     # 2. the weight that makes the variance of the differences least, and the influences on these
-    contrast = np.eye(len(names))[ends[:, 1]] - np.eye(len(names))[ends[:, 0]]
+    contrast = np.eye(systems)[ends[:, 1]] - np.eye(systems)[ends[:, 0]]
     moved = contrast @ (of_judge - of_seen)
     spread, about = float((moved**2).sum()), float(((contrast @ of_seen) ** 2).sum())
-    has_weight = spread > SLACK * about > 0 and inputs.sum() > len(names) + 1
+    has_weight = spread > SLACK * about > 0 and inputs.sum() > systems + 1
     weight = -float((contrast @ of_labels * moved).sum()) / spread if has_weight else 0.0
     errors = np.sqrt(inputs / (inputs - 1))[:, None] * (of_labels - weight * of_seen)  # (S, U) of the labeled
-    psi, shift = contrast @ (errors + weight * of_judge), judge - seen
+    psi, shift = contrast @ (errors + weight * of_judge), judge - labeled
     if has_weight:
         psi = psi / (1 - np.minimum((moved**2).sum(axis=0) / spread, MOST_LEVERAGE))
         psi -= np.outer(contrast @ shift, (psi * moved).sum(axis=0) / spread)  # the weight is an estimate too
@@ -212,27 +227,27 @@ def compare_means(
     part = (errors**2).sum(axis=1)
     free = np.maximum(inputs - 1 - (of_seen**2).sum(axis=1) / (of_seen**2).sum() if has_weight else inputs - 1, 0.5)
     df = ratio((contrast**2 @ part) ** 2, contrast**2 @ (part**2 / free))
-    df = np.clip(df, 1, np.maximum(np.array(units_of) - 2, 1))
-    level, variances = (1 - confidence) / len(pairs), (psi**2).sum(axis=1)
+    df = np.clip(df, 1, np.maximum(np.array([e.units for e in bare]) - 2, 1))
+    level, variances = (1 - confidence) / len(ends), (psi**2).sum(axis=1)
     # 4. the differences by people, what the judge says beyond them, and the labels that would show them
     by_people, by_judge = contrast @ (people_means := means + weight * shift), contrast @ judge
 
-    def intervals(values: FloatArray, influence: FloatArray) -> tuple[Interval, ...]:
+    def intervals(values: FloatArray, influence: FloatArray) -> list[Interval]:
         half = -scipy.special.stdtrit(df, level / 2) * (size := np.sqrt((influence**2).sum(axis=1)))
-        p_values = np.minimum(len(pairs) * 2 * scipy.special.stdtr(df, -np.abs(values) / np.maximum(size, TINY)), 1.0)
-        return tuple(
+        p_values = np.minimum(len(ends) * 2 * scipy.special.stdtr(df, -np.abs(values) / np.maximum(size, TINY)), 1.0)
+        return [
             replace(e, value=float(v), low=float(v - h), high=float(v + h), p_value=float(p))
             if (of_labels[two].any(axis=1) | (labels == outputs)[two]).all() and h > 0
             else replace(e, value=float(v), reason=ALIKE)
             for e, two, v, h, p in zip(bare, ends, values, half, p_values, strict=True)
-        )
+        ]
 
     fixed = ((weight * contrast @ of_judge) ** 2).sum(axis=1)  # the part of the variance that labels do not lessen
     wanted = (by_people / (-scipy.special.ndtri(level / 2) + scipy.special.ndtri(POWER))) ** 2 - fixed
     enough = np.ceil(labels[ends].sum(axis=1) * ratio(np.maximum(variances - fixed, 0.0), wanted))
     enough[enough > outputs[ends].sum(axis=1)] = np.nan
-    differences, favors = intervals(by_people, psi), intervals(by_judge - by_people, contrast @ of_judge - psi)
-    return MeansCompared(names, judge, people_means, outputs, labels, pairs, differences, favors, enough)
+    favors = intervals(by_judge - by_people, contrast @ of_judge - psi)
+    return people_means, intervals(by_people, psi), favors, enough
 
 
 # Score correction: subtract from a judge's scores what they owe to features of the text, such as its length. The slopes

@@ -75,6 +75,14 @@ def test_what_the_labels_do_not_tell_is_undefined_and_says_why():
     assert (np.isnan([found.value, found.low]).tolist(), found.reason) == ([False, True], ALIKE)
     judge[0, :5] = NAN
     assert compared(judge, people).differences[0].undefined == 5
+    # A third system of few labels, where the first output with a score is the second system's.
+    both = [(*judge.T.ravel(),), (*people.T.ravel(),), [*"AB"] * len(judge[0])]
+    two, three = (
+        compare_means(*both),
+        compare_means(*([*part, more] for part, more in zip(both, (1.0, 1.0, "C"), strict=True))),
+    )
+    assert three.differences[0].value == pytest.approx(two.differences[0].value)
+    assert three.people[:2] == pytest.approx(two.people)
     with pytest.raises(ValueError, match="different lengths"):
         compare_means([1.0], [1.0, 2.0], ["A"])
 
