@@ -67,33 +67,28 @@ class PeopleAgreement(Bias):
         if not judged.both_orders and len(alike) == 1 and alike[0] >= FEWEST_UNITS:
             what = "prefer the same position in every pair" if judged.pairwise else "give every output the same score"
             return Validity("undefined", f"Whether the judge tells good from bad cannot be told: people {what}.")
-        # 1 the agreement, of pairs over both orders, and what it is compared with
+        # 1 the agreement, of pairs over both orders, or beyond chance, of which the floors know nothing
         estimates, clusters = measurement.estimates, measurement.clusters
         own = headline_number(measurement.numbers)
         floors = [estimates[name] for name in FLOORS if name in estimates and not math.isnan(estimates[name].value)]
-        agreement = estimates[own.name] if own is measurement.numbers[own.name] else own.estimate(clusters, seed=seed)
-        human, beside = estimates.get("human_ceiling"), floors
-        if judged.pass_or_fail:  # beyond chance, of which the floors know nothing
+        if judged.pass_or_fail:
             agreement, human, beside = estimates["kappa"], estimates.get("human_kappa"), []
-        # 2 what its interval allows to say, from 0 for chance to 1, beside that of one rater; in one order, judge and
-        # people who like the same position agree by chance
+        else:
+            human, beside = estimates.get("human_ceiling"), floors
+            agreement = own.estimate(clusters, seed=seed) if judged.both_orders else estimates[own.name]
+        # 2 what its interval shows; in one order, judge and people who like the same position agree by chance
         decides = estimates["kappa"] if judged.pairwise and not judged.both_orders else agreement
-        low, high = (_beyond_chance(end, decides) for end in (decides.low, decides.high))
-        if math.isnan(low):
+        if math.isnan(decides.low):
             return None
-        reached = 1.0 if human is None or math.isnan(human.value) else max(_beyond_chance(human.value, human), 0.0)
-        little = high < min(TELLING, reached / 2)
-        status: ValidityStatus = "says little" if little else "valid"
-        if low <= 0:
-            status = "contradicts people" if high < 0 else "says nothing" if little else "not shown"
+        status = _told_by(decides, human)
         # 3 whether something without a judge agrees as well
         equal = [e for e in floors if not surpasses(own, measurement.numbers[e.name].values, clusters, seed=seed)]
-        chance = [decides] if decides is not agreement and low <= 0 else []
-        figures = [f"{e.label} {e.text()}" for e in [*chance, *([] if human is None else [human]), *beside]]
-        interval = "; ".join(filter(None, [f"95 % interval {agreement.interval}", ", ".join(figures)]))
+        chance = [decides] if decides is not agreement and status not in ("valid", "says little") else []
+        figures = ", ".join(f"{e.label} {e.text()}" for e in [*chance, *filter(None, [human]), *beside])
+        interval = "; ".join(filter(None, [f"95 % interval {agreement.interval}", figures]))
         sentence = f"{VALIDITIES[status]}: {agreement.label} {agreement.text()} ({interval})."
         outputs = tuple(PREFERRED[e.label] for e in equal)
-        if outputs and high >= 0:
+        if outputs and status != "contradicts people":
             status = "no better than a floor" if status == "valid" else status
             which = " or the ".join(outputs)
             sentence += f" It is not shown to agree with people better than always preferring the {which} output would."
@@ -148,6 +143,16 @@ class Validity:
     status: ValidityStatus
     sentence: str  # the same with the figures: the agreement, that of one rater, and the floors
     no_better_than: tuple[str, ...] = ()  # outputs, such as the longer, that could always be preferred
+
+
+def _told_by(agreement: Estimate, human: Estimate | None) -> ValidityStatus:
+    """Say what the interval of an agreement shows, from 0 for chance to 1, beside that of one rater, if it is known."""
+    low, high = (_beyond_chance(end, agreement) for end in (agreement.low, agreement.high))
+    reached = 1.0 if human is None or math.isnan(human.value) else max(_beyond_chance(human.value, human), 0.0)
+    little = high < min(TELLING, reached / 2)
+    if low > 0:
+        return "says little" if little else "valid"
+    return "contradicts people" if high < 0 else "says nothing" if little else "not shown"
 
 
 def _beyond_chance(value: float, e: Estimate) -> float:

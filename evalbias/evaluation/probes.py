@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
 from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, measure, people_missing
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, Number, decide, items_needed
-from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples
+from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples, shared_inputs
 from evalbias.evaluation.repeats import TOLERATED, WORTH, Order, Probes, probed, reach_of
 from evalbias.evaluation.words import (
     Status,
@@ -36,7 +37,7 @@ from evalbias.evaluation.words import (
     percent,
 )
 from evalbias.measures import resample
-from evalbias.measures.arrays import FloatArray, complete
+from evalbias.measures.arrays import BoolArray, FloatArray, complete
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.families import holm
 from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share, p_of_interval
@@ -231,11 +232,70 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
     Raises:
         ValueError: The ids or texts are not those of ``with_edits``, or an original is nowhere.
     """
-    # 1 the answers, of a pair the lead of its first candidate, and the rows by item, kind and part
+    # 1 (1 + 2 k, n) the answers to the versions of every item, of a pair the lead of the edited candidate
     values, reach = (judged.win_shares - 0.5, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
     if np.isnan(values).all():
         why = next(iter(judged.reasons.values()), coverage_warning({"": judged.coverage}) or "none is defined")
         raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
+    versions = _versions_of(judged)
+    if not reach > 0:
+        raise ValueError("All scores are the same: state the judge's `scale`, or check the column.")
+    items, kinds = [*versions.inputs], versions.kinds
+    wanted = [(ORIGINAL, ""), *product(kinds, (EDIT, PLACEBO))]
+    table = np.stack([versions.of(values, *version) for version in wanted])
+    missing = [versions.id_of(items[column], *wanted[row]) for row, column in np.argwhere(np.isnan(table))]
+    pairs = table[1:].reshape(len(kinds), 2, len(items))
+    whole = ~np.isnan(table[0] + pairs.sum(axis=1))  # (k, n)
+    # 2 the effects, what outputs get that have as much of it, and what follows
+    clusters = shared_inputs([*versions.inputs.values()])
+    high = judged.scale[1] if judged.scale is not None else np.nanmax(values)
+    top = None if judged.pairwise else float(high) - NEAR_TOP * reach
+    effects = {}
+    for kind, both, kept in zip(kinds, pairs, whole, strict=True):
+        scores = np.where(kept, [table[0], *both], np.nan)
+        effects[kind] = _effect(kind, scores, reach=reach, top=top, clusters=clusters, seed=seed)
+        if (beside := _observed(judged, values, versions, kind, kept, reliability)) is not None:
+            difference = _difference(effects[kind].estimate, beside)
+            effects[kind] = replace(effects[kind], observed=beside, difference=difference)
+    return ProbeReport(
+        judge=judged.judge,
+        n=len(items),
+        pairwise=judged.pairwise,
+        effects=_decided(effects, margin=WORTH * reach, pairwise=judged.pairwise),
+        missing=missing,
+        left_out=int((~np.isnan(pairs) & ~whole[:, None]).sum()),
+        margin=WORTH * reach,
+    )
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """Rows of ``with_edits``, found by their ids."""
+
+    rows: Mapping[tuple[str, str, str], int]  # item, kind and part ("" of the original) -> place of the row
+    inputs: Mapping[str, str]  # item -> its input
+    places: Mapping[str, str]  # item that has its original -> the candidate that is edited, "1" or "2"
+    pairwise: bool
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of edits that any row has, in the order of ``KINDS``."""
+        order = [*KINDS]
+        return sorted({kind for _, kind, part in self.rows if part}, key=lambda kind: (order.index(_base(kind)), kind))
+
+    def of(self, column: FloatArray, kind: str, part: str = "") -> FloatArray:
+        """Return a column of the rows for a version of each item, of a pair for the edited candidate; NaN without."""
+        signs = [-1.0 if self.pairwise and self.places.get(item) == "2" else 1.0 for item in self.inputs]
+        rows = [self.rows.get((item, kind, part)) for item in self.inputs]
+        return np.asarray(signs * np.array([math.nan if row is None else column[row] for row in rows]))
+
+    def id_of(self, item: str, kind: str, part: str) -> str:
+        """Return the id of a row, whether or not it is there."""
+        return BAR.join((item, kind, part or self.places.get(item, "1")))
+
+
+def _versions_of(judged: Judged) -> _Versions:
+    """Find rows by item, kind and part; ValueError for what ``with_edits`` did not write, or no original or edit."""
     rows, inputs, places = dict[tuple[str, str, str], int](), dict[str, str](), dict[str, str]()
     for row, (name, source, example) in enumerate(zip(judged.ids, judged.inputs, judged.examples, strict=True)):
         item, *parts = name.rsplit(BAR, 2)
@@ -253,52 +313,7 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
         raise ValueError(f"No row is an original (its id ends in {ORIGINAL}{BAR}1): give all rows of probe emit back.")
     if len(places) == len(rows):
         raise ValueError("Every row is an original, and none has an edit: give all rows of probe emit back.")
-    if not reach > 0:
-        raise ValueError("All scores are the same: state the judge's `scale`, or check the column.")
-    order, items = [*KINDS], list(inputs)
-    kinds = sorted({kind for _, kind, part in rows if part}, key=lambda kind: (order.index(_base(kind)), kind))
-    signs = np.array([-1.0 if judged.pairwise and places.get(item) == "2" else 1.0 for item in items])
-
-    def of(column: FloatArray, kind: str, part: str = "") -> FloatArray:
-        """Return a column of the rows for a version of each item, of a pair for the edited candidate; NaN without."""
-        places = [rows.get((item, kind, part)) for item in items]
-        return np.asarray(signs * [math.nan if place is None else column[place] for place in places])
-
-    # 2 what is not there
-    wanted = [(ORIGINAL, ""), *((kind, part) for kind in kinds for part in (EDIT, PLACEBO))]
-    table = np.stack([of(values, *each) for each in wanted])  # (1 + 2 k, n)
-    ids = [[BAR.join((item, kind, part or places.get(item, "1"))) for item in items] for kind, part in wanted]
-    missing = [ids[row][column] for row, column in np.argwhere(np.isnan(table))]
-    pairs = table[1:].reshape(len(kinds), 2, len(items))
-    whole = ~np.isnan(table[0] + pairs.sum(axis=1))  # (k, n)
-    # 3 the effects, what outputs get that have as much of it, and what follows
-    clusters = [inputs[item] for item in items] if 1 < len({*inputs.values()}) < len(items) else None
-    high = judged.scale[1] if judged.scale is not None else np.nanmax(values)
-    top = None if judged.pairwise else float(high) - NEAR_TOP * reach
-    as_it_is = np.array([rows[item, ORIGINAL, ""] for item in places])
-    effects = {}
-    for kind, both, kept in zip(kinds, pairs, whole, strict=True):
-        scores = np.where(kept, [table[0], *both], np.nan)
-        effects[kind] = _effect(kind, scores, reach=reach, top=top, clusters=clusters, seed=seed)
-        if not (judged.labeled.any() and kept.any() and (name := KINDS[_base(kind)].counted)):
-            continue
-        counts = judged.first_less_second(_counted(judged, name))
-        more = (of(counts, kind, EDIT) - of(counts, ORIGINAL))[kept].mean()
-        own = counts[as_it_is]
-        if more > 0 and np.ptp(own) > 0:  # not without texts, nor where all have as much
-            feature = own / more if more <= np.ptp(own) else np.full(len(own), np.nan)  # nothing is extrapolated
-            beside = _observed(judged.take(as_it_is), values[as_it_is], feature, reliability)
-            difference = _difference(effects[kind].estimate, beside)
-            effects[kind] = replace(effects[kind], observed=beside, difference=difference)
-    return ProbeReport(
-        judge=judged.judge,
-        n=len(items),
-        pairwise=judged.pairwise,
-        effects=_decided(effects, margin=WORTH * reach, pairwise=judged.pairwise),
-        missing=missing,
-        left_out=int((~np.isnan(pairs) & ~whole[:, None]).sum()),
-        margin=WORTH * reach,
-    )
+    return _Versions(rows, inputs, places, judged.pairwise)
 
 
 def _base(kind: str) -> str:
@@ -362,8 +377,22 @@ def _counted(judged: Judged, name: str) -> FloatArray:
     return counts if judged.pairwise else counts[:, 0]
 
 
-def _observed(judged: Judged, scores: FloatArray, feature: FloatArray, reliability: float | None) -> Estimate:
-    """Estimate what outputs as they are get for one unit of a (n,) property, at equal quality, in points."""
+def _observed(
+    judged: Judged, values: FloatArray, versions: _Versions, kind: str, kept: BoolArray, reliability: float | None
+) -> Estimate | None:
+    """Estimate what outputs get, in points at equal quality, for having as much more of it as an edit adds.
+
+    None where nothing is counted of it, nobody rated, the texts are not there, or all have as much.
+    """
+    if not ((name := KINDS[_base(kind)].counted) and judged.labeled.any() and kept.any()):
+        return None
+    counts = judged.first_less_second(_counted(judged, name))
+    more = (versions.of(counts, kind, EDIT) - versions.of(counts, ORIGINAL))[kept].mean()
+    originals = np.array([versions.rows[item, ORIGINAL, ""] for item in versions.places])
+    own, judged = counts[originals], judged.take(originals)
+    if not (more > 0 and np.ptp(own) > 0):
+        return None
+    feature = own / more if more <= np.ptp(own) else np.full(len(own), np.nan)  # nothing is extrapolated
     estimator = partial(
         estimate_effect,
         names=("property",),
@@ -373,7 +402,8 @@ def _observed(judged: Judged, scores: FloatArray, feature: FloatArray, reliabili
         differences=judged.pairwise,
         mirrored=judged.both_orders,
     )
-    effect = Number("observed", "at equal quality", scores, estimator, columns=(judged.ratings, feature), null=0.0)
+    columns = (judged.ratings, feature)
+    effect = Number("observed", "at equal quality", values[originals], estimator, columns=columns, null=0.0)
     e = effect.estimate(judged.clusters, seed=0)
     return replace(e.scaled(e.points), unit="points")
 

@@ -331,6 +331,8 @@ def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
     assert rule.loss(biased, dull).startswith("is more biased")
     once = [with_effect(x, noise=n, ratings=1) for x, n in ((0.0, 3.0), (0.8, 0.1), (0.0, 0.1))]
     assert rule.loss(once[2], once[0]) == ""
+    with pytest.raises(ValueError, match="'length' is not compared: choose position, likelihood, verbosity"):
+        agreement_rule(PEARSON, biases=("length",)).loss(biased, dull)
 
 
 def test_a_race_begins_with_few_items_if_the_budget_is_small():
