@@ -40,7 +40,7 @@ def read_item(
     item = _as_example(example, index, "output=...", "judge_metric")
     check_item(item, f"the item {item_name(item, index)!r:.80}", inputs, judged)
     texts = own_inputs(item, inputs, judged)
-    return _under_our_names(item, inputs, texts, judged).copy(output=texts[judged])
+    return _under_our_names(item, inputs, texts, judged, output=texts[judged])
 
 
 def read_pair(
@@ -64,7 +64,7 @@ def read_pair(
     candidates = check_candidates(item, name, others, most=most)
     if most is not None and len(set(candidates)) < len(candidates):
         raise ValueError(f"Two candidates of {name} are equal: give each candidate once.")
-    return _under_our_names(item, inputs, own_inputs(item, others, judged), judged).copy(candidates=candidates)
+    return _under_our_names(item, inputs, own_inputs(item, others, judged), judged, candidates=candidates)
 
 
 def own_inputs(item: Mapping[str, Any], names: Iterable[str], judged: str) -> dict[str, str]:
@@ -73,17 +73,16 @@ def own_inputs(item: Mapping[str, Any], names: Iterable[str], judged: str) -> di
 
 
 def _under_our_names(
-    item: dspy.Example, inputs: Mapping[str, str], texts: Mapping[str, str], judged: str
+    item: dspy.Example, inputs: Mapping[str, str], texts: Mapping[str, str], judged: str, **judged_texts: Any
 ) -> dspy.Example:
     others = {name: text for name, text in texts.items() if name != judged}
-    item = item.copy(**others)
     if judged in item and judged != "output":  # the judged text has one place, where probes change it
         item = item.without(judged)
     if not others:
-        return item.copy(**{ALL_INPUTS: ""})
+        return item.copy(**{ALL_INPUTS: ""} | judged_texts)
     (_, first), *further = others.items()  # the context of LS names the first by the criterion's ``source_label``
     context = "\n".join([first, *(f"{inputs[name]}: {text}" for name, text in further)])
-    return item.copy(**{ALL_INPUTS if further and "source" in others else "source": context})
+    return item.copy(**others | {ALL_INPUTS if further and "source" in others else "source": context} | judged_texts)
 
 
 def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str] = OWN_INPUTS, judged: str = "output") -> None:

@@ -325,7 +325,7 @@ class Judge(Instrument):
             questions = [question_of(inputs) for _, inputs in part]
             answers, why = answer_items(model, questions, [item for item, _ in part], refused=refused)
             for i, question in enumerate(questions):
-                answer = answers.get(i, types.unanswered(question.choices))
+                answer = answers[i] if i in answers else types.unanswered(question.choices)
                 rows.append(self._row(answer) | ({"undefined": why[i]} if i in why else {}))
             if progress is not None:
                 progress(len(part))

@@ -229,11 +229,12 @@ class PointwiseJudge(Judge):
         labeled = self.labeled(demos)
         rendered = [render(inputs, label) for inputs, label in labeled]
         likeness = Likeness([self._joined(inputs) for inputs, _ in labeled])
+        contexts = [self._context(inputs) for inputs, _ in labeled]
 
         def shown(inputs: Mapping[str, Any]) -> list[Any]:
-            scores = likeness(self._joined(inputs))
+            scores, context = likeness(self._joined(inputs)), self._context(inputs)
             # Those for the same input are left out, so that labeled items tell how others will be judged.
-            others = [i for i, (own, _) in enumerate(labeled) if self._context(own) != self._context(inputs)]
+            others = [i for i, other in enumerate(contexts) if other != context]
             places = sorted(others, key=lambda place: scores[place])[-self.nearest :]  # the nearest one comes last
             return [part for place in places for part in rendered[place]]
 
@@ -278,14 +279,13 @@ class PointwiseJudge(Judge):
 
     def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability)."""
-        distribution = dict(zip(self.criterion.labels, answer.probabilities[0].tolist(), strict=True))
+        criterion, probabilities = self.criterion, answer.probabilities[0]
+        distribution = dict(zip(criterion.labels, probabilities.tolist(), strict=True))
         # score = sum over labels of value * P(label)
-        score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
-        best = self.criterion.values[int(np.argmax(answer.probabilities[0]))]
-        mode = math.nan if math.isnan(score) else float(best)
+        score = sum(value * p for value, p in zip(criterion.values, distribution.values(), strict=True))
+        mode = math.nan if math.isnan(score) else float(criterion.values[int(np.argmax(probabilities))])
         row = {"score": score, "distribution": distribution, "mode": mode, "coverage": float(answer.coverage[0])}
-        reasons = {"reasons": list(answer.reasons)} if self.reasoning else {}
-        return {**row, "samples": answer.samples, **reasons}
+        return {**row, "samples": answer.samples} | ({"reasons": list(answer.reasons)} if self.reasoning else {})
 
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems

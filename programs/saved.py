@@ -49,7 +49,7 @@ class Setting(Generic[Value]):
         self.name = name
 
     def __get__(self, program: Any, owner: type | None = None) -> Value:
-        value: Value = program.settings.values[self.name]
+        value: Value = object.__getattribute__(program, "settings").values[self.name]  # past DSPy's slower look-up
         return value
 
     def __set__(self, program: Any, value: Value) -> None:

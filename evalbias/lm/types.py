@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import json_number
@@ -87,7 +86,7 @@ class ChoiceLogprobs:
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):
-            total = float(np.nanmax(np.exp(self.logprobs).sum(axis=1), initial=0.0))
+            total = float(np.fmax.reduce(np.exp(self.logprobs).sum(axis=1), initial=0.0))  # NaN are passed over
         if total > MOST:
             raise ValueError(
                 f"the probabilities of the choices {list(self.choices)!r:.80} sum to {total:.3g}, not to at most 1"
@@ -104,7 +103,8 @@ class ChoiceLogprobs:
     def probabilities(self) -> FloatArray:
         """(n, c) shares of the coverage, each row summing to 1; NaN if no choice has any probability."""
         with np.errstate(invalid="ignore"):  # a row of -inf becomes NaN: undefined, not uniform
-            return np.asarray(scipy.special.softmax(self.logprobs, axis=1), dtype=np.float64)
+            shares = np.exp(self.logprobs - self.logprobs.max(axis=1, keepdims=True))
+            return np.asarray(shares / shares.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:

@@ -25,6 +25,7 @@ from evalbias.measures.arrays import SLACK, FloatArray, defined
 # What ratings share by noise-free quality is then known, and so is how much of it a straight line in quality reaches.
 
 ORDER = 50  # Hermite coefficients that count; r^50 is below .01 for correlations up to .91
+DEGREES = np.arange(1.0, ORDER + 1)
 LIMIT = 1 - 1e-6  # largest correlation considered
 
 
@@ -52,11 +53,11 @@ def coefficients(shares: FloatArray, levels: FloatArray | None = None) -> FloatA
     kept = weights > 0  # a threshold that nothing reaches adds nothing
     thresholds, weights = thresholds[kept], weights[kept]
     below, polynomial = np.zeros_like(thresholds), np.ones_like(thresholds)  # degrees k - 2 and k - 1, normalized
-    coefficients = np.empty(ORDER)
+    polynomials = np.empty((ORDER, len(thresholds)))
     for k in range(1, ORDER + 1):
-        coefficients[k - 1] = (weights * polynomial).sum() / np.sqrt(k)
-        below, polynomial = polynomial, (thresholds * polynomial - np.sqrt(k - 1) * below) / np.sqrt(k)
-    return coefficients
+        polynomials[k - 1] = polynomial
+        below, polynomial = polynomial, (thresholds * polynomial - math.sqrt(k - 1) * below) / math.sqrt(k)
+    return np.asarray((weights * polynomials).sum(axis=1) / np.sqrt(DEGREES))
 
 
 def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covariance: float) -> float:
@@ -114,7 +115,7 @@ def difference_of_group(
 
 def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
     """Compute the covariance of two step functions, by their coefficients, of normals that correlate r."""
-    return float(r ** np.arange(1, ORDER + 1) @ (a * b))
+    return float(r**DEGREES @ (a * b))
 
 
 def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high: float = LIMIT) -> float:
