@@ -59,8 +59,6 @@ def test_undefined_is_said_and_a_zero_has_no_minus():
     assert [shown(value) for value in (float("nan"), None, -1e-12, 0.125)] == ["undefined", "undefined", "0.00", "0.12"]
 
 
-# --- parts of pretrained models ---
-
 WHOLE = b"first half, second half"
 
 

@@ -72,9 +72,6 @@ def test_numbers_and_report(run, snapshot):
     assert report({"sum": run, "mean": run}) == snapshot
 
 
-# --- self-bias ---
-
-
 @pytest.mark.slow
 def test_the_recordings_have_the_published_figures(data_dir):
     text = recorded(data_dir / "self_bias_recorded", n_resamples=20)

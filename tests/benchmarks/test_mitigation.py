@@ -60,9 +60,6 @@ def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses(snapshot):
     assert report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}]) == snapshot
 
 
-# --- chances of a compiler ---
-
-
 def facts(n, agreement, seed=0):
     rng = np.random.default_rng(seed)
     quality, ls = rng.normal(size=(2, n))

@@ -138,9 +138,6 @@ def test_an_expert_whose_own_effects_are_taken_out_is_seldom_called_biased():
     assert biased["found"] >= 6 / 12
 
 
-# --- certificates ---
-
-
 def test_draws_have_the_rates_that_they_are_given():
     judge, people = certificates.drawn(np.random.default_rng(0), 40_000, [(0.8, 0.95), (0.9, 0.7), (0.6, 0.9)])
     both = 0.6 * 0.9 * 0.6 + 0.4 * 0.3 * 0.1  # independent given what they deserve

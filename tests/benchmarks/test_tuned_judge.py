@@ -114,8 +114,6 @@ def test_the_adapter_teaches_the_model_to_answer_with_labels(models_dir):
         assert low < judge.batch([example], lm=lm)[0].coverage <= high
 
 
-# --- the embedded judge's English ---
-
 FILE = FOLDER / "tokenizer.json"
 
 

@@ -185,9 +185,6 @@ def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name
     assert recorded_pairs(name, 30, 50, seed=1)[1][0].id == test[0].id != recorded_pairs(name, 30, 50, seed=2)[1][0].id
 
 
-# The curve of agreement against the decision rate.
-
-
 def test_the_parabola_by_hand():
     # orthogonal polynomials (-3, -1, 1, 3) and (1, -1, -1, 1): coefficients 4/20 and -2/4 explain .8 + 1 of 2
     for more in ([], [math.nan]):

@@ -294,8 +294,6 @@ def test_a_later_signal_interrupts_again_and_an_ignored_one_stays_so(monkeypatch
     assert signal.getsignal(number) == signal.SIG_IGN
 
 
-# --- the skill for coding agents ---
-
 COMMANDS = typer.main.get_command(app).commands
 
 

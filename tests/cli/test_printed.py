@@ -146,9 +146,6 @@ def test_what_a_server_says(lms, tmp_path, caplog, path, fault, code):
     assert "error::a" in said
 
 
-# --- the demo ---
-
-
 def test_the_example_is_the_text_that_the_judge_overrates_most():
     examples = [dspy.Example(id=name, source=f"data {name}", output=f"text {name}") for name in "abc"]
     human = {HUMAN_SCORES: np.array([4.0, 2.0, 1.0])}

@@ -303,9 +303,6 @@ def test_no_column_of_published_judgments_is_taken_for_another(data_dir, tmp_pat
     assert found >= 2
 
 
-# What is printed.
-
-
 def doctor(path, cwd):
     """Return what is printed, and the commands in it."""
     said = evalbias("doctor", path, cwd=cwd).stdout
@@ -868,9 +865,6 @@ def test_of_a_wide_table_the_columns_are_looked_at_whose_names_tell_something(tm
 def test_the_actual_output_is_judged(tmp_path):
     case = "question|q|source; expected_output|a2|; actual_output|a|output; label|01|score; judge|01|scores_field"
     assert check(questions(rows_of(case), tmp_path)[0], truth_of(case)) == (4, 4)
-
-
-# An outcome in the place of people's ratings.
 
 
 def runs(n=60):

@@ -77,8 +77,6 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
         data.pairs(items, inputs=4, seed=0)
 
 
-# --- people's scores ---
-
 BOTH = {"score": 4, "scores": {"quality": 2}}
 
 
@@ -156,9 +154,6 @@ def test_a_pair_has_the_difference_of_each_raters_ratings():
     }
 
 
-# --- splits ---
-
-
 def numbered(n, inputs=None):
     return [dspy.Example(id=f"i{k:04d}", source=f"s{k % (inputs or n)}", output="o") for k in range(n)]
 
@@ -220,8 +215,6 @@ def test_a_split_never_changes():
     assert [e.id for e in test] == ["i0007", "i0008"]
     assert [e.id for e in train] == [f"i{k:04d}" for k in (0, 1, 2, 3, 4, 5, 6, 9)]
 
-
-# --- equal texts are one input ---
 
 LONG = "An answer that is long enough to tell."
 

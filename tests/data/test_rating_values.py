@@ -13,8 +13,6 @@ from evalbias.data.columns import recognised_columns
 from evalbias.data.rating_values import NO_CODES, failure_codes, legible
 from evalbias.data.reading import table_of
 
-# --- which values are asked about -------------------------------------------------------------------------------------
-
 SCALE = [1] * 10 + [2] * 35 + [3] * 50 + [4] * 30 + [5] * 15  # ratings from 1 to 5
 TENS = [20, 30, 40, 50, 60, 70, 80, 90, 100] * 12
 CASES = {
@@ -69,8 +67,6 @@ def test_one_raters_code_is_told_from_a_rating_that_few_give():
         sparse = {f"{k}": row for k, row in enumerate(table)} | {"judge": table.ravel()}
         assert failure_codes(sparse, {name: "judge" if name == "judge" else "people" for name in sparse}) == {}
 
-
-# --- no command scores a failure in silence ---------------------------------------------------------------------------
 
 N, FAILED = 160, 19
 
@@ -168,9 +164,6 @@ def test_failures_of_a_new_judge_alone_are_no_drift(tmp_path):
     assert package.drift(before, rows, scores_field="mine", missing=[0])["drift"].value == pytest.approx(0, abs=0.2)
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
 def test_words_in_an_order_are_ratings_from_the_worst_to_the_best():
     words = ("Strongly disagree", "Disagree", "Neutral", "Agree", "Strongly agree")
     for levels, numbers in ((words, (1, 2, 3, 4, 5)), (words[:2], (0, 1)), (("none", "some", "full"), (1, 2, 3))):
@@ -213,9 +206,6 @@ def test_numbers_that_are_written_as_texts_are_numbers(tmp_path):
     items = read(as_jsonl(tmp_path / "a.jsonl", rows), numbers=["mine"])
     assert [item.ratings for item in items] == [pytest.approx([3, 4.5]), pytest.approx([1, np.nan], nan_ok=True)]
     assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["rating_1"] == "3"
-
-
-# --- tables as people write them, without a script --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

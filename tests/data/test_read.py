@@ -234,9 +234,6 @@ def test_recorded_judges_need_no_source():
     assert len(train) == len(test) == 1
 
 
-# --- pairs, and choices between two outputs ---
-
-
 def test_pairs(tmp_path):
     given = [("q", ["a", "b"], 1, 0), ("r", ["c", "d"], None, None), ("t", ["", " "], 0, 1), ("u", ["c", ""], 0, 1)]
     rows = [dict(zip(("source", "outputs", "better", "winner"), one, strict=True)) for one in given]
@@ -290,8 +287,6 @@ def test_choices_in_any_field_name_their_place(tmp_path):
         with pytest.raises(ValueError, match="do not tell the outputs apart"):
             data.read(path, choices={"verdict": labels})
 
-
-# --- what cannot be read is named, with a remedy ---
 
 SO = {"source": "s", "output": "o"}
 TABLES = [
@@ -413,9 +408,6 @@ def test_specifications_of_data(tmp_path):
     assert data.read(tmp_path / "empty.jsonl.gz") == []
 
 
-# --- the Hugging Face hub, and other libraries ---
-
-
 def test_data_sets_of_the_hub_are_read_by_split(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     pytest.importorskip("datasets").config.HF_DATASETS_CACHE = tmp_path / "cache"
@@ -464,9 +456,6 @@ def test_items_and_records_of_refine_loops_are_tables_too(tmp_path):
     assert loop.scores("own").tolist() == [[0.5], [1.5]]
 
 
-# --- one's own JSONL files ---
-
-
 def test_users_own_items(tmp_path):
     lines = [
         {**SO, "scores": {"wit": 3, "tact": None}, "ratings": {"wit": [1, None, 5]}, "base": "b", "self": "me"},
@@ -505,8 +494,6 @@ def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
     nulls = [{k: None if v != v else v for k, v in e.scores.items()} for e in loaded]
     assert [{**e.toDict(), "scores": s} for e, s in zip(loaded, nulls, strict=True)] == items
 
-
-# --- verdicts as people write them: words, files without texts, and choices of several people ---
 
 WORDS = [("Yes", "no"), ("PASS", "Fail"), ("true", "False"), (True, False), (1, 0), ("C", "I"), ("Good", "bad")]
 WORDS += [("thumbs up", "Thumbs_Down"), ("\u2705", "\u274c"), ("\u2714\ufe0f", "\u2718"), ("\U0001f44d", "\U0001f44e")]

@@ -166,9 +166,6 @@ def test_a_version_without_scores_has_no_gain_and_a_page_that_says_so(tmp_path):
     assert "mean by the judge" in (tmp_path / "run/report.html").read_text()
 
 
-# Two programs, before and after an optimizer of DSPy.
-
-
 def likes_length(request):
     """Score "q=3 z=0 ..." by its quality, and half a point more for each unit of log length, rounded at random."""
     text = request.messages[-1].text

@@ -128,9 +128,6 @@ def test_scores_that_follow_the_ratings_exactly_do_not_tell_how_far_others_devia
     assert one.high - one.low > 0.05
 
 
-# --- pairs: what a judge says, and what length does to it ---
-
-
 def test_preferences_by_hand():
     first, second, tie = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     verdicts = [[first, second], [first, first], [tie, second], [second, first], [(NAN,) * 3, first]]
@@ -175,9 +172,6 @@ def test_gaps_of_judges_that_are_mostly_right_hold_the_truth():
         held += found.low <= 0 <= found.high
     assert held >= 185
     assert estimate_gap(np.ones(40), np.ones(40)).reason == ONE_GROUP
-
-
-# --- the own system, and all effects in one model ---
 
 
 def test_the_excess_is_that_of_one_output_instead_of_another():

@@ -177,9 +177,6 @@ def test_numbers_are_alike_if_their_settings_and_columns_are():
     assert not number.like(dataclasses.replace(number, estimator=partial(estimate_effect, names=("length", "other"))))
 
 
-# --- outputs of one input are resampled and swapped together ---
-
-
 def of_inputs(scores, likelihoods, human, inputs=()):
     ids = tuple(map(str, range(len(scores))))
     return Judged(ids, "quality", scores, {LIKELIHOODS: likelihoods, HUMAN_SCORES: human}, inputs=inputs)

@@ -67,9 +67,6 @@ def test_a_judge_without_a_family_is_told_nothing_of_families():
     assert "family" not in told.replace("family_wise_error", "")
 
 
-# --- features that a user names ---
-
-
 def rated(n=200, *, headings=0.0, seed=0):
     """Texts whose headings are more frequent where the quality is high, and a judge that gives points for one."""
     rng = np.random.default_rng(seed)

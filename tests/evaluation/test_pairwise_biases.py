@@ -147,9 +147,6 @@ def test_each_pair_is_its_own_control():
     assert found["fairness"].low == pytest.approx(found["first_rate"].low - 0.5)
 
 
-# --- a searched judge beside its baselines ---
-
-
 @pytest.fixture(scope="module")
 def searched():
     return searched_judge(PairwiseJudge(C), epochs=3)

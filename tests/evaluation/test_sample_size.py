@@ -128,9 +128,6 @@ def test_items_that_cannot_be_chosen():
         label_next(judged, 0, seed=0)
 
 
-# --- judgments that are missing ---
-
-
 def rows(n=300, *, seed=0, lost=lambda quality, length, rng: rng.random(len(quality)) < 0.08, systems=4):
     """Scored outputs of four systems, and what a judge would have said of all; ``lost`` says which are missing."""
     rng = np.random.default_rng(seed)

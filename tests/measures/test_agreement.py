@@ -41,9 +41,6 @@ def alone(statistic, x, y):
     return statistic(np.ones((1, len(x))), np.array(x, dtype=float), np.array(y, dtype=float))[0]
 
 
-# Correlations.
-
-
 def test_correlations_by_hand():
     # deviations (-1.5, -.5, .5, 1.5) and (-2, 0, -1, 3): (3 + 0 - .5 + 4.5) / sqrt(5 * 14)
     assert pearson([1, 2, 3, 4], [0, 2, 1, 5]).value == pytest.approx(7 / math.sqrt(70))
@@ -108,9 +105,6 @@ def test_tau_and_accuracy_of_all_pairs_in_n_log_n(n, few, many, seed):
     assert pairwise_accuracy(x, y).value == pytest.approx(accuracy, nan_ok=True)
 
 
-# Alpha, kappa and the human ceiling.
-
-
 def test_alpha_and_kappa_by_hand():
     # squared differences of ordered pairs: 0, 2 * 1, 0 -> 2 / 6; of all ratings: 58 / 30
     assert alone(agreement.counted_alpha, [1, 2, 3], [1, 3, 3]) == pytest.approx(1 - (2 / 6) / (58 / 30))
@@ -171,9 +165,6 @@ def test_the_kappa_of_a_rater_is_that_with_another_one():
     assert two == pytest.approx(alone(counted_kappa, ratings[:, 0], ratings[:, 1]))
 
 
-# Intervals of coefficients.
-
-
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
     quality, noise = np.random.default_rng(4).normal(size=36), np.random.default_rng(6).normal(size=(2, 36))
@@ -210,9 +201,6 @@ def test_perfect_agreement_has_the_interval_of_a_share_of_1(estimator, outputs):
     assert math.isnan(estimator(x[:5], x[:5]).low)
 
 
-# Probabilities as forecasts.
-
-
 def calibration_error(p, y):
     return estimate_calibration_error(p, y, draws=ALONE).value
 
@@ -240,9 +228,6 @@ def test_an_error_as_large_as_chance_often_makes_it_may_be_0():
     # of 20 coins, 13 or more fall alike with a probability of .26, 14 or more with .12
     found = estimate_calibration_error(np.full(20, 0.5), outcomes, draws=Draws(confidence=0.8))
     assert (found.value, found.low) == (pytest.approx(0.15), 0.0)
-
-
-# What ties cannot move.
 
 
 def slow_tied_accuracy(x, y, clusters):
@@ -326,9 +311,6 @@ def test_equal_judges_differ_in_their_accuracy_of_pairs_in_five_percent_of_data_
         one, other = (np.round(quality + rng.normal(size=120)) for _ in range(2))
         rejected.append(estimate_tied_accuracy(other, people, before=one, clusters=clusters).p_value < 0.05)
     assert 0.02 <= np.mean(rejected) <= 0.09
-
-
-# US, BiasScore and RS by hand.
 
 
 def test_unfairness_by_hand():

@@ -389,9 +389,6 @@ def test_ratings_that_say_nothing_leave_every_effect_possible():
     assert p_value > 0.05
 
 
-# Orders, names, units and the direction of a scale.
-
-
 def effect_of(x, scores, ratings, *, covariates=None, standardized=True, **options):
     features = {"x": x, **(covariates or {})}
     unscaled = [name for name in features if name.startswith("system") or (name == "x" and not standardized)]

@@ -216,8 +216,6 @@ def test_an_error_without_a_severity_is_never_left_out(rest, joint):
     assert listed(text) is None
 
 
-# Reports of InstructScore, read by hand.
-
 MAJOR = 'Error type 1: Incorrect translation is missing content\nMajor/minor: Major\nError location 1: "the dog"\n'
 MINOR = "Error type 2: awkward\nMajor/minor: Minor\nError location 2:\nExplanation for error 2: a matter of taste\n"
 LISTED = (MQMError("major", "the dog", "Incorrect translation is missing content"), MQMError("minor", None, "awkward"))

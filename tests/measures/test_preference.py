@@ -117,17 +117,12 @@ def test_nothing_defined_is_nan():
     assert all(math.isnan(m([[NAN, NAN]])) for m in (fairness, confidence, calibration_gap))
 
 
-# The win rate of the first position.
-
 both_orders = partial(estimate_first_rate, both_orders=True)
 
 
 def of_pairs(first, second, n):
     """Pairs of which the first position won so many twice, and the second position so many."""
     return np.array([1.0] * first + [0.0] * second + [0.5] * (n - first - second))
-
-
-# Pairs in both orders.
 
 
 @pytest.mark.parametrize("n", [3, 30, 80])
@@ -174,9 +169,6 @@ def test_pairs_of_a_document_that_move_together_count_once():
     alone = both_orders(of_pairs(3, 1, 12))
     together = both_orders(np.repeat(of_pairs(3, 1, 12), 10), clusters=documents)
     assert (together.low, together.high, together.units) == pytest.approx((alone.low, alone.high, 12))
-
-
-# Pairs in one order.
 
 
 def test_each_class_counts_half():
@@ -238,9 +230,6 @@ def test_the_interval_of_a_difference_is_paired():
 BOTH = rotations(2, every=True)
 
 
-# Averages over orders, and decisions.
-
-
 def test_comparisons_are_normalized_and_averaged_by_hand():
     # coverage .8 and .5; shares (.75, .25) and (.4, .6) by position; the second order has the candidates swapped
     logprobs = np.log([[[0.6, 0.2], [0.2, 0.3]]])
@@ -285,9 +274,6 @@ def test_decisions_wins_and_gaps_by_hand():
     np.testing.assert_allclose(win_shares(rows[None], ties=True)[0], wins)
     four = np.array([[0.0, 0.0, 0.0, 1.0], [0.6, 0.0, 0.1, 0.3]])
     np.testing.assert_allclose(win_shares(four, ties=True), [[1 / 3, 1 / 3, 1 / 3], [0.7, 0.1, 0.2]])
-
-
-# PriDe.
 
 
 def planted(prior, n, *, noise, ties=False, seed=0):

@@ -153,9 +153,6 @@ def test_coins_are_worked_out_by_hand():
     assert curvature_of_differences(coins, shared=0.0) == curvature_of_differences(np.zeros(4), shared=1.0) == 0.0
 
 
-# Raters whose points are worth different amounts.
-
-
 def panel(scales, n, *, seed, noise=0.7):
     """Return quality (n,) and ratings (n, r) of a panel whose raters move so many points for one of quality."""
     rng = np.random.default_rng(seed)

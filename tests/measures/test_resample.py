@@ -42,8 +42,6 @@ def swaps(number, seed=0):
     return Draws(seed=seed, resamples=0, swaps=number)
 
 
-# Every statistic and every estimator.
-
 N = 24
 RNG = np.random.default_rng(0)
 QUALITY = RNG.integers(1, 6, N).astype(float)
@@ -313,9 +311,6 @@ def test_swapped_means_are_those_of_counts():
         pairs.estimate_fairness(a)
 
 
-# Paired tests.
-
-
 def systems(n, seed=0, decimals=6):
     rng = np.random.default_rng(seed)
     likelihoods, quality = rng.normal(size=(2, n))
@@ -503,9 +498,6 @@ def test_every_unit_is_swapped_however_many_there_are():
         assert p_of_means(a, np.zeros(n), 2_000) == pytest.approx(1 / 4, abs=0.03)
 
 
-# Bootstrap intervals.
-
-
 def variance(counts, x):
     return mean(counts, x**2) - mean(counts, x) ** 2
 
@@ -611,9 +603,6 @@ def test_equal_items_do_not_tell_how_much_others_differ():
         assert np.isnan([alike.low, alike.high]).all()
 
 
-# Intervals that draw nothing.
-
-
 @pytest.mark.parametrize(
     ("values", "size"),  # the effective n: n - 1 where a variance is estimated, at most n + 4 p (1 - p) n^2
     [
@@ -660,9 +649,6 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
     assert p_of(1.0, 1.0, 2.0, null=0.0) == 0  # no width on the side of the null
     assert np.isnan([p_of(1.0, *ends, null=0.0) for ends in ((NAN, 2.0), (0.5, NAN), (NAN, NAN))]).all()
     assert p_of(NAN, 1.0, 3.0, null=0.0) > p_of(1.5, 1.0, 3.0, null=0.0)
-
-
-# Draws and sums.
 
 
 def test_rows_are_split_into_chunks_that_fill_the_memory_granted():

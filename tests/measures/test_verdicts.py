@@ -180,8 +180,6 @@ def test_a_rate_corrected_by_annotators_who_contradict_each_other():
     assert same.value == 0
 
 
-# Corrected means and rates.
-
 JUDGE, HUMAN, REST = [2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0], [4.0, 4.0, 5.0, 5.0, 5.0, 4.0]
 ALONE = stats.t.interval(0.95, 3, loc=2.75, scale=stats.sem(HUMAN))  # of the four labels
 

@@ -287,9 +287,6 @@ def test_what_cannot_be_aligned_is_refused_before_anything_is_asked():
     assert not lm.prompts
 
 
-# Parts.
-
-
 def test_agreement_is_measured_as_the_answers_are():
     rng = np.random.default_rng(0)
     pairs = compared(rng, 60)

@@ -64,9 +64,6 @@ def compile_judge(lm=None, trainset=None, valset=None, judge=None, **options):
     return BiasedDemos(**settings).compile(judge or PointwiseJudge(C), **sets, lm=lm or FormulaLM())
 
 
-# RS demonstrations.
-
-
 @pytest.mark.slow
 def test_the_bias_is_compiled_away():
     report = compile_judge().report
@@ -225,9 +222,6 @@ def test_a_model_without_likelihoods_is_refused_before_it_judges(optimizer):
     optimizer.compile(PointwiseJudge(C), trainset=train, lm=lm)
     assert lm.judged
     assert other.judged == []
-
-
-# The same judge in the hands of DSPy.
 
 
 def test_a_step_of_better_together(real_lm):
@@ -505,9 +499,6 @@ def test_demonstrations_that_make_a_useless_judge_agree_are_compiled_though_it_h
     assert change.after.value - change.before.value > 0.5
 
 
-# Demonstrations and mitigations.
-
-
 def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so(snapshot):
     weak, strong, fitted = with_effect(0.6, noise=3.0), with_effect(0.0, noise=0.1), with_effect(0.0, seed=50)
     for judged in (weak, strong, fitted):
@@ -553,9 +544,6 @@ def test_a_judge_without_bias_is_returned_as_it_was_given():
 def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations_are_left_out():
     report = mitigated(of_sources(60, 1), short(demos=4), likelihood_lm=FormulaLM()).report
     assert report.left_out == {"likelihood calibration": "LS is another model's, which the judge does not ask"}
-
-
-# Several criteria of one task, compiled side by side.
 
 
 def rated(n, seed):

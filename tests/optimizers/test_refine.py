@@ -168,9 +168,6 @@ def test_bad_input():
         compiler().compile(refine_loop(*OWN), trainset=twins[:1], valset=twins[1:])
 
 
-# The choice on held-back items.
-
-
 def refined(quality, calls):
     answers = np.array(quality, dtype=float)
     return Judged(tuple(map(str, range(len(answers)))), "quality", answers, judgments=calls)

@@ -274,9 +274,6 @@ def test_an_unbiased_judge_of_translations_is_not_called_biased(to_mqm):
             assert (side["bias"].value, side["expected"].value) == (0, -20)
 
 
-# Answers of mathematics.
-
-
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
@@ -316,8 +313,6 @@ def test_equal_values(pairs, same):
 def test_a_fraction_equals_itself_in_latex(q):
     assert same_value(rf"\frac{{{q.numerator}}}{{{q.denominator}}}", f"{q.numerator}/{q.denominator}")
 
-
-# --- in-context examples ---
 
 ITEM = {"source": "un chien", "target_language": "English"}
 

@@ -409,9 +409,6 @@ def test_a_feedback_source_returns_no_bare_number():
         program(source="s")
 
 
-# --- recorded loops ---
-
-
 def recording(loop, items):
     """Return a model with the recorded texts as answers to the prompts that a loop sends for recorded outputs.
 

@@ -49,9 +49,6 @@ def plain(table):
     return [line for line in lines if line]
 
 
-# --- measurements and comparisons ---
-
-
 @pytest.fixture(scope="module")
 def judged():
     models = [FormulaLM(bias=b) for b in (1.0, 0.1)]
@@ -102,9 +99,6 @@ def test_a_comparison_carries_the_papers_signs(judged, snapshot):
     assert f"<td>{bias.before.value:+.2f}</td><td>{bias.after.value:+.2f}</td>" in change._repr_html_()
 
 
-# --- a fairness search ---
-
-
 @pytest.fixture(scope="module")
 def searched():
     judge, compiled, test = searched_judge(PairwiseJudge(C), epochs=2, racing=True)
@@ -149,8 +143,6 @@ def test_a_search_is_drawn_by_epoch(searched):
     assert dots.line[:, 0].tolist() == [0, 1, 1, 2, 2][: 2 * len(report.history) - 1]  # a step an epoch
     assert dots.line[::2, 1].tolist() == list(report.history)
 
-
-# --- self-bias and refine loops ---
 
 RNG = np.random.default_rng(0)
 OWN = -RNG.uniform(0, 5, (11, 100))

@@ -181,9 +181,6 @@ def test_a_function_has_one_fingerprint_in_every_process():
     assert len(next(iter(digests)).strip()) == 16
 
 
-# --- texts as they may be shown ---
-
-
 def test_commands_to_a_terminal_become_visible():
     assert visible("a\tb\nc\x00\x1b\x85é\ud83d") == "a\tb\nc\ufffd\ufffd\ufffdé\ufffd"
     assert visible("\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\U000e0000\U000e007f\ufffe") == "\ufffd" * 12

@@ -263,8 +263,6 @@ def test_without_kernel_locks_the_process_is_asked(tmp_path, monkeypatch):
     assert holder(tmp_path) is None
 
 
-# --- the commands of run folders ---
-
 ESTIMATE = {"name": "effect", "label": "effect", "value": 0.5, "low": None, "high": "Infinity", "null": 0, "n": 4}
 ESTIMATE |= {"undefined": 0, "units": 4, "p_value": 0.5, "unit": "share", "signed": True}
 SETTINGS = {"command": "judge", "criteria": [{"name": "wit"}], "lm": {"model": "m"}, "data": ["a"], "versions": {}}
