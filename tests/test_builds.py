@@ -214,9 +214,7 @@ def test_pytest_offers_the_assertion_as_a_fixture_and_points_to_the_test(tmp_pat
 
 
 def test_pytest_starts_without_the_audit():
-    code = (
-        "import sys, evalbias.testing; sys.exit('evalbias.evaluation.audit' in sys.modules or 'numpy' in sys.modules)"
-    )
+    code = "import sys, evalbias.testing; sys.exit(len({'evalbias.evaluation.audit', 'numpy'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
 
 
@@ -224,19 +222,12 @@ def test_an_assertion_asks_a_function():
     items = rated(400, 1.0)
     scores = {item["output"] + item["source"]: item["mine"] for item in items}
     with pytest.raises(AssertionError, match="Biased, "):
-        assert_unbiased(
-            lambda item: scores[item.output + item.source], items, "agreement.spearman>0.1", "verbosity<0.3"
-        )
+        assert_unbiased(lambda e: scores[e.output + e.source], items, "agreement.spearman>0.1", "verbosity<0.3")
 
 
 def test_an_assertion_of_several_criteria_names_the_one_that_fails():
     items = [
-        {
-            **item,
-            "mine": item["mine"],
-            "fair": fair["mine"],
-            "ratings": dict.fromkeys(("mine", "fair"), item["ratings"]),
-        }
+        {**item, "fair": fair["mine"], "ratings": dict.fromkeys(("mine", "fair"), item["ratings"])}
         for item, fair in zip(rated(400, 1.0), rated(400, 0.0), strict=True)
     ]
     with pytest.raises(AssertionError, match=r"^mine: verbosity<0\.3\?.*\nThe judge is biased on mine"):

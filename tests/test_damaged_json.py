@@ -21,14 +21,9 @@ def damage(file):
     raise ValueError(read_run(file.parent).damage)
 
 
-READERS = [
-    (read_json, "x.json"),
-    (read_examples, "x.json"),
-    (load, "x.json"),
-    (lambda file: check_json_files(file.parent), "config.json"),
-    (adapter, "adapter_config.json"),
-    (damage, "run.json"),
-]
+READERS = [(read_json, "x.json"), (read_examples, "x.json"), (load, "x.json")]
+READERS += [(lambda file: check_json_files(file.parent), "config.json"), (adapter, "adapter_config.json")]
+READERS += [(damage, "run.json")]
 
 
 @pytest.mark.parametrize(("read", "name"), READERS)

@@ -96,60 +96,39 @@ def test_every_command_has_the_options_that_a_page_gives_it():
     assert found
 
 
-@pytest.mark.parametrize(
-    ("page", "told", "results", "measured"),
-    [
-        (
-            "docs/biases/likelihood.md",
-            r"effect of \.1 in (\d+) % of samples, \.2 in (\d+) %, and \.3 in (\d+) %",
-            "statistical_truth",
-            r"an effect is found: .* of \+0\.1 in (\d+) %, of \+0\.2 in (\d+) %, of \+0\.3 in (\d+) %",
-        ),
-        (
-            "docs/limits.md",
-            r"one moves \.8 points and the other 1\.2, an unbiased judge is called biased in (\d+) % of samples of 600",
-            "statistical_truth",
-            r"\| 0\.8, 1\.2 \| 600 \|(?: [^|]+ \|){3} \**(\d+\.\d) %",
-        ),
-        (
-            "docs/limits.md",
-            r"with ten outputs an input are doubted in (\d+\.\d) %",
-            "statistical_truth",
-            r"right forecasts, 10 outputs an input \| no \| 400 \| (\d+\.\d) %",
-        ),
-        (
-            "docs/methods/likelihood.md",
-            r"choose for (\d+) pairs .* The given judge was kept in (\d+);",
-            "mitigation",
-            r"Compiled: the given judge was kept in (?=\d+ of (\d+))(\d+) of",
-        ),
-        (
-            "docs/methods/likelihood.md",
-            r"of length or better in (\d+) of (\d+) rows of a judge",
-            "correction",
-            r"halved or better at no lower Pearson in (\d+) of (\d+) rows",
-        ),
-        (
-            "docs/methods/fairness-search.md",
-            r"formula, 100 searches each \| 100 \| (\d+) % \| (\d+) %",
-            "racing",
-            r"100 searches of 5 epochs .*? \| 100 \| [\d, ]+ \| (\d+)% (?:[^|]+\|){4} (\d+)%",
-        ),
-        (
-            "docs/how-to/probes.md",
-            r"planted biases of \.3 to \.4 points are found in (\d+) to (\d+) %",
-            "probes",
-            r"0\.3 points, [^|]+ \| one kind \| ([\d.]+)%.*? 0\.4 points, [^|]+ \| one kind \| ([\d.]+)%",
-        ),
-        (
-            "docs/how-to/server.md",
-            r"gets ([\d,]+) judgments with 8 demonstrations .* with 64 requests in flight, and ([\d,]+) with 1,024",
-            "serving",
-            r"CPU ms a request .*?\| 64 \| (\d+) .*? \| 1024 \| (\d+) ",
-        ),
-    ],
-)
-def test_the_figures_of_a_page_are_those_of_results(page, told, results, measured):
+FIGURES = r"""
+docs/biases/likelihood.md | statistical_truth
+effect of \.1 in (\d+) % of samples, \.2 in (\d+) %, and \.3 in (\d+) %
+an effect is found: .* of \+0\.1 in (\d+) %, of \+0\.2 in (\d+) %, of \+0\.3 in (\d+) %
+docs/limits.md | statistical_truth
+one moves \.8 points and the other 1\.2, an unbiased judge is called biased in (\d+) % of samples of 600
+\| 0\.8, 1\.2 \| 600 \|(?: [^|]+ \|){3} \**(\d+\.\d) %
+docs/limits.md | statistical_truth
+with ten outputs an input are doubted in (\d+\.\d) %
+right forecasts, 10 outputs an input \| no \| 400 \| (\d+\.\d) %
+docs/methods/likelihood.md | mitigation
+choose for (\d+) pairs .* The given judge was kept in (\d+);
+Compiled: the given judge was kept in (?=\d+ of (\d+))(\d+) of
+docs/methods/likelihood.md | correction
+of length or better in (\d+) of (\d+) rows of a judge
+halved or better at no lower Pearson in (\d+) of (\d+) rows
+docs/methods/fairness-search.md | racing
+formula, 100 searches each \| 100 \| (\d+) % \| (\d+) %
+100 searches of 5 epochs .*? \| 100 \| [\d, ]+ \| (\d+)% (?:[^|]+\|){4} (\d+)%
+docs/how-to/probes.md | probes
+planted biases of \.3 to \.4 points are found in (\d+) to (\d+) %
+0\.3 points, [^|]+ \| one kind \| ([\d.]+)%.*? 0\.4 points, [^|]+ \| one kind \| ([\d.]+)%
+docs/how-to/server.md | serving
+gets ([\d,]+) judgments with 8 demonstrations .* with 64 requests in flight, and ([\d,]+) with 1,024
+CPU ms a request .*?\| 64 \| (\d+) .*? \| 1024 \| (\d+)
+""".strip().splitlines()
+"""Page and file of results; what the page says; what the results say: three lines for each."""
+
+
+@pytest.mark.parametrize("figures", [FIGURES[k : k + 3] for k in range(0, len(FIGURES), 3)])
+def test_the_figures_of_a_page_are_those_of_results(figures):
+    where, told, measured = figures
+    page, results = where.split(" | ")
     files = page, f"benchmarks/results/{results}.md"
     texts = [" ".join((ROOT / file).read_text(encoding="utf-8").split()) for file in files]
     found = [re.search(pattern, text) for pattern, text in zip((told, measured), texts, strict=True)]

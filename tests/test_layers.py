@@ -20,13 +20,8 @@ LAYERS = ["values", "options", "program_options", "measures", "runs", "lm", "dat
 LAYERS += ["optimizers", "report", "integrations", "cli", "testing"]
 """From the bottom up: a layer may import itself and those before it."""
 APART = {(later, "options") for later in ("measures", "runs", "lm", "data")}
-APART |= {
-    ("measures", "values"),
-    ("runs", "measures"),
-    ("data", "lm"),
-    ("integrations", "report"),
-    ("cli", "integrations"),
-}
+APART |= {("measures", "values"), ("runs", "measures"), ("data", "lm"), ("integrations", "report")}
+APART |= {("cli", "integrations")}
 """(layer, an earlier one) that stand side by side."""
 
 HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy", "mlflow", "inspect_ai")

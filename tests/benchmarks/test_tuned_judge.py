@@ -27,12 +27,8 @@ def item(number, source, output, score):
     return dspy.Example(id=str(number), source=source, output=output, scores={"quality": score})
 
 
-ITEMS = [
-    item(0, "the cat", "a cat was", 2.25),
-    item(1, "the cat", "a cat sat", 0.0),
-    item(2, "the mat", "on a mat", math.nan),
-    item(3, "the mat", "on the mat", 3.0),
-]
+ITEMS = [item(0, "the cat", "a cat was", 2.25), item(1, "the cat", "a cat sat", 0.0)]
+ITEMS += [item(2, "the mat", "on a mat", math.nan), item(3, "the mat", "on the mat", 3.0)]
 
 
 def questions():

@@ -180,30 +180,23 @@ def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     assert all(f"Likelihood and unfairness: {name}" in page for name in ("fluency", "grammar", "total"))
 
 
-KILLED = {
-    "judge": ([1], ["scores.jsonl"]),
-    "audit": ([1, 400], []),
-    "probe": ([1, 400, 900], []),
-    "likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"]),
-    "mitigation": ([1, 300, 700], [f"judge-{world.NAME}.json"]),
-    "fairness": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"]),
-    "align": ([1, 300, 900], ["judge.json"]),
-}
+KILLED = {"judge": ([1], ["scores.jsonl"]), "audit": ([1, 400], []), "probe": ([1, 400, 900], [])}
+KILLED |= {"likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"])}
+KILLED |= {"mitigation": ([1, 300, 700], [f"judge-{world.NAME}.json"])}
+KILLED |= {"fairness": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"])}
+KILLED |= {"align": ([1, 300, 900], ["judge.json"])}
 """Command -> lengths of the journal at which it is killed, and what it writes besides its result."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", KILLED)
 def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, tmp_path, command):
-    more = {
-        "judge": ["judge", "--data", items, *new[:2]],
-        "audit": ["audit", *new[:2], "--data", items],
-        "probe": ["probe", "run", *new[:2], "--data", items],
-        "likelihood": [*LIKELY, *scoring, "--bare", "--resamples", 99],
-        "mitigation": [*LIKELY, *scoring, "--resamples", 99, "--limit", 240],
-        "align": ["align", *scoring, "--limit", 60],
-        "fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
-    }
+    more = {"judge": ["judge", "--data", items, *new[:2]], "audit": ["audit", *new[:2], "--data", items]}
+    more |= {"probe": ["probe", "run", *new[:2], "--data", items]}
+    more |= {"likelihood": [*LIKELY, *scoring, "--bare", "--resamples", 99]}
+    more |= {"mitigation": [*LIKELY, *scoring, "--resamples", 99, "--limit", 240]}
+    more |= {"align": ["align", *scoring, "--limit", 60]}
+    more |= {"fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL]}
     options = [*more[command], "--lm", "embedded", "--out"]
     evalbias(*options, "whole", cwd=tmp_path)
     kills, results = KILLED[command]

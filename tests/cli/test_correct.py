@@ -82,17 +82,10 @@ def test_pairs_in_both_orders(tmp_path):
     for i in range(150):
         quality, words = rng.normal(size=2), rng.integers(5, 60, size=2)
         pull = (quality + words / 20) @ [1, -1]
-        rows.append(
-            {
-                "id": f"p{i}",
-                "source": f"question {i}",
-                "outputs": ["word " * n for n in words],
-                "ratings": [float(quality @ [1, -1] + rng.normal()) for _ in range(2)],
-                "verdict": int(pull + 0.5 * rng.normal() < 0),
-                "turned": int(pull + 0.5 * rng.normal() < 0),
-                "style": [1.0, float(rng.normal())],
-            }
-        )
+        row = {"id": f"p{i}", "source": f"question {i}", "outputs": ["word " * n for n in words]}
+        row["ratings"] = [float(quality @ [1, -1] + rng.normal()) for _ in range(2)]
+        row |= {name: int(pull + 0.5 * rng.normal() < 0) for name in ("verdict", "turned")}
+        rows.append(row | {"style": [1.0, float(rng.normal())]})
     as_jsonl(tmp_path / "pairs.jsonl", rows)
     orders = ("--winner-field", "verdict", "--swapped-field", "turned", "--feature", "style")
     found = answered("correct", "--data", "pairs.jsonl", *orders, "--out", "run", cwd=tmp_path)

@@ -73,28 +73,18 @@ DATA = ["--data", "items.jsonl"]
 EMBEDDED = [*DATA, "--lm", "embedded", "--criterion", CRITERION]
 LOOP = [*DATA, "--lm", "embedded", "--task", "constrained-generation"]
 OPENED, READ = "runs.RunFolder.__init__", "runs.read_run"
-LEAVES = {
-    "audit": ([*DATA, "--scores-field", "mine"], OPENED),
-    "correct": ([*DATA, "--scores-field", "mine"], OPENED),
-    "jury": ([*DATA, "--judges", "mine,theirs"], OPENED),
-    "drift": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
-    "probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.probe.with_edits"),
-    "probe read": ([*DATA, "--scores-field", "mine"], OPENED),
-    "probe run": (EMBEDDED, OPENED),
-    "compare": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
-    "judge": (EMBEDDED, OPENED),
-    "refine run": (LOOP, OPENED),
-    "refine measure": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),
-    "refine style": (LOOP, OPENED),
-    "align": (EMBEDDED, OPENED),
-    "optimize": ([*EMBEDDED, "--aim", "likelihood", "--bare", "-k", 1], OPENED),
-    "demo": ([], OPENED),
-    "doctor": (["items.jsonl"], "cli.doctor.recognised_columns"),
-    "--skill": ([], "cli.app.resources.files"),
-    "runs list": (["--root", "."], "runs.list_runs"),
-    "runs show": (["."], READ),
-    "runs delete": (["."], READ),
-}
+LEAVES = {"audit": ([*DATA, "--scores-field", "mine"], OPENED), "correct": ([*DATA, "--scores-field", "mine"], OPENED)}
+LEAVES |= {"jury": ([*DATA, "--judges", "mine,theirs"], OPENED)}
+LEAVES |= {"drift": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED)}
+LEAVES |= {"probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.probe.with_edits")}
+LEAVES |= {"probe read": ([*DATA, "--scores-field", "mine"], OPENED), "probe run": (EMBEDDED, OPENED)}
+LEAVES |= {"compare": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED)}
+LEAVES |= {"judge": (EMBEDDED, OPENED), "refine run": (LOOP, OPENED)}
+LEAVES |= {"refine measure": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED), "refine style": (LOOP, OPENED)}
+LEAVES |= {"align": (EMBEDDED, OPENED), "optimize": ([*EMBEDDED, "--aim", "likelihood", "--bare", "-k", 1], OPENED)}
+LEAVES |= {"demo": ([], OPENED), "doctor": (["items.jsonl"], "cli.doctor.recognised_columns")}
+LEAVES |= {"--skill": ([], "cli.app.resources.files"), "runs list": (["--root", "."], "runs.list_runs")}
+LEAVES |= {"runs show": (["."], READ), "runs delete": (["."], READ)}
 """Command -> arguments with which it gets as far as a function, and the function."""
 
 

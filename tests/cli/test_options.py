@@ -149,9 +149,7 @@ def files_passed(work):
         sys.setprofile(None)
         threading.setprofile(None)
     files = {Path(file).resolve() for file in passed}
-    return sorted(
-        f"{file}" for file in files if file.suffix == ".py" and {*file.parents} & {*map(root.joinpath, SOURCES)}
-    )
+    return sorted(f"{f}" for f in files if f.suffix == ".py" and {*f.parents} & {*map(root.joinpath, SOURCES)})
 
 
 def auditing(folder):

@@ -106,19 +106,14 @@ def test_a_judge_is_asked(tmp_path):
     assert "answers asked 0, replayed 40" in again.stdout
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "emit --data items.jsonl --out items.jsonl",
-        "emit --data items.jsonl --out new.csv",
-        "emit --data items.jsonl --out new.jsonl --kind fame",
-        "read --data items.jsonl",
-        "read --data items.jsonl --scores-field mine",
-        "read --data items.jsonl --winner-field mine --scale 1-5",
-        "run --data items.jsonl --lm embedded",
-        "run --data items.jsonl --lm embedded --criterion q:good? --kind order:x",
-    ],
-)
+REFUSED = ["emit --data items.jsonl --out items.jsonl", "emit --data items.jsonl --out new.csv"]
+REFUSED += ["emit --data items.jsonl --out new.jsonl --kind fame", "read --data items.jsonl"]
+REFUSED += ["read --data items.jsonl --scores-field mine", "read --data items.jsonl --winner-field mine --scale 1-5"]
+REFUSED += ["run --data items.jsonl --lm embedded"]
+REFUSED += ["run --data items.jsonl --lm embedded --criterion q:good? --kind order:x"]
+
+
+@pytest.mark.parametrize("words", REFUSED)
 def test_what_is_refused(words, tmp_path, snapshot):
     as_jsonl(tmp_path / "items.jsonl", [{**row, "mine": 3} for row in ROWS])
     assert refused("probe", *words.split(), cwd=tmp_path) == snapshot

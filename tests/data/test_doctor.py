@@ -26,61 +26,27 @@ def cells(k, quality, rng):
     noisy = lambda: min(max(quality + rng.choice((-1, 0, 0, 1)), 0), 4)  # noqa: E731
     passed = lambda: int(quality + rng.choice((-1, 0, 0, 1)) > 1)  # noqa: E731
     said = " ".join(words[k % 6 :] + words[: k % 6]) + f" {k}."
-    made = {
-        "q": f"What is thing {k // 2} of the town?",
-        "d": f"The document number {k // 2} says that {said}",
-        "a": f"It is {said}",
-        "a2": f"They are {said}",
-        "prompt": f"Judge this answer: It is {said}",
-        "15": 1 + noisy(),
-        "51": 5 - noisy(),
-        "01": passed(),
-        "100": 25 * noisy(),
-        "unit": round(noisy() / 4, 2),
-        "pf": "pass" if passed() else "fail",
-        "yn": "Yes" if passed() else "no",
-        "ci": "correct" if passed() else "incorrect",
-        "bool": bool(passed()),
-        "ab": "AB"[passed()],
-        "tie": rng.choice(("A", "B", "tie")),
-        "12": 1 + passed(),
-        "m": ("model_a", "model_b")[passed()],
-        "list": [1 + noisy(), 1 + noisy(), 1 + noisy()],
-        "jlist": json.dumps([1 + noisy(), 1 + noisy()]),
-        "dict": {"tone": 1 + noisy(), "facts": 1 + noisy()},
-        "two": [f"It is {said}", f"They are {said}"],
-        "system": rng.choice(("alpha", "beta", "gamma")),
-        "judged": rng.choice(("gpt-4o", "claude-3")),
-        "index": k,
-        "id": f"item-{k:03d}",
-        "like": 1 + k % 5,
-        "in": f"input-{k // 2}",
-        "time": f"2024-03-{1 + k:02d}T10:00:00",
-        "epoch": 1710000000 + 37 * k,
-        "far": 300 + 100 * (k % 2),
-        "empty": "",
-        "same": "gpt-4o",
-        "one": 1,
-        "json": json.dumps({"role": "user", "content": said}),
-        "elo": 1000 + 13 * noisy(),
-        "talk": talk(k, f"It is {said}"),
-        "talk2": talk(k, f"They are {said}"),
-        "jtalk": json.dumps(talk(k, f"It is {said}")),
-        "asks": talk(k, "")[:-1],
-        "voter": f"arena_user_{k % 9}",
-        "few": rng.choice(("alpaca-13b", "llama-7b")),
-        "judges": {"gpt-4o": 1 + noisy(), "claude": 1 + noisy()},
-        "raters": {"anna": 1 + noisy(), "ben": 1 + noisy()},
-        "mixed": {"human": 1 + noisy(), "gpt-4": 1 + noisy()},
-        "scorers": {"Facts": noisy() / 4, "Tone": noisy() / 4},
-        "objects": [{"annotator": who, "rating": 1 + noisy()} for who in "xy"],
-        "both": {"question": f"What is thing {k // 2} of the town?", "answer": f"It is {said}"},
-        "012": rng.randrange(3),
-        "half": rng.choice((0, 0.5, 1)),
-        "-101": rng.randrange(-1, 2),
-        "mqm": -45 if k == 3 else -noisy(),
-        "share": 1 + (37 * k % 100) / 100,
-    }
+    made = {"q": f"What is thing {k // 2} of the town?", "d": f"The document number {k // 2} says that {said}"}
+    made |= {"a": f"It is {said}", "a2": f"They are {said}", "prompt": f"Judge this answer: It is {said}"}
+    made |= {"15": 1 + noisy(), "51": 5 - noisy(), "01": passed(), "100": 25 * noisy(), "unit": round(noisy() / 4, 2)}
+    made |= {"pf": "pass" if passed() else "fail", "yn": "Yes" if passed() else "no"}
+    made |= {"ci": "correct" if passed() else "incorrect", "bool": bool(passed()), "ab": "AB"[passed()]}
+    made |= {"tie": rng.choice(("A", "B", "tie")), "12": 1 + passed(), "m": ("model_a", "model_b")[passed()]}
+    made |= {"list": [1 + noisy(), 1 + noisy(), 1 + noisy()], "jlist": json.dumps([1 + noisy(), 1 + noisy()])}
+    made |= {"dict": {"tone": 1 + noisy(), "facts": 1 + noisy()}, "two": [f"It is {said}", f"They are {said}"]}
+    made |= {"system": rng.choice(("alpha", "beta", "gamma")), "judged": rng.choice(("gpt-4o", "claude-3")), "index": k}
+    made |= {"id": f"item-{k:03d}", "like": 1 + k % 5, "in": f"input-{k // 2}", "time": f"2024-03-{1 + k:02d}T10:00:00"}
+    made |= {"epoch": 1710000000 + 37 * k, "far": 300 + 100 * (k % 2), "empty": "", "same": "gpt-4o", "one": 1}
+    made |= {"json": json.dumps({"role": "user", "content": said}), "elo": 1000 + 13 * noisy()}
+    made |= {"talk": talk(k, f"It is {said}"), "talk2": talk(k, f"They are {said}")}
+    made |= {"jtalk": json.dumps(talk(k, f"It is {said}")), "asks": talk(k, "")[:-1], "voter": f"arena_user_{k % 9}"}
+    made |= {"few": rng.choice(("alpaca-13b", "llama-7b")), "judges": {"gpt-4o": 1 + noisy(), "claude": 1 + noisy()}}
+    made |= {"raters": {"anna": 1 + noisy(), "ben": 1 + noisy()}, "mixed": {"human": 1 + noisy(), "gpt-4": 1 + noisy()}}
+    made |= {"scorers": {"Facts": noisy() / 4, "Tone": noisy() / 4}}
+    made |= {"objects": [{"annotator": who, "rating": 1 + noisy()} for who in "xy"]}
+    made |= {"both": {"question": f"What is thing {k // 2} of the town?", "answer": f"It is {said}"}}
+    made |= {"012": rng.randrange(3), "half": rng.choice((0, 0.5, 1)), "-101": rng.randrange(-1, 2)}
+    made |= {"mqm": -45 if k == 3 else -noisy(), "share": 1 + (37 * k % 100) / 100}
     signs = ("\u274c", "\u2705\ufe0f", "\u2717", "\u2713")
     made |= {"gb": ("bad", "Good")[made["01"]], "tick": signs[made["01"]], "check": signs[2 + made["bool"]]}
     return made | {"of5": f"{made['15']}/5", "of10": f"{2 * made['51']} out of 10"}
@@ -277,6 +243,8 @@ REAL = {  # file of published judgments -> its columns in disguise, with what th
     "mqm_ted": {"source": "Source", "output": "Translation", "mqm_avg": "score"},
 }
 FIELDS = {"context": "source", "response": "output", "summary": "output", "doc_id": "input_id", "human": "score"}
+OURS = ("source", "output", "outputs", "input_id", "system", "systems", "ratings", "length", "better", "scores")
+FURTHER = {"judges/wmt23_ende_scores": {"human_mqm": "score"}, "topicalchat_usr": {"context_id": "input_id"}}
 JUDGES = ("judge", "LLM score", "judge_choice", "verdict", "judge_swapped", "verdict_swapped")
 
 
@@ -287,19 +255,9 @@ def test_no_column_of_published_judgments_is_taken_for_another(data_dir, tmp_pat
     names, rows = REAL[name], [row for _, row in table_of(file).rows[:400]]
     path = as_jsonl(tmp_path / "t.jsonl", [{names.get(n, n): value for n, value in row.items()} for row in rows])
     pairs = "outputs" in rows[0]
-    truth = {
-        n: n
-        for n in rows[0]
-        if n in ("source", "output", "outputs", "input_id", "system", "systems", "ratings", "length")
-    }
-    truth |= {"better": "better", "scores": "scores"} | FIELDS
-    truth = {names.get(n, n): field for n, field in truth.items() if n in rows[0]}
+    truth = {names.get(n, n): field for n, field in ({n: n for n in OURS} | FIELDS).items() if n in rows[0]}
     truth |= {n: "swapped_field" if "swapped" in n else "winner_field" if pairs else "scores_field" for n in JUDGES}
-    if name == "judges/wmt23_ende_scores":
-        truth["human_mqm"] = "score"
-    if name == "topicalchat_usr":
-        truth["context_id"] = "input_id"
-    found, _ = check(recognised_columns(table_of(path)), truth)
+    found, _ = check(recognised_columns(table_of(path)), truth | FURTHER.get(name, {}))
     assert found >= 2
 
 
@@ -427,9 +385,7 @@ def test_the_json_of_label_studio_is_read_with_a_rater_for_each_annotator(tmp_pa
     rows = rows_of("prompt|q|; answer|a|; judge_score|15|; score|15|")
     tasks = []
     for k, data in enumerate(rows):
-        results = [
-            [{"from_name": "tone", "type": "rating", "value": {"rating": 1 + (k + who) % 5}}] for who in range(3)
-        ]
+        results = [[{"from_name": "tone", "type": "rating", "value": {"rating": 1 + (k + i) % 5}}] for i in range(3)]
         results[1] = [{"from_name": "tone", "type": "choices", "value": {"choices": [str(1 + k % 4)]}}]
         results[2] += [{"from_name": "tone", "type": "number", "value": {"start": 0, "end": 3, "number": 9}}]
         given = [{"completed_by": {"id": 3, "email": f"{who}@x"}, "result": one} for who, one in enumerate(results)]
@@ -509,10 +465,8 @@ def test_the_command_names_any_column_without_what_a_terminal_obeys(name, tmp_pa
     said = evalbias("doctor", path.name, cwd=tmp_path).stdout
     hostile.check_printed(said)
     (command,) = [line for line in said.splitlines() if "evalbias audit" in line]
-    read = subprocess.run(
-        ["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, text=True, check=True
-    ).stdout
-    _, *words = read.split("\0")[:-1]
+    in_bash = ["bash", "-c", f"printf '%s\\0' {command}"]
+    _, *words = subprocess.run(in_bash, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
     assert name in words
     evalbias(*words, cwd=tmp_path)
 
@@ -545,6 +499,7 @@ def test_scores_of_several_judges_in_one_column_are_not_mixed(tmp_path, name):
     assert name in asked
 
 
+TASK = "task|q|source; kind|same|; trace|a|output"
 ASKED = [  # columns, beside a question and an answer where none are named
     # people and judges stay apart
     "human_fluency|15|; human_facts|15|; judge_fluency|15|; judge_facts|15|",
@@ -570,11 +525,7 @@ ASKED = [  # columns, beside a question and an answer where none are named
     "judge|=4/5,2/10|; human|15|score",
     "judge|far|; human|15|score",
     # an outcome on any scale, and none is a second rater of the other
-    *(
-        f"task|q|source; kind|same|; trace|a|output; {name}|bool|; judge|100|scores_field"
-        for name in ("outcome", "tests_passed")
-    ),
-    "task|q|source; kind|same|; trace|a|output; resolved|bool|; judge|100|scores_field",
+    *(f"{TASK}; {name}|bool|; judge|100|scores_field" for name in ("outcome", "tests_passed", "resolved")),
     "task|q|source; trace|a|output; resolved|bool|; solved|bool|; judge|100|scores_field",
 ]
 

@@ -57,16 +57,12 @@ def test_a_lone_surrogate_in_any_field_is_named(tmp_path, field, message):
             read(tmp_path, name, content)
 
 
-@pytest.mark.parametrize(
-    ("cell", "problem"),
-    [
-        ('{""q"": 1, ""q"": 5}', "'q' stands twice in one object"),
-        ('{""q"": NaN}', "NaN is not a JSON value"),
-        ('{""\\ud800"": 1}', "holds the lone surrogate U+D800"),
-        ("[" * 5000, "maximum recursion depth"),
-        ('{""q"": ' + "9" * 5000 + "}", "Exceeds the limit"),
-    ],
-)
+STRICT = [('{""q"": 1, ""q"": 5}', "'q' stands twice in one object"), ('{""q"": NaN}', "NaN is not a JSON value")]
+STRICT += [('{""\\ud800"": 1}', "holds the lone surrogate U+D800"), ("[" * 5000, "maximum recursion depth")]
+STRICT += [('{""q"": ' + "9" * 5000 + "}", "Exceeds the limit")]
+
+
+@pytest.mark.parametrize(("cell", "problem"), STRICT)
 def test_json_in_a_cell_is_as_strict_as_in_a_file(tmp_path, cell, problem):
     with pytest.raises(DataError, match=rf"a\.csv:2: 'scores' .*{re.escape(problem)}"):
         read(tmp_path, "a.csv", f'source,output,scores\ns,o,"{cell}"\n')

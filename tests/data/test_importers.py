@@ -48,44 +48,25 @@ TRACE = {
         ]
     },
 }
-ROW = {
-    "trace_id": "t1",
-    "execution_duration": 3,
-    "request": {"q": "2 + 2?"},
-    "response": "Four.",
-    "trace_metadata": {"mlflow.modelId": "m-1"},
-    "assessments": TRACE["info"]["assessments"],
-}
+ROW = {"trace_id": "t1", "execution_duration": 3, "request": {"q": "2 + 2?"}, "response": "Four."}
+ROW |= {"trace_metadata": {"mlflow.modelId": "m-1"}, "assessments": TRACE["info"]["assessments"]}
 MLFLOW = {"ratings": {"tone": [1, 1, 0]}, "gpt/tone": 1, "words/tone": 0.25, "system": "m-1"}
 
 
 def score(name, source, value, author=None, **more):
-    return {"traceId": "t1", "name": name, "source": source, "dataType": "NUMERIC", "value": value} | {
-        "stringValue": None,
-        "authorUserId": author,
-        "observationId": None,
-        **more,
-    }
+    given = {"traceId": "t1", "name": name, "source": source, "dataType": "NUMERIC", "value": value}
+    return given | {"stringValue": None, "authorUserId": author, "observationId": None, **more}
 
 
-SCORES = [
-    score("tone", "ANNOTATION", 4, "ann"),
-    score("tone", "ANNOTATION", 2, "ben"),
-    score("tone", "EVAL", 3.5),
-    score("tone", "API", 0, dataType="BOOLEAN", stringValue="True"),
-    score("output", "ANNOTATION", 0, "ann", dataType="CORRECTION"),
-    score("topic", "EVAL", 7, dataType="CATEGORICAL", stringValue="sums"),
-]
+SCORES = [score("tone", "ANNOTATION", 4, "ann"), score("tone", "ANNOTATION", 2, "ben"), score("tone", "EVAL", 3.5)]
+SCORES += [score("tone", "API", 0, dataType="BOOLEAN", stringValue="True")]
+SCORES += [score("output", "ANNOTATION", 0, "ann", dataType="CORRECTION")]
+SCORES += [score("topic", "EVAL", 7, dataType="CATEGORICAL", stringValue="sums")]
 LANGFUSE = {"ratings": {"tone": [4, 2]}, "EVAL/tone": 3.5, "API/tone": 1, "EVAL/topic": "sums"}
 ASKED = {"id": "t1", "bookmarked": False, "public": False, "input": {"q": "2 + 2?"}, "output": "Four."}
 
-SPAN = {
-    "name": "answer",
-    "span_kind": "LLM",
-    "parent_id": None,
-    "context": {"trace_id": "T", "span_id": "t1"},
-    "attributes": {"input.value": "2 + 2?", "output.value": "Four.", "llm.model_name": "m-1"},
-}
+SPAN = {"name": "answer", "span_kind": "LLM", "parent_id": None, "context": {"trace_id": "T", "span_id": "t1"}}
+SPAN |= {"attributes": {"input.value": "2 + 2?", "output.value": "Four.", "llm.model_name": "m-1"}}
 
 
 def note(kind, score, identifier="", of="t1", label="a", **more):
@@ -104,15 +85,10 @@ def feedback(kind, user, score, value=None):
     }
 
 
-RUN = {
-    "id": "t1",
-    "run_type": "chain",
-    "trace_id": "t1",
-    "inputs": {"messages": [{"type": "human", "content": "2 + 2?"}]},
-    "outputs": {"output": {"type": "ai", "content": "Four."}},
-    "reference_example_id": "e1",
-    "feedback_stats": {"tone": {"n": 3, "avg": 0.5}},
-}
+RUN = {"id": "t1", "run_type": "chain", "trace_id": "t1"}
+RUN |= {"inputs": {"messages": [{"type": "human", "content": "2 + 2?"}]}}
+RUN |= {"outputs": {"output": {"type": "ai", "content": "Four."}}, "reference_example_id": "e1"}
+RUN |= {"feedback_stats": {"tone": {"n": 3, "avg": 0.5}}}
 RUNS = [RUN, feedback("app", "ann", True), feedback("app", "ben", 0), feedback("model", None, None, "correct")]
 LANGSMITH = {"ratings": {"tone": [1, 0]}, "model/tone": 1, "tone": 0.5, "input_id": "e1"}
 
@@ -134,28 +110,16 @@ def component(kind, passed, score, **more):
     return {"pass": passed, "score": score, "reason": "", "assertion": {"type": kind, **more}}
 
 
-GRADED = [
-    component("llm-rubric", True, 0.5, value="kind"),
-    component("llm-rubric", True, 1, value="short"),
-    component("human", True, 1),
-    {"pass": True, "score": 0.5},
-]
-TESTED = {
-    "testIdx": 0,
-    "promptIdx": 0,
-    "provider": {"id": "m-1", "label": ""},
-    "prompt": {"raw": '[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]'},
-    "response": {"output": "Four."},
-    "gradingResult": {"pass": True, "score": 1, "componentResults": GRADED},
-}
+GRADED = [component("llm-rubric", True, 0.5, value="kind"), component("llm-rubric", True, 1, value="short")]
+GRADED += [component("human", True, 1), {"pass": True, "score": 0.5}]
+TESTED = {"testIdx": 0, "promptIdx": 0, "provider": {"id": "m-1", "label": ""}, "response": {"output": "Four."}}
+TESTED |= {"prompt": {"raw": '[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]'}}
+TESTED |= {"gradingResult": {"pass": True, "score": 1, "componentResults": GRADED}}
 PROMPTFOO = {"ratings": {"human": [1]}, "llm-rubric_1": 0.5, "llm-rubric_2": 1, "system": "m-1"}
 
 CASE = {"name": "test_0", "input": "2 + 2?", "actualOutput": "Four.", "metricsData": [{"name": "Tone", "score": 0.5}]}
-TALK = {
-    "name": "c",
-    "turns": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "Four."}],
-    "metricsData": [{"name": "Tone", "success": True}],
-}
+TALK = {"name": "c", "turns": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "Four."}]}
+TALK |= {"metricsData": [{"name": "Tone", "success": True}]}
 DEEPEVAL = {"Tone": 0.5}
 
 
@@ -333,13 +297,10 @@ def test_a_label_among_numbers_is_named_by_its_item(tmp_path):
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "sum", "arguments": '{"a": 2}'}}
-AGENT = [
-    {"role": "user", "content": "2 + 2?"},
-    {"role": "assistant", "content": None, "tool_calls": [CALL]},
-    {"role": "tool", "content": "4"},
-    {"role": "assistant", "content": [{"type": "text", "text": "Four."}, {"type": "image_url", "image_url": {}}]},
-    {"role": "user", "content": "Thanks!"},
-]
+AGENT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+AGENT += [{"role": "tool", "content": "4"}]
+AGENT += [{"role": "assistant", "content": [{"type": "text", "text": "Four."}, {"type": "image_url", "image_url": {}}]}]
+AGENT += [{"role": "user", "content": "Thanks!"}]
 BEFORE = 'user: 2 + 2?\n\nassistant: tool call: sum({"a": 2})\n\ntool: 4'
 
 

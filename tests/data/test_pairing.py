@@ -80,18 +80,12 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
 BOTH = {"score": 4, "scores": {"quality": 2}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"scores": {"quality": 3}}, 3),
-        ({"score": 4}, 4),
-        ({"score": "4.5"}, 4.5),
-        ({"score": 4, "scores": None}, 4),
-        (BOTH, 2),
-        ({"score": None}, math.nan),
-        ({"scores": {"quality": None}, "score": 4}, math.nan),
-    ],
-)
+SCORED = [({"scores": {"quality": 3}}, 3), ({"score": 4}, 4), ({"score": "4.5"}, 4.5)]
+SCORED += [({"score": 4, "scores": None}, 4), (BOTH, 2), ({"score": None}, math.nan)]
+SCORED += [({"scores": {"quality": None}, "score": 4}, math.nan)]
+
+
+@pytest.mark.parametrize(("fields", "expected"), SCORED)
 def test_scores_by_criterion_come_before_the_one_score(fields, expected):
     example = dspy.Example(id="7", **fields)
     assert is_rated(example, "quality")
@@ -169,18 +163,14 @@ def test_a_split_is_a_partition_in_any_order(n, seed, by):
         assert not {e.source for e in train} & {e.source for e in test}
 
 
-@pytest.mark.parametrize(
-    ("examples", "options", "match"),
-    [
-        (numbered(10), {"by": "topic"}, "by='topic' is unknown"),
-        (numbered(10), {"test_fraction": 1.0}, "between 0 and 1"),
-        (numbered(10), {"test_fraction": 0.01}, "one set would be empty"),
-        ([], {}, "one set would be empty"),
-        (numbered(1), {"by": "input"}, "one set would be empty"),
-        (numbered(10) * 2, {}, "same id"),
-        ([*numbered(3), dspy.Example(source="s", output="o")], {}, "index 3 has no id"),
-    ],
-)
+IMPOSSIBLE = [(numbered(10), {"by": "topic"}, "by='topic' is unknown")]
+IMPOSSIBLE += [(numbered(10), {"test_fraction": 1.0}, "between 0 and 1")]
+IMPOSSIBLE += [(numbered(10), {"test_fraction": 0.01}, "one set would be empty"), ([], {}, "one set would be empty")]
+IMPOSSIBLE += [(numbered(1), {"by": "input"}, "one set would be empty"), (numbered(10) * 2, {}, "same id")]
+IMPOSSIBLE += [([*numbered(3), dspy.Example(source="s", output="o")], {}, "index 3 has no id")]
+
+
+@pytest.mark.parametrize(("examples", "options", "match"), IMPOSSIBLE)
 def test_impossible_splits_are_refused(examples, options, match):
     with pytest.raises(ValueError, match=match):
         split(examples, seed=0, **options)

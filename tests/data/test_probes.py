@@ -50,13 +50,8 @@ def test_kinds_are_named_by_group_and_with_a_word():
 
 def test_an_item_is_emitted_as_it_is_and_twice_for_each_kind():
     rows = with_edits([dspy.Example(ONE)], ["label", "injection"], scale=(1, 7))
-    assert [row.id for row in rows] == [
-        "a|original|1",
-        "a|label|edit",
-        "a|label|placebo",
-        "a|injection|edit",
-        "a|injection|placebo",
-    ]
+    edits = [f"a|{kind}|{part}" for kind in ("label", "injection") for part in ("edit", "placebo")]
+    assert [row.id for row in rows] == ["a|original|1", *edits]
     assert [row.output for row in rows[:3]] == [TEXT, *edited(TEXT, "label")]
     assert rows[3].output == edited(TEXT, "injection", word="7")[0]
     # nobody's score of the original is taken for one of the edited text
@@ -93,19 +88,15 @@ def test_items_that_cannot_be_edited_are_named():
         with_edits([dspy.Example(ONE)] * 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "count"),
-    [
-        ("headings", "# One\ntext # no\n### Two\n#no", 2),
-        ("bullets", "- a\n* b\n1. c\n2) d\ntext - no\n-no", 4),
-        ("bold", "**one** and __two__, 2 ** 3", 2),
-        ("digits", "In 2021, 7 of 10.", 7),
-        ("emoji", "\u2705 Done \U0001f31f\U0001f31f -> (c)", 3),
-        ("citations", "[3] Smith et al. said (Smith, 2021) and (2019), see https://x.org (not this)", 5),
-        ("hedges", "It may rain. Perhaps it seems so; maybe not. I think so.", 4),
-        ("sentences", "One. Two! Three?! Version 2.0 is four.", 4),
-    ],
-)
+STYLES = [("headings", "# One\ntext # no\n### Two\n#no", 2), ("bullets", "- a\n* b\n1. c\n2) d\ntext - no\n-no", 4)]
+STYLES += [("bold", "**one** and __two__, 2 ** 3", 2), ("digits", "In 2021, 7 of 10.", 7)]
+STYLES += [("emoji", "\u2705 Done \U0001f31f\U0001f31f -> (c)", 3)]
+STYLES += [("citations", "[3] Smith et al. said (Smith, 2021) and (2019), see https://x.org (not this)", 5)]
+STYLES += [("hedges", "It may rain. Perhaps it seems so; maybe not. I think so.", 4)]
+STYLES += [("sentences", "One. Two! Three?! Version 2.0 is four.", 4)]
+
+
+@pytest.mark.parametrize(("name", "text", "count"), STYLES)
 def test_counts_of_style(name, text, count):
     assert style_count(text, name) == count
     assert style_count("", name) == 0

@@ -91,15 +91,9 @@ def replies(code, *, rater=None, n=N):
 
 FILE = ["--data", "items.jsonl"]
 TWO = ["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"]
-COMMANDS = {
-    "audit": [*FILE],
-    "audit of one": [*FILE, "--scores-field", "mine"],
-    "correct": [*FILE, "--scores-field", "mine"],
-    "drift": TWO,
-    "compare": TWO,
-    "jury": [*FILE, "--judges", "mine,theirs"],
-    "probe read": [*FILE, "--scores-field", "mine"],
-}
+COMMANDS = {"audit": [*FILE], "audit of one": [*FILE, "--scores-field", "mine"]}
+COMMANDS |= {"correct": [*FILE, "--scores-field", "mine"], "drift": TWO, "compare": TWO}
+COMMANDS |= {"jury": [*FILE, "--judges", "mine,theirs"], "probe read": [*FILE, "--scores-field", "mine"]}
 CODED = {"0": 0, "-1": -1, "999": 999, "error": "error", "skip": "Skip"}
 
 
@@ -167,9 +161,7 @@ def test_failures_of_a_new_judge_alone_are_no_drift(tmp_path):
 def test_words_in_an_order_are_ratings_from_the_worst_to_the_best():
     words = ("Strongly disagree", "Disagree", "Neutral", "Agree", "Strongly agree")
     for levels, numbers in ((words, (1, 2, 3, 4, 5)), (words[:2], (0, 1)), (("none", "some", "full"), (1, 2, 3))):
-        rows = [
-            {"output": "a b", "score": word.upper(), "mine": word, "ratings": {"wit": [word, None]}} for word in levels
-        ]
+        rows = [{"output": "a b", "score": w.upper(), "mine": w, "ratings": {"wit": [w, None]}} for w in levels]
         items = read(rows, numbers=["mine"], levels=[word.lower() for word in levels])
         assert [item.mine for item in items] == [*numbers]
         assert [item.ratings["wit"][0] for item in items] == [*numbers]
@@ -180,20 +172,14 @@ def test_words_in_an_order_are_ratings_from_the_worst_to_the_best():
     assert judged.ratings[:3, 0].tolist() == [3, 4, 5]
 
 
-@pytest.mark.parametrize(
-    ("given", "how"),
-    [
-        ([3, "4", None, "error"], {}),
-        (["A", "B", "C"], {}),
-        (["C", "C", "B"], {}),
-        (["pass", "fail", "unsure", "pass"], {}),
-        (["fail", "partial", "ok"], {"levels": ["fail", "partial", "pass"]}),
-        ([{"tone": 3}, {"tone": "n.a."}], {}),
-        (["A", "B"], {"levels": "AB"}),
-        ([3, 4], {"missing": 0}),
-        (["A", "B"], {"levels": ["A"]}),
-    ],
-)
+NO_RATINGS = [([3, "4", None, "error"], {}), (["A", "B", "C"], {}), (["C", "C", "B"], {})]
+NO_RATINGS += [(["pass", "fail", "unsure", "pass"], {})]
+NO_RATINGS += [(["fail", "partial", "ok"], {"levels": ["fail", "partial", "pass"]})]
+NO_RATINGS += [([{"tone": 3}, {"tone": "n.a."}], {}), (["A", "B"], {"levels": "AB"}), ([3, 4], {"missing": 0})]
+NO_RATINGS += [(["A", "B"], {"levels": ["A"]})]
+
+
+@pytest.mark.parametrize(("given", "how"), NO_RATINGS)
 def test_what_is_no_rating_is_named_with_its_number_and_a_remedy(given, how, snapshot):
     name = "scores" if isinstance(given[0], dict) else "score"
     with pytest.raises(ValueError) as raised:  # noqa: PT011 -- the snapshot is the whole message

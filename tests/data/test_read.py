@@ -306,16 +306,9 @@ TABLES = [
 ]
 CELLS = ["2.9/5", "4 stars", "2,9", "True", "no", "FAIL", "4_5", "fine", "good", "inf"]  # Python reads 45 in 4_5
 MAPPED = "ticket,question,answer,b,anna,ben,judge\n7,q,a,b,4,-,3\n7,q,b,c,5,1,3\n"
-MAPPINGS = [
-    "output=anser",
-    "sorce=question,output=answer",
-    "output=answer,rating_1=anna,rating_2=anna",
-    "source=answer,output=answer",
-    "output=answer,rating_1=ben",
-    "output=answer,rating_1=judge",
-    "output=answer,id=ticket",
-    "output_1=answer,output_2=b,better=anna",
-]
+MAPPINGS = ["output=anser", "sorce=question,output=answer", "output=answer,rating_1=anna,rating_2=anna"]
+MAPPINGS += ["source=answer,output=answer", "output=answer,rating_1=ben", "output=answer,rating_1=judge"]
+MAPPINGS += ["output=answer,id=ticket", "output_1=answer,output_2=b,better=anna"]
 CODED = "source,output_1,output_2,verdict\n" + "".join(f"s,o,p,{choice}\n" for choice in (1, 2, "C", "B"))
 CODES = ["", "x,y", "1,2", "1,2,C"]  # for a B without a second output, letters are codes
 LINES = [
@@ -361,18 +354,12 @@ def test_what_cannot_be_read_is_named_by_its_place_with_a_remedy(tmp_path, case,
     assert str(raised.value).replace(f"{tmp_path}/", "") == snapshot
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{",
-        '{"id": 1, "score": 4, "score": 2}',
-        '{"n": ' + "[" * 100_000 + "]" * 100_000 + "}",
-        '{"scores": {"wit": NaN}}',
-        '{"source": "s", "output": "o", "scores": {"wit": 1e999}}',
-        '{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 9999),
-    ],
-    ids=["open", "twice", "deep", "NaN", "too large", "too long"],
-)
+NO_JSON = ["{", '{"id": 1, "score": 4, "score": 2}', '{"n": ' + "[" * 100_000 + "]" * 100_000 + "}"]
+NO_JSON += ['{"scores": {"wit": NaN}}', '{"source": "s", "output": "o", "scores": {"wit": 1e999}}']
+NO_JSON += ['{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 9999)]
+
+
+@pytest.mark.parametrize("line", NO_JSON, ids=["open", "twice", "deep", "NaN", "too large", "too long"])
 def test_a_line_that_is_no_json_is_named(tmp_path, line):
     (tmp_path / "items.jsonl").write_text(f"{FIRST}\n{line}")
     with pytest.raises(DataError, match=r"items\.jsonl:2:? .*(is not valid JSON|'wit' is inf)"):

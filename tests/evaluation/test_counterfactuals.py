@@ -15,21 +15,11 @@ from evalbias.evaluation.probes import estimate_probe, probe, read_probes
 from evalbias.measures import estimate_share
 from evalbias.measures.resample import Draws
 
-SIGNS = {
-    "headings": r"^## ",
-    "list": r"^- ",
-    "bold": r"\*\*",
-    "emoji": "[\u2705\U0001f31f]",
-    "confident": r"certain|Without any doubt",
-    "hedged": r"be wrong|am mistaken",
-    "authority": r"Smith et al|experts|Reference",
-    "bandwagon": r"readers prefer|by most people",
-    "label": r"GPT-4",
-    "distraction": r"Penguins|train",
-    "verbosity": r"again",
-    "injection": r"[Vv]erdict|<\|im_end",
-    "null": r"complete and correct|See above",
-}
+SIGNS = {"headings": r"^## ", "list": r"^- ", "bold": r"\*\*", "emoji": "[\u2705\U0001f31f]", "label": r"GPT-4"}
+SIGNS |= {"confident": r"certain|Without any doubt", "hedged": r"be wrong|am mistaken"}
+SIGNS |= {"authority": r"Smith et al|experts|Reference", "bandwagon": r"readers prefer|by most people"}
+SIGNS |= {"distraction": r"Penguins|train", "verbosity": r"again", "injection": r"[Vv]erdict|<\|im_end"}
+SIGNS |= {"null": r"complete and correct|See above"}
 """Kind -> what a judge that is moved by it sees."""
 
 

@@ -41,13 +41,9 @@ def test_every_effect_is_that_of_its_property_over_inputs():
         (joint, "own_system", "own", ("likelihood", "length")),
     ):
         found = measure(bias, judged, seed=0, n_resamples=20)[name]
-        direct = EqualQuality(
-            judged.answers,
-            judged.covariates[RATINGS],
-            {one: columns[one] for one in (feature, *others)},
-            clusters=judged.inputs,
-            unscaled=[one for one in (feature,) if one == "own"],
-        ).effect(feature)
+        held, options = {one: columns[one] for one in (feature, *others)}, {"unscaled": ["own"] * (feature == "own")}
+        model = EqualQuality(judged.answers, judged.covariates[RATINGS], held, clusters=judged.inputs, **options)
+        direct = model.effect(feature)
         assert (found.value, found.low, found.high) == pytest.approx((direct.value, direct.low, direct.high))
         assert (found.null, found.n, found.undefined, found.units) == (0.0, 240, 0, 60)
     for bias in (Likelihood(), Verbosity()):

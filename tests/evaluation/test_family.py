@@ -44,15 +44,12 @@ def test_writers_go_by_names_and_patterns():
     assert writers_of(one, None) == writers_of(one, "GPT-4") == []
 
 
-@pytest.mark.parametrize(
-    ("bias", "named"),
-    [
-        ("family_preference", {"own_family": "qwen*"}),
-        ("family_preference", {"own_system": "gpt-*", "own_family": "gpt-4"}),
-        ("family_preference", {"own_family": "gpt-*,llama,mistral"}),
-        ("self_preference", {"own_system": "*"}),
-    ],
-)
+LACKING = [("family_preference", {"own_family": "qwen*"})]
+LACKING += [("family_preference", {"own_system": "gpt-*", "own_family": "gpt-4"})]
+LACKING += [("family_preference", {"own_family": "gpt-*,llama,mistral"}), ("self_preference", {"own_system": "*"})]
+
+
+@pytest.mark.parametrize(("bias", "named"), LACKING)
 def test_what_is_lacking_is_named(bias, named, snapshot):
     assert audit_answers(judged(0, n=60), **named).not_measured[bias] == snapshot
 

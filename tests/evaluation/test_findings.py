@@ -35,17 +35,13 @@ RNG = np.random.default_rng(0)
 GOOD, PAIRS = scored(RNG, 300, raters=3), compared(RNG, 300, raters=3)
 
 
-@pytest.mark.parametrize(
-    ("judged", "command"),
-    [
-        (without(GOOD, RATINGS, HUMAN_SCORES), "probe emit"),
-        (replace(GOOD, answers=RNG.integers(1, 6, 300).astype(float)), "align"),
-        (replace(GOOD, compilable=True), "align"),
-        (GOOD, "drift"),
-        (with_effect(0.6, n=300), "correct"),
-        (replace(PAIRS, compilable=True), "align"),
-    ],
-)
+NEXT_STEPS = [(without(GOOD, RATINGS, HUMAN_SCORES), "probe emit")]
+NEXT_STEPS += [(replace(GOOD, answers=RNG.integers(1, 6, 300).astype(float)), "align")]
+NEXT_STEPS += [(replace(GOOD, compilable=True), "align"), (GOOD, "drift"), (with_effect(0.6, n=300), "correct")]
+NEXT_STEPS += [(replace(PAIRS, compilable=True), "align")]
+
+
+@pytest.mark.parametrize(("judged", "command"), NEXT_STEPS)
 def test_the_next_step_follows_from_what_was_found(judged, command):
     audited = audit_answers(judged)
     assert audited.next_step.command == command, [audited.first_screen, audited.next_step]

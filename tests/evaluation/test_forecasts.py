@@ -32,12 +32,8 @@ def skill(p, items):
     return 1 - ((p[:, None] - y) ** 2).mean() / ((y.mean() - y) ** 2).mean()
 
 
-FORECASTS = {
-    "good": lambda p, _: p,
-    "empty": lambda *_: 0.36,
-    "shrunk": lambda p, _: 0.3 + 0.1 * p,
-    "noise": lambda _, rng: rng.random(),
-}
+FORECASTS = {"good": lambda p, _: p, "empty": lambda *_: 0.36, "shrunk": lambda p, _: 0.3 + 0.1 * p}
+FORECASTS |= {"noise": lambda _, rng: rng.random()}
 
 
 @pytest.mark.parametrize("kind", FORECASTS)

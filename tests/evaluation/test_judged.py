@@ -34,13 +34,9 @@ def test_a_total_is_the_mean_over_the_criteria():
 
 
 def test_items_are_picked_with_all_that_is_known_of_them():
-    whole = replace(
-        by_hand([1, 2, 3], **{HUMAN_SCORES: [4, 5, 6]}),
-        inputs=("x", "y", "z"),
-        coverage=np.array([0.1, 0.2, 0.3]),
-        writers=["a", "b", "c"],
-        reasons={"0": "no", "2": "nor this"},
-    )
+    fields = {"coverage": np.array([0.1, 0.2, 0.3]), "writers": ["a", "b", "c"]}
+    fields |= {"reasons": {"0": "no", "2": "nor this"}}
+    whole = replace(by_hand([1, 2, 3], **{HUMAN_SCORES: [4, 5, 6]}), inputs=("x", "y", "z"), **fields)
     part = whole.take(np.array([2, 1, 2]))
     assert (part.ids, part.inputs, part.writers) == (("2", "1", "2"), ("z", "y", "z"), ["c", "b", "c"])
     assert (part.answers.tolist(), part.covariates[HUMAN_SCORES].tolist()) == ([3, 2, 3], [6, 5, 6])

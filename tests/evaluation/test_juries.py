@@ -146,11 +146,8 @@ def test_who_wrote_what_is_told_where_it_is_known(worth):
 def test_what_is_undefined_is_said(snapshot):
     quality, noise = np.random.default_rng(4).normal(size=(2, 200))
     ratings = np.column_stack([quality, quality])
-    panels = {
-        "opposite": (quality + noise, -quality - noise),
-        "perfect": (quality, 2 * quality),
-        "against quality": (noise - quality, -quality),
-    }
+    panels = {"opposite": (quality + noise, -quality - noise), "perfect": (quality, 2 * quality)}
+    panels |= {"against quality": (noise - quality, -quality)}
     found = {name: jury_worth(members_of(np.column_stack(panel), ratings)) for name, panel in panels.items()}
     assert np.isnan(found["perfect"].votes.value)
     assert "No judge is shown to follow quality at all." in found["against quality"].paragraphs
@@ -161,23 +158,17 @@ SCORES, RATED, _ = drawn(np.random.default_rng(0), 40, 2, 0.3)
 ROWS = [{"output": f"t{i}", "a": a, "b": b, "c": 3, "rating_1": RATED[i, 0]} for i, (a, b) in enumerate(SCORES)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "said"),
-    [
-        (ROWS, "a", "--judges a"),
-        (ROWS, "a,a", "--judges a"),
-        (ROWS, "a,d", "'d'"),
-        (ROWS, "a,b", "--reliability"),
-        (ROWS, "a,c --reliability 1", "'c' gives all the same score"),
-        (ROWS, "a,b --reliability 1 --cost d=3", "--cost names 'd'"),
-        (ROWS, "a,b --cost a=dear", "--cost: write"),
-        (ROWS, "a,b --reliability 1 --family *", "matched by all judges"),
-        (ROWS[:29], "a,b --reliability 1", "29 items of 29 inputs"),
-        ([], "a,b", "no items"),
-        ([row | {"source": "q"} for row in ROWS], "a,b --reliability 1", "of one input"),
-        ([{name: row[name] for name in ("output", "a", "b")} for row in ROWS], "a,b", "Nobody rated"),
-    ],
-)
+CORRECTABLE = [(ROWS, "a", "--judges a"), (ROWS, "a,a", "--judges a"), (ROWS, "a,d", "'d'")]
+CORRECTABLE += [(ROWS, "a,b", "--reliability"), (ROWS, "a,c --reliability 1", "'c' gives all the same score")]
+CORRECTABLE += [(ROWS, "a,b --reliability 1 --cost d=3", "--cost names 'd'")]
+CORRECTABLE += [(ROWS, "a,b --cost a=dear", "--cost: write")]
+CORRECTABLE += [(ROWS, "a,b --reliability 1 --family *", "matched by all judges")]
+CORRECTABLE += [(ROWS[:29], "a,b --reliability 1", "29 items of 29 inputs"), ([], "a,b", "no items")]
+CORRECTABLE += [([row | {"source": "q"} for row in ROWS], "a,b --reliability 1", "of one input")]
+CORRECTABLE += [([{name: row[name] for name in ("output", "a", "b")} for row in ROWS], "a,b", "Nobody rated")]
+
+
+@pytest.mark.parametrize(("rows", "options", "said"), CORRECTABLE)
 def test_what_a_user_can_correct(tmp_path, rows, options, said):
     file = as_jsonl(tmp_path / "rows.jsonl", rows)
     assert said in refused("jury", "--data", file, "--judges", *options.split(), cwd=tmp_path)

@@ -369,24 +369,15 @@ def test_agreement_by_group_is_that_of_both_orders_and_says_why_it_is_undefined(
         right = np.mean([[row["w"] == row["better"], row["v"] == row["better"]] for row in of])
         assert found.groups[kind]["accuracy_both"].value == pytest.approx(right)
         assert shown[kind].startswith(f"{right:.2f} (")
-    alike = [
-        {
-            "output": f"text {k}",
-            "rating_1": float(rng.integers(1, 6)),
-            "s": 3 if k < 30 else k % 5,
-            "test": f"t{k // 30}",
-        }
-        for k in range(60)
-    ]
+    said = [{"rating_1": float(rng.integers(1, 6)), "s": 3 if k < 30 else k % 5} for k in range(60)]
+    alike = [{"output": f"text {k}", "test": f"t{k // 30}"} | said[k] for k in range(60)]
     groups = evalbias.audit(alike, scores_field="s", by="test").groups
     assert groups["t0"]["spearman"].with_interval == "undefined"
     assert f"Spearman is undefined: {groups['t0']['spearman'].why_undefined} (t0)" in groups_table(groups).caption
 
 
 def test_a_criterion_that_nobody_rated_on_an_item_leaves_the_others():
-    rows = [
-        {"output": f"text {k}", "ratings": {"wit": [k % 5, k % 4], "tone": [k % 3, 1]}, "s": k % 5} for k in range(40)
-    ]
+    rows = [{"output": f"o {k}", "ratings": {"wit": [k % 5, k % 4], "tone": [k % 3, 1]}, "s": k % 5} for k in range(40)]
     rows[7]["ratings"]["wit"] = []
     wit, tone = (evalbias.audit(rows, scores_field="s", criterion=name) for name in ("wit", "tone"))
     assert (wit["agreement"]["spearman"].n, tone["agreement"]["spearman"].n) == (39, 40)

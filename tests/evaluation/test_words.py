@@ -28,11 +28,7 @@ FORMATTED = [
     (lambda values: words.amount(*values), [(0.21, 0.1, 0.3), (-0.21, -0.3, -0.1)], ["0.21 more", "0.21 fewer"]),
     (lambda values: words.interval_words(*values), [(-5, -21, 10)], ["95 % interval 21.00 fewer to 10.00 more"]),
     (lambda values: words.interval_words(*values, 0), [(-0.4, -3, 0)], ["95 % interval 3 fewer to 0"]),
-    (
-        lambda values: words.interval_words(*values, 0),
-        [(0, 0, 3), (-2, -3, 0)],
-        [*map("95 % interval 0 to {}".format, (3, 3))],
-    ),
+    (lambda values: words.interval_words(*values, 0), [(0, 0, 3), (-2, -3, 0)], ["95 % interval 0 to 3"] * 2),
     (lambda high: words.amount(NAN, 0.07, high), [0.55], ["between 0.07 and 0.55 more"]),
     (lambda low: words.amount(NAN, low, 0.5), [0.0], ["between 0.00 and 0.50 more"]),
     (words.model_title, ["local/model.gguf@e9785dfff1a0", "openai/gpt-4o-mini"], ["model.gguf", "openai/gpt-4o-mini"]),
@@ -73,6 +69,7 @@ def judge(draw, n, **options):
     return draw(np.random.default_rng(7), n, **options)
 
 
+AVERAGED = {"by_construction": {"position": "both orders are averaged"}}
 CASES = {
     "scores: unbiased": (lambda: judge(scored, 200), {"own_system": "mine"}),
     "scores: unbiased, few": (lambda: judge(scored, 24), {"own_system": "mine"}),
@@ -108,34 +105,21 @@ CASES = {
     "pairs: choices, stated": (lambda: with_choices(judge(compared, 200, length=0.4), ties=20), {"reliability": 0.8}),
     "pairs: choices, exact": (lambda: with_choices(judge(compared, 200, length=0.4)), {"reliability": 1.0}),
     "pairs: few": (lambda: judge(compared, 12), {}),
-    "pairs: by construction": (
-        lambda: replace(judge(compared, 60), provenance={"by_construction": {"position": "both orders are averaged"}}),
-        {},
-    ),
+    "pairs: by construction": (lambda: replace(judge(compared, 60), provenance=AVERAGED), {}),
 }
 
 
-SHOWN = (
-    "scores: likely text",
-    "scores: own system",
-    "scores: one rating",
-    "scores: some unrated",
-    "pairs: the second",
-    "pairs: long text, verdicts",
-    "pairs: one order, choices",
-)
+SHOWN = ["scores: likely text", "scores: own system", "scores: one rating", "scores: some unrated"]
+SHOWN += ["pairs: the second", "pairs: long text, verdicts", "pairs: one order, choices"]
 """Cases whose plots and numbers are kept too, and not only what follows from them."""
 
 
 def said(judged, *, every, askable=False, **settings):
     """What an audit of a judge says."""
     found = audit_answers(replace(judged, compilable=askable), **settings)
-    told = {
-        "verdict": list(found.paragraphs),
-        "findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.findings},
-        "not measured": dict(found.not_measured),
-        "label next": len(found.label_next),
-    }
+    told = {"verdict": list(found.paragraphs)}
+    told |= {"findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.findings}}
+    told |= {"not measured": dict(found.not_measured), "label next": len(found.label_next)}
     return {**told, "shown": shown_of(found)} if every else told
 
 
@@ -172,26 +156,17 @@ def conclusions():
     high = np.linspace(0.2, 0.9, 9)
     for name, values in {"agrees": high, "contradicts": -high, "open": high - 0.55, "undefined": [np.nan] * 3}.items():
         told[f"ranking: {name}"] = conclude_ranking(ranking(values), len(values))
-    for name, shift in {
-        "over": (0.1, 0.3, 0.8),
-        "under": (0, -0.4, -0.8),
-        "none": (0, 0, 0),
-        "nan": (np.nan,) * 3,
-    }.items():
+    shifts = {"over": (0.1, 0.3, 0.8), "under": (0, -0.4, -0.8), "none": (0, 0, 0), "nan": (np.nan,) * 3}
+    for name, shift in shifts.items():
         own, expected = rounds(shift)
         summary = summarize_loop(name, own, expected, n_resamples=500, seed=0)
         told[f"loop: {name}"] = conclude_self(summary, rounds="iteration")
         told[f"style: {name}"] = conclude_style(summary.change)
         told[f"quality: {name}"] = conclude_quality(own - expected[0], "BLEU", seed=0)
     shown, passed = replace(judge(scored, 9), scale=(1, 5)), {HUMAN_SCORES: np.array([0.0, 1.0] * 4 + [1.0])}
-    for name, interval in {
-        "more": (0.42, 0.24, 0.6),
-        "fewer": (-0.42, -0.6, -0.24),
-        "open": (0.1, -0.1, 0.3),
-        "small": (0.004, -0.002, 0.009),
-        "bounds": (np.nan, 0.1, 0.9),
-        "bounds around 0": (np.nan, -0.2, 0.3),
-    }.items():
+    intervals = {"more": (0.42, 0.24, 0.6), "fewer": (-0.42, -0.6, -0.24), "open": (0.1, -0.1, 0.3)}
+    intervals |= {"small": (0.004, -0.002, 0.009), "bounds": (np.nan, 0.1, 0.9), "bounds around 0": (np.nan, -0.2, 0.3)}
+    for name, interval in intervals.items():
         effect = Estimate("likelihood_effect", "effect of likelihood", *interval, 9, 0, unit=SCORE_SD, points=0.5)
         told[f"effect: {name}"] = BIASES["likelihood"].sentence(effect, shown)
         if name == "bounds":

@@ -122,29 +122,13 @@ def test_pydantic_evals(tmp_path):
 def test_langsmith(tmp_path):
     schemas = pytest.importorskip("langsmith.schemas")
     name = uuid.uuid4()
-    run = schemas.Run(
-        id=name,
-        name="answer",
-        start_time=NOW,
-        run_type="chain",
-        inputs={"question": "2 + 2?"},
-        outputs={"answer": "Four."},
-        trace_id=name,
-    )
+    texts = {"inputs": {"question": "2 + 2?"}, "outputs": {"answer": "Four."}}
+    run = schemas.Run(id=name, name="answer", start_time=NOW, run_type="chain", trace_id=name, **texts)
     said = [("app", "ann", True), ("app", "ben", False), ("model", None, 0.5)]
-    given = [
-        schemas.Feedback(
-            id=uuid.uuid4(),
-            created_at=NOW,
-            modified_at=NOW,
-            run_id=name,
-            trace_id=name,
-            key="tone",
-            score=score,
-            feedback_source=schemas.FeedbackSourceBase(type=kind, user_id=user),
-        )
-        for kind, user, score in said
-    ]
+    of_run = {"created_at": NOW, "modified_at": NOW, "run_id": name, "trace_id": name, "key": "tone"}
+    sources = [schemas.FeedbackSourceBase(type=kind, user_id=user) for kind, user, _ in said]
+    scores = zip(sources, (score for *_, score in said), strict=True)
+    given = [schemas.Feedback(id=uuid.uuid4(), score=s, feedback_source=source, **of_run) for source, s in scores]
     (path := tmp_path / "runs.jsonl").write_text("\n".join(one.model_dump_json() for one in (run, *given)))
     (item,) = read("langsmith", path)
     assert (item.source, item.output, item.ratings) == ("2 + 2?", "Four.", {"tone": [1, 0]})

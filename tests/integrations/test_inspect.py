@@ -103,9 +103,8 @@ def test_a_saved_judge_scores_in_the_command(judge, tmp_path):
     judge.save(tmp_path / "judge.json")
     (tmp_path / "task.py").write_text(TASK)
     command = [str(Path(sys.executable).with_name("inspect")), "eval", "task.py", "--model", "mockllm/model"]
-    told = subprocess.run(
-        [*command, "--log-dir", "logs", "--display", "none"], cwd=tmp_path, capture_output=True, text=True
-    )
+    command += ["--log-dir", "logs", "--display", "none"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     (info,) = list_eval_logs(str(tmp_path / "logs"))
     log = read_eval_log(info.name)

@@ -81,9 +81,7 @@ def systemone(fake, body, *, mass_in="diagnostics"):
         answers[name] = {"type": kind, **answer} | ({"x_label_mass": masses[name]} if mass_in == "answers" else {})
     done = {"model": body["model"], "answers": answers, "usage": {"input_tokens": length, "output_tokens": 1}}
     if mass_in == "diagnostics":
-        done["diagnostics"] = {
-            name: {"label_mass": mass, "argmax_is_label": mass > 0.5} for name, mass in masses.items()
-        }
+        done["diagnostics"] = {name: {"label_mass": p, "argmax_is_label": p > 0.5} for name, p in masses.items()}
     return done
 
 
@@ -128,9 +126,7 @@ def answering(form):
     return answer
 
 
-ENDPOINTS = {
-    "systemone": ("/v1/systemone", answering(systemone)),
-    "sglang-systemone": ("/v1/systemone", answering(sglang_systemone)),
-    "decisions": ("/v1/decisions", answering(openai)),
-}
+ENDPOINTS = {"systemone": ("/v1/systemone", answering(systemone))}
+ENDPOINTS |= {"sglang-systemone": ("/v1/systemone", answering(sglang_systemone))}
+ENDPOINTS |= {"decisions": ("/v1/decisions", answering(openai))}
 """Kind of server -> its only endpoint."""

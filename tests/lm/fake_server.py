@@ -84,15 +84,11 @@ class FakeServer:
     # the servers' paths
 
     def answer(self, path, body):
-        routes = {
-            "/v1/models": self.models,
-            "/version": lambda _: {"version": "9.9"} if self.kind == "vllm" else None,
-            "/tokenize": self.tokenize,
-            "/generate": self.generate if self.kind == "sglang" else None,
-            "/completion": self.completion if self.kind == "llama.cpp" else None,
-            "/v1/completions": self.completions if self.kind != "chat" else None,
-            "/v1/chat/completions": self.chat,
-        }
+        routes = {"/v1/models": self.models, "/version": lambda _: {"version": "9.9"} if self.kind == "vllm" else None}
+        routes |= {"/tokenize": self.tokenize, "/generate": self.generate if self.kind == "sglang" else None}
+        routes |= {"/completion": self.completion if self.kind == "llama.cpp" else None}
+        routes |= {"/v1/completions": self.completions if self.kind != "chat" else None}
+        routes |= {"/v1/chat/completions": self.chat}
         if self.kind in ENDPOINTS:
             decided, decide = ENDPOINTS[self.kind]
             routes = {"/v1/models": self.models, decided: partial(decide, self)}

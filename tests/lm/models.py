@@ -65,14 +65,9 @@ def build(family: str, tokenizer) -> torch.nn.Module:
     return model.eval()
 
 
-KINDS = {
-    "llama": ("llama", sentencepiece_like, False),
-    "llama-chat": ("llama", sentencepiece_like, True),
-    "qwen2": ("qwen2", byte_level, False),
-    "qwen2-chat": ("qwen2", byte_level, True),
-    "gpt2": ("gpt2", byte_level, False),
-    "gpt-neox": ("gpt_neox", byte_level, False),
-}
+KINDS = {"llama": ("llama", sentencepiece_like, False), "llama-chat": ("llama", sentencepiece_like, True)}
+KINDS |= {"qwen2": ("qwen2", byte_level, False), "qwen2-chat": ("qwen2", byte_level, True)}
+KINDS |= {"gpt2": ("gpt2", byte_level, False), "gpt-neox": ("gpt_neox", byte_level, False)}
 
 
 def save(kind: str, folder) -> str:

@@ -22,13 +22,10 @@ def through_dspy(lm):
     return dspy.LM("test/local", engine=lm.engine, cache=False)
 
 
-KINDS = {
-    "local": lambda lm, _: lm,
-    "any dspy.LM": lambda lm, _: through_dspy(lm),
-    "cached": lambda lm, folder: CachedLM(lm, folder / "answers.jsonl"),
-    "cached, of a dspy.LM": lambda lm, folder: CachedLM(through_dspy(lm), folder / "answers.jsonl", chunk=2),
-    "cached, in memory": lambda lm, _: CachedLM(lm),
-}
+KINDS = {"local": lambda lm, _: lm, "any dspy.LM": lambda lm, _: through_dspy(lm)}
+KINDS |= {"cached": lambda lm, folder: CachedLM(lm, folder / "answers.jsonl")}
+KINDS |= {"cached, of a dspy.LM": lambda lm, folder: CachedLM(through_dspy(lm), folder / "answers.jsonl", chunk=2)}
+KINDS |= {"cached, in memory": lambda lm, _: CachedLM(lm)}
 
 
 @pytest.fixture(scope="module", params=[*KINDS, "server"])

@@ -111,14 +111,9 @@ def test_only_predictors_with_nothing_but_decisions_are_measured(lms):
     configured.fields = {"ok": {"threshold": 0.5}}
     text = dspy.Predict("text -> summary: str")
     mixed = dspy.Predict(Triage.append("reasoning", dspy.OutputField(), str))
-    for predict, measured in [
-        (dspy.Predict(Triage), True),
-        (configured, True),
-        (native, False),
-        (text, False),
-        (mixed, False),
-        (PointwiseJudge(Criterion("quality", "is it good?")).predict, False),
-    ]:
+    judges = PointwiseJudge(Criterion("quality", "is it good?")).predict
+    others = [(predict, False) for predict in (native, text, mixed, judges)]
+    for predict, measured in [(dspy.Predict(Triage), True), (configured, True), *others]:
         with dspy.context(caller_modules=[predict]):
             assert lm.supports_decision_requests is measured
     assert lm.supports_decision_requests  # outside of a predictor, lm(state=..., questions=...)

@@ -34,11 +34,7 @@ from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, Mod
 from evalbias.programs import Criterion
 from evalbias.runs import RunFolder
 
-ENDPOINTS = {
-    "systemone": "systemone",
-    "sglang-systemone": "systemone",
-    "decisions": "decisions",
-}
+ENDPOINTS = {"systemone": "systemone", "sglang-systemone": "systemone", "decisions": "decisions"}
 UNCOVERED = ("decisions",)  # OpenAI gives the shares of the options only
 QUESTION = Decision.instructions
 KINDS = (*TOKENIZED, "chat", *ENDPOINTS)

@@ -14,13 +14,8 @@ VOCABULARY = 97
 SIZE = {"vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZE |= {"num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 1024}
 SIZE |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-LONGROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 10000.0,
-    "short_factor": [1.0] * 8,
-    "long_factor": [4.0] * 8,
-    "original_max_position_embeddings": 150,
-}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+LONGROPE |= {"original_max_position_embeddings": 150}
 LOCAL = {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 4, "window_size": 256}
 MIXED = {"layer_types": ["conv", "full_attention"]}
 WIDTH = 32  # of windows: less than any text
@@ -30,33 +25,17 @@ EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 LOW_RANK = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16}
 PER_LAYER = {"head_dim": 16, "vocab_size_per_layer_input": VOCABULARY, "hidden_size_per_layer_input": 16}
 GEMMA3N = {**PER_LAYER, "laurel_rank": 8, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.5, 0.0]}
-VISION = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "image_size": 28,
-    "patch_size": 14,
-}
-GEMMA3 = {
-    "text_config": {**SIZE, **WINDOWS, "head_dim": 16},
-    "vision_config": {"model_type": "siglip_vision_model", **VISION},
-    "mm_tokens_per_image": 4,
-    "image_token_index": VOCABULARY - 1,
-}
-GEMMA4 = {
-    "text_config": {**SIZE, **PER_LAYER, **WINDOWS, "global_head_dim": 16, "num_kv_shared_layers": 0},
-    "vision_config": None,
-    "audio_config": None,
-}
+VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+VISION |= {"image_size": 28, "patch_size": 14}
+GEMMA3 = {"text_config": {**SIZE, **WINDOWS, "head_dim": 16}}
+GEMMA3 |= {"vision_config": {"model_type": "siglip_vision_model", **VISION}, "mm_tokens_per_image": 4}
+GEMMA3 |= {"image_token_index": VOCABULARY - 1}
+GEMMA4 = {"text_config": {**SIZE, **PER_LAYER, **WINDOWS, "global_head_dim": 16, "num_kv_shared_layers": 0}}
+GEMMA4 |= {"vision_config": None, "audio_config": None}
 LLAMA4 = {**EXPERTS, "head_dim": 16, "intermediate_size_mlp": 96}
 CHUNKS = {"attention_chunk_size": WIDTH, "attn_temperature_tuning": False, "no_rope_layers": [1, 0]}
-SHARED_KEYS = {
-    "num_hidden_layers": 4,
-    "num_kv_shared_layers": 2,
-    "layer_types": 2 * WINDOWS["layer_types"],
-    "activation_sparsity_pattern": [0.5, 0.5, 0.0, 0.0],
-}
+SHARED_KEYS = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": 2 * WINDOWS["layer_types"]}
+SHARED_KEYS |= {"activation_sparsity_pattern": [0.5, 0.5, 0.0, 0.0]}
 PACKS, ALONE = "packs", "alone"
 KINDS = {
     "llama": ("Llama", {}, PACKS),

@@ -98,13 +98,9 @@ def test_answers_of_a_16_bit_model_do_not_tie():
         rounded = torch.stack([model(torch.tensor([ids])).logits[0, -1] for ids in prompts]).float()  # (n, V)
     top = rounded.topk(10, dim=1)
     assert 20 < float(top.values.mean()) < 30
-    answers = Scorer(model, context=64, batch_tokens=4096)(
-        [
-            Scored((*ids, token), len(ids))
-            for ids, row in zip(prompts, top.indices.tolist(), strict=True)
-            for token in row
-        ]
-    )
+    rows = zip(prompts, top.indices.tolist(), strict=True)
+    asked = [Scored((*ids, token), len(ids)) for ids, row in rows for token in row]
+    answers = Scorer(model, context=64, batch_tokens=4096)(asked)
     assert tied(top.values.numpy()) > 0.015
     assert tied(np.concatenate(answers).reshape(60, 10)) < 0.001
 

@@ -12,21 +12,10 @@ import huggingface_hub
 import numpy as np
 import pytest
 import torch
+import transformers
 from models import load, save, sentencepiece_like
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoModelForCausalLM,
-    BertConfig,
-    BertLMHeadModel,
-    CLIPTextConfig,
-    CLIPTextModel,
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    Gemma3Config,
-    Gemma3ForConditionalGeneration,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import AutoModelForCausalLM, CLIPTextModel, Gemma2ForCausalLM, T5Config, T5ForConditionalGeneration
 
 from evalbias import LocalLM
 from evalbias.cli.models import open_lm
@@ -142,7 +131,8 @@ def test_caps_of_attention_scores_hold(tmp_path):
     """SDPA would leave them out."""
     sizes = {"vocab_size": len(sentencepiece_like()), "num_key_value_heads": 1, "head_dim": 16, **HEADS}
     torch.manual_seed(0)
-    model = Gemma2ForCausalLM(Gemma2Config(**sizes, attn_logit_softcapping=0.01, max_position_embeddings=192))
+    config = transformers.Gemma2Config(**sizes, attn_logit_softcapping=0.01, max_position_embeddings=192)
+    model = Gemma2ForCausalLM(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(10)  # so that scores reach the cap
@@ -183,11 +173,11 @@ def test_models_that_do_not_continue_text_are_refused(tmp_path):
     t5 = T5ForConditionalGeneration(T5Config(d_model=32, d_ff=48, num_layers=1, num_heads=2, vocab_size=200))
     with pytest.raises(ValueError, match=r"an encoder-decoder model \(T5\).*: use a causal model"):
         load(saved(t5, tmp_path / "t5"))
-    clip = CLIPTextModel(CLIPTextConfig(vocab_size=200, max_position_embeddings=64, **HEADS))
+    clip = CLIPTextModel(transformers.CLIPTextConfig(vocab_size=200, max_position_embeddings=64, **HEADS))
     with pytest.raises(ValueError, match=r"not a causal language model \(CLIPText\)"):
         load(saved(clip, tmp_path / "clip"))
     torch.manual_seed(0)
-    bert = BertLMHeadModel(BertConfig(vocab_size=200, max_position_embeddings=64, **HEADS))
+    bert = transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=200, max_position_embeddings=64, **HEADS))
     with pytest.raises(ValueError, match="attends to later tokens, so it is not a causal model"):
         load(saved(bert, tmp_path / "bert"))
 
@@ -195,14 +185,10 @@ def test_models_that_do_not_continue_text_are_refused(tmp_path):
 def test_a_multimodal_model_is_a_text_model(tmp_path):
     text = {"vocab_size": len(sentencepiece_like()), "num_key_value_heads": 1, "head_dim": 16, **HEADS}
     vision = {"model_type": "siglip_vision_model", "image_size": 28, "patch_size": 14, **HEADS}
-    config = Gemma3Config(
-        text_config={**text, "max_position_embeddings": 192},
-        vision_config=vision,
-        mm_tokens_per_image=4,
-        image_token_index=3,
-    )
+    parts = {"text_config": {**text, "max_position_embeddings": 192}, "vision_config": vision}
+    config = transformers.Gemma3Config(**parts, mm_tokens_per_image=4, image_token_index=3)
     torch.manual_seed(0)
-    lm = load(saved(Gemma3ForConditionalGeneration(config), tmp_path / "m"))
+    lm = load(saved(transformers.Gemma3ForConditionalGeneration(config), tmp_path / "m"))
     assert lm.engine.loaded.context_length == 192
     (likelihood,) = lm.loglikelihood([("the cat", " sat on a mat")])
     ids = lm.engine.loaded.tokenizer("the cat sat on a mat")["input_ids"]

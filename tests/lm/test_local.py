@@ -299,13 +299,9 @@ def test_texts_in_a_batch_are_those_of_the_models_own_greedy_search(lms, kind):
 
 def test_each_request_of_a_batch_keeps_its_own_settings(lms):
     lm, prompts = lms["qwen2"], text_prompts(5, 8)
-    settings = [
-        {"max_tokens": 3},
-        {"max_tokens": 8, "temperature": 1.5, "seed": 4},
-        {"max_tokens": 8, "temperature": 1.5, "top_p": 0.5, "seed": 4},
-        {"max_tokens": 8, "temperature": 2.0, "top_k": 2, "seed": 4},
-        {"max_tokens": 12, "stop": ("a",)},
-    ]
+    drawn = {"max_tokens": 8, "temperature": 1.5, "seed": 4}
+    settings = [{"max_tokens": 3}, drawn, drawn | {"top_p": 0.5}, drawn | {"temperature": 2.0, "top_k": 2}]
+    settings.append({"max_tokens": 12, "stop": ("a",)})
     batch = written(lm, prompts, settings)
     for prompt, own, generated in zip(prompts, settings, batch, strict=True):
         (alone,) = written(lm, [prompt], [own])

@@ -138,16 +138,13 @@ SECRET = 'sk-0123/45"67\\89'
 ESCAPED = "".join(f"\\u{ord(letter):04X}" for letter in SECRET)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        json.dumps({"version": f"Bearer {SECRET}", SECRET: [SECRET]}),
-        json.dumps({"version": SECRET}).replace("/", "\\/"),
-        f'{{"version": "Bearer {ESCAPED}"}}',
-        json.dumps({"body": json.dumps({"version": SECRET}).replace("/", "\\/")}),
-        json.dumps({"body": f'{{"version": "{ESCAPED}"}}'}),
-    ],
-)
+REPEATED = [json.dumps({"version": f"Bearer {SECRET}", SECRET: [SECRET]})]
+REPEATED += [json.dumps({"version": SECRET}).replace("/", "\\/"), f'{{"version": "Bearer {ESCAPED}"}}']
+REPEATED += [json.dumps({"body": json.dumps({"version": SECRET}).replace("/", "\\/")})]
+REPEATED += [json.dumps({"body": f'{{"version": "{ESCAPED}"}}'})]
+
+
+@pytest.mark.parametrize("content", REPEATED)
 def test_a_key_that_a_server_repeats_is_blanked_in_every_answer(content):
     with answering(content=content.encode()) as (address, asked):
         pool, connection = connect(address, api_key=SECRET)
@@ -220,20 +217,13 @@ def test_an_error_keeps_no_more_of_an_answer_than_it_shows():
 OWN, OTHER, HERE = "https://api.openai.com/v1", "https://host/v1", "http://127.0.0.1:8000/v1"
 
 
-@pytest.mark.parametrize(
-    ("addresses", "given", "key"),
-    [
-        ([OWN], None, "openai's"),
-        ([OTHER], None, "ours"),
-        ([OWN, OTHER], None, "ours"),
-        (["https://api.openai.com.evil/v1"], None, "ours"),
-        (["https://evil/api.openai.com/v1"], None, "ours"),
-        ([OWN], "given", "given"),
-        ([OTHER], "given", "given"),
-        ([HERE], None, "ours"),
-        (["http://localhost:8000/v1", "http://[::1]:8000/v1", "http://127.9.9.9/v1"], None, "ours"),
-    ],
-)
+KEYS_GO = [([OWN], None, "openai's"), ([OTHER], None, "ours"), ([OWN, OTHER], None, "ours")]
+KEYS_GO += [(["https://api.openai.com.evil/v1"], None, "ours"), (["https://evil/api.openai.com/v1"], None, "ours")]
+KEYS_GO += [([OWN], "given", "given"), ([OTHER], "given", "given"), ([HERE], None, "ours")]
+KEYS_GO += [(["http://localhost:8000/v1", "http://[::1]:8000/v1", "http://127.9.9.9/v1"], None, "ours")]
+
+
+@pytest.mark.parametrize(("addresses", "given", "key"), KEYS_GO)
 def test_a_key_goes_where_it_was_meant_to_go(addresses, given, key, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "openai's")
     monkeypatch.setenv("EVALBIAS_API_KEY", "ours")

@@ -118,8 +118,8 @@ SCRIPTS = {
     "Chinese": "我喜欢喝茶，也喝水。",
     "Arabic": "مرحبا بالعالم",
     "emoji": "👨‍👩‍👧 e\u0301 🇯🇵",
-    "mixed": "Tokyo は café 日本",
 }
+SCRIPTS |= {"mixed": "Tokyo は café 日本"}
 """The kana ガ may be two characters, か with a mark; most emoji are several."""
 
 

@@ -42,14 +42,9 @@ class Writer(Engine):
         if self.top and request.config.logprobs is not None:
             tops = tuple(lm15.TopLogprob(token=t, logprob=float(np.log(p))) for t, p in list(texts.items())[: self.top])
             logprobs = (lm15.TokenLogprob(token=str(text), logprob=0.0, top=tops),)
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant(str(text)),
-            finish_reason="length",
-            usage=lm15.Usage(input_tokens=1, output_tokens=1, total_tokens=2),
-            logprobs=logprobs,
-        )
+        usage, message = lm15.Usage(input_tokens=1, output_tokens=1, total_tokens=2), lm15.Message.assistant(str(text))
+        found = {"message": message, "finish_reason": "length", "usage": usage, "logprobs": logprobs}
+        return lm15.Response(id=None, model=request.model, **found)
 
 
 def writer(probabilities, *, cache=False, **options):

@@ -10,27 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalbias.measures import (
-    Draws,
-    agreement,
-    bias_score,
-    brier_scores,
-    estimate,
-    estimate_calibration_error,
-    estimate_coefficient,
-    estimate_share,
+from evalbias.measures import agreement, forecasts
+from evalbias.measures.agreement import (
+    counted_kappa,
+    counted_pearson,
+    estimate_pearson,
     estimate_spearman,
-    forecasts,
+    estimate_tied_accuracy,
     kendall,
     pairwise_accuracy,
     pearson,
-    rs_scores,
     spearman,
-    unfairness_scores,
 )
-from evalbias.measures.agreement import counted_kappa, counted_pearson, estimate_pearson, estimate_tied_accuracy
-from evalbias.measures.forecasts import counted_calibration_error
-from evalbias.measures.resample import ALONE, share_ends
+from evalbias.measures.forecasts import brier_scores, counted_calibration_error, estimate_calibration_error
+from evalbias.measures.likelihood import bias_score, rs_scores, unfairness_scores
+from evalbias.measures.resample import ALONE, Draws, estimate, estimate_coefficient, estimate_share, share_ends
 
 NAN = math.nan
 EACH = pytest.mark.parametrize("measure", [spearman, pearson, kendall, pairwise_accuracy])
@@ -182,14 +176,11 @@ def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
     assert found.units == units
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        estimate_spearman,
-        agreement.estimate_kendall,
-        *(partial(estimate_coefficient, one) for one in (counted_pearson, agreement.counted_alpha, counted_kappa)),
-    ],
-)
+PERFECT = [estimate_spearman, agreement.estimate_kendall]
+PERFECT += [*(partial(estimate_coefficient, one) for one in (counted_pearson, agreement.counted_alpha, counted_kappa))]
+
+
+@pytest.mark.parametrize("estimator", PERFECT)
 @pytest.mark.parametrize("outputs", [1, 4])
 def test_perfect_agreement_has_the_interval_of_a_share_of_1(estimator, outputs):
     x = np.arange(24.0) % 2

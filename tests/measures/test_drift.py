@@ -110,15 +110,12 @@ def test_inputs_are_drawn_as_a_whole_and_one_name_is_one_input():
     assert (ends[0].units, ends[1].units) == (240, 60)
 
 
-@pytest.mark.parametrize(
-    ("scores", "told"),
-    [
-        (([1.0], [1.0], [np.nan], [1.0]), "No anchor has scores of both judges"),
-        (([np.nan], [1.0], [1.0], [1.0]), "or a period has none"),
-        (([1.0], [1.0], [1.0, 2.0], [1.0]), "different lengths"),
-        (([1.0], [np.inf], [1.0], [1.0]), "infinite"),
-    ],
-)
+UNSPLIT = [(([1.0], [1.0], [np.nan], [1.0]), "No anchor has scores of both judges")]
+UNSPLIT += [(([np.nan], [1.0], [1.0], [1.0]), "or a period has none")]
+UNSPLIT += [(([1.0], [1.0], [1.0, 2.0], [1.0]), "different lengths"), (([1.0], [np.inf], [1.0], [1.0]), "infinite")]
+
+
+@pytest.mark.parametrize(("scores", "told"), UNSPLIT)
 def test_what_cannot_be_split_is_refused(scores, told):
     with pytest.raises(ValueError, match=told):
         split_change(*scores)

@@ -94,13 +94,8 @@ def by_linearmodels(ls, scores, ratings, clusters, covariates=None):
             pairs.append((i, given[j], given[k], 1 / (len(given) * (len(given) - 1))))
     frame = pd.DataFrame(pairs, columns=["item", "rating", "instrument", "weight"])
     exogenous = pd.DataFrame({"constant": 1.0, "likelihood": zscore(ls), **(covariates or {})})
-    model = IV2SLS(
-        pd.Series(zscore(scores)[frame.item]),
-        exogenous.iloc[frame.item].reset_index(drop=True),
-        frame.rating,
-        frame.instrument,
-        weights=frame.weight,
-    )
+    y, x = pd.Series(zscore(scores)[frame.item]), exogenous.iloc[frame.item].reset_index(drop=True)
+    model = IV2SLS(y, x, frame.rating, frame.instrument, weights=frame.weight)
     found = model.fit(cov_type="clustered", clusters=np.asarray(clusters)[frame.item], debiased=False)
     n, k, groups = len(ratings), exogenous.shape[1] + 1, len(set(clusters))
     return found, np.sqrt(groups / (groups - 1) * (n - 1) / (n - k))
@@ -359,22 +354,19 @@ def test_reasons_name_a_feature_in_words():
         assert reason in found.reason
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"reliability": 0.0}, "reliability=0.0 is out of range"),
-        ({"reliability": 1.2}, "reliability=1.2 is out of range"),
-        ({"reliability": 0.8}, "have several ratings"),
-        ({"ratings": [1] * 8}, r"ratings has the shape \(8,\)"),
-        ({"ratings": RATINGS[1:]}, "scores 8, ratings 7, likelihood 8"),
-        ({"clusters": [1] * 7}, "clusters has 7 entries"),
-        ({"covariates": {"length": [1] * 9}}, "likelihood 8, length 9"),
-        ({"ratings": [[np.inf, 1]] * 8}, r"ratings\[0, 0\] is infinite"),
-        ({"model_scores": [1] * 7}, "different lengths"),
-        ({"covariates": {"quality": LS}}, "A feature is called 'quality'"),
-        ({"covariates": {"length": [np.inf, *LS[1:]]}}, r"length\[0\] is infinite"),
-    ],
-)
+WRONG = [({"reliability": 0.0}, "reliability=0.0 is out of range")]
+WRONG += [({"reliability": 1.2}, "reliability=1.2 is out of range"), ({"reliability": 0.8}, "have several ratings")]
+WRONG += [({"ratings": [1] * 8}, r"ratings has the shape \(8,\)")]
+WRONG += [({"ratings": RATINGS[1:]}, "scores 8, ratings 7, likelihood 8")]
+WRONG += [({"clusters": [1] * 7}, "clusters has 7 entries")]
+WRONG += [({"covariates": {"length": [1] * 9}}, "likelihood 8, length 9")]
+WRONG += [({"ratings": [[np.inf, 1]] * 8}, r"ratings\[0, 0\] is infinite")]
+WRONG += [({"model_scores": [1] * 7}, "different lengths")]
+WRONG += [({"covariates": {"quality": LS}}, "A feature is called 'quality'")]
+WRONG += [({"covariates": {"length": [np.inf, *LS[1:]]}}, r"length\[0\] is infinite")]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
 def test_wrong_arguments_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         likelihood_effect(**{"likelihoods": LS, "model_scores": SCORES, "ratings": RATINGS, **change})
@@ -416,13 +408,8 @@ def turned(found):
     return [-effect, -high, -low, error, p, -pairs[1], -pairs[0], -pairs[3], -pairs[2]]
 
 
-worlds = {
-    "seed": st.integers(0, 999),
-    "n": st.sampled_from([12, 30, 60]),
-    "raters": st.integers(1, 4),
-    "likert": st.booleans(),
-    "standardized": st.booleans(),
-}
+worlds = {"seed": st.integers(0, 999), "n": st.sampled_from([12, 30, 60]), "raters": st.integers(1, 4)}
+worlds |= {"likert": st.booleans(), "standardized": st.booleans()}
 
 
 @pytest.mark.slow
@@ -498,9 +485,8 @@ def test_the_effect_is_that_of_a_regression_through_the_origin():
     left_out = [by_definition(*(np.delete(values, i, axis=0) for values in of_pairs(60))) for i in range(60)]
     assert found.standard_error == pytest.approx(np.sqrt(59 * np.var(left_out)))
     half = stats.t.ppf(0.975, 59) * found.standard_error
-    assert (found.low + found.allowance[1], found.high + found.allowance[0]) == pytest.approx(
-        (found.value - half, found.value + half)
-    )
+    ends = found.low + found.allowance[1], found.high + found.allowance[0]
+    assert ends == pytest.approx((found.value - half, found.value + half))
     assert (found.n, found.units, found.undefined) == (60, 60, 0)
     _, score, _ = of_pairs(60)
     assert found.score_sd == pytest.approx(np.sqrt((score @ score) / 60))
@@ -510,7 +496,7 @@ TWENTY = np.arange(1, 21) / 20  # reliabilities
 
 
 @pytest.mark.parametrize(
-    ("goes_with_quality", "effect", "taken", "ends"),
+    ("slope", "effect", "taken", "ends"),  # the length's on quality, and the length's effect on the scores
     [
         (0.5, 0.4, 0.7, (0.4, 1.0)),
         (-0.5, 0.12, 0.5, (0.18, 0.67)),
@@ -518,12 +504,10 @@ TWENTY = np.arange(1, 21) / 20  # reliabilities
         (0.0, 1.0, 1.0, (0.04, 1.0)),
     ],
 )
-def test_an_interval_excludes_0_at_every_reliability_between_the_ends_that_hold_it(
-    goes_with_quality, effect, taken, ends
-):
+def test_an_interval_excludes_0_at_every_reliability_between_the_ends_that_hold_it(slope, effect, taken, ends):
     rng = np.random.default_rng(1)
     quality, other = rng.normal(size=(2, 600))
-    length = goes_with_quality * quality + other
+    length = slope * quality + other
     scores = quality + effect * length + 0.7 * rng.normal(size=600)
     rating = (quality + 0.8 * rng.normal(size=600))[:, None]
 

@@ -187,14 +187,8 @@ def test_a_judge_who_adds_a_doubt_never_raises_the_score():
         assert errors is None or mqm_score(errors) <= -5, text
 
 
-ERRORS = [
-    "'{}'",
-    "'{}' (wrong)",
-    "accuracy/omission - '{}'",
-    "'{}': fluency/grammar",
-    "omission of '{}'",
-    "'{}' is wrong",
-]
+ERRORS = ["'{}'", "'{}' (wrong)", "accuracy/omission - '{}'", "'{}': fluency/grammar", "omission of '{}'"]
+ERRORS += ["'{}' is wrong"]
 JOINTS = (", ", "; ", " and ", ", and ", " & ", ". ", " / ", " | ", "\n", " ")
 
 
@@ -244,14 +238,10 @@ def test_a_report_is_read_whole_or_not_at_all(report, status, errors):
 
 # Long answers: small models repeat themselves up to the length limit.
 
-READERS = {
-    "mqm": read_mqm,
-    "mqm section": lambda text: read_mqm(f"Major: {text}"),
-    "instructscore": read_instructscore,
-    "missing concepts": lambda text: read_missing(text, ["dog", "park", "run and jump", "a"]),
-    "named choice": lambda text: named_choice(text, ["A", "B", "tie"]),
-    "boxed answer": lambda text: same_value(boxed_answer(f"\\boxed{{{text}}}") or text, "1"),
-}
+READERS = {"mqm": read_mqm, "mqm section": lambda text: read_mqm(f"Major: {text}"), "instructscore": read_instructscore}
+READERS |= {"missing concepts": lambda text: read_missing(text, ["dog", "park", "run and jump", "a"])}
+READERS |= {"named choice": lambda text: named_choice(text, ["A", "B", "tie"])}
+READERS |= {"boxed answer": lambda text: same_value(boxed_answer(f"\\boxed{{{text}}}") or text, "1")}
 WORST = [(one, "") for one in ("Minor/accuracy ", "major: ", "- ", "missing ", "\u2018")] + [("'", "{"), ("\n", "-")]
 """Pairs that once took quadratic or cubic time."""
 

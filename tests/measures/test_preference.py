@@ -97,16 +97,13 @@ def test_ties_but_for_rounding_are_ties():
     assert decision_shares([[0.1 + 0.2 + 0.2, 0.5]]).tolist() == [[0.5, 0.5]]
 
 
+BAD_INPUT = [([0.5, 0.5], "shape"), ([[1.0]], "shape")]
+BAD_INPUT += [([[0.5, 0.5], [0.5, 0.6], [0.5, 0.7]], r"\[0\.5, 0\.6\] are not a distribution")]
+BAD_INPUT += [([[1.5, -0.5]], "not a distribution")]
+
+
 @pytest.mark.parametrize("measure", [decision_rates, fairness, confidence])
-@pytest.mark.parametrize(
-    ("rows", "match"),
-    [
-        ([0.5, 0.5], "shape"),
-        ([[1.0]], "shape"),
-        ([[0.5, 0.5], [0.5, 0.6], [0.5, 0.7]], r"\[0\.5, 0\.6\] are not a distribution"),
-        ([[1.5, -0.5]], "not a distribution"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "match"), BAD_INPUT)
 def test_bad_input(measure, rows, match):
     with pytest.raises(ValueError, match=match):
         measure(rows)

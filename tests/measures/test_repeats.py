@@ -61,9 +61,8 @@ def test_known_shares_are_found_with_their_intervals(n, s, r, noise, raters, rho
         steady = estimate_coefficient(counted_steadiness, judge, draws=DRAWS)
         found.append([*parts, steady, repeats.estimate_part(counted_noise_share, judge, draws=DRAWS)])
         assert np.abs(of_all(repeats.counted_shares, judge, people)).sum() == pytest.approx(1)
-    values, low, high = (
-        np.array([[getattr(one, end) for one in row] for row in found]) for end in ("value", "low", "high")
-    )
+    ends = ("value", "low", "high")
+    values, low, high = (np.array([[getattr(one, end) for one in row] for row in found]) for end in ends)
     np.testing.assert_allclose(values.mean(axis=0), truth, atol=0.03)
     covered = ((low <= truth) & (truth <= high)).mean(axis=0)
     assert covered.min() >= 0.87  # of 60 intervals of 95 %, at most 7 miss with probability .99

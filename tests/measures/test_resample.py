@@ -18,17 +18,7 @@ from evalbias.measures import agreement, forecasts, likelihood, loops, pairs, re
 from evalbias.measures.arrays import checked, vectors
 from evalbias.measures.corrections import corrected_mean
 from evalbias.measures.equal_quality import estimate_effect
-from evalbias.measures.resample import (
-    Draws,
-    change,
-    chunks,
-    estimate,
-    estimate_coefficient,
-    estimate_mean,
-    estimate_share,
-    mean,
-    skewed_mean_p,
-)
+from evalbias.measures.resample import Draws, estimate, estimate_coefficient, estimate_mean, estimate_share, mean
 
 NAN = math.nan
 NORMALIZATIONS = ("mean-range", "center-max", "z-score")
@@ -151,7 +141,7 @@ def test_an_interval_of_80_percent_lies_within_that_of_95_and_has_its_p(name):
 def test_chunks_of_resamples_do_not_change_an_interval(name, monkeypatch):
     estimator, values, given = ALL[name]
     whole = estimator(values, *given, draws=few(resamples=20))
-    monkeypatch.setattr(chunks, "__defaults__", (3 * N,))
+    monkeypatch.setattr(resample.chunks, "__defaults__", (3 * N,))
     found = estimator(values, *given, draws=few(resamples=20))
     assert np.array(astuple(found)[:7]) == pytest.approx(np.array(astuple(whole)[:7]), nan_ok=True)
 
@@ -165,16 +155,12 @@ def world_of_many(seed):
     return np.clip(np.round(quality + 0.3 * ls), -3, 3), ls, human
 
 
+OF_MANY = [(partial(estimate, scale_use.counted_spread), (0, 2)), (agreement.estimate_spearman, (0, 2))]
+OF_MANY += [(likelihood.estimate_bias_score, (0, 1, 2)), (partial(estimate, mean, method="normal"), (2,))]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("estimator", "columns"),
-    [
-        (partial(estimate, scale_use.counted_spread), (0, 2)),
-        (agreement.estimate_spearman, (0, 2)),
-        (likelihood.estimate_bias_score, (0, 1, 2)),
-        (partial(estimate, mean, method="normal"), (2,)),
-    ],
-)
+@pytest.mark.parametrize(("estimator", "columns"), OF_MANY)
 def test_groups_of_many_units_tell_the_error_that_resamples_tell(estimator, columns, monkeypatch):
     arrays = [world_of_many(0)[column] for column in columns]
     groups = estimator(*arrays)
@@ -280,9 +266,7 @@ def test_resamples_by_counts_are_resamples_of_items(n, values, seed):
     for statistic, columns, slow in counted(n, rng, values):
         items = [np.repeat(np.arange(n), row) for row in counts]
         expected = [slow(*(column[i] for column in columns)) for i in items]
-        np.testing.assert_allclose(
-            statistic(counts.astype(float), *columns), expected, atol=1e-9, err_msg=repr(statistic)
-        )
+        np.testing.assert_allclose(statistic(1.0 * counts, *columns), expected, atol=1e-9, err_msg=repr(statistic))
 
 
 @pytest.mark.slow
@@ -392,9 +376,7 @@ def test_ties_count_half_and_the_data_in_full():
     one_draw = {p_of_means([1.0, 0.5], [0.0, 0.5], 1, seed) for seed in range(20)}
     assert one_draw == {(1 + 1) / 2, (1 + 1 / 2) / 2}
     # swaps without a statistic count in full: nobody knows that they are less extreme
-    undefined = resample.permutation_p(
-        lambda swap: (np.full(len(swap), NAN),) * 2, 1.0, 0.0, np.arange(9), draws=swaps(99)
-    )
+    undefined = resample.permutation_p(lambda s: (np.full(len(s), NAN),) * 2, 1.0, 0.0, np.arange(9), draws=swaps(99))
     assert undefined == 1.0
 
 
@@ -578,7 +560,8 @@ def test_the_change_of_two_judges_is_resampled_in_pairs():
     slow = estimate(both, a, b, human, method="normal", draws=few(resamples=400))
     assert (found.low, found.high, found.value) == pytest.approx((slow.low, slow.high, slow.value))
     assert found.units == 59
-    assert change(agreement.counted_spearman, a, b, human, draws=few(resamples=400)).low == pytest.approx(slow.low)
+    alone = resample.change(agreement.counted_spearman, a, b, human, draws=few(resamples=400))
+    assert alone.low == pytest.approx(slow.low)
     turned = agreement.estimate_spearman(human[:8] * -1 + 0.4 * errors[0][:8], human[:8], before=human[:8], draws=few())
     assert -2 <= turned.low < turned.value < turned.high <= 2
 
@@ -653,15 +636,15 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
 
 def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
     expected = {(7, 4, 12): [3, 3, 1], (2, 4, 3): [1, 1], (3, 0, 2): [2, 1], (0, 4, 12): []}  # a row is not split
-    assert {given: [*map(len, chunks(*given))] for given in expected} == expected
-    assert list(chunks(3, resample.CELLS // 2)) == [range(2), range(2, 3)]
+    assert {given: [*map(len, resample.chunks(*given))] for given in expected} == expected
+    assert list(resample.chunks(3, resample.CELLS // 2)) == [range(2), range(2, 3)]
     assert np.zeros(resample.CELLS).nbytes == 16 << 20
 
 
 def test_the_mean_of_skewed_values_by_hand():
     x = np.array([0.0, 0.0, 0.0, 4.0])  # t = 1 / 1, and the skewness 6 / 2^3 by the root of 4 is 3 / 8
-    expected = 2 * stats.t.sf(1 + 1 / 8 + 1 / 192 + 1 / 16, 3)
-    assert [skewed_mean_p(sign * x, np.arange(4)) for sign in (1, -1)] == pytest.approx([expected] * 2)
+    expected, p_of = 2 * stats.t.sf(1 + 1 / 8 + 1 / 192 + 1 / 16, 3), resample.skewed_mean_p
+    assert [p_of(sign * x, np.arange(4)) for sign in (1, -1)] == pytest.approx([expected] * 2)
     of_pairs = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 3.0])
-    assert skewed_mean_p(of_pairs, np.repeat(np.arange(4), 2)) == pytest.approx(expected)
-    assert np.isnan([skewed_mean_p(np.ones(3), np.arange(3)), skewed_mean_p(x, np.zeros(4, dtype=int))]).all()
+    assert p_of(of_pairs, np.repeat(np.arange(4), 2)) == pytest.approx(expected)
+    assert np.isnan([p_of(np.ones(3), np.arange(3)), p_of(x, np.zeros(4, dtype=int))]).all()

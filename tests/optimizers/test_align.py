@@ -61,26 +61,18 @@ def labeled(n, *, seed=0, raters=1):
     rng = np.random.default_rng(seed)
     quality = rng.normal(size=n)
     ratings = np.clip(np.round(3 + quality[:, None] + 0.5 * rng.normal(size=(n, raters))), 1, 5)
-    return [
-        dspy.Example(
-            id=str(i), source=f"s{i}", output=f"text {i} worth {q:.4f}", scores={"merit": r.mean()}, reason="it is thin"
-        )
-        for i, (q, r) in enumerate(zip(quality, ratings, strict=True))
+    rows = [
+        {"output": f"text {i} worth {q:.4f}", "scores": {"merit": ratings[i].mean()}} for i, q in enumerate(quality)
     ]
+    return [dspy.Example(id=str(i), source=f"s{i}", reason="it is thin", **row) for i, row in enumerate(rows)]
 
 
 def couples(n, *, seed=0):
     rng = np.random.default_rng(seed)
     quality = rng.normal(size=(n, 2))
-    return [
-        dspy.Example(
-            id=str(i),
-            source=f"s{i}",
-            candidates=[f"one worth {a:.4f}", f"other worth {b:.4f}"],
-            preference="A" if a + 0.3 * rng.normal() > b else "B",
-        )
-        for i, (a, b) in enumerate(quality)
-    ]
+    texts = [[f"one worth {a:.4f}", f"other worth {b:.4f}"] for a, b in quality]
+    better = ["A" if a + 0.3 * rng.normal() > b else "B" for a, b in quality]
+    return [dspy.Example(id=f"{i}", source=f"s{i}", candidates=texts[i], preference=better[i]) for i in range(n)]
 
 
 def aligned(lm, items, judge=None, part=None, **options):

@@ -448,10 +448,8 @@ def test_a_bias_that_is_defined_may_not_be_larger_and_the_items_must_rule_out_th
     few = with_effect(0.1, noise=3.0, n=20, seed=5), with_effect(0.0, noise=0.3, n=20, seed=5)
     disagreeing = {**dull.covariates, RATINGS: np.random.default_rng(5).normal(size=(200, 2))}
     losses = [agreement().loss(after, dull) for after in (sharp, *(with_effect(x, noise=0.1) for x in (0.8, -0.8)))]
-    losses += [
-        agreement().loss(*few),
-        agreement().loss(*(replace(one, covariates=disagreeing) for one in (sharp, dull))),
-    ]
+    unlike = [replace(one, covariates=disagreeing) for one in (sharp, dull)]
+    losses += [agreement().loss(*sides) for sides in (few, unlike)]
     assert losses == snapshot
     assert float(losses[3].rpartition(" ")[2].strip("+)")) > RISE
 
@@ -503,9 +501,7 @@ def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so(snapshot):
     weak, strong, fitted = with_effect(0.6, noise=3.0), with_effect(0.0, noise=0.1), with_effect(0.0, seed=50)
     for judged in (weak, strong, fitted):
         judged.covariates["lengths"] = np.arange(200.0)
-    found = [
-        likelihood.against_baselines(judged, fitted.covariates, n_resamples=500, seed=0) for judged in (weak, strong)
-    ]
+    found = [likelihood.against_baselines(one, fitted.covariates, n_resamples=500, seed=0) for one in (weak, strong)]
     assert list(found[0]["baselines"]) == ["likelihood alone", "length alone"]
     assert found[0]["baselines"]["likelihood alone"].value > 0.2
     assert [beside["against_baselines"] for beside in found] == snapshot

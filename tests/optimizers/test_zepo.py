@@ -84,18 +84,16 @@ def test_what_cannot_reword_is_refused_at_once(proposer, match):
         ZEPO(objective="fairness")
 
 
-@pytest.mark.parametrize(
-    ("phrases", "text", "own"),
-    [
-        (FOUR, "a0 b1 c2 quality.", True),
-        (FOUR, "a0 b1 quality.", False),
-        (FOUR, "Which one has more quality?", False),
-        (FOUR, "a0 b1 c2 quality.\nSay {answers}.", True),
-        (FOUR, "a0 b1 c2 quality.\nSay it.", False),
-        *((ALIKE, text, True) for text in ("on the whole quality", "on whole quality", "on the the whole quality")),
-        (ALIKE, "on quality", False),
-    ],
-)
+WORDINGS = [(FOUR, "a0 b1 c2 quality.", True), (FOUR, "a0 b1 quality.", False)]
+WORDINGS += [(FOUR, "Which one has more quality?", False), (FOUR, "a0 b1 c2 quality.\nSay {answers}.", True)]
+WORDINGS += [(FOUR, "a0 b1 c2 quality.\nSay it.", False)]
+WORDINGS += [
+    *((ALIKE, text, True) for text in ("on the whole quality", "on whole quality", "on the the whole quality"))
+]
+WORDINGS += [(ALIKE, "on quality", False)]
+
+
+@pytest.mark.parametrize(("phrases", "text", "own"), WORDINGS)
 def test_a_grammar_recognizes_its_own_wordings(phrases, text, own):
     assert GrammarParaphraser(phrases).makes(C, text) is own
 
@@ -133,17 +131,19 @@ def test_a_japanese_instruction_is_reworded_by_a_model():
     assert "日本語の別の言葉で言い換えてください" in str(lm.asked[0])
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "kept"),
-    [
-        ("ja", "どのテキストが自然さで優れているか、{answers}で教えてね。", True),
-        ("ja", "Which 返信 is better on 自然さ? Answer {answers}.", False),
-        ("ja", "自然さ on the whole: どの 返信 is better? {answers}", False),
-        ("ja", "哪个回复在自然さ方面更好？请回答{answers}。", False),
-        ("en", "{answers}: which 返信 is best on 自然さ?", True),
-        ("en", "{answers}のうち、自然さで上回る返信を選んでください。", False),
-    ],
-)
+REWORDED = [("ja", "どのテキストが自然さで優れているか、{answers}で教えてね。", True)]
+REWORDED += [("ja", "Which 返信 is better on 自然さ? Answer {answers}.", False)]
+REWORDED += [
+    ("ja", "自然さ on the whole: どの 返信 is better? {answers}", False),
+    ("ja", "哪个回复在自然さ方面更好？请回答{answers}。", False),
+]
+REWORDED += [
+    ("en", "{answers}: which 返信 is best on 自然さ?", True),
+    ("en", "{answers}のうち、自然さで上回る返信を選んでください。", False),
+]
+
+
+@pytest.mark.parametrize(("language", "text", "kept"), REWORDED)
 def test_a_rewording_keeps_the_language_of_its_instruction(language, text, kept):
     criterion = Criterion("自然さ", "返信は日本語として自然か？", output_label="返信")
     own = PairwiseJudge(criterion, language=language).predict.signature.instructions
@@ -220,13 +220,8 @@ def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
         return search(proposer=GrammarParaphraser(parts), **options)
 
     run()
-    for options in (
-        {"parts": [("On quality,", "For quality:"), LEANS]},
-        {"objective": Confidence()},
-        {"judge": PairwiseJudge(C, ties=True)},
-        {"racing": False},
-        {"seed": 5},
-    ):
+    others = {"parts": [("On quality,", "For quality:"), LEANS], "objective": Confidence(), "racing": False, "seed": 5}
+    for options in ({name: value} for name, value in (others | {"judge": PairwiseJudge(C, ties=True)}).items()):
         with pytest.raises(ValueError, match="holds a run with other settings"):
             run(**options)
 

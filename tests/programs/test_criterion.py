@@ -31,19 +31,15 @@ def test_a_name_is_no_criterion(kind):
         kind("politeness")
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"name": " "}, "Criterion.name is ' '"),
-        ({"name": "a: b"}, "one line without a colon"),
-        ({"name": "total"}, "the name of the mean over criteria"),
-        ({"definition": ""}, "Criterion.definition is ''"),
-        ({"scale": (5, 1)}, "two ascending whole numbers"),
-        ({"scale": (1.0, 5.0)}, "two ascending whole numbers"),
-        ({"scale": (0, 10**9)}, "a scale of at most 1000 steps"),
-        ({"scale": (0, True)}, "two ascending whole numbers"),
-    ],
-)
+INVALID = [({"name": " "}, "Criterion.name is ' '"), ({"name": "a: b"}, "one line without a colon")]
+INVALID += [({"name": "total"}, "the name of the mean over criteria")]
+INVALID += [({"definition": ""}, "Criterion.definition is ''"), ({"scale": (5, 1)}, "two ascending whole numbers")]
+INVALID += [({"scale": (1.0, 5.0)}, "two ascending whole numbers")]
+INVALID += [({"scale": (0, 10**9)}, "a scale of at most 1000 steps")]
+INVALID += [({"scale": (0, True)}, "two ascending whole numbers")]
+
+
+@pytest.mark.parametrize(("change", "match"), INVALID)
 def test_invalid_criteria_are_refused(change, match):
     with pytest.raises(ValueError, match=match):
         Criterion(**{"name": "politeness", "definition": "is it polite?", **change})
@@ -64,15 +60,11 @@ def test_the_papers_bins_and_the_nearest_label():
     assert [(score, label_of(score, POLITE)) for score, _ in NEAREST] == NEAREST
 
 
-@pytest.mark.parametrize(
-    ("score", "bins", "message"),
-    [
-        (0.99, None, "outside the scale 1 to 5"),
-        (float("nan"), None, "NaN has no label"),
-        (3, (1, 2, 3), "4 ascending edges"),
-        (3, (1, 2, 2, 3), "4 ascending edges"),
-    ],
-)
+UNLABELED = [(0.99, None, "outside the scale 1 to 5"), (float("nan"), None, "NaN has no label")]
+UNLABELED += [(3, (1, 2, 3), "4 ascending edges"), (3, (1, 2, 2, 3), "4 ascending edges")]
+
+
+@pytest.mark.parametrize(("score", "bins", "message"), UNLABELED)
 def test_scores_without_a_label(score, bins, message):
     with pytest.raises(ValueError, match=message):
         label_of(score, POLITE, bins=bins)
@@ -138,16 +130,13 @@ def test_labeled_makes_a_training_set_for_any_dspy_optimizer():
         labeled([rated(scores={"wit": 1})], C)
 
 
-@pytest.mark.parametrize(
-    ("options", "scale", "levels"),
-    [
-        ({"levels": ["bad", "fair", "good"]}, (1, 3), ("bad", "fair", "good")),
-        ({"levels": ["fail", "pass"]}, (0, 1), ("fail", "pass")),
-        ({"levels": ["bad", "fair", "good"], "scale": (0, 2)}, (0, 2), ("bad", "fair", "good")),
-        ({"scale": (0, 3)}, (0, 3), ()),
-        ({}, (1, 5), ()),
-    ],
-)
+NEW_JUDGES = [({"levels": ["bad", "fair", "good"]}, (1, 3), ("bad", "fair", "good"))]
+NEW_JUDGES += [({"levels": ["fail", "pass"]}, (0, 1), ("fail", "pass"))]
+NEW_JUDGES += [({"levels": ["bad", "fair", "good"], "scale": (0, 2)}, (0, 2), ("bad", "fair", "good"))]
+NEW_JUDGES += [({"scale": (0, 3)}, (0, 3), ()), ({}, (1, 5), ())]
+
+
+@pytest.mark.parametrize(("options", "scale", "levels"), NEW_JUDGES)
 def test_options_give_a_new_judge_its_scale_and_levels(options, scale, levels):
     rows = [{"source": f"s{k}", "output": f"a reply {k}"} for k in range(3)]
     ready = resolve(AuditOptions(rows, lm="m", criterion="politeness: is the reply polite?", **options))

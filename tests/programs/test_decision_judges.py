@@ -230,14 +230,11 @@ def test_levels_are_described_to_models_that_are_read_by_tokens_and_nothing_else
     assert called.score == pytest.approx(batched.score, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("levels", "message"),
-    [
-        ("abc", "give a list of texts"),
-        (("a", ""), "give a list of texts"),
-        (("a", "b"), "2 descriptions for the 3 scores"),
-    ],
-)
+MISFITS = [("abc", "give a list of texts"), (("a", ""), "give a list of texts")]
+MISFITS += [(("a", "b"), "2 descriptions for the 3 scores")]
+
+
+@pytest.mark.parametrize(("levels", "message"), MISFITS)
 def test_levels_that_do_not_fit_the_scale_are_refused(levels, message):
     with pytest.raises(ValueError, match=message):
         Criterion("coherence", "is it?", (1, 3), levels=levels)

@@ -14,24 +14,8 @@ from models_of_text import Scripted
 from evalbias.evaluation import CachedScorer, Paraphrased, measure_style, run_loops
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge, tasks
-from evalbias.programs.feedback import (
-    ConceptsFeedback,
-    ConsistencyFeedback,
-    ExactAnswer,
-    ExactConcepts,
-    InstructScore,
-    JudgeFeedback,
-    MappedFeedback,
-    MQMFeedback,
-    ReferenceFeedback,
-    ScorerFeedback,
-    boxed_answer,
-    expected_scores,
-    majority,
-    read_feedback,
-    read_missing,
-    same_value,
-)
+from evalbias.programs import feedback as parts
+from evalbias.programs.feedback import MappedFeedback, ReferenceFeedback, ScorerFeedback, read_missing, same_value
 from evalbias.programs.tasks import CONCEPTS, TRANSLATION, mathematics, mathematics_refiner, read_examples, translation
 from evalbias.programs.writing import PlainPredict
 
@@ -42,7 +26,7 @@ def test_own_mqm_reads_what_the_model_writes():
     lm = Scripted(
         "'cat' is a major accuracy/mistranslation error\n'the' is a minor fluency/grammar error", "no-error", " "
     )
-    source = MQMFeedback(critical=-10)
+    source = parts.MQMFeedback(critical=-10)
     with dspy.context(lm=lm):
         feedback, none, empty = (source({"source": "chien"}, "the cat") for _ in range(3))
     assert (feedback.score, none.score) == (-6, 0)
@@ -57,13 +41,13 @@ def test_own_mqm_reads_what_the_model_writes():
 
 def test_missing_concepts_by_the_model_and_by_exact_match():
     lm = Scripted("['park']", "None.", "run, dog", "I like it")
-    source = ConceptsFeedback()
+    source = parts.ConceptsFeedback()
     with dspy.context(lm=lm):
         feedback = [source({"concepts": WORDS}, "The dog can run.") for _ in range(4)]
     assert [f.score for f in feedback[:3]] == [0, 1, 0]
     assert [f.text for f in feedback[:3:2]] == ["missing: park", "missing: dog, run"]
     assert math.isnan(feedback[3].score)
-    exact = ExactConcepts()
+    exact = parts.ExactConcepts()
     assert exact({"concepts": WORDS}, "The Dog can run in a park.").score == 1
     assert exact({"concepts": ["ice cream", "c++", "ice"]}, "C++ and Ice cream.").score == 1
     incomplete = exact({"concepts": WORDS}, "The dog sits.")
@@ -131,18 +115,18 @@ def test_concepts_may_hold_the_words_and_marks_that_separate_a_list():
 
 
 def test_the_majority_of_paths():
-    assert majority(["1/2", "0.5", "3"]) == "1/2"
-    assert majority(["3", "4"]) == "3"
-    assert majority([]) is None
+    assert parts.majority(["1/2", "0.5", "3"]) == "1/2"
+    assert parts.majority(["3", "4"]) == "3"
+    assert parts.majority([]) is None
     solve = PlainPredict("source -> output")
     with dspy.context(lm=Scripted(r"\boxed{4}", r"\boxed{5}", r"\boxed{4.0}")):
-        source = ConsistencyFeedback(solve, paths=3)
+        source = parts.ConsistencyFeedback(solve, paths=3)
         right, wrong = source({"source": "2+2"}, r"it is \boxed{4}"), source({"source": "2+2"}, r"\boxed{5}")
     assert (right.score, wrong.score) == (1, 0)
     assert "4" in wrong.text
     with dspy.context(lm=Scripted("I do not know")):
-        assert math.isnan(ConsistencyFeedback(solve, paths=2)({"source": "2+2"}, r"\boxed{4}").score)
-    oracle = ExactAnswer()
+        assert math.isnan(parts.ConsistencyFeedback(solve, paths=2)({"source": "2+2"}, r"\boxed{4}").score)
+    oracle = parts.ExactAnswer()
     assert oracle({"answer": "1/2"}, r"\boxed{0.5}").score == 1
     assert oracle({"answer": "1/2"}, "no box").score == 0
 
@@ -167,7 +151,7 @@ def test_metrics_by_reference():
 def test_a_judges_score_is_shown_as_text(lms):
     judge = PointwiseJudge(Criterion("quality", "is it good?"))
     judge.predict.lm = lms["llama"]
-    judged = JudgeFeedback(judge)
+    judged = parts.JudgeFeedback(judge)
     feedback = judged({"source": "a"}, "b")
     assert judged.low == 1 <= feedback.score <= judged.high == 5
     assert feedback.text == f"quality: {feedback.score:.1f} on a scale of 1 to 5"
@@ -191,7 +175,7 @@ Explanation for error 2: Major/minor is a matter of taste
 
 def test_instructscore_shows_only_place_kind_and_severity():
     lm = Scripted(REPORT, "Your Translation contains 0 errors:", REPORT[:140], "")
-    source = InstructScore(lm)
+    source = parts.InstructScore(lm)
     example = {"id": "x", "reference": "the two dogs of {output}"}
     feedback, none, torn, empty = (source(example, "the dog {reference}") for _ in range(4))
     assert (feedback.score, none.score) == (-6, 0)
@@ -206,7 +190,7 @@ def test_instructscore_shows_only_place_kind_and_severity():
     with pytest.raises(ValueError, match="The item 'x' has no 'reference'"):
         source({"id": "x"}, "y")
     with pytest.raises(ValueError, match=r"lacks \{output\}"):
-        InstructScore(lm, prompt="{reference}")
+        parts.InstructScore(lm, prompt="{reference}")
 
 
 # Bias needs own and expected scores on one scale: a metric is mapped onto MQM, or Bias is undefined.
@@ -249,9 +233,9 @@ def test_a_map_of_another_metric_or_scale_is_refused(make, to_mqm, message):
 
 
 def test_scores_on_different_scales_are_not_subtracted():
-    own, chrf = MQMFeedback(), ReferenceFeedback("chrf")
-    assert np.isnan(expected_scores([50.0], chrf, own)).all()
-    assert expected_scores([-20.0], MappedFeedback(chrf, TO_MQM), own).tolist() == [-20]
+    own, chrf = parts.MQMFeedback(), ReferenceFeedback("chrf")
+    assert np.isnan(parts.expected_scores([50.0], chrf, own)).all()
+    assert parts.expected_scores([-20.0], MappedFeedback(chrf, TO_MQM), own).tolist() == [-20]
     assert translation(to_mqm=TO_MQM).external.low == -25
     bleu = translation(metric=ReferenceFeedback("bleu")).external
     assert (bleu.name, bleu.signature[:52]) == ("bleu", "sacrebleu bleu|nrefs:1|case:mixed|eff:yes|tok:13a|sm")
@@ -287,7 +271,7 @@ def test_an_unbiased_judge_of_translations_is_not_called_biased(to_mqm):
     ],
 )
 def test_the_last_box_is_the_answer(text, answer):
-    assert boxed_answer(text) == answer
+    assert parts.boxed_answer(text) == answer
 
 
 SAME = (
@@ -336,10 +320,10 @@ def test_every_prompt_of_a_translation_shows_its_examples():
 
 
 def test_the_feedback_of_the_examples_is_read_as_it_is_meant():
-    scores = [read_feedback(example.errors).score for example in TRANSLATION["feedback"]]
+    scores = [parts.read_feedback(example.errors).score for example in TRANSLATION["feedback"]]
     assert scores == [-10, -6, 0]  # critical and major; major and minor; nothing
     for example in TRANSLATION["feedback"]:
-        for error in read_feedback(example.errors).errors:
+        for error in parts.read_feedback(example.errors).errors:
             assert error.span in example.translation
     assert [read_missing(e.missing, e.concepts) for e in CONCEPTS["feedback"]] == [[], ["dig"]]
     for example in CONCEPTS["feedback"]:

@@ -35,13 +35,15 @@ class Kind:
     label: dict
 
     def item(self, quality, **more):
-        return dspy.Example(**{"source": "s", **self.fields(quality), **more}).with_inputs(
-            "source", *self.fields(quality)
-        )
+        return dspy.Example({"source": "s"} | self.fields(quality) | more).with_inputs("source", *self.fields(quality))
 
     def short(self):
         """Refuses prompts of over 500 characters."""
         return self.lm(refuses=lambda question: len(question.prompt[-1]["content"]) > 500)
+
+
+def two_texts(q):
+    return {"candidates": [f"q={q} z=0", "q=2.5 z=0"]}
 
 
 KINDS = {
@@ -49,12 +51,7 @@ KINDS = {
         PointwiseJudge, FormulaLM, lambda q: {"output": f"q={q} z=0"}, lambda p: p.score, "judge_metric", {"score": 4}
     ),
     "compares": Kind(
-        PairwiseJudge,
-        Comparer,
-        lambda q: {"candidates": [f"q={q} z=0", "q=2.5 z=0"]},
-        lambda p: p.probability,
-        "preference_metric",
-        {"preference": "A"},
+        PairwiseJudge, Comparer, two_texts, lambda p: p.probability, "preference_metric", {"preference": "A"}
     ),
 }
 
@@ -323,11 +320,8 @@ def test_a_judge_in_a_streamed_program_answers_once(name, options, call):
     kind = KINDS[name]
     judge = kind.make(C, **options)
     judge.predict.lm = writer(lambda *_: {"4": 0.5, "A": 0.4, "2": 0.07, "B": 0.03}, top=4)[0]
-    asking = {
-        "one": lambda item: judge(**item),
-        "batch": lambda item: judge.batch([dspy.Example(**item)])[0],
-        "ranking": lambda item: PairwiseRanker(judge)(**item),
-    }
+    asking = {"one": lambda item: judge(**item), "batch": lambda item: judge.batch([dspy.Example(**item)])[0]}
+    asking |= {"ranking": lambda item: PairwiseRanker(judge)(**item)}
 
     async def streamed():
         return [part async for part in dspy.streamify(Streamed(asking[call]))(**kind.item(4).inputs())]

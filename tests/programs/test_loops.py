@@ -17,16 +17,8 @@ from evalbias.lm.contract import Sampling
 from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.feedback import (
-    ConceptsFeedback,
-    ExactConcepts,
-    Feedback,
-    InstructScore,
-    JudgeFeedback,
-    MappedFeedback,
-    MQMFeedback,
-    vote,
-)
+from evalbias.programs import feedback as parts
+from evalbias.programs.feedback import Feedback, InstructScore, JudgeFeedback, MappedFeedback, MQMFeedback, vote
 from evalbias.programs.loops import EMPTY, BestOfK, Improvement, RepeatedDrafts, SelfConsistencyRefine, SelfRefine
 from evalbias.programs.tasks import TASKS, TEMPERATURE, constrained_generation, mathematics, translation
 from evalbias.programs.writing import PlainPredict, module_inputs
@@ -71,13 +63,8 @@ def test_only_strict_improvement_is_accepted_and_every_step_is_kept():
     result = program(source="s")
     assert (result.output, result.score, result.iterations, result.stopped) == ("d 5", 5, 4, "iterations")
     assert [output for _, output in source.calls] == ["a 3", "b 2", "c 3", "d 5"]  # each different one is judged once
-    assert [(s.iteration, s.output, s.accepted) for s in result.steps] == [
-        (0, "a 3", True),
-        (1, "b 2", False),
-        (2, "c 3", False),
-        (3, "d 5", True),
-        (4, "b 2", False),
-    ]
+    steps = [(0, "a 3", True), (1, "b 2", False), (2, "c 3", False), (3, "d 5", True), (4, "b 2", False)]
+    assert [(s.iteration, s.output, s.accepted) for s in result.steps] == steps
     assert {(s.tokens, s.calls) for s in result.steps} == {(10, 1)}
     assert "Draft: a 3\nFeedback: it is 3" in lm.asked[1]
     assert "Draft: a 3" in lm.asked[3]  # what was not accepted is not refined further
@@ -106,7 +93,7 @@ ITSELF = QuantileMap.fit([-25, 0], [-25, 0], metric="InstructScore")
     [
         (lambda _: JudgeFeedback(PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE)), "3"),
         (lambda _: MQMFeedback(), "'cat' is a minor style/awkward error"),
-        (lambda _: ConceptsFeedback(), "dog"),
+        (lambda _: parts.ConceptsFeedback(), "dog"),
         (InstructScore, "Your Translation contains 0 errors:"),
         (lambda lm: MappedFeedback(InstructScore(lm), ITSELF), "Your Translation contains 0 errors:"),
     ],
@@ -384,17 +371,13 @@ def shorter(example, output):
     return -len(output)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda source: SelfRefine(WRITE, source, REWRITE),
-        lambda source: BestOfK(WRITE, source),
-        lambda source: ExternalFeedbackRefine(source),
-        lambda source: ExternalFeedbackRefine(Score(), quality=source),
-        lambda source: MappedFeedback(source, ITSELF),
-        lambda source: CachedScorer(source),
-    ],
-)
+TAKE_A_SOURCE = [lambda source: SelfRefine(WRITE, source, REWRITE), lambda source: BestOfK(WRITE, source)]
+TAKE_A_SOURCE += [lambda source: ExternalFeedbackRefine(source)]
+TAKE_A_SOURCE += [lambda source: ExternalFeedbackRefine(Score(), quality=source)]
+TAKE_A_SOURCE += [lambda source: MappedFeedback(source, ITSELF), lambda source: CachedScorer(source)]
+
+
+@pytest.mark.parametrize("make", TAKE_A_SOURCE)
 def test_a_plain_function_is_no_feedback_source_and_the_remedy_is_named(make):
     with pytest.raises(TypeError, match=r"shorter at .* has no name, low, high\. .* ScorerFeedback\(NAME, FUNCTION"):
         make(shorter)
@@ -495,7 +478,7 @@ def test_the_recorded_concepts_go_through_the_real_program(data_dir):
     assert run.failed == {}
     written = [[step.output for step in one.steps] for one in run.loops]
     assert written == [[row["output"].strip() for row in rows[i]] for i in rows]
-    exact = run.quality(items, ExactConcepts())
+    exact = run.quality(items, parts.ExactConcepts())
     covered = [[all(c.lower() in row["output"].lower() for c in row["concepts"]) for row in rows[i]] for i in rows]
     assert exact.T.tolist() == covered
     assert 0 < exact.mean() < 1

@@ -393,12 +393,8 @@ def test_scores_by_criterion_count_and_a_label_comes_before_them():
 # Labels of pairs mean the same in every code, for metrics, demonstrations and data.
 
 
-CODES = {
-    "A": ("A", "a", 0, "0", 0.0, " a "),
-    "B": ("B", "b", 1, "1", 1.0),
-    "Tie": ("Tie", "tie", "TIE", -1, "-1"),
-    None: (None, "", float("nan")),
-}
+CODES = {"A": ("A", "a", 0, "0", 0.0, " a "), "B": ("B", "b", 1, "1", 1.0), "Tie": ("Tie", "tie", "TIE", -1, "-1")}
+CODES |= {None: (None, "", float("nan"))}
 
 
 def labeled_pair(**label):

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 
 import dspy
 import numpy as np
@@ -135,14 +133,12 @@ def test_a_rubric_learns_its_weights_from_peoples_scores_and_is_audited():
     assert "likelihoods" in found.judged.covariates
 
 
-def test_a_saved_rubric_is_loaded_in_a_fresh_process_and_by_the_command_line(tmp_path):
+def test_a_saved_rubric_is_loaded_also_by_the_command_line(tmp_path):
     inputs, file = {"question": "Question", "answer": "Answer"}, tmp_path / "rubric.json"
     rubric = Rubric([POLITE, PointwiseJudge(SHORT, inputs=inputs)], weights=[3, 1], name="worth", inputs=inputs)
     rubric.save(str(file))
-    again = "import json, sys, evalbias; print(json.dumps(evalbias.load(sys.argv[1]).dump_state()))"
-    done = subprocess.run([sys.executable, "-c", again, str(file)], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == json.loads(json.dumps(rubric.dump_state()))
     loaded = evalbias.load(file)
+    assert loaded.dump_state() == rubric.dump_state()
     assert (loaded.weights, loaded.name, [*loaded.inputs]) == ((0.75, 0.25), "worth", ["question", "answer"])
     rows = [{"question": f"When {k}?", "answer": f"Reply {k}.", "scores": {"worth": 1 + k % 3}} for k in range(12)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))

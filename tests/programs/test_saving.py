@@ -48,15 +48,8 @@ def pointwise():
 
 
 def pairwise():
-    judge = PairwiseJudge(
-        WIT,
-        ties=True,
-        debias="permutation",
-        calibration="batch",
-        min_coverage=0.01,
-        instruction_place="first",
-        language="ja",
-    )
+    settings = {"debias": "permutation", "calibration": "batch", "min_coverage": 0.01, "instruction_place": "first"}
+    judge = PairwiseJudge(WIT, ties=True, language="ja", **settings)
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))
     judge.predict.demos = [dspy.Example(source="s", candidates=["a", "b"], preference="A")]
     return instructed(judge, "Which one would you keep?")
@@ -109,14 +102,9 @@ PROGRAMS = {
 """Program with nothing left at its default, and a program of the same shape with everything at its default."""
 
 
-CORRECTION = ScoreCorrection(
-    {"likelihood": Slope(0.05, -30.0, (-90.0, -4.0)), "length": Slope(0.5, 2.5)},
-    shift=0.25,
-    reduction="mean",
-    length="graphemes",
-    criterion="wit",
-    likelihood_lm="some/model",
-)
+SLOPES = {"likelihood": Slope(0.05, -30.0, (-90.0, -4.0)), "length": Slope(0.5, 2.5)}
+UNITS = {"reduction": "mean", "length": "graphemes"}
+CORRECTION = ScoreCorrection(SLOPES, shift=0.25, criterion="wit", likelihood_lm="some/model", **UNITS)
 JURY = JuryRule(
     "verdict", (0.5, 0.25, 0.25), (0.1, 0.0, -0.1), (1.0, 0.5, 2.0), offset=0.125, first=(0, 2), tolerance=0.5
 )
@@ -187,14 +175,10 @@ def whole_program(program, fresh, folder):
     return dspy.load(str(folder / "program"), allow_pickle=True)
 
 
-WAYS = {
-    "json": json_state,
-    "pkl": pickled_state,
-    "save_program": whole_program,
-    "cloudpickle": lambda program, fresh, folder: cloudpickle.loads(cloudpickle.dumps(program)),
-    "deepcopy": lambda program, fresh, folder: copy.deepcopy(program),
-    "Module.deepcopy": lambda program, fresh, folder: program.deepcopy(),
-}
+WAYS = {"json": json_state, "pkl": pickled_state, "save_program": whole_program}
+WAYS["cloudpickle"] = lambda program, fresh, folder: cloudpickle.loads(cloudpickle.dumps(program))
+WAYS["deepcopy"] = lambda program, fresh, folder: copy.deepcopy(program)
+WAYS["Module.deepcopy"] = lambda program, fresh, folder: program.deepcopy()
 DEPTHS = {0: (lambda p: p, lambda p: p), 2: (in_list, lambda outer: outer.held[0].held)}
 
 
@@ -271,18 +255,12 @@ def test_load_makes_the_program_that_a_file_holds(name, tmp_path):
         assert behavior(loaded) == expected_of(name)
 
 
-@pytest.mark.parametrize(
-    ("content", "held"),
-    [
-        (loop(pointwise()), "refine loop"),
-        (Held(pointwise()), "nothing"),
-        (pairwise(), "pairwise judge"),
-        (CORRECTION, "correction"),
-        (JURY, "rule"),
-        ({"settings": {"kind": "x" * 500}}, "xxx"),
-        ({"settings": {"kind": [3]}}, "nothing"),
-    ],
-)
+SOMETHING_ELSE = [(loop(pointwise()), "refine loop"), (Held(pointwise()), "nothing"), (pairwise(), "pairwise judge")]
+SOMETHING_ELSE += [(CORRECTION, "correction"), (JURY, "rule"), ({"settings": {"kind": "x" * 500}}, "xxx")]
+SOMETHING_ELSE += [({"settings": {"kind": [3]}}, "nothing")]
+
+
+@pytest.mark.parametrize(("content", "held"), SOMETHING_ELSE)
 def test_a_file_of_something_else_is_refused_by_what_it_holds(content, held, tmp_path):
     file = tmp_path / "it.json"
     if isinstance(content, dict):
@@ -490,9 +468,7 @@ def test_no_address_in_a_saved_program_reaches_a_model(data):
     for _, one in made.named_predictors():
         assert one.config == {}
         assert one.callbacks == []
-        assert STRANGE not in json.dumps(
-            one.lm.kwargs if type(one.lm) is dspy.LM else {}
-        )  # another refuses to be asked
+        assert STRANGE not in json.dumps(one.lm.kwargs if type(one.lm) is dspy.LM else {})  # others refuse
 
 
 NO_JUDGES = [b"", b"{", b"{}", b'{"settings": {}}', '{"settings": {}}'.encode("utf-16"), b"\x80\x04.", b"[" * 100_000]
@@ -665,7 +641,7 @@ def test_the_signatures_of_the_loops(snapshot):
 
 
 def test_the_examples_of_the_loops(snapshot):
-    assert [
-        {role: [row.toDict() for row in examples.get(role, ())] for role in ROLES}
-        for examples in (TRANSLATION, CONCEPTS)
-    ] == snapshot
+    groups = [
+        {role: [row.toDict() for row in some.get(role, ())] for role in ROLES} for some in (TRANSLATION, CONCEPTS)
+    ]
+    assert groups == snapshot

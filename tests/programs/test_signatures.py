@@ -16,7 +16,7 @@ from evalbias import data
 from evalbias.evaluation import judge_examples
 from evalbias.lm.types import ChoiceLogprobs, Likelihood, LogLikelihood
 from evalbias.optimizers.likelihood import with_demos
-from evalbias.programs import PRESETS, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, judge_metric
+from evalbias.programs import PRESETS, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, Rubric, judge_metric
 from evalbias.programs.judges import as_judged, read_for
 from evalbias.programs.prompts import likelihood_messages
 
@@ -67,9 +67,7 @@ def of(kind, **output):
 def test_a_judge_of_four_fields_shows_them_under_their_labels_in_order():
     judge = PointwiseJudge(RIGHT, inputs=INPUTS, judged="answer")
     system, asked = judge.messages(ASKED)
-    assert system["content"].startswith(
-        "Judge the answer on correctness: is the answer right, by its context?\nAnswer "
-    )
+    assert system["content"].startswith("Judge the answer on correctness: is the answer right, by its context?\nAnswer")
     shown = "Question: When?\nContext: It opens at noon.\nReference answer: At noon.\nAnswer: q=4 z=-1\nCorrectness:"
     assert asked["content"] == shown
     assert PointwiseJudge(RIGHT, inputs=INPUTS).judged == "answer"  # the last one
@@ -205,11 +203,12 @@ JUDGES = {
 
 def test_saved_judges_keep_their_fields_in_a_fresh_process(tmp_path):
     programs = {tmp_path / f"{name}.json": make() for name, make in JUDGES.items()}
-    for file, program in programs.items():
+    saved = programs | {tmp_path / "rubric.json": Rubric([RIGHT, PRESETS["summeval"][0]], weights=[3, 1])}
+    for file, program in saved.items():
         program.save(str(file))
     again = "import json, sys, evalbias; print(json.dumps([evalbias.load(f).dump_state() for f in sys.argv[1:]]))"
-    done = subprocess.run([sys.executable, "-c", again, *programs], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == json.loads(json.dumps([one.dump_state() for one in programs.values()]))
+    done = subprocess.run([sys.executable, "-c", again, *saved], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == json.loads(json.dumps([one.dump_state() for one in saved.values()]))
     item = {**ASKED, "candidates": ["q=1 z=0", "q=2 z=0"]}
     for file, program in programs.items():
         judge, before = (getattr(one, "judge", one) for one in (evalbias.load(file), program))

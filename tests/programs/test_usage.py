@@ -116,12 +116,8 @@ def test_a_loop_and_a_pipeline_report_their_judges_beside_the_other_models(model
     judge = PointwiseJudge(QUALITY)
     judge.set_lm(lm)
     writer = Scripted("the cat", "the mat", "a cat")
-    loop = SelfRefine(
-        PlainPredict("source -> output"),
-        JudgeFeedback(judge),
-        PlainPredict("source, draft, feedback -> output"),
-        max_iterations=2,
-    )
+    write, rewrite = PlainPredict("source -> output"), PlainPredict("source, draft, feedback -> output")
+    loop = SelfRefine(write, JudgeFeedback(judge), rewrite, max_iterations=2)
 
     class Pipeline(dspy.Module):
         def __init__(self):

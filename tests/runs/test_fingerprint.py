@@ -83,19 +83,12 @@ class Slotted:
         self.alpha = alpha
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda alpha: partial(tuned, alpha=alpha),
-        lambda alpha: Scorer(alpha).score,
-        Scorer,
-        Slotted,
-        lambda alpha: Scorer(0, inside=[Slotted(alpha)]),
-        lambda alpha: lambda *texts: Scorer(alpha).score(*texts),
-        lambda alpha: Scorer(0, names={str(alpha)}),
-        lambda alpha: partial(tuned, [Scorer(alpha)]),
-    ],
-)
+HOLDERS = [lambda alpha: partial(tuned, alpha=alpha), lambda alpha: Scorer(alpha).score, Scorer, Slotted]
+HOLDERS += [lambda alpha: Scorer(0, inside=[Slotted(alpha)]), lambda alpha: lambda *texts: Scorer(alpha).score(*texts)]
+HOLDERS += [lambda alpha: Scorer(0, names={str(alpha)}), lambda alpha: partial(tuned, [Scorer(alpha)])]
+
+
+@pytest.mark.parametrize("made", HOLDERS)
 def test_whatever_holds_another_number_has_another_fingerprint(made):
     first, again, other = (digest(describe(source(made(alpha)))) for alpha in (0.1, 0.1, 0.9))
     assert first == again != other
@@ -142,15 +135,9 @@ SECRETS = (
 
 def hidden(mark):
     """Settings with a secret in every place where clients take one."""
-    return {
-        **{name: f"{mark}-{name}" for name in SECRETS},
-        "extra_headers": {"Authorization": mark},
-        "headers": {"x": mark},
-        "extra_body": {"api_key": mark, "top_k": 5},
-        "extra_query": {"key": mark},
-        "api_base": f"http://user:{mark}@localhost/v1",
-        "metadata": {"user": mark},
-    }
+    named = {name: f"{mark}-{name}" for name in SECRETS} | {"extra_headers": {"Authorization": mark}}
+    named |= {"headers": {"x": mark}, "extra_body": {"api_key": mark, "top_k": 5}, "extra_query": {"key": mark}}
+    return named | {"api_base": f"http://user:{mark}@localhost/v1", "metadata": {"user": mark}}
 
 
 def test_no_secret_is_described_and_a_setting_that_is_not_known_still_counts():

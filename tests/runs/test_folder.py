@@ -17,18 +17,7 @@ from filelock._identity import host_name
 
 from evalbias import runs
 from evalbias.report.page import title_of_run
-from evalbias.runs import (
-    LOCK,
-    WRITTEN,
-    FolderInUse,
-    RunFolder,
-    check_settings,
-    default_path,
-    delete_run,
-    holder,
-    list_runs,
-    read_run,
-)
+from evalbias.runs import LOCK, FolderInUse, RunFolder, check_settings, default_path, delete_run, holder, read_run
 from evalbias.values import json_number, to_json
 
 
@@ -219,7 +208,7 @@ def test_every_name_under_which_a_run_writes_is_known():
     kind = re.compile(r"""folder\.file\("(\w+)", \w+, "(\.\w+)"\)""")
     names = {*literal.findall(text), *("-wit".join(found) for found in kind.findall(text))}
     assert {"sample.json", "scores.jsonl", "judge-wit.json", "quality.jsonl"} <= names
-    assert [name for name in sorted(names) if not WRITTEN.fullmatch(name)] == []
+    assert [name for name in sorted(names) if not runs.WRITTEN.fullmatch(name)] == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pipes and loops of links in folders")
@@ -233,7 +222,7 @@ def test_a_folder_that_cannot_be_read_is_listed_as_damaged(tmp_path):
     (tmp_path / "loop").mkdir()
     (tmp_path / "loop/run.json").symlink_to("run.json")
     (tmp_path / "no run").mkdir()
-    found = {run.path.name: (run.status, bool(run.damage)) for run in list_runs(tmp_path)}
+    found = {run.path.name: (run.status, bool(run.damage)) for run in runs.list_runs(tmp_path)}
     assert found == {
         "good": ("stopped", False),
         **dict.fromkeys(("pipe", "looped", "folder", "loop"), ("damaged", True)),
@@ -333,6 +322,4 @@ def test_the_title_of_a_run_is_of_its_criterion_or_command():
     lm = {"model": "local/tiny"}  # the task of a prompt is not that of a loop
     audited = {"command": "audit", "criteria": [{"name": "wit"}], "task": "Write a joke.", "lm": lm}
     assert title_of_run(audited) == "Wit, judged by tiny"
-    assert title_of_run({"command": "refine run", "task": "translation", "lm": lm}).startswith(
-        "Translation, written and"
-    )
+    assert title_of_run({"command": "refine run", "task": "translation", "lm": lm}).startswith("Translation, written a")

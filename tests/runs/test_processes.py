@@ -95,19 +95,11 @@ def probing(server, tmp_path_factory):
     return Site(tmp_path_factory.mktemp("probing"), server, words, "result.json", 3 * 12)
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "repeated"),
-    [
-        ("site", "KILL", False),
-        ("site", "INT", False),
-        ("site", "INT", True),
-        ("site", "TERM", True),
-        ("site", "HUP", False),
-        ("probing", "KILL", False),
-        ("probing", "INT", False),
-        ("probing", "TERM", True),
-    ],
-)
+STOPPED = [("site", "KILL", False), ("site", "INT", False), ("site", "INT", True), ("site", "TERM", True)]
+STOPPED += [("site", "HUP", False), ("probing", "KILL", False), ("probing", "INT", False), ("probing", "TERM", True)]
+
+
+@pytest.mark.parametrize(("command", "name", "repeated"), STOPPED)
 def test_a_stopped_command_repeats_only_what_was_in_flight(command, name, repeated, request):
     site = request.getfixturevalue(command)
     number, out, since = getattr(signal, f"SIG{name}"), f"{name}-{repeated}", len(site.fake.requests)

@@ -37,19 +37,9 @@ def save_model(folder: Path, *, family: str = "llama", layers: int = 2, width: i
     fast.chat_template = template.replace("[end]", "<|im_end|>") if family == "qwen3" else template
     torch.manual_seed(0)
     config_type, model_type = FAMILIES[family]
-    config = config_type(
-        vocab_size=len(fast),
-        hidden_size=width,
-        intermediate_size=2 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        num_key_value_heads=1,
-        max_position_embeddings=512,
-        bos_token_id=0,
-        eos_token_id=1,
-        head_dim=64,
-    )
-    model = model_type(config)
+    sizes = {"vocab_size": len(fast), "hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
+    sizes |= {"num_attention_heads": width // 64, "num_key_value_heads": 1, "head_dim": 64}
+    model = model_type(config_type(**sizes, max_position_embeddings=512, bos_token_id=0, eos_token_id=1))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3.0)  # random weights of the usual size give nearly uniform answers
