@@ -235,7 +235,7 @@ def _moved(pairs: Sequence[Sequence[Any]]) -> float:
 
 
 BETTER, OUTPUTS = 0.15, 400
-LABELED = ("at random", "3 of 4 of one system", "of the same inputs")
+LABELED = ("at random", "3 of 4 of one system", "all but 5 of one system", "of the same inputs")
 ESTIMATORS = ("compare", "labels alone", "gain", "shared")
 
 
@@ -255,8 +255,9 @@ def compared(labeled: str, n: int, *, paired: bool = True, sets: int, seed: int)
         if labeled == LABELED[0]:
             places = rng.choice(2 * OUTPUTS, n, replace=False)
             known = [places[places < OUTPUTS], places[places >= OUTPUTS] - OUTPUTS]
-        elif labeled == LABELED[1]:
-            known = [rng.choice(OUTPUTS, size, replace=False) for size in (n - n // 4, n // 4)]
+        elif labeled != LABELED[-1]:
+            fewer = n // 4 if labeled == LABELED[1] else 5
+            known = [rng.choice(OUTPUTS, size, replace=False) for size in (n - fewer, fewer)]
         else:
             known = [rng.choice(OUTPUTS, n // 2, replace=False)] * 2
         labels = np.full((2, OUTPUTS), np.nan)
@@ -277,7 +278,7 @@ def compared(labeled: str, n: int, *, paired: bool = True, sets: int, seed: int)
 def compared_table(*, sets: int, seed: int) -> str:
     """Return coverage and median width of each estimator by labels and pairing."""
     body = []
-    for labeled, paired in [*((one, True) for one in LABELED), *((one, False) for one in LABELED[:2])]:
+    for labeled, paired in [*((one, True) for one in LABELED), *((one, False) for one in LABELED[:3])]:
         for n in (30, 63, 150):
             rows = compared(labeled, n, paired=paired, sets=sets, seed=seed)
             cells = [f"{percents(row['covered'])[0]}, {row['width']:.2f}" for row in rows.values()]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -159,6 +160,9 @@ class Align(JudgeOptimizer):
         super().check(student, trainset, valset)
         if self.reasoning:
             offers.reasoned(student)  # which a judge that samples refuses
+        if self.reason != Align.reason and not any(self.reason in item for item in trainset):
+            fields = ", ".join(sorted({*map(repr, chain(*trainset))}))
+            raise ValueError(f"`reason` {self.reason!r:.80}: no item has this field. They have {fields:.400}.")
         inputs = len(set(map(input_key, trainset)))
         if inputs < FEWEST_TO_CHOOSE // 2:
             raise ValueError(f"People labeled {count(inputs, 'input')}: align needs {FEWEST_TO_CHOOSE} or more.")
@@ -169,7 +173,9 @@ class Align(JudgeOptimizer):
         return own | {"optimizers": [type(optimizer).__name__ for optimizer in self.optimizers], "reflection_lm": model}
 
     def prepare(self, problem: Problem) -> None:
-        """Have the model report likelihoods of outputs, if it can; warn where it would reflect on itself."""
+        """Have the model report likelihoods of outputs, if it can; warn of unread reasons and its own taste."""
+        if self.reflection_lm is None and self.reason != Align.reason:
+            get_logger(__name__).warning("People's reasons are not read without a reflection model (`reflection_lm`).")
         if self.reflection_lm is not None and getattr(self.reflection_lm, "model", None) == problem.lm.model:
             get_logger(__name__).warning(
                 "The reflection model is the judge's own, %s: it may write what it likes to read. Give another one.",

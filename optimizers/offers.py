@@ -18,6 +18,7 @@ from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.likelihood import with_demos
+from evalbias.programs import prompts
 from evalbias.programs.edits import edits, guidelines, with_lines
 from evalbias.programs.items import preference_label
 from evalbias.programs.metrics import agreement_feedback, labeled
@@ -69,6 +70,7 @@ def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed
     """
     judge, items = problem.student, problem.fit
     order = np.random.default_rng(seed).permutation(len(items))
+    order = order[[can_say(judge, items[i]) for i in order]]
     choices: dict[str, IntArray] = {"random": order}
     if isinstance(judge, PointwiseJudge):
         human = judged.covariate(HUMAN_SCORES)
@@ -80,8 +82,8 @@ def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed
     for way, places in choices.items():
         for k in sizes:
             name = f"{k} demonstrations ({way})"
-            if 2 * k > len(items):
-                left_out[name] = f"{len(items)} items cannot show {k} and tell how well the others are judged"
+            if 2 * k > len(items) or k > len(order):
+                left_out[name] = f"{len(order)} items cannot show {k} and tell how well the others are judged"
                 continue
             picked = spread(human, order, k) if way == "spread" else [int(i) for i in places[:k]]
             try:
@@ -114,6 +116,11 @@ def reasoned(judge: Any) -> Offer:
     thinking = judge.deepcopy()
     thinking.reasoning = True
     return Offer(REASONING, "reasons before the answer", thinking)
+
+
+def can_say(judge: Any, item: dspy.Example) -> bool:
+    """Return whether people's label of an item is an answer of the judge: one without ties cannot be shown a tie."""
+    return not isinstance(judge, PairwiseJudge) or judge.ties or preference_label(item) != prompts.TIE
 
 
 def spread(human: FloatArray, order: IntArray, k: int) -> list[int]:
@@ -202,15 +209,17 @@ def quotes(text: str, items: Sequence[dspy.Example], judge: Any) -> str:
     These are five words in a row, and whatever stands in quotation marks or backticks.
     """
     question = judge.predict.signature.instructions.casefold()
-    texts = "\n".join(" ".join(map(str, _texts(e))).casefold() for e in items)
+    texts = "\n".join(" ".join(map(str, _texts(judge, e))).casefold() for e in items)
     words = text.casefold().split()
     runs = [" ".join(words[i : i + QUOTED]) for i in range(len(words) - QUOTED + 1)]
     marked = [part.casefold() for part in re.findall(r"[`\"“「]([^`\"”」]{3,})[`\"”」]", text)]
     return next((run for run in (*runs, *marked) if run in texts and run not in question), "")
 
 
-def _texts(item: Any) -> tuple[Any, ...]:
-    return (item.get("source"), item.get("output"), *(item.get("candidates") or ()))
+def _texts(judge: Any, item: Any) -> tuple[Any, ...]:
+    own = judge.own(item)
+    candidates = own.pop("candidates", ())
+    return *own.values(), *candidates
 
 
 # 4. What DSPy's own optimizers make of the judge.
@@ -220,7 +229,7 @@ def taught(problem: Problem, optimizers: Mapping[str, Any]) -> list[Offer]:
     """Offer what other teleprompters compile on the items; an error of theirs leaves one out."""
     judge, items, offers, left_out = problem.student, problem.fit, list[Offer](), problem.left_out
     if isinstance(judge, PairwiseJudge):
-        examples = [e.copy(preference=preference_label(e)) for e in items]
+        examples = [e.copy(preference=preference_label(e)) for e in items if can_say(judge, e)]
     else:
         examples = labeled(items, judge.criterion)
     examples = [e.copy(**judge.own(e)).with_inputs(*judge.own(e)) for e in examples]  # by the judge's own names
@@ -234,8 +243,8 @@ def taught(problem: Problem, optimizers: Mapping[str, Any]) -> list[Offer]:
         if quoted := quotes(program.predict.signature.instructions, items, judge):
             left_out[name] = f"its instruction quotes an item ({quoted!r:.60})"
             continue
-        demos = set(map(_texts, program.predict.demos))
-        places = {i for i, e in enumerate(items) if _texts(e) in demos}
+        demos = {_texts(judge, demo) for demo in program.predict.demos}
+        places = {i for i, e in enumerate(items) if _texts(judge, e) in demos}
         offers.append(Offer(taught_by(name), f"what {name} compiled", program, frozenset(places)))
     return offers
 

@@ -35,6 +35,7 @@ from evalbias.evaluation.judged import (
     Judged,
     mean_of_raters,
     rated_again,
+    rated_by_score,
     ratings_left_out,
     repeated_items,
     repeats_of,
@@ -317,8 +318,8 @@ def audit_answers(
         leniency = PeopleAgreement().leniency(agreement, judged)
     corrected = measurements.get(CorrectedEstimates.name)
     of_all = "" if corrected is None else CorrectedEstimates().sentence_of_all(corrected, judged)
-    doubts = coverage_warning({"": judged.coverage}), rated_again(judged), *warnings_of(judged, measurements)
-    warnings = tuple(filter(None, doubts))
+    doubts = coverage_warning({"": judged.coverage}), rated_again(judged), rated_by_score(judged)
+    warnings = tuple(filter(None, (*doubts, *warnings_of(judged, measurements))))
     agrees = "" if validity is None else validity.sentence
     begins = [*filter(None, (*warnings, *rates[:1], agrees, "" if rates else of_all or leniency))]
     besides = (of_all, decides, leniency) if rates else (decides, leniency if of_all else "")

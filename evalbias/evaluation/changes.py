@@ -40,6 +40,7 @@ from evalbias.evaluation.judged import (
     RATINGS,
     SAMPLES,
     Judged,
+    apart_from_unrated,
     mean_of_raters,
     padded,
     writers_of,
@@ -473,7 +474,6 @@ SIDES = ("the first version", "the second version", "the further items")
 EXTRAPOLATED = 0.05  # share of outputs whose feature lies beyond those of all rated items, from which that is told
 PAIRED = 0.9  # share of each system's inputs that all have, from which the outputs to these inputs alone count
 FEW = 10  # fewer values do not tell a scale
-CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 
 
 @dataclass(frozen=True, repr=False)
@@ -545,12 +545,10 @@ def compare(options: CompareOptions) -> CompareReport:
             estimates[FAVOR] = Estimate(**vars(means.favors[0]), name=FAVOR, label="the judge's favor", null=0.0)
         parts, more = _parts([*own, *sides[2:]], options)
         sentences, estimates = [*_verdict(means, estimates), *more], estimates | parts
-    for name, side, rated in zip(systems, own, ratings, strict=True):
-        apart, p_value = missing_by_size(np.isnan(rated), -side.answers, clusters=side.clusters)
-        if p_value < CHOSEN:  # NaN is not below
-            how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than its others"
-            caution = f"The rated outputs of {name} score {how}: rate a random few, or differences are wrong."
-            sentences.insert(1, caution)
+    for name, side in zip(systems, own, strict=True):
+        if apart := apart_from_unrated(side):
+            caution = f"The rated outputs of {name} score {apart.format('its')}"
+            sentences.insert(1, f"{caution}: rate a random few, or differences are wrong.")
     if nameless:
         sentences.append(f"Left out: {count(nameless, 'row')} without a system.")
     return CompareReport(tuple(sentences), estimates, means)

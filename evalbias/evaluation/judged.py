@@ -20,7 +20,7 @@ from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
 from evalbias.measures.equal_quality import CHOICES, RELIABILITIES, told_by_several
 from evalbias.measures.likelihood import TOTAL
-from evalbias.measures.missing import selected_columns
+from evalbias.measures.missing import missing_by_size, selected_columns
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.ratings import dependent_columns
@@ -53,6 +53,7 @@ have lengths in a field of this name and no texts."""
 COPIES = "copied_ratings"
 """Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
 SELECTED, RATED_AGAIN = "selected_ratings", "rated_again"
+CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 """Keys of ``provenance``: columns of ratings that are left out because the others say whether they were given; and
 whether that is so of ratings that are left."""
 BY_CONSTRUCTION = "by_construction"
@@ -669,6 +670,24 @@ def rated_again(judged: Judged) -> str:
         "how well people agree, and effects at equal quality, may be wrong, whatever their intervals say: have a "
         "second person rate items that are drawn at random."
     )
+
+
+def apart_from_unrated(judged: Judged) -> str:
+    """Say by how much the rated outputs score higher or lower than the others; empty where a random few are rated."""
+    if judged.pairwise or not judged.rated:
+        return ""
+    apart, p_value = missing_by_size(~judged.labeled, -judged.answers, clusters=judged.clusters)
+    if not p_value < CHOSEN:  # NaN is not below
+        return ""
+    return f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {{}} others"
+
+
+def rated_by_score(judged: Judged) -> str:
+    """Warn where the outputs that people rated are chosen by what the judge says of them; empty elsewhere."""
+    if not (apart := apart_from_unrated(judged)):
+        return ""
+    fault = f"The rated outputs score {apart.format('the')}, so they are no random few"
+    return f"{fault}: what is said of all outputs by these may be wrong. Rate outputs that are drawn at random."
 
 
 def repeats_of(judged: Judged) -> dict[int, int]:

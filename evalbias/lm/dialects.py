@@ -14,7 +14,7 @@ from evalbias.lm.calls import HARMLESS
 from evalbias.lm.decision_servers import DecisionsEndpoint, SystemOne
 from evalbias.lm.dialect import ALL_NEUTRAL, NEUTRAL, Dialect, Endpoint, NextTokenDialect, settings_of, written
 from evalbias.lm.fingerprint import SAMPLE_QUESTION, sample_of
-from evalbias.lm.reading import TOP, Unreadable, first_token_row, first_tokens, logprob_of, part
+from evalbias.lm.reading import TOP, Unreadable, Withheld, first_token_row, first_tokens, logprob_of, part
 from evalbias.lm.render import Prepared
 from evalbias.lm.tokens import Ids, Scored, check_choices
 from evalbias.lm.transport import StatusError
@@ -182,7 +182,13 @@ class Chat(Dialect):
         body = {"model": self._model, "messages": [dict(message) for message in messages], self._limit: 1}
         body |= {"logprobs": True, "top_logprobs": TOP, **self._neutral}
         answer = await self._post("/v1/chat/completions", body)
-        entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs", kind=list)
+        choice = part(answer, "choices", 0, kind=dict) if part(answer, "choices", kind=list) else {}
+        if not (choice.get("logprobs") or {}).get("content"):
+            message = choice.get("message") or {}
+            words = [message.get("refusal") or message.get("content"), choice.get("finish_reason")]
+            told = ", ".join(f"{word!r:.80}" for word in words if word) or "it is empty"
+            raise Withheld(f"no token probabilities stand in it ({told})")
+        entries: list[Any] = part(choice, "logprobs", "content", 0, "top_logprobs", kind=list)
         if len(entries) < 2:
             raise Unreadable(f"top_logprobs has {len(entries)} tokens, at least 2 are needed")
         return first_tokens((part(entry, "token", kind=str), part(entry, "logprob")) for entry in entries)

@@ -137,6 +137,10 @@ class Unreadable(ValueError):  # noqa: N818 - a value error like the others, nam
     """A server's answer lacks the requested values, or they have another form."""
 
 
+class Withheld(Unreadable):
+    """An answer of status 200 without probabilities, as of a model that declines a text, or of a filter."""
+
+
 def part(answer: Any, *path: Any, kind: type = object) -> Any:
     """Return the value at a path of names and indices; Unreadable if it is missing, null or of another type."""
     name = ".".join(map(str, path)) or "an entry"

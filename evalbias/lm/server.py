@@ -19,6 +19,7 @@ from evalbias.lm.dialects import DIALECTS
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
+from evalbias.lm.reading import Withheld
 from evalbias.lm.render import Prepared, template_of
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.types import CHUNK, STATUSES, Answers, MeasuringLM, ModelChanged, Question, Refused, Unanswered
@@ -239,7 +240,7 @@ class ServerEngine(Engine):
         return run()
 
     def _refusal(self, error: Exception) -> Refused | None:
-        if isinstance(error, transport.StatusError) and error.status in STATUSES:
+        if isinstance(error, Withheld) or (isinstance(error, transport.StatusError) and error.status in STATUSES):
             return Refused(f"is refused by {self._model}: {transport.describe_error(error).rstrip('.')}.")
         return None
 

@@ -119,6 +119,7 @@ def difference(
 # finds that out covers in few cases (``benchmarks/results/statistical_truth.md``): each is corrected by its own labels.
 
 POWER, MOST_LEVERAGE = 0.8, 0.9  # of a number of labels; of an input on the weight, as far as it widens intervals
+FEW_RATED = 4  # rated inputs of a system, of which fewer do not tell the spread of its labels about the weight's line
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def compare_means(
     it), ``systems`` and inputs (``clusters``); what is common to the outputs of an input cancels in a difference.
     Intervals are Student's t with Welch's degrees of freedom; an input's influence is divided by 1 less its leverage on
     the weight, as in HC3. Those of several pairs hold together (Bonferroni). Differences of a system with fewer than
-    ``MIN_LABELS`` labels are NaN, and no part of these; ends are where labels of some of its outputs are equal.
+    ``FEW_RATED`` rated inputs are NaN, and no part of these; ends are where labels of some of its outputs are equal.
 
     Examples:
         >>> judge, people = [1, 2, 3, 4, 3, 4, 5, 7], [1, 2, 3, 4, 1, 2, 3, 5]  # the judge gives B two points more
@@ -161,14 +162,14 @@ def compare_means(
     (outputs, judge, _), (labels, means, _) = (_by_system(values, own, units, len(names)) for values in (model, human))
     met = np.zeros((len(names), int(units.max(initial=-1)) + 1), dtype=bool)  # (S, U) whether people rated any output
     met[own[~np.isnan(human)], units[~np.isnan(human)]] = True
-    few = (inputs := met.sum(axis=1)) < MIN_LABELS
+    few = (inputs := met.sum(axis=1)) < FEW_RATED
     pairs, lost = tuple(combinations(range(len(names)), 2)), int((~kept).sum())
     bare = [
         Interval(math.nan, n=int(outputs[[a, b]].sum()), undefined=lost, units=int((met[a] | met[b]).sum()))
         for a, b in pairs
     ]
     lacking = [next((names[k] for k in two if few[k]), "") for two in pairs]
-    why = f"fewer than {MIN_LABELS} outputs of {{}} have a score and a rating"
+    why = f"fewer than {FEW_RATED} outputs of {{}} have a score and a rating"
     differences = [replace(e, reason=why.format(name)) for e, name in zip(bare, lacking, strict=True)]
     favors, enough, means = [*differences], np.full(len(pairs), np.nan), np.where(few, np.nan, means)
     if reached := [k for k, name in enumerate(lacking) if not name]:  # compared without the systems of few labels
@@ -218,14 +219,15 @@ def _contrasts(
     spread, about = float((moved**2).sum()), float(((contrast @ of_seen) ** 2).sum())
     has_weight = spread > SLACK * about > 0 and inputs.sum() > systems + 1
     weight = -float((contrast @ of_labels * moved).sum()) / spread if has_weight else 0.0
-    errors = np.sqrt(inputs / (inputs - 1))[:, None] * (of_labels - weight * of_seen)  # (S, U) of the labeled
+    share = (of_seen**2).sum(axis=1) / (of_seen**2).sum() if has_weight else 0  # of the weight, as a system tells it
+    free = inputs - 1 - share
+    errors = np.sqrt(inputs / free)[:, None] * (of_labels - weight * of_seen)  # (S, U) of the labeled
     psi, shift = contrast @ (errors + weight * of_judge), judge - labeled
     if has_weight:
         psi = psi / (1 - np.minimum((moved**2).sum(axis=0) / spread, MOST_LEVERAGE))
         psi -= np.outer(contrast @ shift, (psi * moved).sum(axis=0) / spread)  # the weight is an estimate too
-    # 3. Welch's degrees of freedom, less the part of the weight's one that each system tells, and the joint quantile
+    # 3. Welch's degrees of freedom, and the joint quantile
     part = (errors**2).sum(axis=1)
-    free = np.maximum(inputs - 1 - (of_seen**2).sum(axis=1) / (of_seen**2).sum() if has_weight else inputs - 1, 0.5)
     df = ratio((contrast**2 @ part) ** 2, contrast**2 @ (part**2 / free))
     df = np.clip(df, 1, np.maximum(np.array([e.units for e in bare]) - 2, 1))
     level, variances = (1 - confidence) / len(ends), (psi**2).sum(axis=1)

@@ -1,5 +1,6 @@
 """What findings at equal quality take for granted about the raters."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -286,11 +287,20 @@ def test_ratings_that_were_given_for_what_others_say(missing, left_out, doubtful
     assert selected_columns(missing(people()[2], np.random.default_rng(0))) == (left_out, doubtful)
 
 
-def test_a_second_rating_of_low_ones_alone_is_warned_of():
+@pytest.mark.parametrize(
+    ("rater", "unrated", "words", "told"),
+    [
+        (0, [1], "rated depends on what its ratings say", True),  # a second rating of low ones alone
+        (2, [0, 1], "rated outputs score 1.* deviations lower than the others", False),  # of those that score low
+    ],
+)
+def test_ratings_that_are_asked_for_by_what_is_said_are_warned_of(rater, unrated, words, told):
     _, length, ratings = people()
-    ratings[ratings[:, 0] > 2, 1:] = np.nan
-    found = audit(judged_rows(ratings[:, :2], length, mine=ratings[:, 2]), scores_field="mine")
-    assert any("rated depends on what its ratings say" in one for one in found.warnings)
+    mine, high = ratings[:, 2].copy(), ratings[:, rater] > 2
+    ratings[np.ix_(high, unrated)] = np.nan
+    found = audit(judged_rows(ratings[:, :2], length, mine=mine), scores_field="mine", scale=(1, 5))
+    assert any(re.search(words, warning) for warning in found.warnings)
+    assert ("drawn at random" not in found.not_measured.get("scale_use", "")) is told
 
 
 def test_rows_that_repeat_another_are_named():

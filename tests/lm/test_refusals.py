@@ -62,8 +62,21 @@ def refuse_the_poisoned(fake, answer=(400, TOO_LONG)):
     return len(fake.requests)
 
 
-@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama.cpp", "chat"])
-def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_twice(lms, tmp_path, kind):
+REFUSED = "status 400, The input"
+DECLINED = {"message": {"content": None, "refusal": "I cannot."}, "logprobs": None, "finish_reason": "content_filter"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "words"),
+    [
+        *((kind, (400, TOO_LONG), REFUSED) for kind in ("vllm", "sglang", "llama.cpp", "chat")),
+        ("chat", (200, {"choices": [DECLINED]}), r".*no token probabilities .*\('I cannot.', 'content_filter'\)"),
+        ("chat", (200, {"choices": []}), r".*no token probabilities .*\(it is empty\)"),
+    ],
+)
+def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_twice(
+    lms, tmp_path, kind, answer, words
+):
     local = lms["qwen2-chat"]
     prompts = [[{"role": "user", "content": f"the {word}"}] for word in WORDS]
     with served(local, kind) as (lm, fake):
@@ -71,9 +84,9 @@ def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_
         before = len(fake.requests)
         lm.choice_logprobs(prompts[:1], ["1", "2"])
         each_costs = len(fake.requests) - before
-        start = refuse_the_poisoned(fake)
+        start = refuse_the_poisoned(fake, answer)
         journal = CachedLM(lm, tmp_path / "j.jsonl")
-        with pytest.raises(PromptRefused, match="Text 3 of the call is refused by tiny: status 400, The input"):
+        with pytest.raises(PromptRefused, match=f"Text 3 of the call is refused by tiny: {words}"):
             journal.choice_logprobs(prompts, ["1", "2"])
         sent = [json.dumps(request) for request in fake.requests[start:]]
         questions, before = [Choices(prompt, ("1", "2")) for prompt in prompts], len(fake.requests)

@@ -49,8 +49,8 @@ def test_the_weight_makes_the_variance_least_and_serves_both_systems():
     assert found.judge.tolist() == [4, 3]
     assert found.favors[0].value == pytest.approx(-1 + weight)
     assert (found.outputs.tolist(), found.labels.tolist()) == ([6, 6], [4, 4])
-    # errors with 4 / 3 for the mean of each, 1 less the leverage, and what the weight's own error adds
-    psi = np.sqrt(4 / 3) * (a - weight * labeled) + weight * (b + labeled)
+    # errors with 4 / 2.5 for each mean and its half of the weight, 1 less the leverage, and the weight's own error
+    psi = np.sqrt(4 / 2.5) * (a - weight * labeled) + weight * (b + labeled)
     signs = np.repeat([-1, 1], 6)
     psi, moved = signs * psi / (1 - b**2 / (b @ b)), signs * b
     psi -= -1 * moved * psi / (b @ b)  # the shifts are 1.5 and .5
@@ -66,10 +66,10 @@ def test_what_the_labels_do_not_tell_is_undefined_and_says_why():
     few, alike = people.copy(), people.copy()
     few[1, 1:], alike[1, :9], alike[1, 9:] = NAN, 3.0, NAN
     (found,) = compared(judge, few).differences
-    assert (np.isnan(found.value), found.reason) == (True, "fewer than 2 outputs of B have a score and a rating")
+    assert (np.isnan(found.value), found.reason) == (True, "fewer than 4 outputs of B have a score and a rating")
     third = compare_means([*judge.ravel(), *judge[0]], [*people.ravel(), *few[1]], np.repeat([*"ABC"], len(judge[0])))
     assert third.differences[:1] == compared(judge, people).differences  # without the third system
-    assert [e.reason for e in third.differences[1:]] == 2 * ["fewer than 2 outputs of C have a score and a rating"]
+    assert [e.reason for e in third.differences[1:]] == 2 * ["fewer than 4 outputs of C have a score and a rating"]
     assert np.isnan([third.people[2], *third.enough[1:], third.differences[1].value]).all()
     (found,) = compared(judge, alike).differences
     assert (np.isnan([found.value, found.low]).tolist(), found.reason) == ([False, True], ALIKE)
@@ -97,13 +97,14 @@ def test_labels_that_would_decide_are_those_that_shrink_the_interval():
     assert np.isnan(compared(judge[:, :40], people[:, :40] - 0.3 * np.arange(2)[:, None]).enough).all()
 
 
-@pytest.mark.parametrize("systems", [2, 4])
-def test_intervals_cover_and_are_narrower_than_those_of_the_labels(systems):
+@pytest.mark.parametrize(("systems", "labels"), [(2, (22, 22)), (4, 4 * (22,)), (2, (4, 100))])
+def test_intervals_cover_and_are_narrower_than_those_of_the_labels(systems, labels):
     covered, narrower = [], []
     for seed in range(200):
         judge, people = sides(seed, n=150, systems=systems)
         judge[1] += 0.5  # which favors the second
-        some = np.where(np.random.default_rng([seed, 1]).random(people.shape) < 0.15, people, NAN)
+        places = np.random.default_rng([seed, 1]).permuted(np.tile(np.arange(150), (systems, 1)), axis=1)
+        some = np.where(places < np.transpose([labels]), people, NAN)
         truth = 0.3 * np.diff(compared(judge, people).pairs).ravel()
         found = compared(judge, some, [f"{k}" for k in range(150)] * systems).differences
         covered.append(all(e.low <= t <= e.high for e, t in zip(found, truth, strict=True)))

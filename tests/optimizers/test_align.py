@@ -5,6 +5,7 @@ import re
 import zlib
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import dspy
 import numpy as np
@@ -15,10 +16,11 @@ from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.optimizers import Align
 from evalbias.optimizers.align import ENOUGH
-from evalbias.optimizers.offers import LIBRARY, READING, REASONING, quotes, spread
+from evalbias.optimizers.offers import LIBRARY, READING, REASONING, quotes, spread, taught
 from evalbias.optimizers.race import Race, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
 from evalbias.programs.edits import edits, with_lines
+from evalbias.programs.judges import as_judged
 from tests.fakes import Fake
 from tests.models_of_text import Scripted
 from tests.planted import by_hand, compared, with_effect
@@ -185,8 +187,10 @@ def test_a_criterion_of_a_rubric_is_aligned_by_its_own_ratings():
 
 def test_pairs_are_judged_in_both_orders_where_the_first_place_wins_too_often():
     judge, lm = evalbias.PairwiseJudge(CRITERION), Prompted(lambda text: 0.3, lenient=1.0)
-    report = aligned(lm, couples(120), judge).report
+    items = [e.copy(preference="tie") if i % 9 == 0 else e for i, e in enumerate(couples(120))]  # which it cannot say
+    report = aligned(lm, items, judge, optimizers=[dspy.LabeledFewShot(k=60)]).report
     assert report.measure == "accuracy"
+    assert not report.left_out
     assert report.agreement["after"].value > report.agreement["before"].value + 0.05
     assert 0.5 < report.agreement["before"].value < report.agreement["after"].value <= 1
 
@@ -271,6 +275,10 @@ def test_what_cannot_be_aligned_is_refused_before_anything_is_asked():
     for items, words in ((unlabeled, "'merit'"), (labeled(10), "10 inputs")):
         with pytest.raises(ValueError, match=words):
             Align().compile(judge, trainset=items, lm=lm)
+    with pytest.raises(
+        ValueError, match=r"`reason` 'why': no item has this field\. They have 'id', 'output'"
+    ):
+        aligned(lm, labeled(40), reason="why")
     with pytest.raises(ValueError, match="sampled"):
         aligned(lm, labeled(40), evalbias.PointwiseJudge(CRITERION, scoring="sampled"), reasoning=True)
     for wrong in ({"k": (0,)}, {"budget": 0}):
@@ -332,12 +340,18 @@ def test_demonstrations_are_spread_over_the_scores():
     assert sorted(human[picked]) == [1, 2, 3, 4, 5]
 
 
-def test_words_of_an_item_are_a_quotation_and_those_of_the_question_are_not():
-    judge = evalbias.PointwiseJudge(CRITERION)
-    items = [dspy.Example(source="call it", output="my_list.insert(12, 'item') puts it at the right place")]
+@pytest.mark.parametrize("names", [("source", "output"), ("task", "code")])
+def test_words_of_an_item_are_a_quotation_and_items_that_are_shown_are_known(names):
+    judge = evalbias.PointwiseJudge(CRITERION, inputs=dict(zip(names, ("Task", "Code"), strict=True)), judged=names[1])
+    texts = [("call it", "my_list.insert(12, 'item') puts it at the right place"), ("add", "1 + 1"), ("divide", "1/2")]
+    items = [dspy.Example(scores={"merit": 3}, **dict(zip(names, pair, strict=True))) for pair in texts]
+    items = as_judged(judge, items)
     assert quotes("Is `my_list.insert` right?", items, judge)
     assert quotes("Does it puts it at the right place?", items, judge)
     assert not quotes("Does it put things where they belong?", items, judge)
+    problem = SimpleNamespace(student=judge, fit=items, lm=Prompted(lambda text: 1.0), left_out={})
+    (offer,) = taught(problem, {"LabeledFewShot": dspy.LabeledFewShot(k=2)})
+    assert len(offer.shows) == 2
 
 
 def test_a_line_is_fitted_only_where_it_brings_scores_nearer():
