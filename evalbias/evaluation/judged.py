@@ -686,8 +686,10 @@ def rated_by_score(judged: Judged) -> str:
     """Warn where the outputs that people rated are chosen by what the judge says of them; empty elsewhere."""
     if not (apart := apart_from_unrated(judged)):
         return ""
-    fault = f"The rated outputs score {apart.format('the')}, so they are no random few"
-    return f"{fault}: what is said of all outputs by these may be wrong. Rate outputs that are drawn at random."
+    fault = f"The rated outputs score {apart.format('the')}"
+    if judged.pass_or_fail:
+        return f"{fault}. If they were chosen by the judge's verdict, and not by what they deserve, its rates are wrong."
+    return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
 
 
 def repeats_of(judged: Judged) -> dict[int, int]:

@@ -162,7 +162,7 @@ def test_a_version_without_scores_has_no_gain_and_a_page_that_says_so(tmp_path):
     as_jsonl(tmp_path / "after.jsonl", [row | {"judged": None} for row in outputs(20, seed=1)])
     call = ("compare", "--before", "before.jsonl", "--after", "after.jsonl", "--scores-field", "judged", "--out", "run")
     done = evalbias(*call, cwd=tmp_path)
-    assert done.stdout.startswith("The second version cannot be compared with the first version: fewer than 2")
+    assert done.stdout.startswith("The second version cannot be compared with the first version: fewer than 4")
     assert "mean by the judge" in (tmp_path / "run/report.html").read_text()
 
 
