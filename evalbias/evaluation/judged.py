@@ -688,7 +688,9 @@ def rated_by_score(judged: Judged) -> str:
         return ""
     fault = f"The rated outputs score {apart.format('the')}"
     if judged.pass_or_fail:
-        return f"{fault}. If they were chosen by the judge's verdict, and not by what they deserve, its rates are wrong."
+        return (
+            f"{fault}. If they were chosen by the judge's verdict, and not by what they deserve, its rates are wrong."
+        )
     return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import functools
 import logging
+import math
 import os
 import re
 import weakref
@@ -267,7 +268,8 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
     try:
         if LOGPROBS not in details:
             return answer_of(tuple(choices), shares, details.get(COVERAGE, {}).get(FIELD))
-        row = np.array([details[LOGPROBS][FIELD][c] for c in choices], dtype=np.float64)  # (c,)
+        logprobs = [details[LOGPROBS][FIELD][c] for c in choices]
+        row = np.array([-math.inf if x is None else x for x in logprobs], dtype=np.float64)  # (c,)
         return ChoiceLogprobs(tuple(choices), row[None])
     except (KeyError, ValueError) as error:
         raise PromptRefused({0: f"has an answer that cannot be used: {error}."}, names={0: "The prompt"}) from error
@@ -386,6 +388,7 @@ def response_of(request: lm15.Request, answer: ChoiceLogprobs | types.Written | 
     best = keys[int(row.argmax())]
     value = int(best) if judgment.kind == "ordered" else best == "true" if judgment.kind == "boolean" else best
     shares, logprobs = (dict(zip(keys, values.tolist(), strict=True)) for values in (row, answer.logprobs[0]))
+    logprobs = {key: None if x == -math.inf else x for key, x in logprobs.items()}  # JSON has no infinity
     part = lm15.DataPart(value={name: value}, probabilities={name: shares}, method="candidate_sequence_likelihood")
     details = {} if answer.renormalized else {LOGPROBS: {name: logprobs}}
     return respond(message=lm15.Message.assistant([part]), finish_reason="stop", provider_data=details)

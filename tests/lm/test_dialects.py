@@ -198,6 +198,7 @@ def test_a_decision_endpoint_is_asked_about_one_text_and_a_declined_one_costs_it
         again, _, _ = outcome(CachedLM(lm, tmp_path / "j.jsonl"), questions[:2])
         fake.faults = lambda *_: lambda answer: {**answer, "answers": {"answer": {"probabilities": {"1": 0, "2": 1}}}}
         zero, _, _ = outcome(lm, questions[:1])
+        alone = read_judgment(lm(judgment_request(lm.model, shown, ["1", "2"])), ["1", "2"])
     assert set(sent) == {"Judge.\n\nOutput: a mat.\nQuality: 2\n\nOutput: a cat.\nQuality:", "the cat", REFUSED}
     assert len(sent) == 3  # no trial with a harmless text: the server names the reason
     assert refused == ({2: "is refused by tiny: the model declined the question."} if kind == "decisions" else {})
@@ -206,7 +207,7 @@ def test_a_decision_endpoint_is_asked_about_one_text_and_a_declined_one_costs_it
     for one in (*answers.values(), *again.values(), measured):
         assert one.renormalized == np.isnan(one.coverage).all() == (kind in UNCOVERED)
     if ENDPOINTS[kind] == "systemone":
-        assert zero[0].logprobs[0, 0] == -math.inf
+        assert zero[0].logprobs[0, 0] == alone.logprobs[0, 0] == -math.inf
 
 
 @pytest.mark.parametrize("are_named", [True, False])

@@ -275,9 +275,7 @@ def test_what_cannot_be_aligned_is_refused_before_anything_is_asked():
     for items, words in ((unlabeled, "'merit'"), (labeled(10), "10 inputs")):
         with pytest.raises(ValueError, match=words):
             Align().compile(judge, trainset=items, lm=lm)
-    with pytest.raises(
-        ValueError, match=r"`reason` 'why': no item has this field\. They have 'id', 'output'"
-    ):
+    with pytest.raises(ValueError, match=r"`reason` 'why': no item has this field\. They have 'id', 'output'"):
         aligned(lm, labeled(40), reason="why")
     with pytest.raises(ValueError, match="sampled"):
         aligned(lm, labeled(40), evalbias.PointwiseJudge(CRITERION, scoring="sampled"), reasoning=True)
