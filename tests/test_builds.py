@@ -57,9 +57,8 @@ def test_the_action_installs_itself_with_extras(tmp_path):
     package = tmp_path / "a folder"
     package.mkdir()
     (package / "backend.py").write_text(BACKEND)
-    (package / "pyproject.toml").write_text(
-        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-    )
+    settings = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    (package / "pyproject.toml").write_text(settings)
     pip = {"PIP_TARGET": str(tmp_path / "installed"), "PIP_NO_INDEX": "1", "PIP_CACHE_DIR": str(tmp_path / "cache")}
     done = run_step(0, tmp_path, PACKAGE=f"{package}[local]", **pip)
     assert (done.returncode, done.stderr) == (0, "")
@@ -81,9 +80,8 @@ def test_the_action_audits(words, undecided, code, tmp_path):
     outcome, summary = (words, tmp_path / "summary.md") if words in CONDITIONS else ("", tmp_path / "none")
     if outcome:
         words = f'{REPLIES} --fail-on "{CONDITIONS[outcome]}"'
-    done = run_step(
-        1, tmp_path, COMMAND="audit", ARGUMENTS=words, UNDECIDED=undecided, GITHUB_STEP_SUMMARY=str(summary)
-    )
+    inputs = {"COMMAND": "audit", "ARGUMENTS": words, "UNDECIDED": undecided}
+    done = run_step(1, tmp_path, **inputs, GITHUB_STEP_SUMMARY=str(summary))
     assert done.returncode == code, done.stderr
     assert f"| {outcome} |" in summary.read_text() if outcome else "arguments" in done.stderr
 
@@ -140,18 +138,12 @@ def test_no_text_of_the_data_marks_up_the_summary(tmp_path):
     assert "![" not in written
 
 
-@pytest.mark.parametrize(
-    ("before", "code", "after"),
-    [
-        ("", 0, "OURS"),
-        ("ours", 0, "OURS"),
-        ("mine\n", 2, "mine\n"),
-        ("ours and mine\n", 2, "ours and mine\n"),
-        ("link", 2, "mine\n"),  # to a file, which a checkout may hold
-        ("dangling", 2, None),
-        ("of the job: mine\n", 0, "of the job: mine\nOURS"),
-    ],
-)
+REPLACED = [("", 0, "OURS"), ("ours", 0, "OURS"), ("of the job: mine\n", 0, "of the job: mine\nOURS")]
+REPLACED += [("mine\n", 2, "mine\n"), ("ours and mine\n", 2, "ours and mine\n")]
+REPLACED += [("link", 2, "mine\n"), ("dangling", 2, None)]  # to a file, which a checkout may hold
+
+
+@pytest.mark.parametrize(("before", "code", "after"), REPLACED)
 def test_a_summary_replaces_nothing_but_another_one(before, code, after, tmp_path, monkeypatch):
     rows = [{"source": f"s{n}", "output": "o" * (n + 1), "mine": n % 3} for n in range(12)]
     (tmp_path / "t.json").write_text(json.dumps(rows))
@@ -184,9 +176,8 @@ def rated(n, lean):
     outputs = ["w" * round(40 * np.exp(0.5 * z)) for z in length]
     scores = quality + lean * length + 0.5 * errors[0]
     people = (quality + 0.5 * errors[1:]).T
-    return [
-        {"source": f"s{k}", "output": outputs[k], "ratings": people[k].tolist(), "mine": scores[k]} for k in range(n)
-    ]
+    ratings = people.tolist()
+    return [{"source": f"s{k}", "output": outputs[k], "ratings": ratings[k], "mine": scores[k]} for k in range(n)]
 
 
 def test_an_assertion_holds_fails_or_is_undecided():
@@ -218,11 +209,13 @@ def test_pytest_starts_without_the_audit():
     assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
 
 
-def test_an_assertion_asks_a_function():
+def test_an_assertion_asks_a_function_and_needs_conditions():
     items = rated(400, 1.0)
     scores = {item["output"] + item["source"]: item["mine"] for item in items}
     with pytest.raises(AssertionError, match="Biased, "):
         assert_unbiased(lambda e: scores[e.output + e.source], items, "agreement.spearman>0.1", "verbosity<0.3")
+    with pytest.raises(ValueError, match="Give what must be shown"):
+        assert_unbiased("mine", rated(20, 0.0))
 
 
 def test_an_assertion_of_several_criteria_names_the_one_that_fails():
@@ -233,8 +226,3 @@ def test_an_assertion_of_several_criteria_names_the_one_that_fails():
     with pytest.raises(AssertionError, match=r"^mine: verbosity<0\.3\?.*\nThe judge is biased on mine"):
         assert_unbiased("{criterion}", items, "verbosity<0.3", criterion=["mine", "fair"])
     assert list(assert_unbiased("{criterion}", items, "agreement.spearman>0.3", criterion="all")) == ["mine", "fair"]
-
-
-def test_an_assertion_without_conditions_is_an_error():
-    with pytest.raises(ValueError, match="Give what must be shown"):
-        assert_unbiased("mine", rated(20, 0.0))

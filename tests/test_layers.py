@@ -117,14 +117,11 @@ def test_importing_loads_nothing_heavy(modules, heavy):
     assert told.stdout.strip() == "[]"
 
 
-def test_every_public_name_loads():
+def test_every_public_name_loads_and_they_are_few_and_differ_by_more_than_a_capital():
     for name in evalbias.__all__:
         assert getattr(evalbias, name) is not None
     with pytest.raises(AttributeError, match="No evalbias attribute Nothing"):
         _ = evalbias.Nothing
-
-
-def test_public_names_are_few_and_differ_by_more_than_a_capital():
     names = dir(evalbias)
     assert len(names) <= 55
     assert [name for name, times in Counter(map(str.lower, names)).items() if times > 1] == []

@@ -70,6 +70,8 @@ def test_every_published_criterion_is_one_of_ours():
 def test_numbers_and_report(run, snapshot):
     assert [number(x) for x in (0.5, -0.05, 1.0, None)] == [".50", "-.05", "1.00", "undefined"]
     assert report({"sum": run, "mean": run}) == snapshot
+    rounds = [{"skewness": SimpleNamespace(value=value)} for value in (math.nan, 0.25, 0.5)]
+    assert first_to_last(SimpleNamespace(rounds=rounds), "skewness") == "undefined -> 0.50"
 
 
 @pytest.mark.slow
@@ -106,11 +108,6 @@ def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
     assert "On 2 other items" in text
     assert (tmp_path / "judged.png").exists()
     assert (tmp_path / "sides.png").exists()
-
-
-def test_an_undefined_number_of_a_loop_is_called_so():
-    rounds = [{"skewness": SimpleNamespace(value=value)} for value in (math.nan, 0.25, 0.5)]
-    assert first_to_last(SimpleNamespace(rounds=rounds), "skewness") == "undefined -> 0.50"
 
 
 def content_writer(request):

@@ -42,9 +42,7 @@ def test_what_a_run_found_is_told(tmp_path, capsys, snapshot):
 
 
 def test_a_compiled_judge_is_measured_on_inputs_that_the_search_did_not_see(tmp_path, monkeypatch, capsys):
-    class Obedient(FormulaLM):
-        """Obeys an order but where a demonstration shows one."""
-
+    class Obedient(FormulaLM):  # obeys an order but where a demonstration shows one
         def _row(self, prompt, choices):
             *shown, asked = (re.search(r"(text is: |judge: |assistant\n)5", one["content"]) for one in prompt[1::2])
             quality = 5.0 if asked and not any(shown) else numbers(prompt[-1]["content"])[0]

@@ -57,28 +57,16 @@ def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
     assert "it needs a model that reports likelihoods" in " ".join(whole.split())
 
 
-@pytest.mark.parametrize(
-    ("code", "conditions"),
-    [
-        (0, "position>0.33"),  # the first position wins 75 of 100, 95 % interval 70.5 to 79.5
-        (0, "position<0.1"),
-        (1, "position>0.33; position >= 0.15"),
-        (3, "position>0.24"),
-        (3, "position<0.28"),
-        (1, "position>0.24; position>0.1"),  # one that fails decides
-        (0, "position<0.33?"),  # with a question mark, it must be shown
-        (3, "position<0.28?"),
-        (1, "position<0.1 ?"),
-        (1, "position.position_consistency>0.4"),  # less than the 1 of a fair judge
-        (0, "agreement.accuracy>0.9"),
-        (0, "agreement.accuracy>0.6?"),
-        (3, "agreement.accuracy>0.75?"),
-        (1, "likelihood<0.2?"),
-        (1, "likelihood>0.2"),
-        (2, "length>0.2"),
-        (2, "position.firstrate>0.2"),
-    ],
-)
+# The first position wins 75 of 100, 95 % interval 70.5 to 79.5; of several conditions, one that fails decides.
+EXITS = [(0, "position>0.33"), (0, "position<0.1"), (1, "position>0.33; position >= 0.15"), (3, "position>0.24")]
+EXITS += [(3, "position<0.28"), (1, "position>0.24; position>0.1"), (0, "agreement.accuracy>0.9")]
+# with a question mark, a condition must be shown
+EXITS += [(0, "position<0.33?"), (3, "position<0.28?"), (1, "position<0.1 ?"), (0, "agreement.accuracy>0.6?")]
+EXITS += [(3, "agreement.accuracy>0.75?"), (1, "likelihood<0.2?"), (1, "likelihood>0.2"), (2, "length>0.2")]
+EXITS += [(2, "position.firstrate>0.2"), (1, "position.position_consistency>0.4")]  # less than the 1 of a fair judge
+
+
+@pytest.mark.parametrize(("code", "conditions"), EXITS)
 def test_conditions_decide_the_exit_code(file, tmp_path, conditions, code, snapshot):
     options = [part for condition in conditions.split("; ") for part in ("--fail-on", condition)]
     done = evalbias("audit", "--data", file.name, *VERDICTS, *options, cwd=tmp_path, check=False)

@@ -241,9 +241,8 @@ def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, t
     groups = [documents[:4], documents[4:8], documents[8:]]
     examples = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups]
     expected = [score for ranking in ranker.batch(examples, lm=lm) for score in ranking.scores]
-    found = {
-        name: score for row in records(tmp_path / "ranked/rankings.jsonl") for name, score in row["scores"].items()
-    }
+    rows = records(tmp_path / "ranked/rankings.jsonl")
+    found = {name: score for row in rows for name, score in row["scores"].items()}
     assert [found[e.id] for e in documents] == pytest.approx(expected)
     scores = [p.score for p in PointwiseJudge(criterion, language="ja").batch(documents, lm=lm)]
     assert [row["score"] for row in records(tmp_path / "judged/scores.jsonl")] == pytest.approx(scores, abs=1e-4)

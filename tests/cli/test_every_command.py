@@ -296,8 +296,12 @@ def options_of(command):
     return {name for parameter in command.params for name in parameter.opts}
 
 
-def test_begins_as_skills_do(skill):
+def test_a_skill_begins_as_others_do_names_the_findings_of_an_audit_and_sees_a_file_by_the_doctor_first(skill):
     assert re.match(r"---\nname: evalbias\ndescription: .{50,1000}\n---\n", skill)
+    assert set(re.findall(r"^- \*([a-z ]+)\*:", skill, re.MULTILINE)) == set(get_args(Status))
+    section = skill.split("## Which file\n")[1].split("\n## ")[0]
+    assert section.lstrip().startswith("Run `evalbias doctor FILE` first")
+    assert "doctor" in COMMANDS
 
 
 def test_commands_and_options_exist(skill):
@@ -310,13 +314,3 @@ def test_commands_and_options_exist(skill):
         assert {word for word in words if word.startswith("--")} <= options_of(command), line
     alone = set(re.findall(r"`(--[a-z-]+)", skill))
     assert alone <= options_of(COMMANDS["audit"])
-
-
-def test_findings_are_those_of_an_audit(skill):
-    assert set(re.findall(r"^- \*([a-z ]+)\*:", skill, re.MULTILINE)) == set(get_args(Status))
-
-
-def test_a_file_is_seen_by_the_doctor_first(skill):
-    section = skill.split("## Which file\n")[1].split("\n## ")[0]
-    assert section.lstrip().startswith("Run `evalbias doctor FILE` first")
-    assert "doctor" in COMMANDS

@@ -64,14 +64,11 @@ def test_a_callable_has_the_options_of_its_command_by_name_and_default(group, ca
     assert {name: ours[name] for name in both} == {name: theirs[name] for name in both}
 
 
-def test_every_language_of_a_judge_can_be_named_and_english_is_the_default():
+def test_every_language_of_a_judge_and_every_bias_of_an_audit_can_be_named_and_english_is_the_default():
     (named, _) = get_args(get_type_hints(options.Items)["language"])
     assert get_args(named) == (*LANGUAGES,)
     for call in (PointwiseJudge, PairwiseJudge):
         assert defaults(call)["language"] == language_of(program_options.JudgeOptions("file", lm="embedded")) == "en"
-
-
-def test_every_bias_of_an_audit_can_be_tested_alone():
     (named, _) = get_args(get_type_hints(options.AuditOptions)["only"])
     of_loops = {"self"}
     assert {*get_args(named)} == {name for name, bias in BIASES.items() if bias.kind == "bias"} - of_loops

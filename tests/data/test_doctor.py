@@ -471,15 +471,12 @@ def test_the_command_names_any_column_without_what_a_terminal_obeys(name, tmp_pa
     evalbias(*words, cwd=tmp_path)
 
 
-def test_several_raters_are_named_at_once(tmp_path):
+def test_several_raters_are_named_at_once_and_columns_are_read_in_python_too(tmp_path):
     path = write(tmp_path, rows_of("output|a|; anna|15|; ben|15|; mine|15|"), "csv")
     one, two = read(path, mapping={"ratings": "anna,ben"}), read(path, mapping={"rating_1": "anna", "rating_2": "ben"})
     assert [item.ratings for item in one] == [item.ratings for item in two]
     audited = package.audit(path, mapping={"ratings": "anna, ben"}, scores_field="mine")
     assert audited.judged.ratings.shape == (ROWS, 2)
-
-
-def test_columns_are_read_in_python_too(tmp_path):
     rows = rows_of(CASES[0], n=40)
     audited = package.audit(rows)
     mapping = {"source": "question", "output": "answer", "score": "label"}
@@ -795,9 +792,8 @@ def test_an_export_of_several_judges_and_criteria_has_a_command_for_each(tmp_pat
         traces.append({"info": info})
     path = as_jsonl(tmp_path / "t.jsonl", traces)
     said, commands = doctor(path.name, tmp_path)
-    assert [command[-3:] for command in commands] == [
-        [f"{judge}/{name}", "--criterion", name] for judge in ("gpt", "claude") for name in ("facts", "tone")
-    ]
+    named = [(judge, name) for judge in ("gpt", "claude") for name in ("facts", "tone")]
+    assert [command[-3:] for command in commands] == [[f"{a}/{name}", "--criterion", name] for a, name in named]
     assert "although its name says ratings" not in " ".join(said.split())
     evalbias(*commands[-1], "--out", "run", "--json", cwd=tmp_path)
 

@@ -213,15 +213,11 @@ def test_errors_stay_short(tmp_path):
     long = "x" * 1_000_000
     wide = ",".join(f"column {n}" for n in range(10_000)) + "\n"
     twice = (json.dumps({**ROW, "id": long}) + "\n") * 2
-    for name, content in (
-        ("a.csv", wide + "1," * 9_999 + "1\n"),
-        ("a.csv", f"source,{long},{long}\n"),
-        ("a.jsonl", twice),
-        ("a.jsonl", f'{{"{long}": 1, "{long}": 2}}'),
-        ("a.jsonl", json.dumps({**ROW, "scores": {long: "x"}})),
-        ("a.jsonl", json.dumps({**ROW, long: "\ud800"})),
-        ("a.csv", f"source,output,score\ns,o,{'1' * 1000} {long}\ns,p,2\n"),
-    ):
+    tables = [wide + "1," * 9_999 + "1\n", f"source,{long},{long}\n"]
+    tables += [f"source,output,score\ns,o,{'1' * 1000} {long}\ns,p,2\n"]
+    lines = [twice, f'{{"{long}": 1, "{long}": 2}}', json.dumps({**ROW, "scores": {long: "x"}})]
+    lines += [json.dumps({**ROW, long: "\ud800"})]
+    for name, content in (*(("a.csv", one) for one in tables), *(("a.jsonl", one) for one in lines)):
         with pytest.raises(DataError, match=name) as raised:
             read(tmp_path, name, content)
         assert len(str(raised.value)) < 1500 + len(str(tmp_path))

@@ -26,28 +26,15 @@ def assessment(kind, who, value, name="tone", **more):
 
 
 IN_AND_OUT = {"mlflow.spanInputs": '{"q": "2 + 2?", "k": null}', "mlflow.spanOutputs": '"Four."'}
-TRACE = {
-    "info": {
-        "trace_id": "t1",
-        "request_preview": '{"question": "2 +',  # as MLflow cuts it
-        "trace_metadata": {"mlflow.modelId": "m-1"},
-        "assessments": [
-            assessment("HUMAN", "ann", True),
-            assessment("HUMAN", "ben", False, valid=False),
-            assessment("HUMAN", "ben", True),
-            assessment("HUMAN", "cho", "no"),
-            assessment("LLM_JUDGE", "gpt", "yes"),
-            assessment("CODE", "words", 0.25),
-            {**assessment("HUMAN", "ann", 0, "expected"), "feedback": None, "expectation": {"value": "4"}},
-        ],
-    },
-    "data": {
-        "spans": [
-            {"span_id": "b", "parent_span_id": "a", "attributes": {"mlflow.spanInputs": '"inner"'}},
-            {"span_id": "a", "parent_span_id": None, "attributes": IN_AND_OUT},
-        ]
-    },
-}
+ASSESSED = [assessment("HUMAN", "ann", True), assessment("HUMAN", "ben", False, valid=False)]
+ASSESSED += [assessment("HUMAN", "ben", True), assessment("HUMAN", "cho", "no")]
+ASSESSED += [assessment("LLM_JUDGE", "gpt", "yes"), assessment("CODE", "words", 0.25)]
+ASSESSED += [assessment("HUMAN", "ann", 0, "expected") | {"feedback": None, "expectation": {"value": "4"}}]
+INFO = {"trace_id": "t1", "request_preview": '{"question": "2 +'}  # as MLflow cuts it
+INFO |= {"trace_metadata": {"mlflow.modelId": "m-1"}, "assessments": ASSESSED}
+SPANS = [{"span_id": "b", "parent_span_id": "a", "attributes": {"mlflow.spanInputs": '"inner"'}}]
+SPANS += [{"span_id": "a", "parent_span_id": None, "attributes": IN_AND_OUT}]
+TRACE = {"info": INFO, "data": {"spans": SPANS}}
 ROW = {"trace_id": "t1", "execution_duration": 3, "request": {"q": "2 + 2?"}, "response": "Four."}
 ROW |= {"trace_metadata": {"mlflow.modelId": "m-1"}, "assessments": TRACE["info"]["assessments"]}
 MLFLOW = {"ratings": {"tone": [1, 1, 0]}, "gpt/tone": 1, "words/tone": 0.25, "system": "m-1"}
@@ -80,9 +67,8 @@ PHOENIX = {"ratings": {"tone": [1, 0, 0.5]}, "LLM/tone": 0.75, "system": "m-1"}
 
 def feedback(kind, user, score, value=None):
     source = {"type": kind, "user_id": user, "user_name": None}
-    return {"id": "f", "run_id": "t1", "trace_id": "t1", "key": "tone", "score": score, "value": value} | {
-        "feedback_source": source
-    }
+    of_run = {"id": "f", "run_id": "t1", "trace_id": "t1", "feedback_source": source}
+    return of_run | {"key": "tone", "score": score, "value": value}
 
 
 RUN = {"id": "t1", "run_type": "chain", "trace_id": "t1"}
@@ -214,14 +200,11 @@ def test_an_export_of_another_tool_is_told(tmp_path, tool, content, expected):
             assert f"is an export of {tool}, not of {other}: give {tool}:" in str(error)  # noqa: PT017
 
 
-def test_a_plain_table_is_no_export(tmp_path):
+def test_every_tool_has_a_file_here_and_a_plain_table_is_no_export(tmp_path):
+    assert {tool for tool, _, _ in FILES} == set(TOOLS) == {*EXPORTS, *ANNOTATED}
     assert recognised(as_jsonl(tmp_path / "rows.jsonl", [{"id": 1, "source": "a", "output": "b", "score": 1}])) is None
     (tmp_path / "rows.csv").write_text("trace_id,name,value\n1,a,2\n")
     assert recognised(tmp_path / "rows.csv") is None
-
-
-def test_every_tool_has_a_file_here():
-    assert {tool for tool, _, _ in FILES} == set(TOOLS) == {*EXPORTS, *ANNOTATED}
 
 
 def test_what_nobody_scored_is_left_out_and_counted(tmp_path):

@@ -200,10 +200,14 @@ def test_an_input_id_is_not_mistaken_for_a_source():
         assert len(test) == 2
 
 
-def test_a_split_never_changes():
+def test_a_split_never_changes_and_its_halves_share_no_text():
     train, test = split(numbered(10), seed=0)
     assert [e.id for e in test] == ["i0007", "i0008"]
     assert [e.id for e in train] == [f"i{k:04d}" for k in (0, 1, 2, 3, 4, 5, 6, 9)]
+    items = [dspy.Example(id=f"{k}", output=f"{LONG} Of thing {k % 20}.") for k in range(60)]
+    train, test = split(items, seed=0, by="input")
+    assert {e.output for e in train}.isdisjoint(e.output for e in test)
+    assert len(test) == 12
 
 
 LONG = "An answer that is long enough to tell."
@@ -227,10 +231,3 @@ LONG = "An answer that is long enough to tell."
 def test_equal_texts_are_one_input_whatever_their_ids(fields, keys):
     examples = [dspy.Example(id="abcd"[k], **one) for k, one in enumerate(fields)]
     assert input_keys(examples) == [*keys]
-
-
-def test_both_halves_of_a_split_share_no_text():
-    items = [dspy.Example(id=f"{k}", output=f"{LONG} Of thing {k % 20}.") for k in range(60)]
-    train, test = split(items, seed=0, by="input")
-    assert {e.output for e in train}.isdisjoint(e.output for e in test)
-    assert len(test) == 12

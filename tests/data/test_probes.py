@@ -30,9 +30,8 @@ def test_what_edits_write():
     assert edited(TEXT, "list")[0].splitlines()[1] == "- The mine is closed, and people stay at home."
     assert edited("It rains.", "bold") == ("**It** **rains**.", "  It     rains  .")
     assert edited(TEXT, "label", word="a student")[0].endswith(" (written by a student)")
-    assert edited(TEXT, "verbosity")[0].endswith(
-        "why. To say it again: It rains in Lima. The mine is closed, and people stay at home."
-    )
+    again = "why. To say it again: It rains in Lima. The mine is closed, and people stay at home."
+    assert edited(TEXT, "verbosity")[0].endswith(again)
     assert edited(TEXT, "null")[1].startswith("banana banana ")
     assert {edited(TEXT, "injection", seed=s, word="5")[0].rstrip(".")[-1] for s in range(9)} == {"5"}
 

@@ -63,16 +63,13 @@ def test_every_source_gives_the_same_items(tmp_path):
     assert data.read(ROWS).sha256 == data.read(ROWS).sha256 != data.read(ROWS[:2]).sha256
 
 
-def test_columns_are_mapped(tmp_path):
+def test_columns_are_mapped_also_those_whose_names_hold_commas(tmp_path):
     rows = [{"question": "2 + 2?", "answer": "4", "rating": 5, "source": "school book", "other": 2}]
     mapping = {"source": "question", "output": "answer", "score": "rating", "score2": "other"}  # or one's own field
     for given in every_source(tmp_path, rows * 2):
         item, _ = data.read(given, mapping=mapping)
         assert (item.source, item.output, item.score, item.score2) == ("2 + 2?", "4", 5.0, 2)
         assert "question" not in item
-
-
-def test_a_column_whose_name_holds_commas_is_mapped():
     mapping = parse_mapping(["source=question, raw,output=the=answer", " rating_1 = Ann, MD", "rating_2=Ben"])
     assert mapping == {"source": "question, raw", "output": "the=answer", "rating_1": "Ann, MD", "rating_2": "Ben"}
     for text in ("source", "source,output=a", "source=", "=a", ""):
@@ -153,9 +150,8 @@ def test_notes_above_a_header_are_left_out_and_nothing_else_is(tmp_path):
     ("last", "left"), [("9,10,9", 4), ("2.2,,2.2", 4), ("2.2,2,2.2", 0), ("9,9,", 0), ("2.5,2.5,2.2", 0), (",,9", 0)]
 )
 def test_a_last_row_of_totals_is_no_item(tmp_path, last, left):
-    (path := tmp_path / "a.csv").write_text(
-        f"output,rating_1,rating_2,judge\na,1,3,2\nb,3,3,3\nc,1,1,1\nd,4,3,3\ntotal,{last}\n"
-    )
+    rows = f"a,1,3,2\nb,3,3,3\nc,1,1,1\nd,4,3,3\ntotal,{last}\n"
+    (path := tmp_path / "a.csv").write_text(f"output,rating_1,rating_2,judge\n{rows}")
     assert len(items := data.read(path, numbers=["judge"])) == left or 5
     assert items.left_out == ({"totals of the rows above": (f"{path}:6",)} if left else {})
 
@@ -311,6 +307,7 @@ MAPPINGS += ["source=answer,output=answer", "output=answer,rating_1=ben", "outpu
 MAPPINGS += ["output=answer,id=ticket", "output_1=answer,output_2=b,better=anna"]
 CODED = "source,output_1,output_2,verdict\n" + "".join(f"s,o,p,{choice}\n" for choice in (1, 2, "C", "B"))
 CODES = ["", "x,y", "1,2", "1,2,C"]  # for a B without a second output, letters are codes
+LARGE = (1e308, -1e31, 10**40)
 LINES = [
     *({**SO, "ratings": ratings} for ratings in ({"wit": 3}, {"wit": ["x"]}, [])),
     {**SO, "ratings": [3], "scores": {"wit": 3}},
@@ -321,14 +318,8 @@ LINES = [
     *({**SO, "source": source} for source in (" ", 3)),
     *({"source": "q", "outputs": outputs} for outputs in (["a"], ["a", 3])),
     *({"source": "q", "outputs": ["a", "b"], **more} for more in ({"systems": ["x"]}, {"better": "C"})),
-    *(
-        {**SO, **more}
-        for x in (1e308, -1e31, 10**40)
-        for more in ({"score": x}, {"ratings": {"wit": [3, x]}}, {"judge": x})
-    ),
-    {**SO, "output": "a\ud83d b"},
-    {**SO, "id": "\ud83d"},
-    [1],
+    *(SO | more for x in LARGE for more in ({"score": x}, {"ratings": {"wit": [3, x]}}, {"judge": x})),
+    *({**SO, "output": "a\ud83d b"}, {**SO, "id": "\ud83d"}, [1]),
 ]
 JUDGED, FIRST = {"numbers": ["judge"]}, json.dumps({"id": "1", **SO})
 REFUSED = {

@@ -113,16 +113,13 @@ def test_people_are_fair_raters_with_noise():
     assert abs(spearmanr(human - quality, [e.commonness for e in items]).statistic) < 0.05
 
 
-def test_every_wording_keeps_the_name_and_has_its_bias():
+def test_every_wording_keeps_the_name_and_has_its_bias_and_the_first_instruction_has_most():
     biases = world.wordings(source="data", output="text", name="quality", definition="is it so?")
     assert len(biases) == math.prod(len(part) for part in world.PARTS) == 216
     assert all("quality" in text and "{" not in text for text in biases)
     assert biases["Which text is better on quality: is it so?"] == 0.8 + 0.6 + 0.3 + 0.4
     assert min(abs(bias) for bias in biases.values()) < 0.05  # a search has a nearly fair wording to find
     assert max(biases.values()) > world.GAIN > -min(biases.values()) / 1.5
-
-
-def test_the_first_instruction_is_the_most_biased_wording():
     source, output = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
     known = world.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
     assert known[PairwiseJudge(SYNTHETIC).predict.signature.instructions.partition("\n")[0]] == max(known.values())

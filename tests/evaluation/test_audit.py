@@ -230,9 +230,7 @@ def test_groups_of_pairs_stand_side_by_side():
     assert (found.judged.judge, found.judged.judgments) == ("the judge longer", 6)
 
 
-class Asked(FormulaLM):
-    """Keep the task of each likelihood, and the words before the source."""
-
+class Asked(FormulaLM):  # keep the task of each likelihood, and the words before the source
     def loglikelihood(self, pairs, **options):
         self.tasks = {context[0]["content"] for context, _ in pairs}
         self.labels = {context[1]["content"].partition(":")[0] for context, _ in pairs}
@@ -279,9 +277,8 @@ def test_two_audits_are_compared_by_one_bias():
     before, after = (of_scores(in_points(60, slope=slope)) for slope in (1.0, 0.5))
     with pytest.raises(TypeError, match="type AuditReport"):
         evalbias.evaluation.compare_judges(before, after, seed=0)
-    change = evalbias.evaluation.compare_judges(before["scale_use"], after["scale_use"], n_resamples=99, seed=0)[
-        "slope"
-    ]
+    both = before["scale_use"], after["scale_use"]
+    change = evalbias.evaluation.compare_judges(*both, n_resamples=99, seed=0)["slope"]
     assert change.difference.value == pytest.approx(after["scale_use"]["slope"].value - change.before.value)
 
 

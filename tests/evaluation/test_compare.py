@@ -41,28 +41,18 @@ MIXED = [row | {"system": "own" if k % 2 else "other"} for k, row in enumerate(B
 MIXED = [row | {"judged": row["judged"] + 0.5 * (row["system"] == "own")} for row in MIXED]
 OWN = [row | {"system": "own", "judged": row["judged"] + 0.5} for row in outputs(seed=1, name="w")]
 FEW, FEW_LATER = outputs(60), outputs(60, seed=3, name="w")
+LEANING, RATED_ONCE = outputs(seed=1, longer=2, lean=0.6, name="w"), without(outputs(100), "rating_2")
+OTHERS = {"rated": outputs(seed=5, name="r")}
 KNOWN = {  # what is planted -> the versions, the options, and each part's value with how far it may err
     "length": ((BEFORE, LONGER), {}, {"length": (0.35, 0.05), "favor": (0.35, 0.15), "people": (0, 0.2)}),  # log(2) / 2
     "quality": ((BEFORE, outputs(seed=1, quality=0.5, name="w")), {}, {"length": (0, 0.06), "people": (0.5, 0.2)}),
-    "the version": (
-        (BEFORE, outputs(seed=1, longer=2, lean=0.6, name="w")),
-        {},
-        {"favor": (0.95, 0.12), "length": (0.35, 0.07)},
-    ),
+    "the version": ((BEFORE, LEANING), {}, {"favor": (0.95, 0.12), "length": (0.35, 0.07)}),
     "own writing": ((MIXED, OWN), {"own_system": "own"}, {"own_system": (0.25, 0.08)}),  # from half to all outputs
     "nobody rated": (UNRATED, {}, {"length": (np.nan, 0), "people": (np.nan, 0)}),
-    "others rated": (
-        UNRATED,
-        {"rated": outputs(seed=5, name="r"), "features": ["lists"]},
-        {"length": (0.35, 0.06), "lists": (0, 0.02)},
-    ),
+    "others rated": (UNRATED, OTHERS | {"features": ["lists"]}, {"length": (0.35, 0.06), "lists": (0, 0.02)}),
     "shorter ones rated": (UNRATED, {"rated": outputs(seed=5, longer=0.3, name="r")}, {}),
     # where one version counts its place is no covariate
-    "one rating before": (
-        (without(outputs(100), "rating_2"), outputs(100, seed=3, longer=2, name="w")),
-        {},
-        {"length": (0.35, 0.15)},
-    ),
+    "one rating before": ((RATED_ONCE, outputs(100, seed=3, longer=2, name="w")), {}, {"length": (0.35, 0.15)}),
     "a constant": ((FEW, FEW_LATER), {"features": ["hedges"]}, {}),
     "texts of one alone": ((without(outputs(40), "output"), outputs(40, seed=1, name="w")), {}, {}),
 }

@@ -173,9 +173,7 @@ def test_pairs_count_wins_of_the_edited_candidate_in_both_orders(snapshot):
         probe(lambda e: 0, pairs, kinds=["label", "order"])
 
 
-class Grader(dspy.Module):
-    """A program that likes bold type."""
-
+class Grader(dspy.Module):  # a program that likes bold type
     def forward(self, source, output):
         return dspy.Prediction(score=3 + output.count("**") / 6)
 

@@ -268,9 +268,7 @@ def test_biases_that_cancel_are_found_with_each_other_held_fixed():
     assert [f.hidden for f in shown] == [False, False]  # what shows by itself stays as it is
 
 
-class Tokens(FormulaLM):
-    """Texts of 1 to 4 tokens, whose log-probabilities are the text's z each."""
-
+class Tokens(FormulaLM):  # texts of 1 to 4 tokens, whose log-probabilities are the text's z each
     def loglikelihood(self, pairs):
         found = [numbers_in(text) for _, text in pairs]
         return [LogLikelihood(np.full(1 + int(quality * 10) % 4, rarity - 5)) for quality, rarity in found]

@@ -54,12 +54,9 @@ def test_what_is_lacking_is_named(bias, named, snapshot):
     assert audit_answers(judged(0, n=60), **named).not_measured[bias] == snapshot
 
 
-def test_the_family_alone_can_be_tested():
+def test_the_family_alone_can_be_tested_and_a_judge_without_one_is_told_nothing_of_families():
     (only,) = audit_answers(judged(0, n=60), **NAMED, only="family_preference").findings
     assert only.bias == "family_preference"
-
-
-def test_a_judge_without_a_family_is_told_nothing_of_families():
     told = json.dumps(audit_answers(judged(0, n=60), own_system="gpt-4").to_dict())
     assert "family" not in told.replace("family_wise_error", "")
 

@@ -52,25 +52,16 @@ def test_the_balanced_rate_is_the_first_positions():
     assert found.columns.keys() == {"answers", BETTER}  # one order
 
 
-@pytest.mark.parametrize(
-    ("scale", "human", "same"),
-    [
-        ((1, 5), [1, 3], True),  # over half of the scale, from its lowest score
-        ((1, 5), [3, 5], True),
-        ((1, 5), [2, 3.9], False),  # not half of it
-        ((1, 5), [0.9, 4], False),
-        ((1, 5), [2, 5.1], False),
-        ((0, 100), [1, 5], False),
-        (None, [1, 5], True),  # scores from 2 to 3 reach over a quarter
-        (None, [1, 5.1], False),
-        (None, [2.4, 2.9], True),  # the ratings reach over half of the scores and ratings together
-        (None, [2.4, 2.8], False),
-        (None, [3, 4.5], False),  # nothing in common: the scores end where the ratings begin
-        (None, [0.5, 2], False),
-        (None, [2.9, 4.4], True),
-        (None, [0.6, 2.1], True),
-    ],
-)
+# over half of the scale or not, of it and beyond
+ON_SCALE = [((1, 5), [1, 3], True), ((1, 5), [3, 5], True), ((1, 5), [2, 3.9], False), ((1, 5), [0.9, 4], False)]
+ON_SCALE += [((1, 5), [2, 5.1], False), ((0, 100), [1, 5], False)]
+# without a scale: scores from 2 to 3 reach over a quarter; ratings over half of both together
+ON_SCALE += [(None, [1, 5], True), (None, [1, 5.1], False), (None, [2.4, 2.9], True), (None, [2.4, 2.8], False)]
+# nothing in common, or a part: the scores end where the ratings begin
+ON_SCALE += [(None, [3, 4.5], False), (None, [0.5, 2], False), (None, [2.9, 4.4], True), (None, [0.6, 2.1], True)]
+
+
+@pytest.mark.parametrize(("scale", "human", "same"), ON_SCALE)
 def test_people_rate_on_the_judges_scale(scale, human, same):
     one = by_hand([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [*human, NAN]})
     assert one.on_peoples_scale is same
@@ -147,34 +138,27 @@ def test_what_a_bias_needs():
     chosen = replace(turned, covariates={BETTER: np.array([1.0, np.nan] * 10)})
 
     unknown, unrated = without(judged, LIKELIHOODS), without(judged, RATINGS, HUMAN_SCORES)
-    for bias, items, applies in (
-        (mine, judged, True),
-        (SelfPreference(own="absent"), judged, False),
-        (mine, replace(judged, writers=["mine"] * 20), False),
-        (mine, replace(judged, writers=()), False),
-        (mine, unrated, False),
-        (mine, turned, True),
-        (mine, first, False),  # position explains its wins as well
-        (Verbosity(), by_hand(one, **{LENGTHS: one}), False),
-        (Verbosity(), by_hand(one, **{LENGTHS: one, HUMAN_SCORES: one}), True),
-        (Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}), True),
-        (Joint(), unknown, False),  # one property
-        (Joint(own="mine"), unknown, True),
-        (Joint(own="absent"), unknown, False),
-        (Joint(), unrated, False),
-        (PeopleAgreement(), by_hand(one), False),
-        (PeopleAgreement(), by_hand(one, **{HUMAN_SCORES: one}), True),
-        (PeopleAgreement(), replace(pairs, covariates={}), False),
-        (PeopleAgreement(), chosen, True),
-        (CorrectedEstimates(), partly(judged, 2), True),
-        (CorrectedEstimates(), partly(judged, 1), False),
-        (CorrectedEstimates(), judged, False),  # all are labeled
-        (CorrectedEstimates(), chosen, True),
-        (CorrectedEstimates(), replace(chosen, writers=()), False),
-        (CorrectedEstimates(), replace(chosen, writers=[("a", "a")] * 20), False),
-        (CorrectedEstimates(), replace(chosen, writers=[("a", "b"), ("a", "c")] * 10), False),
-    ):
-        assert bias.applies(items) is applies, (bias, items.covariates.keys(), items.writers)
+    agreement, corrected, absent = PeopleAgreement(), CorrectedEstimates(), SelfPreference(own="absent")
+    long, long_pairs = by_hand(one, **{LENGTHS: one}), replace(pairs, covariates={LENGTHS: np.ones((20, 2))})
+    rated, bare = by_hand(one, **{LENGTHS: one, HUMAN_SCORES: one}), replace(pairs, covariates={})
+    yes = [
+        (mine, judged),
+        (mine, turned),
+        (Verbosity(), rated),
+        (Verbosity(), long_pairs),
+        (Joint(own="mine"), unknown),
+    ]
+    yes += [(agreement, rated), (agreement, chosen), (corrected, partly(judged, 2)), (corrected, chosen)]
+    no = [(absent, judged), *((mine, replace(judged, writers=writers)) for writers in (["mine"] * 20, ()))]
+    no += [(mine, unrated), (mine, first), (Verbosity(), long)]  # of the first, position explains its wins as well
+    no += [(Joint(), unknown), (Joint(own="absent"), unknown), (Joint(), unrated)]  # one property
+    no += [(agreement, by_hand(one)), (agreement, bare)]
+    no += [(corrected, partly(judged, 1)), (corrected, judged)]  # one is labeled, and all are
+    writers = ((), [("a", "a")] * 20, [("a", "b"), ("a", "c")] * 10)
+    no += [(corrected, replace(chosen, writers=some)) for some in writers]
+    for applies, cases in ((True, yes), (False, no)):
+        for bias, items in cases:
+            assert bias.applies(items) is applies, (bias, items.covariates.keys(), items.writers)
     assert list(numbers(Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}))) == ["longer_rate"]
     with pytest.raises(ValueError, match=r"^length_effect on .* cannot be measured: it needs people's ratings"):
         Verbosity().number("length_effect", unrated)

@@ -20,9 +20,7 @@ from evalbias.runs import Journal
 NAN = math.nan
 
 
-class By:
-    """Feedback that scores an output by a formula."""
-
+class By:  # feedback that scores an output by a formula
     def __init__(self, name, score, high=10.0):
         self.name, self.score, self.low, self.high = name, score, 0.0, high
 

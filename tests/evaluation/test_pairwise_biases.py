@@ -133,15 +133,12 @@ def recorded(winner, swapped):
     return measure(BIASES["position"], recorded_verdicts(pairs, "w", swapped="ws"), seed=0)
 
 
-def test_pairs_that_lack_an_order_are_left_out_and_counted():
+def test_pairs_that_lack_an_order_are_left_out_and_counted_and_each_is_its_own_control():
     always_right = recorded([0] * 80, [0, None] * 40)
     first = always_right["first_rate"]
     assert (first.value, first.n, first.undefined) == (0.5, 40, 40)
     assert (always_right["fairness"].value, always_right["fairness"].n) == (0, 40)
     assert always_right["confidence"].undefined == 40
-
-
-def test_each_pair_is_its_own_control():
     found = recorded([0] * 80, [0] * 80)
     assert found["first_rate"].low == pytest.approx(0.476, abs=1e-3)  # 80 independent comparisons: .391
     assert found["fairness"].low == pytest.approx(found["first_rate"].low - 0.5)

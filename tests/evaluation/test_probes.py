@@ -177,9 +177,7 @@ def test_by_default_few_items_are_asked_one_of_each_input_first():
     assert audited(Reader(), data=rows, seed=1).judged.covariates["order"].tolist() != again.tolist()
 
 
-class Tokens(Reader):
-    """The same, read by the tokens after a prompt."""
-
+class Tokens(Reader):  # the same, read by the tokens after a prompt
     decides = False
 
     def answer(self, questions, answers):

@@ -194,18 +194,13 @@ def test_a_module_with_other_inputs_is_refused_before_it_is_called(judge):
     assert "ab" in lm.history[0]["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize(
-    ("judge", "score"),
-    [
-        (OutputOnly(), 3),
-        (AsksAnything(), 4),
-        (dspy.Predict("source, output -> score: float"), 4),
-        # a DSPy metric is given the output as a prediction
-        (lambda example, pred, trace=None: len(example.source) + len(pred.output), 5),
-        (lambda gold, prediction: len(prediction.output), 3),
-        (lambda item, factor=2: factor, 2),
-    ],
-)
+TAKERS = [(OutputOnly(), 3), (AsksAnything(), 4), (dspy.Predict("source, output -> score: float"), 4)]
+# a DSPy metric is given the output as a prediction
+TAKERS += [(lambda example, pred, trace=None: len(example.source) + len(pred.output), 5)]
+TAKERS += [(lambda gold, prediction: len(prediction.output), 3), (lambda item, factor=2: factor, 2)]
+
+
+@pytest.mark.parametrize(("judge", "score"), TAKERS)
 def test_a_module_or_function_is_passed_what_it_takes(judge, score):
     with dspy.context(lm=DummyLM([{"score": "4"}])):
         assert function_scores(ONE, judge).answers.tolist() == [score]

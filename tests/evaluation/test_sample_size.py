@@ -152,10 +152,14 @@ def test_the_difference_is_that_of_the_means_in_standard_deviations():
     assert np.isnan(missing_by_size(absent, np.ones(5))).all()
 
 
-def test_levels_are_compared_exactly():
+def test_levels_are_compared_exactly_and_of_many_inputs_by_draws():
     absent = np.array([True, True, False, False, False, False])
     p_value = missing_by_level(absent, ["a", "a", "b", "b", "c", "c"])
     assert p_value == pytest.approx(3 / 15, abs=0.03)  # of 15 places of two, 3 share a level
+    levels = [f"{k // 2}" for k in range(400)]
+    apart, together = np.arange(400) % 8 == 0, np.arange(400) % 8 < 2
+    assert missing_by_level(apart, levels) == 1.0
+    assert missing_by_level(together, levels) == pytest.approx(1 / 2001)
 
 
 def test_inputs_exchange_their_losses_and_items_of_an_input_do():
@@ -192,12 +196,9 @@ def test_an_audit_has_a_finding_of_missing_judgments():
     assert audit(whole_items, scores_field="mine").missing is None
 
 
-def test_missing_at_random_is_said_not_to_depend_on_anything():
+def test_what_is_missing_at_random_depends_on_nothing_and_inputs_lost_as_a_whole_on_the_input_alone():
     found = audit(rows()[0], scores_field="mine", scale=(1, 5), only="verbosity")
     assert "No dependence on quality, length and system is shown." in found.verdict
-
-
-def test_inputs_lost_as_a_whole_depend_on_the_input_alone():
     rng = np.random.default_rng(5)
     judged = scored(rng, 200)
     whole = dataclasses.replace(judged, inputs=[f"{k // 5}" for k in range(200)])
@@ -205,13 +206,6 @@ def test_inputs_lost_as_a_whole_depend_on_the_input_alone():
     dependence = missing_judgments(whole, seed=0).dependence
     shown = {name for name, test in dependence.items() if test.p_adjusted < 0.05}
     assert shown - {"system"} == {"input"} < {*dependence} - {"system"} == {"quality", "length", "input"}
-
-
-def test_many_inputs_are_drawn_as_few_are():
-    levels = [f"{k // 2}" for k in range(400)]
-    apart, together = np.arange(400) % 8 == 0, np.arange(400) % 8 < 2
-    assert missing_by_level(apart, levels) == 1.0
-    assert missing_by_level(together, levels) == pytest.approx(1 / 2001)
 
 
 def test_of_pairs_both_systems_count():

@@ -76,14 +76,10 @@ def test_inspect(tmp_path):
 
     samples = [inspect_ai.dataset.Sample(input=text, target="4", id=k) for k, text in ((1, "2 + 2?"), (2, "A prime?"))]
     outputs = [inspect_ai.model.ModelOutput.from_content("mockllm/model", text) for text in "4495"]
-    (log,) = inspect_ai.eval(
-        inspect_ai.Task(dataset=samples, scorer=[match(), graded()], epochs=2),
-        model=inspect_ai.model.get_model("mockllm/model", custom_outputs=outputs),
-        log_dir=str(tmp_path / "logs"),
-        display="none",
-        max_connections=1,
-        max_samples=1,
-    )
+    task = inspect_ai.Task(dataset=samples, scorer=[match(), graded()], epochs=2)
+    model = inspect_ai.model.get_model("mockllm/model", custom_outputs=outputs)
+    options = {"display": "none", "max_connections": 1, "max_samples": 1}
+    (log,) = inspect_ai.eval(task, model=model, log_dir=str(tmp_path / "logs"), **options)
     log = read_eval_log(log.location)
     by_id = {(sample.id, sample.epoch): sample for sample in log.samples}
     change = ScoreEdit(value="P", provenance=ProvenanceData(author="ann"))

@@ -115,9 +115,7 @@ def test_masks_are_kept_once_for_all_heads(monkeypatch):
     assert sum(hidden.numel() for _, _, hidden in blocks) <= len(mask.reach) * len(mask.ends)
 
 
-class Transfers(TorchDispatchMode):
-    """Lists the operations that copy between devices and wait for it."""
-
+class Transfers(TorchDispatchMode):  # lists the operations that copy between devices and wait for it
     def __init__(self):
         super().__init__()
         self.waits = []

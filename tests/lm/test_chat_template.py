@@ -32,11 +32,15 @@ def test_an_option_that_the_template_lacks_is_refused(name):
         renderer(chat_models.chatml(), **{name: True})
 
 
-def test_options_without_a_chat_template_are_refused(folders):
+def test_options_without_a_chat_template_and_one_that_is_no_text_are_refused(folders):
     with pytest.raises(ValueError, match=r"No chat template is used here.*\{'enable_thinking': True\}"):
         renderer(chat_models.unigram(), enable_thinking=True)
     with pytest.raises(ValueError, match="No chat template is used here"):
         load(folders["gpt2"], template_options={"enable_thinking": True})
+    tokenizer = chat_models.chatml()
+    tokenizer.chat_template = 5
+    with pytest.raises(ValueError, match=r"template of .* is 5 in place of a text: fetch its tokenizer_config\.json"):
+        ChatTemplate(tokenizer)
 
 
 def test_the_date_is_the_same_on_every_day():
@@ -141,13 +145,6 @@ def test_a_template_that_runs_on_or_fails_is_refused(monkeypatch, template, matc
     with pytest.raises(ValueError, match=match):
         renderer(tokenizer)([CHAT[1]])
     assert sys.gettrace() is traced
-
-
-def test_a_template_that_is_no_text_is_refused():
-    tokenizer = chat_models.chatml()
-    tokenizer.chat_template = 5
-    with pytest.raises(ValueError, match=r"template of .* is 5 in place of a text: fetch its tokenizer_config\.json"):
-        ChatTemplate(tokenizer)
 
 
 @pytest.mark.parametrize("make", chat_models.MAKERS.values())

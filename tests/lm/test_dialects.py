@@ -55,9 +55,7 @@ def truth(local, fake, kind, prompt):
     return CHOICES, row - np.log(np.exp(row).sum()) if kind in UNCOVERED else row
 
 
-class Direct:
-    """A connection to a fake server in this process."""
-
+class Direct:  # a connection to a fake server in this process
     def __init__(self, fake):
         self.fake, self.base_url, self.last_answer = fake, "direct", 0.0
 
@@ -363,9 +361,7 @@ def test_an_answer_by_another_name_is_refused_and_the_others_are_kept(lms, kind)
     assert len(answers) == 2
 
 
-class Answers:
-    """An engine that answers as its model does, under a name that depends on the last message."""
-
+class Answers:  # an engine that answers as its model does, under a name that depends on the last message
     def __init__(self, engine, names, fingerprints=()):
         self.engine, self.names, self.fingerprints = engine, names, list(fingerprints)
 
@@ -415,16 +411,13 @@ def test_a_model_that_reports_no_probabilities_has_no_sample(tmp_path):
     assert json.loads((tmp_path / "sample.json").read_text())["sample"] is None
 
 
-def test_a_damaged_sample_is_named(lms, tmp_path):
+def test_a_damaged_sample_is_named_and_samples_differ_by_more_than_rounding(lms, tmp_path):
     with RunFolder(tmp_path, {"command": "judge"}) as folder:
         for content in ("[]", "{}", '{"sample": "x", "names": {}}', '{"sample": null, "names": []}'):
             (tmp_path / "sample.json").write_text(content)
             with pytest.raises(ValueError, match=r"sample.json (is damaged|holds \[\]) .*: delete "):
                 ModelWatch(folder, ordinary(lambda *_: {"1": 1.0}, "a"), lambda: [])
         ModelWatch(folder, lms["gpt2"], lambda: []).check()  # a local model is identified by its weights
-
-
-def test_samples_differ_by_more_than_rounding():
     sample = np.log([0.5, 0.3, 0.2])
     assert same_sample(sample, sample + 0.19)
     assert not same_sample(sample, sample + np.array([0, 0.21, 0]))

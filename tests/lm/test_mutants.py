@@ -30,9 +30,7 @@ KEYS = {
 MAPS = {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M", "AutoTokenizer": ["evil.T", "evil.T"]}
 
 
-class Touch:
-    """An object that runs code when it is unpickled."""
-
+class Touch:  # an object that runs code when it is unpickled
     def __init__(self, marker):
         self.marker = marker
 

@@ -55,9 +55,7 @@ def test_an_openai_model_is_measured_from_its_first_tokens(lms, caplog, most_top
     assert {(body["max_completion_tokens"], body["temperature"]) for body in bodies} == {(1, 1.0)}
 
 
-class Calls(BaseCallback):
-    """Keeps the errors in which calls of models ended, None for answers."""
-
+class Calls(BaseCallback):  # keeps the errors in which calls of models ended, None for answers
     def __init__(self):
         self.ended = []
 
@@ -123,14 +121,11 @@ def test_a_model_without_probabilities_is_refused_with_both_ways_out():
     assert engine.requests[0].config.logprobs == 20
 
 
-def test_a_model_that_refuses_the_request_is_refused_with_its_reason(lms):
+def test_a_model_that_refuses_the_request_is_refused_with_its_reason_and_a_server_that_is_down_is_not(lms):
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
         fake.unknown, fake.most_top = set(), 0
         with pytest.raises(NoProbabilities, match=rf"refuses to report them \(.*made to fail with 400.*{WAYS_OUT}"):
             measuring(openai(address)).choice_logprobs([CHAT], ["1", "2"])
-
-
-def test_a_server_that_is_down_is_no_model_without_probabilities():
     with pytest.raises(ConnectionError, match="openai/tiny did not answer"):
         measuring(openai("http://127.0.0.1:9/v1")).choice_logprobs([CHAT], ["1", "2"])
 
@@ -257,13 +252,10 @@ def test_options_that_make_no_sense_are_refused():
 # The most probable first tokens of an answer, as servers report them.
 
 
-def test_tokens_that_are_written_alike_are_added():
+def test_first_tokens_that_are_written_alike_are_added_and_sum_to_one_at_most():
     reported = [("3", 0.5), ("3", 0.25), ("2", 0.125), ("2", 0.0)]  # as with the mark of a word's beginning
     top = first_tokens((text, math.log(p) if p else -9999.0) for text, p in reported)
     assert first_token_row(top, ["2", "3"]) == pytest.approx([math.log(0.125), math.log(0.75)])
-
-
-def test_probabilities_that_sum_to_more_than_one_are_none():
     rounded = first_tokens([("1", -0.001), ("2", -6.0)])
     assert max(rounded.values()) <= 0.0
     with pytest.raises(ValueError, match=r"the probabilities of the first token sum to 1\.98"):

@@ -235,9 +235,8 @@ def test_a_text_that_leaves_no_room_for_an_answer_is_refused_before_it_is_sent(l
 def test_the_servers_word_for_its_model_never_runs_code(lms, tmp_path, monkeypatch):
     folder, marker = tmp_path / "model", tmp_path / "ran"
     folder.mkdir()
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}})
-    )
+    settings = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (folder / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}))
     (folder / "own.py").write_text(f"open({str(marker)!r}, 'w')\nclass Own: pass\nclass Config: pass\n")
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # a user who agrees to everything

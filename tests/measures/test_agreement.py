@@ -283,9 +283,8 @@ def test_a_change_of_the_correlation_has_the_jackknifes_error():
     rest = np.array([difference(np.array(clusters) != c) for c in range(20)])
     error = math.sqrt(19 * rest.var())
     half = stats.t.ppf(0.975, 19) * error
-    assert (found.value, found.low, found.high) == pytest.approx(
-        (difference(np.full(60, True)), found.value - half, found.value + half)
-    )
+    expected = difference(np.full(60, True)), found.value - half, found.value + half
+    assert (found.value, found.low, found.high) == pytest.approx(expected)
     assert found.p_value == pytest.approx(2 * stats.t.sf(abs(found.value) / error, 19))
     linear = estimate_pearson(5 + 0.1 * a, y, before=a)
     assert (linear.value, linear.p_value) == (pytest.approx(0, abs=1e-12), 1.0)
@@ -321,7 +320,7 @@ def test_unfairness_by_hand():
         unfairness_scores([1, 3, 5], [0, 15, 60], normalization="min-max")
 
 
-def test_bias_scores_of_both_normalizations_by_hand():
+def test_bias_scores_of_both_normalizations_and_rs_by_hand():
     # judge (-1, 0, 0, 1) of range 2 and sd sqrt(1/2); people (-1, -1, 1, 1) of range 2 and sd 1
     # mean-range: US = (0, 1/2, -1/2, 0), ranks (2.5, 4, 1, 2.5) against 1, 2, 3, 4: -1.5 / sqrt(4.5 * 5)
     # z-score: US = (1 - sqrt 2, 1, -1, sqrt 2 - 1), ranks (2, 4, 1, 3): 0 / ...
@@ -329,9 +328,6 @@ def test_bias_scores_of_both_normalizations_by_hand():
     assert bias_score(ls, unfairness_scores(judge, people)) == pytest.approx(-1.5 / math.sqrt(4.5 * 5))
     assert bias_score(ls, unfairness_scores(judge, people, normalization="z-score")) == pytest.approx(0)
     assert math.isnan(bias_score([1.0], [1.0]))
-
-
-def test_rs_by_hand():
     # LS* = (-1, 0, 1); US centered: (-1/3, 2/3, -1/3) / (2/3) = (-1/2, 1, -1/2)
     assert rs_scores([-30, -20, -10], [0, 1, 0]) == pytest.approx([1.5, 1, 0.5])
     assert np.isnan(rs_scores([1, 1, 1], [1, 2, 3])).all()

@@ -31,10 +31,13 @@ def test_tied_scores_get_the_mean_of_their_places_quantiles():
     assert np.isnan(found.parts["judge"].low)  # of four inputs
 
 
-def test_between_scores_the_map_is_straight_and_beyond_them_the_last_shift_holds():
+def test_the_map_is_straight_between_scores_and_a_shift_beyond_them_or_where_opinions_do_not_differ():
     found = split_change([0.0, 2.0, 6.0], [1.0], [1, 3, 5], [2, 5, 6], draws=FEW)
     assert part(found) == pytest.approx((1 + 3.5 + 7) / 3 - 8 / 3)
     assert found.beyond == pytest.approx(2 / 3)
+    noise = np.tile([[0.0, 2.0], [2.0, 0.0]], (10, 1))
+    found = split_change(noise[:4], [0.0], noise, noise + 1, draws=FEW)
+    assert part(found) == pytest.approx(1)
 
 
 def test_noise_does_not_flatten_the_map_of_anchors_that_are_worse_than_the_period():
@@ -79,12 +82,6 @@ def test_intervals_allow_for_noise_of_one_judge_alone():
     assert against.unsure == np.inf
     assert np.isnan(against.parts["system"].high)
     assert against.parts["judge"].reason.startswith("the scores of the two judges do not rise together")
-
-
-def test_a_judge_whose_steady_opinions_do_not_differ_is_shifted():
-    noise = np.tile([[0.0, 2.0], [2.0, 0.0]], (10, 1))
-    found = split_change(noise[:4], [0.0], noise, noise + 1, draws=FEW)
-    assert part(found) == pytest.approx(1)
 
 
 def test_without_outputs_of_its_own_a_period_is_the_anchors():

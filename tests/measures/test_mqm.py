@@ -140,23 +140,20 @@ def test_layouts(text, counts):
 
 def test_text_without_errors_is_classified():
     texts = {"": "empty", " \n": "empty", None: "empty", "no-error": "no errors", "See above.": "unreadable"}
-    texts |= dict.fromkeys(
-        ("blocked", "The response was blocked.", "I'm sorry, but I cannot help with that."), "blocked"
-    )
+    blocked = ("blocked", "The response was blocked.", "I'm sorry, but I cannot help with that.")
+    texts |= dict.fromkeys(blocked, "blocked")
     assert {text: read_mqm(text).status for text in texts} == texts
+
+
+UNTRANSLATED = MQMError("major", "the cat", "accuracy", "untranslated text")
+ADDED = [MQMError("major", "cat", "accuracy", "addition"), MQMError("minor", None, "style")]
 
 
 @pytest.mark.parametrize(
     ("text", "errors"),
     [
-        (
-            "'the cat' is a major accuracy/untranslated text error",
-            [MQMError("major", "the cat", "accuracy", "untranslated text")],
-        ),
-        (
-            'Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nMinor: style',
-            [MQMError("major", "cat", "accuracy", "addition"), MQMError("minor", None, "style")],
-        ),
+        ("'the cat' is a major accuracy/untranslated text error", [UNTRANSLATED]),
+        ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nMinor: style', ADDED),
         ("'it's' is a minor error", [MQMError("minor", "it's")]),
         ("There is a critical non-translation error.", [MQMError("critical", None, "non-translation")]),
     ],

@@ -56,11 +56,18 @@ def test_fairness_is_that_of_the_paper():
     assert [fairness(np.eye(c)[[0]]) for c in (2, 3, 4)] == pytest.approx([-1 / 2, -4 / 9, -3 / 8])  # one always wins
 
 
-def test_calibration_gap_by_hand():
+def test_gaps_of_calibration_longer_wins_shares_and_entropies_by_hand():
     assert calibration_gap([[-1.0, -2.0], [-3.0, -1.0], [NAN, -1.0]]) == pytest.approx(0.5)
     assert calibration_gap([[-1.0, -2.0, -4.0]]) == pytest.approx(3)
     with pytest.raises(ValueError, match=r"logprobs\[1\] is infinite"):
         calibration_gap([[-1.0, -2.0], [-math.inf, -1.0]])
+    wins = longer_wins([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
+    # the longer wins, wins, shares, (equal), (undefined), loses
+    np.testing.assert_array_equal(wins, [1, 1, 0.5, NAN, NAN, 0])
+    np.testing.assert_array_equal(decision_shares(ROWS), [[1, 0], [1, 0], [0, 1], [0.5, 0.5], [NAN, NAN]])
+    entropies = negative_entropies([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]])
+    np.testing.assert_allclose(entropies, [0, -math.log(2), NAN])
+    assert confidence([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]]) == pytest.approx(-math.log(2) / 2)
 
 
 def test_consistent_preferences_by_hand():
@@ -78,23 +85,12 @@ def test_consistent_preferences_by_hand():
         consistent_preferences([[math.inf, 0.0]], [[0.0, 1.0]])
 
 
-def test_the_longer_wins_by_hand():
-    wins = longer_wins([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
-    # the longer wins, wins, shares, (equal), (undefined), loses
-    np.testing.assert_array_equal(wins, [1, 1, 0.5, NAN, NAN, 0])
-
-
-def test_shares_and_entropies_of_rows_by_hand():
-    np.testing.assert_array_equal(decision_shares(ROWS), [[1, 0], [1, 0], [0, 1], [0.5, 0.5], [NAN, NAN]])
-    entropies = negative_entropies([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]])
-    np.testing.assert_allclose(entropies, [0, -math.log(2), NAN])
-    assert confidence([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]]) == pytest.approx(-math.log(2) / 2)
-
-
-def test_ties_but_for_rounding_are_ties():
+def test_ties_but_for_rounding_are_ties_and_nothing_defined_is_nan():
     assert longer_wins([0.5 + 1e-15], [9], [1])[0] == 0.5
     assert win_shares([0.1 + 0.2, 0.3], decided=True).tolist() == [0.5, 0.5]
     assert decision_shares([[0.1 + 0.2 + 0.2, 0.5]]).tolist() == [[0.5, 0.5]]
+    assert np.isnan(decision_rates([[NAN, NAN]])).all()
+    assert all(math.isnan(m([[NAN, NAN]])) for m in (fairness, confidence, calibration_gap))
 
 
 BAD_INPUT = [([0.5, 0.5], "shape"), ([[1.0]], "shape")]
@@ -107,11 +103,6 @@ BAD_INPUT += [([[1.5, -0.5]], "not a distribution")]
 def test_bad_input(measure, rows, match):
     with pytest.raises(ValueError, match=match):
         measure(rows)
-
-
-def test_nothing_defined_is_nan():
-    assert np.isnan(decision_rates([[NAN, NAN]])).all()
-    assert all(math.isnan(m([[NAN, NAN]])) for m in (fairness, confidence, calibration_gap))
 
 
 both_orders = partial(estimate_first_rate, both_orders=True)
@@ -154,25 +145,26 @@ def test_the_ends_are_where_the_test_statistic_is_the_quantile(first, second, n)
         assert z_by_definition(first, second, n, 2 * end - 1) == pytest.approx(sign * quantile, rel=1e-4)
 
 
-def test_a_position_and_its_mirror_image():
+def test_a_position_has_a_mirror_image_and_pairs_of_a_document_that_move_together_count_once():
     ours, theirs = both_orders(of_pairs(7, 1, 40)), both_orders(of_pairs(1, 7, 40))
     assert (ours.low, ours.high) == pytest.approx((1 - theirs.high, 1 - theirs.low))
     assert both_orders(of_pairs(12, 0, 12)).high == 1.0
     assert both_orders(of_pairs(0, 12, 12)).low == 0.0
-
-
-def test_pairs_of_a_document_that_move_together_count_once():
     documents = np.repeat(np.arange(12), 10)
     alone = both_orders(of_pairs(3, 1, 12))
     together = both_orders(np.repeat(of_pairs(3, 1, 12), 10), clusters=documents)
     assert (together.low, together.high, together.units) == pytest.approx((alone.low, alone.high, 12))
 
 
-def test_each_class_counts_half():
+def test_each_class_counts_half_and_one_in_a_single_input_tells_nothing():
     scores, classes = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 0.25]), np.array([0.0, 0.0, 1.0, 1.0, 1.0, np.nan])
     found = estimate_balanced_rate(scores, classes)
     assert (found.value, found.n, found.undefined, found.units) == ((0.5 + 1.0) / 2, 5, 1, 2)
     assert np.isnan(estimate_balanced_rate(np.ones(3), np.ones(3)).value)  # nothing in the first class
+    for classes in ([0.0] * 6, [0.0] * 5 + [1.0]):
+        found = estimate_balanced_rate(np.ones(6), np.array(classes))
+        assert math.isnan(found.low)
+        assert found.reason == ONE_SIDED
 
 
 def test_the_distances_to_the_ends_of_both_classes_are_added_as_standard_errors_are():
@@ -204,13 +196,6 @@ def test_two_inputs_that_differ_in_opposite_ways_leave_a_width():
     wins, classes = np.array([1.0, 1, 0, 0, 0, 0, 1, 1]), np.tile([0.0, 0, 1, 1], 2)
     found = estimate_balanced_rate(wins, classes, clusters=list("aaaabbbb"))
     assert found.low < 0.3 < 0.7 < found.high
-
-
-def test_a_class_in_one_input_tells_nothing():
-    for classes in ([0.0] * 6, [0.0] * 5 + [1.0]):
-        found = estimate_balanced_rate(np.ones(6), np.array(classes))
-        assert math.isnan(found.low)
-        assert found.reason == ONE_SIDED
 
 
 def test_the_interval_of_a_difference_is_paired():
@@ -293,9 +278,8 @@ def test_the_prior_by_hand():
     second = np.log([[[0.8, 0.2], [0.2, 0.8]]])
     assert position_prior(np.concatenate([logprobs, second]), BOTH) == pytest.approx([5 / 8, 3 / 8])
     # log 3 and log 1 minus their mean
-    assert position_calibration.prior_offsets(np.array([0.75, 0.25]), ties=True) == pytest.approx(
-        [math.log(3) / 2, -math.log(3) / 2, 0]
-    )
+    offsets = position_calibration.prior_offsets(np.array([0.75, 0.25]), ties=True)
+    assert offsets == pytest.approx([math.log(3) / 2, -math.log(3) / 2, 0])
 
 
 def test_items_without_a_defined_probability_leave_the_prior_alone():

@@ -392,9 +392,8 @@ def test_the_test_of_means_is_scipys():
     a, b = np.random.default_rng(3).normal([[0.3], [0.0]], 1, size=(2, 14))
     a[3] = NAN
     kept = ~np.isnan(a)
-    exact = stats.permutation_test(
-        (a[kept], b[kept]), lambda x, y, axis: x.mean(axis) - y.mean(axis), permutation_type="samples", vectorized=True
-    )
+    options = {"permutation_type": "samples", "vectorized": True}
+    exact = stats.permutation_test((a[kept], b[kept]), lambda x, y, axis: x.mean(axis) - y.mean(axis), **options)
     found = estimate_mean(a, before=b, draws=swaps(200_000))
     assert (found.value, found.n, found.undefined) == (pytest.approx((a - b)[kept].mean()), 13, 1)
     assert found.p_value == pytest.approx(exact.pvalue, abs=0.005)

@@ -86,9 +86,7 @@ def better_by_an_edit(text):
     return 0.7 if EDIT in text else 1.4
 
 
-class Broken:
-    """A teleprompter that fails, which ends one candidate and not the search."""
-
+class Broken:  # a teleprompter that fails, which ends one candidate and not the search
     def compile(self, student, trainset):
         raise RuntimeError("no")
 

@@ -27,9 +27,7 @@ SOURCES = [dspy.Example(id=f"i{k}", source=f"s{k}").with_inputs("source") for k 
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
-    """An optimizer with what it compiles: makers of itself, the student and its model, and examples."""
-
+class Case:  # an optimizer with what it compiles: makers of itself, the student and its model, and examples
     make: object
     student: object
     lm: object

@@ -40,9 +40,7 @@ def short(demos=99):
     return FormulaLM(refuses=refuses)
 
 
-class Stubborn(FormulaLM):
-    """Learns nothing from demonstrations."""
-
+class Stubborn(FormulaLM):  # learns nothing from demonstrations
     def _row(self, prompt, choices):
         return super()._row([prompt[0], prompt[-1]], choices)
 
@@ -292,9 +290,8 @@ HALF = np.arange(100, 200)
 )
 def test_families_of_different_items_share_the_level(chooser, given, better):
     compared = chooser(EFFECT, seed=0)
-    (everywhere,), (late,) = (
-        compared.p_values([b], g) for b, g in ((better, given), (better.take(HALF), given.take(HALF)))
-    )
+    sides = (better, given), (better.take(HALF), given.take(HALF))
+    (everywhere,), (late,) = (compared.p_values([after], before) for after, before in sides)
     both = compared.p_values([better, better.take(HALF)], given)
     assert both == pytest.approx([2 * everywhere, 2 * late], abs=0.002)
     assert compared.p_values([given, given.take(HALF)], given) == [1.0, 1.0]  # and not 2
@@ -375,9 +372,8 @@ def test_without_several_ratings_the_standardized_bias_score_decides_and_says_wh
     assert "one rating each" in rules.REASONS[BIAS_SCORE_Z]
     assert p_value(with_effect(0.0, ratings=1), single, BIAS_SCORE_Z) < 0.05
     assert p_value(single, single, BIAS_SCORE_Z) == 1.0
-    correlations = [
-        np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in (single.answers, single.covariates[HUMAN_SCORES])
-    ]
+    scores = single.answers, single.covariates[HUMAN_SCORES]
+    correlations = [np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in scores]
     assert rules.slope(BIAS_SCORE_Z, single) == pytest.approx(correlations[0] - correlations[1])
     assert list(rule(BIAS_SCORE_Z).estimates(single)) == ["bias_score_z", "bias_score", "pearson", "performance"]
 
@@ -430,11 +426,8 @@ def test_the_number_of_the_bias_is_decided_once_on_all_rated_items(kind):
 # The second rule: better agreement with people at no larger bias.
 
 
-def test_the_two_rules_share_the_level():
+def test_the_two_rules_share_the_level_and_only_a_higher_agreement_passes():
     assert rule().level + agreement().level == pytest.approx(CHOICE_LEVEL)
-
-
-def test_only_a_higher_agreement_passes():
     dull, sharp = with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)
     assert agreement().p_values([sharp], dull)[0] < 0.001
     assert agreement().p_values([dull], sharp)[0] > 0.99

@@ -126,9 +126,7 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
     assert report.own[0].quality == (1, 2, 2, 2)
 
 
-class Hard(Letters):
-    """Says nothing of an output without a letter to count."""
-
+class Hard(Letters):  # says nothing of an output without a letter to count
     name = "hard"
 
     def __call__(self, example, output):

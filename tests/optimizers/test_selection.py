@@ -18,9 +18,7 @@ from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 C = Criterion("quality", "is it good?")
 
 
-class Table(Rule):
-    """A rule whose numbers are given: program -> (bias, performance, p, loss, undefined)."""
-
+class Table(Rule):  # a rule whose numbers are given: program -> (bias, performance, p, loss, undefined)
     aim, level = "less bias", 0.05
 
     def __init__(self, rows, error):
@@ -71,13 +69,9 @@ def test_costs_are_compared_on_the_last_items_that_all_answered(monkeypatch):
 
 
 def test_the_smallest_of_the_significant_ones_without_loss_is_chosen(snapshot):
-    rows = {
-        "given": GIVEN,
-        "small, insignificant": (0.0, 0.4, 0.06, "", 0),
-        "small, costly": (0.1, 0.1, 0.001, "loses performance", 0),
-        "smallest that holds": (0.2, 0.4, 0.001, "", 0),
-        "holds": (0.3, 0.5, 0.001, "", 0),
-    }
+    rows = {"given": GIVEN, "small, insignificant": (0.0, 0.4, 0.06, "", 0)}
+    rows |= {"small, costly": (0.1, 0.1, 0.001, "loses performance", 0)}
+    rows |= {"smallest that holds": (0.2, 0.4, 0.001, "", 0), "holds": (0.3, 0.5, 0.001, "", 0)}
     found = chosen(rows)
     assert found.chosen.name == "smallest that holds"
     assert [t.chosen for t in found.fields["candidates"]] == [False, False, False, True, False]
@@ -90,13 +84,8 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen(snapshot):
     ("error", "name"), [(0.0, "smallest"), (0.04, "smallest"), (0.06, "near"), (0.2, "far"), (float("nan"), "smallest")]
 )
 def test_within_a_standard_error_of_the_smallest_bias_the_performance_decides(error, name):
-    rows = {
-        "given": GIVEN,
-        "smallest": (0.10, 0.30, 0.001, "", 0),
-        "near": (0.15, 0.40, 0.001, "", 0),
-        "far": (0.28, 0.50, 0.001, "", 0),
-        "far, no better": (0.29, 0.50, 0.001, "", 0),
-    }
+    rows = {"given": GIVEN, "smallest": (0.10, 0.30, 0.001, "", 0), "near": (0.15, 0.40, 0.001, "", 0)}
+    rows |= {"far": (0.28, 0.50, 0.001, "", 0), "far, no better": (0.29, 0.50, 0.001, "", 0)}
     assert chosen(rows, error).chosen.name == name
 
 

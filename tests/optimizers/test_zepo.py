@@ -87,9 +87,7 @@ def test_what_cannot_reword_is_refused_at_once(proposer, match):
 WORDINGS = [(FOUR, "a0 b1 c2 quality.", True), (FOUR, "a0 b1 quality.", False)]
 WORDINGS += [(FOUR, "Which one has more quality?", False), (FOUR, "a0 b1 c2 quality.\nSay {answers}.", True)]
 WORDINGS += [(FOUR, "a0 b1 c2 quality.\nSay it.", False)]
-WORDINGS += [
-    *((ALIKE, text, True) for text in ("on the whole quality", "on whole quality", "on the the whole quality"))
-]
+WORDINGS += [(ALIKE, f"on {whole} quality", True) for whole in ("the whole", "whole", "the the whole")]
 WORDINGS += [(ALIKE, "on quality", False)]
 
 
@@ -432,9 +430,7 @@ def test_bad_input(match, call):
 NEVER = Comparer()
 
 
-class UnknownBias:
-    """Needs a covariate that the search does not have."""
-
+class UnknownBias:  # needs a covariate that the search does not have
     name, headlines, objective = "unknown", ("share",), "share"
 
     def applies(self, judged):
@@ -561,9 +557,7 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
 
 
-class Believer(Wording):
-    """Gives an output with a reference as many nats more as its instruction says."""
-
+class Believer(Wording):  # gives an output with a reference as many nats more as its instruction says
     def choice_logprobs(self, prompts, choices):
         answers = super().choice_logprobs(prompts, choices)
         rows = answers.logprobs.copy()

@@ -77,14 +77,11 @@ def test_an_item_without_a_label_is_named():
             label()
 
 
-def test_a_language_that_is_not_there_is_refused_with_those_that_are():
+def test_a_language_that_is_not_there_is_refused_and_english_has_the_words_of_a_criterion_without_its_own():
     for kind in (PointwiseJudge, PairwiseJudge):
         for language in ("tlh", None, ["ja"]):
             with pytest.raises(ValueError, match=r"is unknown: choose one of \('en', 'ja'\), or add"):
                 kind(C, language=language)
-
-
-def test_the_words_of_english_are_those_of_a_criterion_without_its_own():
     criterion = Criterion("politeness", "is the reply polite?")
     assert in_language(criterion, "en") == criterion
     assert in_language(in_language(criterion, "en"), "ja").task == LANGUAGES["ja"].task

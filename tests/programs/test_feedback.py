@@ -258,18 +258,12 @@ def test_an_unbiased_judge_of_translations_is_not_called_biased(to_mqm):
             assert (side["bias"].value, side["expected"].value) == (0, -20)
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (r"so \boxed{4}", "4"),
-        (r"\boxed{1} and then \boxed{ \frac{1}{2} }.", r"\frac{1}{2}"),
-        (r"\fbox{x^{2}+1}", "x^{2}+1"),
-        (r"\boxed{\{1, 2\}", None),  # the braces do not close
-        ("the answer is 4", None),
-        (r"\boxed{}", None),
-        ("", None),
-    ],
-)
+BOXES = [(r"so \boxed{4}", "4"), (r"\boxed{1} and then \boxed{ \frac{1}{2} }.", r"\frac{1}{2}")]
+BOXES += [(r"\fbox{x^{2}+1}", "x^{2}+1"), ("the answer is 4", None), (r"\boxed{}", None), ("", None)]
+BOXES += [(r"\boxed{\{1, 2\}", None)]  # the braces do not close
+
+
+@pytest.mark.parametrize(("text", "answer"), BOXES)
 def test_the_last_box_is_the_answer(text, answer):
     assert parts.boxed_answer(text) == answer
 

@@ -95,9 +95,8 @@ def test_every_way_of_asking_gives_the_same_prediction(lms, make, options):
         pairs = [KINDS["compares"].item(q) for q in range(12)]
         judge.calibrate(pairs, lm=Comparer(lean=1.0))
         assert judge.corrections
-    given = {"source": "the cat"} | (
-        {"output": "sat on it"} if make is PointwiseJudge else {"candidates": ["a cat", "the mat sat"]}
-    )
+    judged = {"output": "sat on it"} if make is PointwiseJudge else {"candidates": ["a cat", "the mat sat"]}
+    given = {"source": "the cat"} | judged
     (batched,) = judge.batch([dspy.Example(**given)])
     for single in (judge(**given), asyncio.run(judge.acall(**given))):
         assert set(single.keys()) == set(batched.keys())

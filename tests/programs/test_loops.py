@@ -24,9 +24,7 @@ from evalbias.programs.tasks import TASKS, TEMPERATURE, constrained_generation, 
 from evalbias.programs.writing import PlainPredict, module_inputs
 
 
-class Score:
-    """The number that the output ends with; nothing else is readable."""
-
+class Score:  # the number that the output ends with; nothing else is readable
     name, low, high = "number", 0.0, 10.0
 
     def __init__(self):

@@ -37,9 +37,7 @@ REASONED = RATED.copy(reason="It says all the data.\n")
 UNDEFINED = dspy.Prediction(score=math.nan, preference=None, gap=math.nan)
 
 
-class Told(PointwiseJudge):
-    """Gives the score that its output names."""
-
+class Told(PointwiseJudge):  # gives the score that its output names
     def forward(self, source, output):
         score = math.nan if output == "?" else float(output)
         shares = {label: float(label == "4") for label in C.labels}
@@ -197,11 +195,15 @@ def test_a_draw_that_cannot_be_judged_loses_to_one_that_can(lms):
     assert len(reward.undefined_items) == 1
 
 
-def test_each_factory_takes_its_kind_of_judge():
+def test_each_factory_takes_its_kind_of_judge_and_a_reason_is_a_text():
     with pytest.raises(TypeError, match="PointwiseJudge, not a PairwiseJudge"):
         judge_metric(PairwiseJudge(C))
     with pytest.raises(TypeError, match="PairwiseJudge, not a PointwiseJudge"):
         preference_metric(PointwiseJudge(C))
+    with pytest.raises(ValueError, match=r"'reason' of the item '7' is \['a'\]: give people's reason as a text"):
+        agreement_feedback(PairwiseJudge(C))(PAIR.copy(reason=["a"]), dspy.Prediction(preference=0))
+    with pytest.raises(TypeError, match="PointwiseJudge, not a Predict"):
+        agreement_feedback(dspy.Predict("source -> output"))
 
 
 MISTAKES = [
@@ -302,13 +304,6 @@ def test_an_example_may_have_no_reason(reason, told):
     assert found.feedback == f"The judge scored 4 on quality where people scored 4: as people did.{told}"
 
 
-def test_a_reason_is_a_text_and_the_program_a_judge():
-    with pytest.raises(ValueError, match=r"'reason' of the item '7' is \['a'\]: give people's reason as a text"):
-        agreement_feedback(PairwiseJudge(C))(PAIR.copy(reason=["a"]), dspy.Prediction(preference=0))
-    with pytest.raises(TypeError, match="PointwiseJudge, not a Predict"):
-        agreement_feedback(dspy.Predict("source -> output"))
-
-
 def judged_twice(kind, judge, program):
     """Have two outputs of the program judged."""
     if kind == "a loop":
@@ -353,11 +348,13 @@ def test_the_probability_of_beating_the_reference(lms):
     assert metric(example, dspy.Prediction(answer=None)) == 0
 
 
-def test_pairs_are_labeled_by_people_unless_they_rate_both_alike():
+def test_pairs_are_labeled_by_people_unless_they_rate_both_alike_and_a_tie_is_one_in_both_orders():
     rated = enumerate([1, 2, 2, math.nan])
     items = [dspy.Example(id=str(k), source="s", output=f"o{k}", scores={"quality": q}) for k, q in rated]
     labels = {(*p.ids, p.preference) for p in data.pairs(items, criterion="quality", seed=0)}
     assert labels == {("0", "1", "B"), ("1", "0", "A"), ("0", "2", "B"), ("2", "0", "A")}
+    tied = labeled_pair(preference="tie", better=-1)
+    assert [(p.preference, p.better) for p in data.pairs([tied], ordered=True, seed=0)] == [("tie", -1)] * 2
 
 
 # The metric that compares a judge with people's scores refuses what people did not say.
@@ -384,9 +381,8 @@ def test_a_score_that_people_did_not_give_is_an_error(fields, message):
 
 def test_scores_by_criterion_count_and_a_label_comes_before_them():
     assert closeness(score=4) == closeness(scores={"quality": 4, "wit": 1}) == 0.75
-    (example,) = labeled(
-        [dspy.Example(id="7", source="s", output="o", scores={"quality": 80})], C, bins=[20, 40, 60, 90]
-    )
+    rated = dspy.Example(id="7", source="s", output="o", scores={"quality": 80})
+    (example,) = labeled([rated], C, bins=[20, 40, 60, 90])
     assert score_closeness(C)(example, dspy.Prediction(score=3.0)) == 0.75  # the label is 4
 
 
@@ -431,11 +427,16 @@ def test_a_judge_that_agrees_is_right_and_only_one_without_a_preference_agrees_w
         assert [preference_accuracy(example, answer) for answer in answers] == values
 
 
-def test_the_accuracy_needs_a_label():
+def test_the_accuracy_needs_a_label_and_a_demonstration_one_that_the_judge_answers():
     with pytest.raises(ValueError, match=r"The item .\{'id': None\}. has no label"):
         preference_accuracy(dspy.Example(id=None), dspy.Prediction(preference=0, gap=0.3))
     with pytest.raises(ValueError, match="The item '7' has no label: give preference='A' or 0 for the first candidate"):
         preference_accuracy(labeled_pair(), dspy.Prediction(preference=0, gap=0.3))
+    judge = PairwiseJudge(C)
+    for label, fault in ((-1, "is labeled 'Tie'"), (None, "has no label")):
+        judge.predict.demos = [labeled_pair(preference=label)]
+        with pytest.raises(ValueError, match=f"The demonstration '7' {fault}, but the judge answers A, B"):
+            judge.messages(labeled_pair())
 
 
 def test_the_texts_of_a_demonstration_may_be_named_outputs():
@@ -447,16 +448,3 @@ def test_the_texts_of_a_demonstration_may_be_named_outputs():
     judges[1].predict.demos = [dspy.Example(source="s", output="x", preference="A")]
     with pytest.raises(ValueError, match="The demonstration 's' has no candidates: give pairs"):
         judges[1].messages(labeled_pair())
-
-
-def test_a_demonstration_without_an_answer_of_the_judge_is_an_error():
-    judge = PairwiseJudge(C)
-    for label, fault in ((-1, "is labeled 'Tie'"), (None, "has no label")):
-        judge.predict.demos = [labeled_pair(preference=label)]
-        with pytest.raises(ValueError, match=f"The demonstration '7' {fault}, but the judge answers A, B"):
-            judge.messages(labeled_pair())
-
-
-def test_a_tie_is_one_in_the_other_order_too():
-    tied = labeled_pair(preference="tie", better=-1)
-    assert [(p.preference, p.better) for p in data.pairs([tied], ordered=True, seed=0)] == [("tie", -1)] * 2

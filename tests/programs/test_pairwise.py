@@ -103,13 +103,10 @@ def test_what_cannot_be_calibrated_is_refused_with_the_reason():
         assert judge.corrections == {}
 
 
-def test_contextual_calibration_by_an_answer_without_probability_says_which():
+def test_a_batch_that_cannot_be_calibrated_asks_nothing_and_an_answer_without_probability_is_named():
     judge = PairwiseJudge(C, ties=True, calibration="contextual")
     with pytest.raises(CalibrationError, match="gives 'Tie' no probability where there is nothing to compare"):
         judge.batch([pair(1, 2)], lm=Comparer())  # which never answers "Tie"
-
-
-def test_a_batch_that_cannot_be_calibrated_asks_nothing():
     lm = Comparer(lean=2.0)
     for calibration, n, match in (("batch", 9, "over 9 comparisons would remove"), ("pride", 20, "takes every order")):
         with pytest.raises(ValueError, match=match):
@@ -166,9 +163,7 @@ def test_other_tasks_go_on_while_an_awaited_judge_asks_about_the_content_free_in
     assert asyncio.run(judge.acall(source="the cat", candidates=["a cat", "the mat sat"])).preference is not None
 
 
-class Undecided(Fake):
-    """Answers most often with the last choice."""
-
+class Undecided(Fake):  # answers most often with the last choice
     def choice_logprobs(self, prompts, choices):
         return ChoiceLogprobs(tuple(choices), np.log([[0.2] * (len(choices) - 1) + [0.5]] * len(prompts)))
 
@@ -184,17 +179,11 @@ def test_a_tie_is_the_same_answer_in_every_language(language, tie):
     assert judge.messages(item)[1]["content"] == tie
 
 
-@pytest.mark.parametrize(
-    ("lean", "pairs", "options", "place"),
-    [
-        (9, 20, {}, "A"),
-        (-9, 20, {}, "B"),
-        (9, 19, {}, None),  # too few
-        (0, 20, {}, None),
-        (9, 20, {"debias": "permutation"}, None),
-        (9, 20, {"calibration": "batch"}, None),
-    ],
-)
+LEANING = [(9, 20, {}, "A"), (-9, 20, {}, "B"), (9, 19, {}, None), (0, 20, {}, None)]  # 19 are too few
+LEANING += [(9, 20, {"debias": "permutation"}, None), (9, 20, {"calibration": "batch"}, None)]
+
+
+@pytest.mark.parametrize(("lean", "pairs", "options", "place"), LEANING)
 def test_a_judge_that_chooses_one_place_is_warned_of(lean, pairs, options, place):
     items = [pair(number, 19.5 - number) for number in range(pairs)]  # the better one stands first in half of them
     with warnings.catch_warnings(record=True) as caught:

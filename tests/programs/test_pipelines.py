@@ -92,9 +92,7 @@ def test_an_optimizer_of_the_pipeline_tunes_a_judge_that_is_tunable(make, option
     assert bool(optimized.judge.predict.demos) == shows
 
 
-class Trainer(Provider):
-    """Trains nothing, and keeps what a model would be trained on."""
-
+class Trainer(Provider):  # trains nothing, and keeps what a model would be trained on
     finetunable = reinforceable = True
 
     class ReinforceJob(ReinforceJob):

@@ -80,9 +80,7 @@ def test_batch_calibration_is_one_for_the_whole_ranking():
     assert judge.corrections == {}
 
 
-class Circle(Comparer):
-    """Prefers rock-paper-scissors: 0 beats 1 beats 2 beats 0, barely."""
-
+class Circle(Comparer):  # prefers rock-paper-scissors: 0 beats 1 beats 2 beats 0, barely
     def choice_logprobs(self, prompts, choices):
         answers = super().choice_logprobs(prompts, choices)
         for row, prompt in zip(answers.logprobs, prompts, strict=True):
@@ -103,9 +101,7 @@ def test_sorts_from_several_orders_are_averaged_and_ask_no_prompt_twice():
     n, shares = 6, np.random.default_rng(3)
     table = {f"q={a} z=0 q={b} z=0": shares.random() for a, b in itertools.permutations(range(n), 2)}
 
-    class Whim(Comparer):
-        """Compares as the table says, in circles and with a preference for position."""
-
+    class Whim(Comparer):  # compares as the table says, in circles and with a preference for position
         def choice_logprobs(self, prompts, choices):
             answers = super().choice_logprobs(prompts, choices)
             for row, prompt in zip(answers.logprobs, prompts, strict=True):
@@ -237,14 +233,11 @@ def test_a_ranking_without_any_defined_comparison_ranks_nothing():
     )
 
 
-def test_more_candidates_than_letters_are_ranked_and_may_be_named_outputs():
+def test_more_candidates_than_letters_are_ranked_and_equal_ones_share_a_place():
     qualities = random.Random(0).sample(range(100), 60)
     many, named = ranked(pair(*qualities), dspy.Example(source="s", outputs=pair(4, 1, 3).candidates))
     assert [qualities[i] for i in many.order] == sorted(qualities, reverse=True)
     assert named.order == [0, 2, 1]
-
-
-def test_equal_candidates_share_a_place_also_if_there_are_no_others():
     lm = Comparer()
     (same,) = ranked(pair(2, 2), lm=lm)
     assert (same.order, same.scores, same.unranked, same.comparisons) == ([0, 1], [0.5, 0.5], {}, 0)

@@ -60,9 +60,8 @@ def test_the_score_is_of_the_mean_probabilities_after_each_reason():
     texts, choices = ([q for q in lm.asked if isinstance(q, kind)] for kind in (Text, Choices))
     assert [(q.max_tokens, q.temperature) for q in texts] == [(256, 1.0)] * 2
     assert len({q.seed for q in texts}) == 2
-    assert texts[0].prompt[-1]["content"] == (
-        "Source: s\nOutput: o\nDo not answer yet. First write in a few sentences what speaks for which answer."
-    )
+    asked = "Do not answer yet. First write in a few sentences what speaks for which answer."
+    assert texts[0].prompt[-1]["content"] == f"Source: s\nOutput: o\n{asked}"
     assert [message["role"] for message in choices[0].prompt] == ["system", "user", "assistant", "user"]
     assert choices[0].prompt[-2:] == [
         {"role": "assistant", "content": "good"},

@@ -145,17 +145,15 @@ def test_a_saved_rubric_is_loaded_also_by_the_command_line(tmp_path):
     asked = ["--judge", file, "--lm", "embedded", "--data", "rows.jsonl"]
     evalbias_command("judge", *asked, "--out", "run", cwd=tmp_path)
     scored = [json.loads(line) for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]
-    assert scored[0]["score"] == pytest.approx(
-        0.75 * scored[0]["scores"]["polite"] + 0.25 * scored[0]["scores"]["short"]
-    )
+    polite, short = (scored[0]["scores"][name] for name in ("polite", "short"))
+    assert scored[0]["score"] == pytest.approx(0.75 * polite + 0.25 * short)
     evalbias_command("audit", *asked, "--out", "audited", cwd=tmp_path)
 
 
 def test_a_metric_of_a_rubric_says_what_each_criterion_got():
     rubric = Rubric([POLITE, SHORT])
-    rubric.batch = lambda examples, **options: [
-        dspy.Prediction(score=2.0, scores={"polite": 3.0, "short": 1.0}, coverage=1.0)
-    ]
+    judged = dspy.Prediction(score=2.0, scores={"polite": 3.0, "short": 1.0}, coverage=1.0)
+    rubric.batch = lambda examples, **options: [judged]
     told = judge_metric(rubric)(dspy.Example(source="s"), dspy.Prediction(output="o"), pred_name="write")
     assert told.score == 0.5
     assert told.feedback.startswith(

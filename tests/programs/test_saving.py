@@ -70,6 +70,7 @@ def translation(feedback, **options):
     return taught(SelfRefine(PlainPredict("source -> output"), feedback, refine, **options), source="1 + 1", output="2")
 
 
+solve = functools.partial(PlainPredict, "source -> output")
 PROGRAMS = {
     "pointwise": (pointwise, lambda: PointwiseJudge(QUALITY)),
     "sampled": (lambda: PointwiseJudge(WIT, scoring="sampled"), lambda: PointwiseJudge(QUALITY)),
@@ -88,15 +89,13 @@ PROGRAMS = {
         lambda: BestOfK(PlainPredict("data -> text"), JudgeFeedback(PointwiseJudge(QUALITY))),
     ),
     "self-consistency": (
-        lambda: taught(
-            SelfConsistencyRefine(PlainPredict("source -> output"), paths=3, max_iterations=2, seed=5), source="1"
-        ),
-        lambda: SelfConsistencyRefine(PlainPredict("source -> output")),
+        lambda: taught(SelfConsistencyRefine(solve(), paths=3, max_iterations=2, seed=5), source="1"),
+        lambda: SelfConsistencyRefine(solve()),
     ),
     "MQM": (lambda: translation(MQMFeedback(critical=-10.0), max_iterations=1), lambda: translation(MQMFeedback())),
     "consistency": (
-        lambda: translation(ConsistencyFeedback(PlainPredict("source -> output"), paths=2, seed=5), max_iterations=1),
-        lambda: translation(ConsistencyFeedback(PlainPredict("source -> output"))),
+        lambda: translation(ConsistencyFeedback(solve(), paths=2, seed=5), max_iterations=1),
+        lambda: translation(ConsistencyFeedback(solve())),
     ),
 }
 """Program with nothing left at its default, and a program of the same shape with everything at its default."""
@@ -641,7 +640,5 @@ def test_the_signatures_of_the_loops(snapshot):
 
 
 def test_the_examples_of_the_loops(snapshot):
-    groups = [
-        {role: [row.toDict() for row in some.get(role, ())] for role in ROLES} for some in (TRANSLATION, CONCEPTS)
-    ]
-    assert groups == snapshot
+    tasks = (TRANSLATION, CONCEPTS)
+    assert [{role: [row.toDict() for row in task.get(role, ())] for role in ROLES} for task in tasks] == snapshot

@@ -135,9 +135,8 @@ def test_a_signature_keeps_its_instructions_inputs_and_descriptions():
     )
     assert judge.predict.signature.input_fields["question"].json_schema_extra["desc"] == "what the user asked"
     assert judge.text({"question": "When?", "answer": "Now."}) == "Question: When?\nAnswer: Now.\nGrade:"
-    assert PairwiseJudge(Graded).predict.signature.instructions == (
-        "Grade the answer. Be strict.\nQuestion: what the user asked\nAnswer with {answers}."
-    )
+    asked = "Grade the answer. Be strict.\nQuestion: what the user asked\nAnswer with {answers}."
+    assert PairwiseJudge(Graded).predict.signature.instructions == asked
 
 
 @pytest.mark.parametrize(
@@ -265,9 +264,7 @@ def test_files_map_columns_to_the_fields_of_a_saved_judge(tmp_path):
     assert scored[3]["source_begins"] == "When 3? Context: c Reference answer: r"
 
 
-class Fixed(FormulaLM):
-    """Scores a text by its length."""
-
+class Fixed(FormulaLM):  # scores a text by its length
     def _row(self, prompt, choices):
         return list(np.log(np.full(len(choices), 0.5 / len(choices))) - 0.01 * len(prompt[-1]["content"]))
 

@@ -31,9 +31,7 @@ from evalbias.runs import RunFolder
 HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
 
 
-class Reader(html.parser.HTMLParser):
-    """The elements of a page and its text."""
-
+class Reader(html.parser.HTMLParser):  # the elements of a page and its text
     def __init__(self, page):
         super().__init__()
         self.tags, self.text, self.ids, self.targets, self.loads = [], [], [], [], []
@@ -148,16 +146,13 @@ def test_a_notebook_shows_plot_and_numbers_and_leads_nowhere(measured):
     assert Reader(shown).tags.count("svg") == 4  # effect and BiasScore against 0, performance apart
 
 
-def test_terms_are_explained_once_a_text_and_only_in_our_words():
+def test_terms_are_explained_once_a_text_only_in_our_words_and_stand_in_the_glossary():
     explained, others = Explainer(linked=True), "performances of a self-consistent unreliability"
     found = re.findall(r">([^<>]+)<span", explained("BiasScore, BiasScore and performance"))
     assert found == ["BiasScore", "performance"]
     assert explained(f"<b> {others}") == f"&lt;b&gt; {others}"
     page = Page("t", "c", [Section("s", ["BiasScore", Quote("Dskew"), {"ZEPO": "LS"}])]).html()
     assert re.findall(r'<dt id="term-([^"]+)"', page) == ["biasscore"]
-
-
-def test_terms_stand_in_the_projects_glossary():
     glossary = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text(encoding="utf-8").lower()
     known = [{f"**{term.name.lower()}**", f"({term.name.lower()})"} for term in terms().values()]
     assert [forms for forms in known if not any(form in glossary for form in forms)] == []
@@ -165,9 +160,8 @@ def test_terms_stand_in_the_projects_glossary():
 
 def test_every_round_of_a_loop_is_drawn_and_undefined_ones_are_left_out(snapshot):
     own, expected = np.array([[1.0, 2, 4], [2.0, 3, 5], [np.nan] * 3]), np.ones((3, 3))
-    above, below = (
-        [*sections(measure_rounds(*scores, n_resamples=20, seed=0))] for scores in ((own, expected), (expected, own))
-    )
+    rounds = (measure_rounds(*scores, n_resamples=20, seed=0) for scores in ((own, expected), (expected, own)))
+    above, below = ([*sections(one)] for one in rounds)
     plots = [[block for block in section.blocks if isinstance(block, Plot)] for section in above]
     assert [[plot.marks[0].heights["items"].sum() for plot in drawn] for drawn in plots] == [[3], [3], []]
     assert [section.finding for section in (*above, below[0])] == snapshot

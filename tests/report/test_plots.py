@@ -88,38 +88,16 @@ TURNED = np.array([[0.9, 0.8], [0.6, 0.4], [0.1, 0.2]])
 SCORED = {LIKELIHOODS: np.arange(6.0), HUMAN_SCORES: np.array([1.0, 2, 3, 5, 4, 3])}
 
 
-@pytest.mark.parametrize(
-    ("bias", "answers", "covariates", "reasons"),
-    [
-        (
-            "likelihood",
-            np.array([1.0, 2, 3, 4, 5, np.nan]),
-            SCORED,
-            {  # the others have no gap
-                "d": "judge 4.00, people 5.00, likelier than 50 % of the outputs",
-                "e": "judge 5.00, people 4.00, likelier than 67 % of the outputs",
-            },
-        ),
-        (
-            "position",
-            np.stack([TURNED, 1 - TURNED], axis=2),
-            {},
-            {
-                "a": "in the order below, the first position gets 90 %, in the other 80 %",
-                "c": "in the order below, the first position gets 10 %, in the other 20 %",
-            },
-        ),
-        (
-            "position",
-            PAIRS,
-            {BETTER: np.array([1.0, 0.0, 1.0])},
-            {
-                "a": "people prefer output 2, the judge gives it 15 %",  # (.1 + .2) / 2
-                "b": "people prefer output 1, the judge gives it 40 %",  # (.3 + .5) / 2
-            },
-        ),
-    ],
-)
+LIKELY, BOTH = np.array([1.0, 2, 3, 4, 5, np.nan]), np.stack([TURNED, 1 - TURNED], axis=2)
+GAP = "judge {:.2f}, people {:.2f}, likelier than {} % of the outputs"
+PLACES = "in the order below, the first position gets {} %, in the other {} %"
+PREFER = "people prefer output {}, the judge gives it {} %"  # means of two shares: (.1 + .2) / 2 and (.3 + .5) / 2
+WORST = [("likelihood", LIKELY, SCORED, {"d": GAP.format(4, 5, 50), "e": GAP.format(5, 4, 67)})]  # others have no gap
+WORST += [("position", BOTH, {}, {"a": PLACES.format(90, 80), "c": PLACES.format(10, 20)})]
+WORST += [("position", PAIRS, {BETTER: np.array([1.0, 0, 1])}, {"a": PREFER.format(2, 15), "b": PREFER.format(1, 40)})]
+
+
+@pytest.mark.parametrize(("bias", "answers", "covariates", "reasons"), WORST)
 def test_the_worst_items(bias, answers, covariates, reasons):
     judged = Judged(tuple("abcdef"[: len(answers)]), "wit", answers, covariates)
     listed = worst_items(found_in(bias, judged)).blocks[1]

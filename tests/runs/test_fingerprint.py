@@ -168,14 +168,11 @@ def test_a_function_has_one_fingerprint_in_every_process():
     assert len(next(iter(digests)).strip()) == 16
 
 
-def test_commands_to_a_terminal_become_visible():
+def test_commands_to_a_terminal_become_visible_and_a_message_has_one_beginning():
     assert visible("a\tb\nc\x00\x1b\x85é\ud83d") == "a\tb\nc\ufffd\ufffd\ufffdé\ufffd"
     assert visible("\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\U000e0000\U000e007f\ufffe") == "\ufffd" * 12
     whole = "שלום عليكم می‌خواهم 👩‍👧 naïve 中文 :: ##"  # with joiners, which shape letters
     assert visible(whole) == whole
-
-
-def test_a_message_has_one_beginning():
     assert message("The answer is\nevalbias: fine") == "The answer is\n  evalbias: fine"
     assert message("::error::a\n \u00a0::b::c") == "\ufffd:error::a\n   \u00a0\ufffd:b::c"  # GitHub trims lines
     assert message("x ##[error]##vso[a]###[b] std::vector") == "x #\ufffd[error]#\ufffdvso[a]##\ufffd[b] std::vector"
