@@ -36,14 +36,11 @@ def test_the_live_judge_gives_the_drawn_scores_and_makes_the_drawn_comparisons()
         assert live.first_wins(numbers, second, first, 1) == (swapped > 0)
 
 
-def test_padding_moves_only_a_judge_that_likes_length():
+def test_padding_moves_only_a_judge_that_likes_length_and_flags_are_counted_by_draw():
     for judge, moves in (("scores: none", False), ("scores: verbosity", True)):
         numbers = drawn(judge).numbers
         texts = [live.text(numbers, item) for item in range(120)]
         assert any(live.score(numbers, one + " word" * 200) != live.score(numbers, one) for one in texts) == moves
-
-
-def test_right_and_false_flags_are_counted_by_draw():
     defects = Defects(length=0.4, unscored=frozenset({"scale_use"}))
     flags = [{"verbosity"}, {"verbosity", "position", "likelihood"}, set(), {"scale_use"}]
     assert cell(defects, [frozenset(one) for one in flags]) == "verbosity 50; false 25 (of 4)"

@@ -53,14 +53,11 @@ def test_rows_have_signs_of_significance_and_published_figures(run):
     assert rows(run)[1][3] == "<.0001 / nan"
 
 
-def test_intrinsic_criteria_are_averaged_separately(run):
+def test_intrinsic_criteria_are_averaged_separately_and_published_ones_are_ours(run):
     assert intrinsic(run) == [["intrinsic", "grammar, fluency", ".30", ".00"]]
     for name, sides in {"relevance": (0.9, 0.8), "data_coverage": (NAN, 0.6), "correctness": (0.1, 0.1)}.items():
         run.result["likelihood"][name] = to_json(comparison(*sides, 0.5))  # the last is of neither kind
     assert intrinsic(run)[1] == ["not intrinsic", "relevance, data_coverage", ".90 (1 undefined)", ".70"]
-
-
-def test_every_published_criterion_is_one_of_ours():
     from evalbias.programs.criterion import PRESETS
 
     for name, criteria in TABLE.items():

@@ -116,23 +116,19 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
     assert bool(found["correction"]["likelihood_lm"]) == ("likelihood" in found["correction"]["slopes"])
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "",
-        "--scores-field mine --winner-field tone",
-        *(f"--scores-field mine --feature {name}" for name in ("length", "nothing", "source", "ratings", "mine")),
-        *(f"--scores-field mine --feature {name}" for name in ("tone --feature tone", "human_scores")),
-        "--scores-field mine --data bare.jsonl",
-        "--scores-field mine --data human.jsonl",
-        "--scores-field mine --data untold.jsonl --correction long.json",
-        *(f"--scores-field mine --correction {name}" for name in ("scored.jsonl", "pairs.json", "wit.json")),
-        "--scores-field mine --correction wit.json --feature tone --max-loss .1",
-        "--scores-field mine --correction wit.json --length graphemes --reliability 1",
-        "--scores-field mine --correction wit.json --criterion tact",
-        "--scores-field mine --correction wit.json --likelihood-lm embedded",
-    ],
-)
+REFUSED = ["", "--scores-field mine --winner-field tone"]
+REFUSED += [*(f"--scores-field mine --feature {name}" for name in ("length", "nothing", "source", "ratings", "mine"))]
+REFUSED += [*(f"--scores-field mine --feature {name}" for name in ("tone --feature tone", "human_scores"))]
+REFUSED += ["--scores-field mine --data bare.jsonl", "--scores-field mine --data human.jsonl"]
+REFUSED += ["--scores-field mine --data untold.jsonl --correction long.json"]
+REFUSED += [*(f"--scores-field mine --correction {name}" for name in ("scored.jsonl", "pairs.json", "wit.json"))]
+REFUSED += ["--scores-field mine --correction wit.json --feature tone --max-loss .1"]
+REFUSED += ["--scores-field mine --correction wit.json --length graphemes --reliability 1"]
+REFUSED += ["--scores-field mine --correction wit.json --criterion tact"]
+REFUSED += ["--scores-field mine --correction wit.json --likelihood-lm embedded"]
+
+
+@pytest.mark.parametrize("words", REFUSED)
 def test_what_is_refused(file, tmp_path, words, snapshot):
     as_jsonl(tmp_path / "bare.jsonl", scored(12, rated=False))
     as_jsonl(tmp_path / "human.jsonl", [{**row, "human": 3, "annotator_1": 4} for row in scored(12, rated=False)])

@@ -74,12 +74,17 @@ def test_every_language_of_a_judge_and_every_bias_of_an_audit_can_be_named_and_e
     assert {*get_args(named)} == {name for name, bias in BIASES.items() if bias.kind == "bias"} - of_loops
 
 
-def test_the_audit_takes_the_options_of_its_command():
+def test_the_audit_takes_the_options_of_its_command_and_those_of_another_become_its_own():
     signature = inspect.signature(package.audit)
     assert list(signature.parameters) == [f.name for f in fields(AuditOptions)]
     assert signature.parameters["pairs"].default == 500
     with pytest.raises(TypeError, match="sed"):
         package.audit([], scores_field="x", sed=3)
+    jury = options.JuryOptions("a.csv", judges=["x"], swapped_field="{judge}_2", reliability=0.5, seed=3)
+    asked = AuditOptions.of(jury, swapped_field=None, scores_field="x")
+    assert asked == AuditOptions("a.csv", reliability=0.5, seed=3, scores_field="x")
+    with pytest.raises(ValueError, match="`swapped_field` goes with `winner_field`"):
+        AuditOptions.of(jury)
 
 
 def test_single_outputs_are_drawn_as_many_pairs_by_both_doors():
@@ -88,14 +93,6 @@ def test_single_outputs_are_drawn_as_many_pairs_by_both_doors():
     asked = AuditOptions(items, judge=judge, seed=1)
     assert len(resolve(asked).questions) == 500  # of 600
     assert len(resolve(replace(asked, pairs=None)).questions) == 600
-
-
-def test_options_of_another_command_become_those_of_an_audit():
-    jury = options.JuryOptions("a.csv", judges=["x"], swapped_field="{judge}_2", reliability=0.5, seed=3)
-    asked = AuditOptions.of(jury, swapped_field=None, scores_field="x")
-    assert asked == AuditOptions("a.csv", reliability=0.5, seed=3, scores_field="x")
-    with pytest.raises(ValueError, match="`swapped_field` goes with `winner_field`"):
-        AuditOptions.of(jury)
 
 
 def test_every_option_has_help_and_one_spelling():

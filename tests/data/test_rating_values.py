@@ -262,13 +262,10 @@ def test_responses_as_harnesses_log_them_are_texts():
     assert [(item.source, item.output) for item in items[:2]] == [("q 0?", "a 0"), ("q 1?", "a 1")]
 
 
-def test_cells_of_ratings_alone_are_read_to_recognise_them():
+def test_cells_of_ratings_alone_are_read_and_ids_that_different_outputs_share_are_those_of_inputs():
     texts = [f"It is {k}." for k in range(2000)]
     assert legible("note", texts, NO_CODES) is texts  # no copy
     assert legible("human", ["3", 4, "error", None, "5", 999, 999, 5], NO_CODES) == [3, 4, None, None, 5, None, None, 5]
-
-
-def test_ids_that_different_outputs_share_are_those_of_inputs():
     rows = [{"id": f"doc {k // 4}", "summary": f"s {k}", "human": k % 5, "judge": k % 4} for k in range(40)]
     fields = recognised_columns(table_of(rows)).fields
     assert (fields["input_id"], fields["output"]) == ("id", "summary")

@@ -211,7 +211,7 @@ def test_scores_and_ratings(tmp_path, fields, score, single):
         assert single_ratings(item, "wit") == pytest.approx(single, nan_ok=True)
 
 
-def test_empty_outputs_are_left_out_and_an_empty_source_is_none(tmp_path):
+def test_empty_outputs_are_left_out_and_a_source_may_be_empty_or_missing(tmp_path):
     frame = pandas.DataFrame([{"q": "s", "answer": None, "b": "x"}, {"q": None, "answer": "o", "b": None}])
     for given in (frame, as_csv(tmp_path / "a.csv", frame)):
         items = data.read(given, mapping={"source": "q", "output": "answer"})
@@ -220,9 +220,6 @@ def test_empty_outputs_are_left_out_and_an_empty_source_is_none(tmp_path):
         assert list(items.left_out) == ["empty output"]
         pairs = data.read(given, mapping={"source": "q", "output_1": "answer", "output_2": "b"})
         assert [e.candidates for e in pairs] == [["", "x"], ["o", ""]]
-
-
-def test_recorded_judges_need_no_source():
     items = data.read([{"output": "a", "score": 3}, {"output": "a", "score": 4}])
     assert [e.id for e in items] == ["1", "2"]
     assert list(data.by_input(items)) == ["1", "2"]  # each its own input

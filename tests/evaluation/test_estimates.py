@@ -65,16 +65,13 @@ def columns(result):
     return {heading: [row[k] for row in table.rows] for k, heading in enumerate(table.headings)}
 
 
-def test_an_estimate_counts_items_that_define_all_its_numbers():
+def test_an_estimate_counts_items_that_define_all_its_numbers_and_the_undefined_by_column():
     human = np.array([1.0, NAN, 2.0, 3.0, 9.0])
     number = Number("p", "p", np.array([1.0, 2.0, NAN, 3.0, 4.0]), estimate_spearman, columns=(human,))
     found = measured([number], seed=0, bias=taste(), criterion="c", ids=tuple("abcde"), columns={})["p"]
     assert (found.value, found.n, found.undefined, found.units) == (1, 3, 2, 3)
     assert number.value() == 1
     assert math.isnan(Number("m", "m", np.array([NAN]), estimate_mean).value())
-
-
-def test_what_is_undefined_is_counted_by_column():
     columns = {"a": np.array([1.0, NAN]), "b": np.array([[1.0, NAN], [NAN, NAN]]), "c": np.ones(2)}
     found = Measurement(taste(), "c", ("x", "y"), {}, {}, columns, notes={"ties_seen": 3})
     assert found.undefined == {"a": 1, "b": 2}
@@ -274,15 +271,13 @@ def chosen(name):
 BARE = CompileReport(chosen="the method's")
 
 
-@pytest.mark.parametrize(
-    ("report", "compared", "words"),
-    [
-        (chosen("eight demonstrations"), WORSE, "holds the compiled judge."),
-        (chosen("given"), FINE, "holds the judge as it was given, because nothing was better."),
-        (BARE, WORSE, "holds the bare method's judge, worse than the given one on the test items (x "),
-        (BARE, FINE, "do not show that it is worse"),
-    ],
-)
+WRITTEN = [(chosen("eight demonstrations"), WORSE, "holds the compiled judge.")]
+WRITTEN += [(chosen("given"), FINE, "holds the judge as it was given, because nothing was better.")]
+WRITTEN += [(BARE, WORSE, "holds the bare method's judge, worse than the given one on the test items (x ")]
+WRITTEN += [(BARE, FINE, "do not show that it is worse")]
+
+
+@pytest.mark.parametrize(("report", "compared", "words"), WRITTEN)
 def test_what_an_optimizer_chose_is_written_and_a_bare_methods_judge_whatever_the_test_items_say(
     tmp_path, report, compared, words
 ):

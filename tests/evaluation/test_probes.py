@@ -304,7 +304,7 @@ def test_a_predictor_with_decisions_is_asked_in_both_orders_too(summaries):
     assert plain["probes"]["obeyed"].value == len(NOTE) + 1
 
 
-def test_why_no_changed_item_is_answered_is_told():
+def test_why_no_changed_item_is_answered_is_told_and_one_tells_neither_spread_nor_shift():
     predict = dspy.Predict(Native)
     predict.lm = Client(fail=lambda state: RuntimeError("no fruit") if "banana" in str(state) else None)
     rows = [row for row in items() if len(row["output"]) > 6][:12]
@@ -314,9 +314,6 @@ def test_why_no_changed_item_is_answered_is_told():
         assert list(found.judged.provenance["probed"]) == ["order", "instruction"]
         assert list(found["probes"]) == ["obeyed", "raised"]
         assert found.judged.judgments == 3 * 12
-
-
-def test_one_item_tells_neither_a_spread_nor_a_shift():
     found = audited(Reader(), data=items()[:1])
     assert order_of(found).status == "not measured"
     assert "says nothing" not in found.verdict

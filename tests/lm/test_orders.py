@@ -37,15 +37,12 @@ def test_the_highest_level_comes_first_and_the_answer_is_by_level_on_a_server_an
     assert 0 < np.abs(found[0] - expected).max() < 0.3  # Sparrow's scores hardly depend on the order
 
 
-def test_a_model_that_likes_the_first_option_is_told_by_a_large_shift():
+def test_a_model_that_likes_the_first_option_has_a_large_shift_an_even_one_none_and_reversing_twice_is_no_change():
     lm = FirstOption()
     np.testing.assert_allclose(scores(lm), 0.8 * 1 + 0.1 * 2 + 0.1 * 3)
     np.testing.assert_allclose(scores(ReversedOptions(lm)), 0.8 * 3 + 0.1 * 2 + 0.1 * 1)
     many = PointwiseJudge(Criterion("worth", "is it worth it?", (0, 10)))  # so many scores are a choice
     np.testing.assert_allclose(scores(ReversedOptions(lm), many), 8 + 0.02 * np.arange(10).sum())
-
-
-def test_an_even_model_has_no_shift_and_reversing_twice_is_no_change():
     question = Decision({"Output": "a"}, ("x", "y", "z"), "score", meanings=("low", "middle", "high"))
     assert with_reversed_options(with_reversed_options(question)) == question
     (answer,) = AnyLM(Client())._all([with_reversed_options(question)])

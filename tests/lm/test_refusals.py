@@ -289,16 +289,13 @@ def test_answers_before_an_outage_are_kept_and_numbered_by_the_items_of_the_call
         assert {i: row.probabilities[0].tolist() for i, row in found.items()} == {i: [0, 0, 1] for i in range(4)}
 
 
-def test_a_refusal_names_its_items():
+def test_a_refusal_names_its_items_and_the_harmless_text_replaces_the_judged_one_only():
     error = PromptTooLong({4: "has 99 tokens.", 2: "has 88 tokens."})
     assert str(error) == "Text 2 of the call has 88 tokens. (1 more of the call are refused.)"
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.refused) == (PromptTooLong, str(error), error.refused)
     with pytest.raises(ValueError, match="No item is refused"):
         PromptRefused({})
-
-
-def test_the_harmless_text_replaces_the_judged_one_only():
     system, shown = {"role": "system", "content": "Judge."}, {"role": "assistant", "content": "2"}
     user = {"role": "user", "content": "text"}
     replaced = {"role": "user", "content": HARMLESS}

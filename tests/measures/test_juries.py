@@ -28,10 +28,14 @@ def test_votes_of_equal_judges_are_the_textbooks():
     assert 1 / found[0] == pytest.approx(2 * 1.11 / 1.31)
 
 
-def test_a_mean_follows_quality_as_its_parts_do():
+def test_a_mean_follows_quality_as_its_parts_do_and_scales_and_order_do_not_matter():
     correlations, validities = np.array([[[1.0, 0.28], [0.28, 1.0]]]), np.array([[0.6, 0.8]])
     found = juries.validity(correlations, validities, weights=np.array([[1.0, 0.0], [1.0, 1.0]]))
     assert found[0] == pytest.approx([0.6, 1.4 / np.sqrt(2.56)])
+    scores, ratings, _ = drawn(np.random.default_rng(1), 300, 3, 0.3)
+    first, second = Panel(scores, ratings), Panel(scores[:, ::-1] * [2, 30, 4] + 7, 10 * ratings[:, ::-1] - 3)
+    assert second.validities[::-1] == pytest.approx(first.validities)
+    assert second.votes().low == pytest.approx(first.votes().low)
 
 
 def test_raters_noise_does_not_make_errors_alike():
@@ -40,13 +44,6 @@ def test_raters_noise_does_not_make_errors_alike():
     noisy = found.validities * np.sqrt(1 - found.noise)
     assert juries.error_correlation(found.correlations[None], noisy[None])[0] > 0.1
     assert found.votes().value == pytest.approx(4, abs=0.3)
-
-
-def test_scales_and_order_do_not_matter():
-    scores, ratings, _ = drawn(np.random.default_rng(1), 300, 3, 0.3)
-    first, second = Panel(scores, ratings), Panel(scores[:, ::-1] * [2, 30, 4] + 7, 10 * ratings[:, ::-1] - 3)
-    assert second.validities[::-1] == pytest.approx(first.validities)
-    assert second.votes().low == pytest.approx(first.votes().low)
 
 
 def test_pairs_count_both_ways():

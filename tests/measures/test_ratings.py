@@ -197,12 +197,9 @@ def test_the_scales_are_those_of_greatest_posterior_density():
     assert np.ptp(scales) > 0.5
 
 
-def test_two_raters_and_raters_without_agreement_are_not_corrected():
+def test_two_raters_those_without_agreement_and_those_who_change_from_item_to_item_are_not_corrected():
     assert correction(panel((0.6, 1.4), 500, seed=0)[1]) == pytest.approx(1.0, abs=1e-12)
     assert correction(panel((1, -1, 0), 500, seed=0)[1]) == 1.0
-
-
-def test_raters_who_change_from_item_to_item_need_no_correction():
     _, ratings = panel(np.linspace(0.3, 1.7, 40), 20_000, seed=0)
     kept = np.random.default_rng(1).random(ratings.shape).argsort(axis=1) < 3
     assert correction(np.where(kept, ratings, np.nan)) == pytest.approx(1.0, abs=0.01)

@@ -309,11 +309,14 @@ def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
         agreement_rule(PEARSON, biases=("length",)).loss(biased, dull)
 
 
-def test_a_race_begins_with_few_items_if_the_budget_is_small():
+def test_a_race_begins_with_few_items_if_the_budget_is_small_and_demonstrations_are_spread_over_the_scores():
     given = with_effect(0.0, n=200)
     race = partial(Race, None, [None] * 200, given, None, seed=0)
     assert race(budget=600).sizes(20) == [13, 50, 200]
     assert race(budget=600).sizes(2) == race(budget=None).sizes(50) == [200]
+    human = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
+    picked = spread(human, np.random.default_rng(0).permutation(50), 5)
+    assert sorted(human[picked]) == [1, 2, 3, 4, 5]
 
 
 def test_edits_are_of_the_judges_language_and_come_before_the_answers():
@@ -328,12 +331,6 @@ def test_edits_are_of_the_judges_language_and_come_before_the_answers():
     assert all("{" not in line for line in edits(evalbias.PairwiseJudge(CRITERION)).values())
     for own in (replace(CRITERION, levels=("bad", "poor", "fair", "good", "best")), replace(CRITERION, scale=(0, 10))):
         assert "levels" not in edits(evalbias.PointwiseJudge(own))
-
-
-def test_demonstrations_are_spread_over_the_scores():
-    human = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
-    picked = spread(human, np.random.default_rng(0).permutation(50), 5)
-    assert sorted(human[picked]) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("names", [("source", "output"), ("task", "code")])

@@ -346,16 +346,13 @@ def test_an_unfinished_reply_becomes_no_instruction(answer):
     assert {why for why, _ in found.rejected} == {"longer than max_tokens=9"}
 
 
-def test_every_server_takes_a_paraphrasers_seeds():
+def test_every_server_takes_a_paraphrasers_seeds_and_one_that_has_nothing_ends_the_search():
     lm = says(field("Which has quality?"))
     for seed in (0, 5, 1_000_003 * 7, 2**40):  # those of a search are large from its second seed on
         reworded(lm, n=2, seed=seed)
     seeds = [request.config.seed for request in lm.asked]
     assert len(set(seeds)) == len(seeds) == 4 * 8
     assert max(seeds) < 2**31
-
-
-def test_a_proposer_that_has_nothing_ends_the_search():
     report = search(proposer=LMParaphraser(says("")), population=2).report
     assert report.stopped == "the proposer has nothing new (8 wordings turned down, most of them empty)"
     assert len(report.rejected) == 8

@@ -325,11 +325,15 @@ def test_the_feedback_of_the_examples_is_read_as_it_is_meant():
         assert absent == read_missing(example.missing, example.concepts)
 
 
-def test_concepts_show_two_examples_of_feedback_alone():
+def test_concepts_show_two_examples_of_feedback_alone_and_tasks_do_not_share_theirs():
     write, feedback = asked(tasks.constrained_generation(max_iterations=0), "A dog.", "none", concepts=["dog"])
     assert write == "Concepts: dog\nOutput:"
     assert [feedback.count(label) for label in ("Concepts:", "Missing:")] == [3, 3]
     assert "Two friends laughed" in feedback
+    for make in tasks.TASKS.values():
+        loop = make().loop
+        loop.generate.predict.demos.append("changed")
+        assert make().loop.generate.predict.demos == loop.generate.predict.demos[:-1]
 
 
 def test_a_file_of_examples(tmp_path):
@@ -375,10 +379,3 @@ def test_a_file_that_holds_no_examples_is_refused(content, tmp_path):
 def test_examples_that_do_not_fit_a_prompt_are_refused(make, role, fields, message):
     with pytest.raises(ValueError, match=message):
         make(examples={role: [dspy.Example(dict.fromkeys(fields, ""))]})
-
-
-def test_tasks_do_not_share_their_examples():
-    for make in tasks.TASKS.values():
-        loop = make().loop
-        loop.generate.predict.demos.append("changed")
-        assert make().loop.generate.predict.demos == loop.generate.predict.demos[:-1]

@@ -86,16 +86,13 @@ QUALITY, TWICE = Criterion("quality", "is it good?"), Sampling(samples=2)
 ITSELF = QuantileMap.fit([-25, 0], [-25, 0], metric="InstructScore")
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        (lambda _: JudgeFeedback(PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE)), "3"),
-        (lambda _: MQMFeedback(), "'cat' is a minor style/awkward error"),
-        (lambda _: parts.ConceptsFeedback(), "dog"),
-        (InstructScore, "Your Translation contains 0 errors:"),
-        (lambda lm: MappedFeedback(InstructScore(lm), ITSELF), "Your Translation contains 0 errors:"),
-    ],
-)
+REFUSED_BY = [(lambda _: JudgeFeedback(PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE)), "3")]
+REFUSED_BY += [(lambda _: MQMFeedback(), "'cat' is a minor style/awkward error")]
+REFUSED_BY += [(lambda _: parts.ConceptsFeedback(), "dog"), (InstructScore, "Your Translation contains 0 errors:")]
+REFUSED_BY += [(lambda lm: MappedFeedback(InstructScore(lm), ITSELF), "Your Translation contains 0 errors:")]
+
+
+@pytest.mark.parametrize(("source", "text"), REFUSED_BY)
 def test_feedback_on_an_output_that_the_model_refuses_is_undefined(source, text, caplog):
     judge = refusing(Scripted(text), "poison", dspy.lm15.InvalidRequestError("flagged", status=400))
     program, _ = loop(source=source(judge), max_iterations=3, perfect=None)
@@ -205,12 +202,9 @@ class Named(dspy.Module):
         return dspy.Prediction(output=f"{question} {hint} 3")
 
 
-def test_the_generators_own_parameters_are_its_inputs():
+def test_the_generators_own_parameters_are_its_inputs_and_the_trace_names_the_program_and_not_its_copies():
     program = SelfRefine(Named(), Score(), PlainPredict("question, draft, feedback -> output"), max_iterations=0)
     assert program(question="q", hint="h", reference="r").output == "q h 3"
-
-
-def test_the_trace_names_the_program_and_not_its_copies():
     program, _ = loop("a 3", "b 5", "c 7", max_iterations=2)
     program.set_lm(Cached(temperature=1.0, cache=False))
     with dspy.context(trace=[]):

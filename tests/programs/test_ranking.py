@@ -46,15 +46,12 @@ def test_rankings_are_awaited_side_by_side_and_not_called_directly(caplog):
     assert "is discouraged" not in caplog.text
 
 
-def test_comparisons_of_a_level_are_asked_together():
+def test_comparisons_of_a_level_are_asked_together_undecided_ones_are_ties_and_equal_texts_share_a_score():
     lm, documents = Comparer(), [pair(*random.Random(d).sample(range(99), 8), source=str(d)) for d in range(20)]
     rankings = ranked(*documents, lm=lm)
     assert sum(lm.batches) == sum(f.comparisons for f in rankings) == sum(f.judgments for f in rankings)
     assert len(lm.batches) <= 1 + 3 + 7  # the longest merge of each level
     assert rankings[0].scores == ranked(documents[0])[0].scores
-
-
-def test_undecided_pairs_are_ties_and_equal_texts_share_a_score():
     (ranking,) = ranked(["q=1 z=0", "q=1 z=1", "q=5 z=0", "q=5 z=0"])
     assert ranking.ties == 1
     assert ranking.scores == [0.5, 0.5, 2.5, 2.5]
