@@ -85,18 +85,19 @@ def simulated(labels: int, repeats: int) -> list[list[str]]:
     """Return a row for each world: how often a judge is replaced, and by how much it agrees better on new items."""
     rows = []
     for name, noise in WORLDS.items():
-        lm, agreeing, nearer, gains = World(noise), 0, 0, []
+        lm, agreeing, nearer, asked, gains = World(noise), 0, 0, 0, []
         judge, new = evalbias.PointwiseJudge(CRITERION), rated(2_000, 10_000)
         for seed in range(repeats):
-            align = Align(k=(2, 4), seed=seed, learning_curve=False)
+            align = Align(seed=seed, learning_curve=False)
             found = align.compile(judge, trainset=rated(labels, seed), lm=lm)
             chosen = bool(found.report.kind)
             agreeing += chosen and "better agreement" in found.report.decision
             nearer += chosen and "nearer" in found.report.decision
+            asked += found.report.cost.judgments
             if seed < 10:
                 gains.append(pearson(found, new, lm) - pearson(judge, new, lm))
-        row = [name, str(labels), *percents(agreeing / repeats, nearer / repeats), shown(float(np.mean(gains)), "+.3f")]
-        rows.append(row)
+        replaced = percents(agreeing / repeats, nearer / repeats)
+        rows.append([name, str(labels), *replaced, shown(float(np.mean(gains)), "+.3f"), f"{asked / repeats:,.0f}"])
     return rows
 
 
@@ -226,6 +227,7 @@ def main() -> None:
     if args.simulate:
         rows = [row for labels in args.labels for row in simulated(labels, args.simulate)]
         headings = ("world", "labels", "replaced for agreement", "replaced for nearer scores", "gain on new items")
+        headings += ("judgments",)
         text = (
             f"## Align in simulated worlds\n\n{args.simulate} searches a row; gain: Pearson with people on 2,000 new "
             f"items, mean of 10 searches. Where one edit helps, it raises Pearson by .11. Where nothing helps, a line "

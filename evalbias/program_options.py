@@ -227,7 +227,7 @@ class AlignOptions(Seeded, Coded, Judging, Items):
     reflection_api_base: str | None = option("Address of the server that runs `reflection_lm`.")
     reason: str = option("Field or column in which people say why they rated an item so.", "reason")
     reasoning: bool = option("Try also that the model writes reasons before each answer, which takes long.", False)
-    budget: int = option("Judgments, approximately, that comparing the candidates on the labels may take.", 600)
+    budget: int = option("Judgments, approximately, that comparing the candidates on the labels may take.", 1200)
     limit: int | None = option("Use only this many items, drawn with the seed.")
 
 

@@ -112,7 +112,7 @@ class Align(JudgeOptimizer):
     Args:
         reflection_lm: Model that writes guidelines and instructions, any ``dspy.LM``; None for the kinds without.
         budget: Judgments, approximately, that racing the candidates may take; None has all of them judge every searched
-            item. It is also the largest number of metric calls of ``dspy.GEPA``.
+            item. Half of it is the largest number of metric calls of ``dspy.GEPA``.
         optimizers: DSPy teleprompters, such as ``dspy.SIMBA(...)``, whose programs are candidates too.
         k: Numbers of demonstrations to try.
         reasoning: Whether to try the judge with reasons, which takes four texts a judgment (``evalbias.Reasoning``).
@@ -127,7 +127,7 @@ class Align(JudgeOptimizer):
 
     _: KW_ONLY
     reflection_lm: Any = None
-    budget: int | None = 600
+    budget: int | None = 1_200
     optimizers: Sequence[Any] = ()
     k: Sequence[int] = (2, 4, 8, 16)
     reasoning: bool = False
@@ -319,7 +319,7 @@ class Align(JudgeOptimizer):
             optimizers["GEPA"] = dspy.GEPA(
                 metric=agreement_feedback(problem.student, reason=self.reason),
                 reflection_lm=self.reflection_lm,
-                max_metric_calls=self.budget or 10 * len(problem.fit),
+                max_metric_calls=(self.budget + 1) // 2 if self.budget else 10 * len(problem.fit),
                 num_threads=1,
                 track_stats=False,
                 seed=self.seed,

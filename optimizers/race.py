@@ -22,9 +22,9 @@ from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.edits import with_lines
 from evalbias.programs.judges import LOW_COVERAGE, median_coverage
 
-FEWEST = 12  # fewest items in the first round
-STEP = 4  # how many times as many items the next round has
-TRIALS = 16  # combinations that are tried
+FEWEST = 24  # fewest items in the first round: on half of them, every third search loses the one edit that helps
+STEP = 2  # how many times as many items the next round has
+TRIALS = 8  # combinations that are tried
 MADE_OF = {LIBRARY: 3, DEMOS: 2, GUIDELINES: 1}  # kind -> its best that combinations are made of
 
 
@@ -47,7 +47,7 @@ class Ran:
 class Race:
     """Offers judge more and more of the items, and the worse ones of each kind leave after a round.
 
-    These are the rounds of successive halving (Jamieson and Talwalkar 2016), each of four times as many items as the
+    These are the rounds of successive halving (Jamieson and Talwalkar 2016), each of twice as many items as the
     one before. A budget of judgments decides how many rounds there are; without one, every offer judges every item.
     """
 
@@ -70,7 +70,7 @@ class Race:
             left = [self.judged(runner.offer, size) for runner in left]
             if size < len(self.items):
                 kinds = dict.fromkeys(runner.offer.kind for runner in left)
-                left = [runner for kind in kinds for runner in _best_quarter(left, kind)]
+                left = [runner for kind in kinds for runner in _better_half(left, kind)]
         return left
 
     def sizes(self, offers: int) -> list[int]:
@@ -142,7 +142,7 @@ def combination(judge: Any, used: Sequence[Offer]) -> Offer:
     return Offer(COMBINATION, " and ".join(names), program, shows, parts=names)
 
 
-def _best_quarter(ran: Sequence[Ran], kind: str) -> list[Ran]:
+def _better_half(ran: Sequence[Ran], kind: str) -> list[Ran]:
     some = sorted((runner for runner in ran if runner.offer.kind == kind), key=lambda runner: -runner.gain)
     return some[: math.ceil(len(some) / STEP)]
 

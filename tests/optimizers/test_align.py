@@ -243,7 +243,7 @@ class Reflecting(Scripted):
 def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item():
     reflecting = Reflecting()
     helped = Prompted(lambda text: 0.5 if f"{EDIT.capitalize()}, judge" in text else 1.4)
-    found = aligned(helped, labeled(90), reflection_lm=reflecting, budget=200)
+    found = aligned(helped, labeled(90), reflection_lm=reflecting, budget=400)
     asked = next(one for one in reflecting.asked if "guidelines" in one)
     assert "They say: it is thin" in asked
     assert "where people scored" in asked
@@ -312,7 +312,7 @@ def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
 def test_a_race_begins_with_few_items_if_the_budget_is_small_and_demonstrations_are_spread_over_the_scores():
     given = with_effect(0.0, n=200)
     race = partial(Race, None, [None] * 200, given, None, seed=0)
-    assert race(budget=600).sizes(20) == [13, 50, 200]
+    assert race(budget=600).sizes(20) == [25, 50, 100, 200]
     assert race(budget=600).sizes(2) == race(budget=None).sizes(50) == [200]
     human = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
     picked = spread(human, np.random.default_rng(0).permutation(50), 5)
