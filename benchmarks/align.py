@@ -29,7 +29,7 @@ from evalbias.lm.decisions import ClientLM
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Question
 from evalbias.optimizers import Align, offers
 from evalbias.optimizers.base import Problem
-from evalbias.optimizers.selection import Candidate, CompileReport
+from evalbias.optimizers.selection import Candidate
 from evalbias.programs.metrics import agreement_feedback, labeled
 
 SNIPPETS = "judges/ice_conala_scores.jsonl.gz"  # code that people graded, below EVALBIAS_DATA
@@ -134,7 +134,7 @@ def real(args: argparse.Namespace, lm: Any) -> Study:
     align = Align(k=args.k, budget=args.budget, seed=args.seed, learning_curve=False, log_dir=args.out)
     report = align.compile(evalbias.PointwiseJudge(CODE), trainset=train, valset=test, lm=lm).report
     changes = report.comparison["agreement"].changes.values()
-    told = CompileReport.__str__(report)  # without what changed in the prompt, which quotes snippets
+    told = "\n".join(text for text in report.paragraphs if text not in report.remarks)  # which quote snippets
     headings = ("seed", "labels", "other snippets", *(change.label for change in changes))
     row = [args.seed, len(train), len(test), *(change.text() for change in changes)]
     text = f', on problems that took no part, from "{CODE.definition}":\n\n{markdown(headings, [row])}'
