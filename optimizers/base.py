@@ -213,8 +213,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """Return what decides the numbers besides the data, the models and the seed, as JSON data."""
         return {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
 
-    # Few inputs: each half is judged by what the other half made, so that all of them choose. Not each tenth by what the
-    # other nine made: these overlap and share their luck, so that the test passes 8 % where it should pass 4 %.
+    # Few inputs: each half is judged by what the other half made, so that all of them choose. Not each tenth by what
+    # the other nine made: these overlap and share their luck, and 8 % of null effects pass where 4 % should.
 
     def crossed(self, problem: Problem, share: float = 1.0) -> list[Candidate]:
         """Return candidates that are made from all inputs, with the answers of what each half made to the other half.
