@@ -186,8 +186,25 @@ def write_jsonl(path: Path, records: Iterable[Any]) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file as a whole or not at all."""
-    encoded = json.JSONEncoder(indent=2, allow_nan=False).iterencode(to_json(content))  # in parts: it may be large
-    write_whole(path, chain(encoded, "\n"))
+    write_whole(path, chain(_indented(to_json(content)), "\n"))  # in parts: it may be large
+
+
+def _indented(value: Any, margin: str = "\n") -> Iterator[str]:
+    """Yield the parts of JSON with an indent of 2, as ``json`` writes it; a list of plain values is one part."""
+    inner = f"{margin}  "
+    if isinstance(value, dict) and value:
+        for place, (name, entry) in enumerate(value.items()):
+            yield f"{',' if place else '{'}{inner}{json.dumps(name)}: "
+            yield from _indented(entry, inner)
+        yield f"{margin}}}"
+    elif isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
+        for place, entry in enumerate(value):
+            yield f"{',' if place else '['}{inner}"
+            yield from _indented(entry, inner)
+        yield f"{margin}]"
+    else:
+        encoded = json.dumps(value, allow_nan=False, separators=(f",{inner}", ": "))
+        yield f"[{inner}{encoded[1:-1]}{margin}]" if isinstance(value, list) and value else encoded
 
 
 def _line(record: Any) -> str:

@@ -69,10 +69,12 @@ HELD = ("_parameters", "_buffers", "_modules")  # attributes in which a torch mo
 NEUTRAL = ("history", "callbacks", "report")  # attributes of a DSPy module that do not change what it does
 
 
+_SORTED = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
+
+
 def digest(content: Any, length: int = 16) -> str:
     """Return the first digits of the SHA-256 of JSON content; an object that JSON cannot hold counts by its text."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+    return hashlib.sha256(_SORTED.encode(content).encode()).hexdigest()[:length]
 
 
 def file_digest(path: Path) -> str:
@@ -263,8 +265,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        if set(map(type, value)) <= PLAIN - {float}:  # in a list of texts, one by one would take longer
-            return [*value]
+        if set(map(type, value)) <= PLAIN:  # one by one, they would take longer
+            return [INFINITIES.get(v) if isinstance(v, float) and not math.isfinite(v) else v for v in value]
         return [to_json(item) for item in value]
     return value
 

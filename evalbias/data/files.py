@@ -21,6 +21,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -55,7 +56,7 @@ class Source:
     @property
     def columns(self) -> list[str]:
         """Columns of a table, in order of first appearance."""
-        return list(dict.fromkeys(itertools.chain(*dict.fromkeys(tuple(record) for _, record in self.rows))))
+        return list(dict.fromkeys(itertools.chain(*dict.fromkeys(map(tuple, map(itemgetter(1), self.rows))))))
 
     def content(self, path: Path | None = None) -> bytes:
         """Read a file, by default the one that the user named, and add it to the hash; ``.gz`` is decompressed."""
@@ -358,7 +359,8 @@ def flatten_texts(record: dict[str, Any]) -> None:
     if record.get("source") is None and (halves := transcript(record.get("output"))) is not None:
         record |= dict(zip(("source", "output"), halves, strict=True))
     pair = record.get("outputs") or [record.get("output_1"), record.get("output_2")]
-    if isinstance(pair, list) and len(pair) == 2 and (parted := _parted(record.get("source"), *pair)) is not None:
+    is_pair = isinstance(pair, list) and len(pair) == 2 and None not in pair
+    if is_pair and (parted := _parted(record.get("source"), *pair)) is not None:
         record["source"], *pair = parted
         record |= {"outputs": pair} if "outputs" in record else {"output_1": pair[0], "output_2": pair[1]}
     for name in ("source", "output", "output_1", "output_2"):

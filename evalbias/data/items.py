@@ -435,13 +435,13 @@ def content_of(example: dspy.Example, *, every: bool = False) -> str:
 
     Of an item with an ``input_id``, it is every field, because several inputs may have one answer.
     """
-    fields = {name: value for name, value in example.items() if name not in ("id", "input_id")}
-    pair = fields.get("candidates") or fields.get("outputs")
-    texts = sorted(map(str, pair)) if pair else [fields.get("output")]
+    pair = example.get("candidates") or example.get("outputs")
+    texts = sorted(map(str, pair)) if pair else [example.get("output")]
     if sum(len(text) for text in texts if isinstance(text, str)) < TELLING:
         return ""
-    every = every or example.get("input_id") is not None
-    return repr(sorted(fields.items()) if every else [fields.get("source"), *texts])
+    if every or example.get("input_id") is not None:
+        return repr(sorted((name, value) for name, value in example.items() if name not in ("id", "input_id")))
+    return repr([example.get("source"), *texts])
 
 
 def input_keys(examples: Sequence[dspy.Example]) -> list[str]:

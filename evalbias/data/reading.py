@@ -530,8 +530,9 @@ def _gathered(
     ``columns`` has the table's numbered columns by name: one that a row lacks is that rater's or answer's all the same.
     """
     record, judged = dict(row), {*wanted.numbers, *wanted.choices, wanted.samples}
-    for name in NESTED:
-        dotted = [c for c in record if c.startswith(f"{name}.") and c not in judged]  # as pandas writes nested records
+    nested = [column for column in record if "." in column and column not in judged]  # as pandas writes records
+    for name in NESTED if nested else ():
+        dotted = [column for column in nested if column.startswith(f"{name}.")]
         if dotted and name not in record:
             record[name] = {column.removeprefix(f"{name}."): record.pop(column) for column in dotted}
     if "ratings" not in record and any(name in record for name in columns["rating"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,18 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures import arrays, resample
-from evalbias.measures.arrays import SLACK, Before, Clusters, FloatArray, IntArray, complete, ratio, settled, vectors
+from evalbias.measures.arrays import (
+    SLACK,
+    Before,
+    Clusters,
+    FloatArray,
+    IntArray,
+    complete,
+    ratio,
+    remembered,
+    settled,
+    vectors,
+)
 from evalbias.measures.resample import ALONE, DRAWS, FEWEST_UNITS, Draws, Interval, estimate_coefficient, left_out
 
 CONSTANT = 1e-14
@@ -30,11 +42,17 @@ def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
         >>> counted_ranks(np.array([[1, 1, 1], [2, 1, 0]]), np.array([30.0, 10.0, 20.0]))[:, :2].tolist()
         [[3.0, 1.0], [2.5, 1.0]]
     """
-    codes = np.unique(x, return_inverse=True)[1]
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=np.nan))
+    codes, order, starts = _by_value(x)
     totals = np.add.reduceat(counts[:, order], starts, axis=1)  # (k, different values)
     return np.asarray((np.cumsum(totals, axis=1) - 0.5 * (totals - 1))[:, codes], dtype=np.float64)
+
+
+@partial(remembered, results=2)  # both sides of a correlation, whose resamples come in chunks
+def _by_value(x: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the places (n,) of values among the different ones, the order (n,) of these, and where each begins."""
+    codes = np.unique(x, return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    return codes, order, np.flatnonzero(np.diff(codes[order], prepend=np.nan))
 
 
 def counted_pearson(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:

@@ -161,10 +161,10 @@ def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
     return np.stack(columns, axis=1).astype(np.float64).reshape(groups, *values.shape[1:])
 
 
-def remembered(work: Callable[..., Result]) -> Callable[..., Result]:
-    """Keep the last result of a function of arrays and hashable options: several numbers are read from one."""
+def remembered(work: Callable[..., Result], results: int = 1) -> Callable[..., Result]:
+    """Keep the last results of a function of arrays and hashable options: several numbers are read from one."""
 
-    @lru_cache(maxsize=1)
+    @lru_cache(maxsize=results)
     def kept(*parts: Any, **options: Any) -> Result:
         return work(*(np.frombuffer(data, kind).reshape(shape) for data, kind, shape in parts), **options)
 

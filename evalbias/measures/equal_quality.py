@@ -414,12 +414,15 @@ def regressed(
     lengths = np.sqrt(np.append((x**2).mean(axis=0), rated.square.mean(axis=0)))
     units = np.where(lengths > 0, lengths, 1.0)  # whatever a column's own unit, what is singular stays so
     design = np.column_stack([x, rated.mean]) / units  # (n, K) of K = p + q
-    q = design.shape[1] - x.shape[1]
-    products = design[:, :, None] * design[:, None, :]
-    of_quality = np.outer(units[-q:], units[-q:])
-    products[:, -q:, -q:] = rated.product.reshape(-1, q, q) / of_quality  # noise never meets itself
-    parts = products, design[:, :, None] * scores[:, None, :], scores**2
-    of_inputs = [sums_by_cluster(part, codes) for part in parts]  # (G, K, K), (G, K, s) and (G, s)
+    p, k = x.shape[1], design.shape[1]
+    q = k - p
+    of_quality = rated.product.reshape(-1, q, q) / np.outer(units[-q:], units[-q:])  # noise never meets itself
+    products = np.empty((int(codes.max()) + 1, k, k))  # sums of one column at a time: (n, K, K) takes much memory
+    for i, j in np.ndindex(k, k):
+        column = of_quality[:, i - p, j - p] if min(i, j) >= p else design[:, i] * design[:, j]
+        products[:, i, j] = np.bincount(codes, column, len(products))
+    targets = sums_by_cluster(design[:, :, None] * scores[:, None, :], codes)
+    of_inputs = products, targets, sums_by_cluster(scores**2, codes)  # (G, K, K), (G, K, s) and (G, s)
     whole = [part.sum(axis=0, keepdims=True) for part in of_inputs]
     without = [total - part for total, part in zip(whole, of_inputs, strict=True)]
     scaled = np.append(scaled, np.zeros(q))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -299,8 +300,14 @@ class LinearSwaps:
 
     def __call__(self, swap: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Return both judges' statistics after swaps (k, n)."""
-        moved = swap.astype(np.float64) @ (self.second - self.first)  # (k, d)
-        return self.of_sums(self.first.sum(axis=0) + moved), self.of_sums(self.second.sum(axis=0) - moved)
+        difference, first, second = self._sums
+        moved = swap.astype(np.float64) @ difference  # (k, d)
+        return self.of_sums(first + moved), self.of_sums(second - moved)
+
+    @cached_property
+    def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What an exchange of each item moves (n, d), and both judges' sums (d,)."""
+        return self.second - self.first, self.first.sum(axis=0), self.second.sum(axis=0)
 
     def by_unit(self, codes: IntArray) -> LinearSwaps:
         """Return the same of whole units, of which there are fewer."""
