@@ -94,10 +94,8 @@ class Source:
             else:
                 held = value.items() if isinstance(value, dict) else ()
                 lists = " or ".join(repr(name) for name, inner in held if isinstance(inner, list))
-                raise DataError(
-                    f"{path} holds {value!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}]"
-                    f"{lists and f', such as that in {lists}'}."
-                )
+                fault = f"{path} holds {value!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}]"
+                raise DataError(f"{fault}{lists and f', such as that in {lists}'}.")
 
     def json_lines(self, path: Path | None = None) -> Rows:
         """Yield (``file:line``, record) for every line of a JSONL file that is not blank."""
@@ -490,10 +488,8 @@ def parquet_rows(source: Source) -> Rows:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError(
-            f"{source.path} is a Parquet file, which pyarrow reads: pip install 'evalbias[parquet]', or save it as "
-            ".jsonl or .csv."
-        ) from error
+        fault = f"{source.path} is a Parquet file, which pyarrow reads"
+        raise ImportError(f"{fault}: pip install 'evalbias[parquet]', or save it as .jsonl or .csv.") from error
     path, raw = source.path, source.content()
     number = 0
     try:
@@ -581,10 +577,8 @@ def file_table(kind: str, path: Path) -> Source:
         rows = FORMATS[kind](part)
         part.rows = [(where, _plain(record)) for where, record in rows] if kind == "parquet" else list(rows)
         if differing := sorted({*part.columns} ^ {*parts[0].columns}):
-            raise DataError(
-                f"{file} and {parts[0].path} differ in the columns {differing!r:.400}: give one of these files, or "
-                "write them with the same columns."
-            )
+            fault = f"{file} and {parts[0].path} differ in the columns {differing!r:.400}"
+            raise DataError(f"{fault}: give one of these files, or write them with the same columns.")
     numbered = enumerate(itertools.chain.from_iterable(part.rows for part in parts), start=1)
     source.rows = [(f"{where}, row {n}" if path.is_dir() else where, row) for n, (where, row) in numbered]
     if not parts:

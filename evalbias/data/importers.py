@@ -288,10 +288,8 @@ def _archive(source: Source, path: Path) -> Rows:
                     content = files.read_unpacked(packed, len(raw), path, before=size, piece=PIECE)
                 read[name], size = files.decoded(content, path), size + len(content)
     except NotImplementedError as error:
-        raise DataError(
-            f"{path} is compressed by Zstandard, which Python reads from 3.14 on or beside Inspect. Convert it: "
-            f"inspect log convert --to json --output-dir converted {path}"
-        ) from error
+        fault = f"{path} is compressed by Zstandard, which Python reads from 3.14 on or beside Inspect"
+        raise DataError(f"{fault}. Convert it: inspect log convert --to json --output-dir converted {path}") from error
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, zlib.error, RuntimeError) as error:
         raise DataError(f"{path} is damaged or no finished log of Inspect ({error!s:.200}); log it again.") from error
     values = ((name, value) for name, text in read.items() for _, value in json_values(text, path / name, nan=True))
@@ -314,10 +312,8 @@ def _numbers(name: str, by_id: Given) -> dict[str, dict[str, list[Any]]]:
     is_label = 2 * len(others) > len(scores)
     if others and not is_label:
         where, value = others[0]
-        raise DataError(
-            f"{where}: the score {name!r:.80} is {value!r:.80}: give a number of at most 1e30, a word such as pass or "
-            "fail, or leave it out."
-        )
+        fault = f"{where}: the score {name!r:.80} is {value!r:.80}"
+        raise DataError(f"{fault}: give a number of at most 1e30, a word such as pass or fail, or leave it out.")
     read = (lambda value, _: value) if is_label else _score
     return {i: {who: [read(value, words) for _, value in some] for who, some in by.items()} for i, by in by_id.items()}
 
@@ -428,10 +424,8 @@ def _told_apart(
                 name = f"{who}/{criterion}" if who else f"judge/{criterion}" if criterion in RESERVED else criterion
                 judges.setdefault(name, {}).setdefault(target, {}).setdefault(who, []).append(score)
     if strangers and not (people or judges):
-        raise DataError(
-            f"{source.path} has {strangers} scores of outputs that it does not hold: give a folder with the export of "
-            "the scores and that of the traces."
-        )
+        fault = f"{source.path} has {strangers} scores of outputs that it does not hold"
+        raise DataError(f"{fault}: give a folder with the export of the scores and that of the traces.")
     return people, judges
 
 

@@ -156,10 +156,8 @@ def check_size(values: ArrayLike, label: str) -> None:
     sizes = np.abs(np.asarray(values, dtype=np.float64))
     largest = float(np.max(sizes, initial=0.0, where=~np.isnan(sizes)))
     if 0 < largest < SMALLEST:
-        raise DataError(
-            f"{label} are at most {largest:.2g} in size, too small to tell from 0: multiply them, so that the largest "
-            f"is {SMALLEST:g} or more."
-        )
+        fault = f"{label} are at most {largest:.2g} in size, too small to tell from 0"
+        raise DataError(f"{fault}: multiply them, so that the largest is {SMALLEST:g} or more.")
 
 
 def scores(value: Any, where: str) -> dict[str, float]:
@@ -180,10 +178,8 @@ def ratings(content: Any, where: str) -> dict[str, list[float]]:
 def rating_row(row: Any, name: str, where: str) -> list[float]:
     """Return one item's single ratings on a criterion."""
     if not isinstance(row, list) or not row:
-        raise DataError(
-            f"{where}: the ratings on {name!r:.80} are {row!r:.80}; write a list with one number for each rater, null "
-            "where one gave none."
-        )
+        fault = f"{where}: the ratings on {name!r:.80} are {row!r:.80}"
+        raise DataError(f"{fault}; write a list with one number for each rater, null where one gave none.")
     return [number(value, f"{where}: a rating on {name!r:.80}") for value in row]
 
 
@@ -328,10 +324,8 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
     if scores is not None:
         others = f"only on {sorted(scores)}"
         others += "; its 'score' is not used, because 'scores' says what was rated" if "score" in example else ""
-    raise ValueError(
-        f"The item {item} has no score on {criterion!r:.80}, {others}: name another criterion, leave the item out, or "
-        f"add scores={{{criterion!r:.80}: NUMBER}} (None if undefined)."
-    )
+    remedy = f"leave the item out, or add scores={{{criterion!r:.80}: NUMBER}} (None if undefined)"
+    raise ValueError(f"The item {item} has no score on {criterion!r:.80}, {others}: name another criterion, {remedy}.")
 
 
 def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
@@ -350,10 +344,9 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
             raise DataError(f"they are {row!r:.80}")
         return [number(rating, "one of them", texts=True) for rating in row]
     except DataError as error:
-        raise ValueError(
-            f"The item {item_name(example)!r:.80} has ratings={held!r:.80}: give criterion -> list of numbers of at "
-            f"most {LARGEST:g}, None where a rater gave none."
-        ) from error
+        fault = f"The item {item_name(example)!r:.80} has ratings={held!r:.80}"
+        remedy = f"give criterion -> list of numbers of at most {LARGEST:g}, None where a rater gave none"
+        raise ValueError(f"{fault}: {remedy}.") from error
 
 
 def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
@@ -372,20 +365,17 @@ def check_rated_apart(examples: Iterable[dspy.Example], criteria: Sequence[str])
     """Refuse items with one score, rating or choice for several criteria."""
     for e in examples if len(criteria) > 1 else ():
         if "better" in e or (e.get("scores") is None and ("score" in e or isinstance(e.get("ratings"), list))):
-            raise DataError(
-                f"The item {item_name(e)!r:.80} has one score, and {len(criteria)} criteria are judged: give one "
-                "`criterion`, or scores by criterion ('scores', or columns such as scores.fluency)."
-            )
+            fault = f"The item {item_name(e)!r:.80} has one score, and {len(criteria)} criteria are judged"
+            remedy = "give one `criterion`, or scores by criterion ('scores', or columns such as scores.fluency)"
+            raise DataError(f"{fault}: {remedy}.")
 
 
 def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
     scores = example.get("scores")
     if scores is None or isinstance(scores, Mapping):
         return scores
-    raise ValueError(
-        f"The item {item_name(example)!r:.80} has scores={scores!r:.80}: give criterion -> number, or one number as "
-        "score=."
-    )
+    fault = f"The item {item_name(example)!r:.80} has scores={scores!r:.80}"
+    raise ValueError(f"{fault}: give criterion -> number, or one number as score=.")
 
 
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
@@ -528,9 +518,8 @@ def hold_pairs(examples: Sequence[dspy.Example]) -> bool:
     """Return whether the examples are pairs, with ``candidates`` instead of an ``output``: all of them or none."""
     paired = [e.get("candidates") is not None for e in examples]
     if any(paired) and not all(paired):
-        raise ValueError(
-            f"{sum(paired)} of {len(paired)} examples are pairs and the others single outputs: give one kind."
-        )
+        fault = f"{sum(paired)} of {len(paired)} examples are pairs and the others single outputs"
+        raise ValueError(f"{fault}: give one kind.")
     return any(paired)
 
 

@@ -159,10 +159,8 @@ def pivoted(table: Source, kind: str, who: str = "") -> Source:
             if not (name := _name(row.get(who))):
                 raise DataError(f"{where}: {who!r:.80} is empty, and it tells the rows of a text apart: fill it in.")
             if by.setdefault(name, row) is not row and by[name] != row:
-                raise DataError(
-                    f"{where}: a second row of {name!r:.80} ({who!r:.80}) for the same text: keep one of them, or map "
-                    "the column that tells them apart."
-                )
+                fault = f"{where}: a second row of {name!r:.80} ({who!r:.80}) for the same text"
+                raise DataError(f"{fault}: keep one of them, or map the column that tells them apart.")
         where, first = group[0]
         own_rows = [by.get(name, {}) for name in names]
         record = {name: value for name, value in first.items() if name == "id" or name not in (who, *differing)}
@@ -187,10 +185,8 @@ def _apart(kind: str, column: str, names: Sequence[str], cells: Sequence[Any], w
         cells = [[] if column == "ratings" and cell is None else cell for cell in cells]
         return {f"{'scores' if column == 'score' else column}.{n}": c for n, c in zip(names, cells, strict=True)}
     whose = {RATED_BY: "raters", JUDGED_BY: "judges", RATED_ON: "criteria"}[kind]
-    raise DataError(
-        f"{where}: {column!r} differs between the rows of one text, which are those of {whose} ({kind}): give a column "
-        "of one person's ratings of one criterion, or keep the rows of one."
-    )
+    fault = f"{where}: {column!r} differs between the rows of one text, which are those of {whose} ({kind})"
+    raise DataError(f"{fault}: give a column of one person's ratings of one criterion, or keep the rows of one.")
 
 
 def _is_peoples(column: str) -> bool:

@@ -47,13 +47,11 @@ def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, st
         k, item = record.get(by), record.get("id", record.get("i"))
         if not isinstance(k, int) or isinstance(k, bool):
             problem = f"{by!r} is {k!r:.80}" if by in record else f"{by!r} is missing"
-            raise DataError(
-                f"{where}: {problem}; give the round's number, an integer (--map {by}=COLUMN names its column)."
-            )
+            fault = f"{where}: {problem}"
+            raise DataError(f"{fault}; give the round's number, an integer (--map {by}=COLUMN names its column).")
         if item is None:
-            raise DataError(
-                f"{where}: 'id' and 'i' are missing; give the item's id (--map id=COLUMN names its column)."
-            )
+            fault = f"{where}: 'id' and 'i' are missing"
+            raise DataError(f"{fault}; give the item's id (--map id=COLUMN names its column).")
         if records.setdefault(k, {}).setdefault(str(item), record) is not record:
             raise DataError(f"{where}: a second line for item {item!r:.80} in {by} {k}; keep one of them.")
     if not records:
@@ -98,10 +96,8 @@ def quantile_map(path: Path) -> tuple[QuantileMap, str]:
     mqm = [name for name in first if "mqm" in name.lower()]
     metric = [name for name in first if name not in mqm]
     if (len(mqm), len(metric)) != (1, 1):
-        raise DataError(
-            f"{where} has the fields {sorted(first)}; a pair has two: the name of the MQM score has 'mqm' in it, and "
-            f"the other is the metric's name, such as\n{EXAMPLE}"
-        )
+        fault = f"{where} has the fields {sorted(first)}; a pair has two: the name of the MQM score has 'mqm' in it"
+        raise DataError(f"{fault}, and the other is the metric's name, such as\n{EXAMPLE}")
     if metric[0].strip().lower() in UNNAMED:
         raise DataError(f"{where}: {metric[0]!r} does not name a metric; name the field after it, such as\n{EXAMPLE}")
     scores, human = (

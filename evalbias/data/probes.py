@@ -182,10 +182,8 @@ def named_kinds(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, t
         takes_word = name in KINDS and KINDS[name].word
         if name not in (*GROUPS, *KINDS, *others) or (word and not takes_word) or BAR in word:
             choices = ", ".join([*GROUPS, *KINDS, *others])
-            raise ValueError(
-                f"The kind {kind!r:.80} is unknown: choose some of {choices}; label and injection take a word, such as "
-                f"'label: a student', without {BAR!r}."
-            )
+            fault = f"The kind {kind!r:.80} is unknown: choose some of {choices}"
+            raise ValueError(f"{fault}; label and injection take a word, such as 'label: a student', without {BAR!r}.")
         group = {f"{kind}: {word}" if word else kind: (kind, word) for kind in GROUPS.get(name, (name,))}
         if twice := named.keys() & group.keys():
             raise ValueError(f"The kind {min(twice)!r:.80} is named twice: leave one out.")

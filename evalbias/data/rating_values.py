@@ -50,9 +50,8 @@ class Codes:
                 raise ValueError(f"`{name}` is {values!r:.80}: give a list of values, such as [{values!r:.80}].")
         codes = Counter(value_code(value) for value in (*self.levels, *self.missing, *self.keep))
         if twice := [code for code, count in codes.items() if count > 1 or not code]:
-            raise ValueError(
-                f"{twice[0]!r:.80} is empty, or named twice in `missing`, `keep` and `levels`: name each value once."
-            )
+            fault = f"{twice[0]!r:.80} is empty, or named twice in `missing`, `keep` and `levels`"
+            raise ValueError(f"{fault}: name each value once.")
         if len(self.levels) == 1:
             raise ValueError(f"`levels` {self.levels[0]!r:.80}: name two or more words, the worst first.")
 

@@ -220,10 +220,8 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: st
         if len(fields) > 1:  # two raters would agree by construction, and a text be compared with itself
             raters = all(ours.startswith("rating_") for ours in fields)
             alone = f", or this one as the only score (score={theirs})" if raters else ""
-            raise DataError(
-                f"{place}: --map gives the column {theirs!r} as {' and as '.join(map(repr, fields))}: give each field "
-                f"its own column{alone}."
-            )
+            fault = f"{place}: --map gives the column {theirs!r} as {' and as '.join(map(repr, fields))}"
+            raise DataError(f"{fault}: give each field its own column{alone}.")
     for ours, theirs in mapping.items():
         near = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
         if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
@@ -249,9 +247,8 @@ def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
     ours = "better" if columns & {"outputs", "candidates", "output_1"} else "score"
     others = [name for name in columns if _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name.replace("better", "label"))]
     if both := [name for name in others if name in mapping]:
-        raise DataError(
-            f"{table.path}: the outcome {outcome!r} is the only rating: leave {both[0]}={mapping[both[0]]} out."
-        )
+        fault = f"{table.path}: the outcome {outcome!r} is the only rating"
+        raise DataError(f"{fault}: leave {both[0]}={mapping[both[0]]} out.")
     for _, row in table.rows:
         for name in (column for column in others if column in row and column not in mapping.values()):
             del row[name]
@@ -274,10 +271,8 @@ def parse_spec(spec: str) -> tuple[str, str]:
         return ending, spec
     what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
     endings, names = ", ".join(f".{name}" for name in files.FORMATS), ", ".join(named)
-    raise ValueError(
-        f"{spec!r} {what}; give a file that ends in {endings} (also .gz), NAME:PATH with a NAME of {names}, or hf:NAME."
-        " Save a spreadsheet as CSV (in UTF-8)."
-    )
+    fault = f"{spec!r} {what}; give a file that ends in {endings} (also .gz), NAME:PATH with a NAME of {names}"
+    raise ValueError(f"{fault}, or hf:NAME. Save a spreadsheet as CSV (in UTF-8).")
 
 
 def _existing(path: str) -> Path:
@@ -326,19 +321,16 @@ def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
         )
     for ours, theirs in table.mapping.items():
         if ours != theirs and theirs in (*wanted.choices, *judged) and theirs not in columns:
-            raise DataError(
-                f"The column {theirs!r} is read as {ours!r} (--map or --outcome) and is asked for as {theirs!r} too: "
-                "name another column for one of them."
-            )
+            fault = f"The column {theirs!r} is read as {ours!r} (--map or --outcome) and is asked for as {theirs!r} too"
+            raise DataError(f"{fault}: name another column for one of them.")
 
 
 def check_field(examples: Sequence[Any], field: str, place: str) -> None:
     """Refuse items that lack a field which a model must be shown, and name the columns that look like it."""
     without = next((e for e in examples if field not in e), None)
     if without is not None and any(field in e for e in examples):
-        raise DataError(
-            f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
-        )
+        fault = f"The item {item_name(without)!r:.80} of {place} has no {field!r}"
+        raise DataError(f"{fault}; add it, or leave the item out.")
     if without is not None:
         raise lacking(place, files.memory_table(examples), field)
 
@@ -548,10 +540,8 @@ def _gathered(
             record[samples] = [record.pop(name, None) for name in columns[samples]]
         scores = record.get(samples) or []
         if not isinstance(scores, list):
-            raise DataError(
-                f"{where}: {samples!r} is {scores!r:.80}; give a list of the judge's scores of the same prompt, such "
-                "as [4, 5, null], or name a field of single scores by --scores-field."
-            )
+            fault = f"{where}: {samples!r} is {scores!r:.80}; give a list of the judge's scores of the same prompt"
+            raise DataError(f"{fault}, such as [4, 5, null], or name a field of single scores by --scores-field.")
         if samples in record:
             record[samples] = [_number(value, f"{where}: a score of {samples!r}") for value in scores]
     return record

@@ -19,17 +19,7 @@ import numpy as np
 from evalbias import data as data_sets
 from evalbias.data.files import EXPORTS, Source
 from evalbias.data.hints import certain_options, judges_of
-from evalbias.data.items import (
-    TIE,
-    check_size,
-    choice,
-    input_key,
-    item_name,
-    number,
-    rated_criteria,
-    remedy_for,
-    value_code,
-)
+from evalbias.data.items import TIE, check_size, choice, input_key, item_name, number, rated_criteria
 from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, opened, table_of
 from evalbias.evaluation import judged
@@ -354,7 +344,7 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     try:
         return _on_scale(decided_number(score), "what the judge returned", scale)
     except data_sets.DataError:
-        wanted = remedy_for(score) or "a number of at most 1e+30, or a prediction with 'score'"
+        wanted = data_sets.items.remedy_for(score) or "a number of at most 1e+30, or a prediction with 'score'"
         raise ValueError(f"the judge returned {score!r:.80}: return {wanted}") from None
 
 
@@ -524,8 +514,9 @@ def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Datase
         check_fields(options.winner_field, options.swapped_field)
     how = reading_of(options)
     if options.scale is not None:  # its ends are scores
-        named = {*map(value_code, (*options.keep, *options.missing))}
-        how["keep"] = [*options.keep, *(end for end in options.scale if value_code(end) not in named)]
+        code = data_sets.items.value_code
+        named = {*map(code, (*options.keep, *options.missing))}
+        how["keep"] = [*options.keep, *(end for end in options.scale if code(end) not in named)]
     if options.outcome:
         how["mapping"] = {**(options.mapping or {}), "outcome": options.outcome}
     return read_for(

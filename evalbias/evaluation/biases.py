@@ -238,28 +238,25 @@ class Verbosity(EffectBias):
         return None if lengths is None else length_feature(lengths)
 
     def numbers(self, judged: Judged) -> list[Number]:
-        numbers = [*super().numbers(judged), *self._of_longer(judged)]
+        lengths, numbers = judged.covariates.get(LENGTHS), super().numbers(judged)
+        if lengths is not None and judged.pairwise:
+            numbers += self._of_longer(judged, *lengths.T)
         if judged.provenance.get(LENGTH) == "graphemes":
             unit = " (graphemes)"
             numbers = [replace(n, label=n.label + unit, says=n.says and n.says + unit) for n in numbers]
         return numbers
 
     @staticmethod
-    def _of_longer(judged: Judged) -> list[Number]:
-        lengths, numbers = judged.covariates.get(LENGTHS), list[Number]()
-        if lengths is None or not judged.pairwise:
-            return numbers
-        first, second = lengths[:, 0], lengths[:, 1]
+    def _of_longer(judged: Judged, first: FloatArray, second: FloatArray) -> Iterator[Number]:
         wins = longer_wins(judged.win_shares, first, second)
         equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
         says, unsure = "How often the longer output wins", {"excluded": equal, "confounded": True}
-        numbers.append(share_number("longer_rate", "longer", wins, null=0.5, says=says, **unsure))
+        yield share_number("longer_rate", "longer", wins, null=0.5, says=says, **unsure)
         if judged.rated:
             longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
             correct = np.where(longer_better == 1, wins, 1 - wins)
             gap: dict[str, Any] = {"columns": (longer_better,), "null": 0.0, "tested": False, **unsure}
-            numbers.append(Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap))
-        return numbers
+            yield Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap)
 
 
 class SelfBias(Bias):

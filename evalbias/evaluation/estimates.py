@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
@@ -539,9 +538,5 @@ def rate_again(judged: Judged, count: int, seed: int) -> list[str]:
     values = judged.first_less_second(lengths) if lengths.ndim > 1 else lengths
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(once & ~np.isnan(values)))
     ordered = shuffled[np.argsort(values[shuffled], kind="stable")]
-    inputs = judged.inputs if len(judged.inputs) else judged.ids
-    before, turns = Counter[str](), list[tuple[int, int, int]]()
-    for place in dict.fromkeys(np.column_stack([ordered, ordered[::-1]]).ravel().tolist()):  # from both ends
-        turns.append((before[inputs[place]], len(turns), place))
-        before[inputs[place]] += 1
-    return [judged.ids[place] for *_, place in sorted(turns)[:count]]
+    from_both_ends = dict.fromkeys(np.column_stack([ordered, ordered[::-1]]).ravel().tolist())
+    return [judged.ids[place] for place in judged.in_turns([*from_both_ends])[:count]]

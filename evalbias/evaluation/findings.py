@@ -153,16 +153,13 @@ def findings_of(
     beside_tested = holm([*hidden.values(), *[1.0] * len(tested)], criteria)
     held_fixed = dict(zip(hidden, beside_tested[: len(hidden)], strict=True))
     # 4 what follows for each
+    untested = {name: Finding(name, "not measured", deciding[name], cause) for name, cause in causes.items() if cause}
+    untested |= {name: Finding(name, "no sign", *estimate_and_words) for name, estimate_and_words in ruled_out.items()}
+    untested |= {name: Finding(name, "no sign", deciding[name], settled[name]) for name in biases if name in settled}
     findings = []
     for name, measurement in biases.items():
-        if name in settled:
-            findings.append(Finding(name, "no sign", deciding[name], settled[name]))
-            continue
-        if name in ruled_out:
-            findings.append(Finding(name, "no sign", *ruled_out[name]))
-            continue
-        if causes[name]:
-            findings.append(Finding(name, "not measured", deciding[name], causes[name]))
+        if name in untested:
+            findings.append(untested[name])
             continue
         tests, p = max(len(tested), 1) * criteria, adjusted.get(name, math.nan)
         finding = _finding(measurement, deciding[name], judged, p, tests)
@@ -217,10 +214,10 @@ def _finding(
     )
     if status == "biased" or within or (finding.is_shown_by_bounds and judged.compilable):  # `correct` takes no bounds
         finding = replace(finding, remedy=bias.remedy(measured, judged))
-    if finding.tolerated:
-        least = (measured.null or 0.0) - finding.tolerated
-        finding = replace(finding, sentence=f"{finding.sentence}, where {least:g} and more is unbiased")
-    return finding
+    if not finding.tolerated:
+        return finding
+    least = (measured.null or 0.0) - finding.tolerated
+    return replace(finding, sentence=f"{finding.sentence}, where {least:g} and more is unbiased")
 
 
 def _in_one_model(finding: Finding, bias: Bias, joint: Estimate, judged: Judged, p_adjusted: float) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -194,6 +195,14 @@ class Judged:
             return False
         first, second = np.asarray(self.writers, dtype=str).T
         return set(first).isdisjoint(second)
+
+    def in_turns(self, places: Sequence[int]) -> list[int]:
+        """Return places of items in their order, but the second item of an input after the first of every other."""
+        inputs, before, turns = self.inputs if len(self.inputs) else self.ids, Counter[str](), list[int]()
+        for place in places:
+            turns.append(before[inputs[place]])
+            before[inputs[place]] += 1
+        return [places[k] for k in np.argsort(turns, kind="stable")]
 
     def covariate(self, name: str) -> FloatArray:
         """Return a covariate; ValueError where it was not measured or given."""

@@ -19,23 +19,14 @@ import numpy as np
 from evalbias.data import probes
 from evalbias.data.items import item_name, labelled, number
 from evalbias.data.probes import BAR, DIGEST, EDIT, KINDS, ORIGINAL, PLACEBO, STYLE, text_digest, with_edits
+from evalbias.evaluation import words
 from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
 from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, measure, people_missing
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, Number, decide, items_needed
 from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples, shared_inputs
 from evalbias.evaluation.repeats import TOLERATED, WORTH, Order, Probes, probed, reach_of
-from evalbias.evaluation.words import (
-    Status,
-    Table,
-    amount_words,
-    count,
-    coverage_warning,
-    decimals,
-    joined,
-    p_text,
-    percent,
-)
+from evalbias.evaluation.words import Status, Table, amount_words, count, decimals, joined, p_text, percent
 from evalbias.measures import resample
 from evalbias.measures.arrays import BoolArray, FloatArray, complete
 from evalbias.measures.equal_quality import estimate_effect
@@ -170,7 +161,7 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
             f"cannot be compared on {_named(open_)} (too few items or ratings, or none that differ as much)": open_,
         }
         if any(comparisons.values()):
-            summary = joined([words for words, effects in comparisons.items() if effects])
+            summary = joined([finding for finding, effects in comparisons.items() if effects])
             yield f"Beside outputs of equal quality that have as much more of it, the probe {summary}."
 
     def sections(self) -> list[Section]:
@@ -235,7 +226,7 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
     # 1 (1 + 2 k, n) the answers to the versions of every item, of a pair the lead of the edited candidate
     values, reach = (judged.win_shares - 0.5, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
     if np.isnan(values).all():
-        why = next(iter(judged.reasons.values()), coverage_warning({"": judged.coverage}) or "none is defined")
+        why = next(iter(judged.reasons.values()), words.coverage_warning({"": judged.coverage}) or "none is defined")
         raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
     versions = _versions_of(judged)
     if not reach > 0:
@@ -243,7 +234,8 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
     items, kinds = [*versions.inputs], versions.kinds
     wanted = [(ORIGINAL, ""), *product(kinds, (EDIT, PLACEBO))]
     table = np.stack([versions.of(values, *version) for version in wanted])
-    missing = [versions.id_of(items[column], *wanted[row]) for row, column in np.argwhere(np.isnan(table))]
+    ids = [[BAR.join((item, kind, part or versions.places.get(item, "1"))) for item in items] for kind, part in wanted]
+    missing = [ids[row][column] for row, column in np.argwhere(np.isnan(table))]
     pairs = table[1:].reshape(len(kinds), 2, len(items))
     whole = ~np.isnan(table[0] + pairs.sum(axis=1))  # (k, n)
     # 2 the effects, what outputs get that have as much of it, and what follows
@@ -288,10 +280,6 @@ class _Versions:
         signs = [-1.0 if self.pairwise and self.places.get(item) == "2" else 1.0 for item in self.inputs]
         rows = [self.rows.get((item, kind, part)) for item in self.inputs]
         return np.asarray(signs * np.array([math.nan if row is None else column[row] for row in rows]))
-
-    def id_of(self, item: str, kind: str, part: str) -> str:
-        """Return the id of a row, whether or not it is there."""
-        return BAR.join((item, kind, part or self.places.get(item, "1")))
 
 
 def _versions_of(judged: Judged) -> _Versions:
@@ -518,20 +506,20 @@ def features_of(judged: Judged) -> list[EffectBias]:
     """Return the bias of each feature of ``with_features``; of yes and no, the effect is that of having it."""
     made = []
     for name in judged.provenance.get(FEATURES, ()):
-        values, words = judged.covariates[name], name.replace("_", " ")
+        values, title = judged.covariates[name], name.replace("_", " ")
         standardized = not np.isin(values[~np.isnan(values)], (0, 1)).all()
-        having = f"with {words}" if name in STYLE else f"where {words} is yes"
-        more = f"higher in {words}" if standardized else having
+        having = f"with {title}" if name in STYLE else f"where {title} is yes"
+        more = f"higher in {title}" if standardized else having
         attributes = {
             **dict.fromkeys(("name", "feature_name"), name),
-            **dict.fromkeys(("title", "effect_of"), words),
+            **dict.fromkeys(("title", "effect_of"), title),
             "effect_name": f"{name}_effect",
             "headlines": (f"{name}_effect",),
             "standardized": standardized,
             "question": f"Does the judge prefer outputs {more}, at equal quality?",
             "favored": f"an output {f'that is one standard deviation {more}' if standardized else more}",
             "more": more,
-            "less": f"lower in {words}",
+            "less": f"lower in {title}",
         }
         made.append(type("Feature", (Feature,), attributes)())
     return made

@@ -6,7 +6,6 @@ The further scores are covariates of the same judged items, and the numbers here
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -225,12 +224,7 @@ def _outputs(judge: Any) -> list[Any]:
 def _drawn(judged: Judged, seed: int) -> IntArray:
     """Draw up to ``MOST_PROBED`` places of items that have a score, from as many inputs as there are."""
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(judged.answers)))
-    before, turns = Counter[str](), []
-    for place in shuffled:
-        source = judged.inputs[place] if len(judged.inputs) else judged.ids[place]
-        turns.append(before[source])
-        before[source] += 1
-    return np.sort(shuffled[np.argsort(turns, kind="stable")[:MOST_PROBED]])
+    return np.sort(np.array(judged.in_turns(shuffled.tolist())[:MOST_PROBED], dtype=np.int64))
 
 
 def _why_not(name: str, judged: Judged, options: ResolvedAudit, *, closed: bool) -> str:

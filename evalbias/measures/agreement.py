@@ -12,18 +12,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures import arrays, resample
-from evalbias.measures.arrays import (
-    SLACK,
-    Before,
-    Clusters,
-    FloatArray,
-    IntArray,
-    complete,
-    ratio,
-    remembered,
-    settled,
-    vectors,
-)
+from evalbias.measures.arrays import SLACK, Before, Clusters, FloatArray, IntArray, complete, ratio, settled, vectors
 from evalbias.measures.resample import ALONE, DRAWS, FEWEST_UNITS, Draws, Interval, estimate_coefficient, left_out
 
 CONSTANT = 1e-14
@@ -47,7 +36,7 @@ def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
     return np.asarray((np.cumsum(totals, axis=1) - 0.5 * (totals - 1))[:, codes], dtype=np.float64)
 
 
-@partial(remembered, results=2)  # both sides of a correlation, whose resamples come in chunks
+@partial(arrays.remembered, results=2)  # both sides of a correlation, whose resamples come in chunks
 def _by_value(x: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return the places (n,) of values among the different ones, the order (n,) of these, and where each begins."""
     codes = np.unique(x, return_inverse=True)[1]

@@ -78,10 +78,8 @@ def common_index(*values: object) -> Any:
     attributes: list[Any] = [getattr(value, "index", None) for value in values]
     indexes = [index for index in attributes if hasattr(index, "equals")]
     if any(not indexes[0].equals(index) for index in indexes[1:]):
-        raise ValueError(
-            "The pandas indexes of the arrays differ: bring them into one order, as by second.reindex(first.index), or "
-            "give second.to_numpy() if the same items stand at the same places."
-        )
+        fault = "The pandas indexes of the arrays differ: bring them into one order, as by second.reindex(first.index)"
+        raise ValueError(f"{fault}, or give second.to_numpy() if the same items stand at the same places.")
     return indexes[0] if indexes else None
 
 

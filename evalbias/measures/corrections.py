@@ -300,10 +300,8 @@ class ScoreCorrection:
         if not np.isfinite(self.shift) or not isinstance(self.pairs, bool):
             raise ValueError(f"shift={self.shift}, pairs={self.pairs!r:.80}: give a finite number, and True or False.")
         if self.reduction not in ("sum", "mean") or self.length not in ("characters", "graphemes"):
-            raise ValueError(
-                f"reduction={self.reduction!r:.80}, length={self.length!r:.80}: give 'sum' or 'mean', and 'characters' "
-                "or 'graphemes'."
-            )
+            fault = f"reduction={self.reduction!r:.80}, length={self.length!r:.80}"
+            raise ValueError(f"{fault}: give 'sum' or 'mean', and 'characters' or 'graphemes'.")
         points = np.array(self.reading, dtype=np.float64)
         steps = np.diff(points, axis=0) if points.ndim == 2 and points.shape[1] == 2 else np.empty((0, 2))
         if len(points) and not (len(steps) and (steps[:, 0] > 0).all() and (steps[:, 1] >= 0).all()):  # NaN is not

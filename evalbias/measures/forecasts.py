@@ -156,7 +156,6 @@ def estimate_flawless_error(
     if n == 0 or before is not None:
         return Interval(math.nan, n=n, undefined=len(kept) - n, reason="no item has a forecast and an outcome")
     codes = cluster_codes(clusters, kept)
-    middle, bound = flawless_errors(
-        forecasts[kept], answers[kept], codes, at=draws.confidence, seed=draws.seed
-    ).tolist()
+    errors = flawless_errors(forecasts[kept], answers[kept], codes, at=draws.confidence, seed=draws.seed)
+    middle, bound = errors.tolist()
     return Interval(middle, 0.0, bound, n=n, undefined=len(kept) - n, units=int(codes.max()) + 1)

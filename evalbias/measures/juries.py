@@ -89,9 +89,8 @@ class Panel:
             raise ValueError(f"The scores are of {k} judges: give 2 to {MOST_JUDGES}.")
         if self.n < FEWEST_ITEMS:
             n_scored = (~np.isnan(table)).sum(axis=0)
-            least = (
-                f" ({self.names[n_scored.argmin()]!r} scored {n_scored.min()})" if scored.sum() < FEWEST_ITEMS else ""
-            )
+            least = f" ({self.names[n_scored.argmin()]!r} scored {n_scored.min()})"
+            least = least if scored.sum() < FEWEST_ITEMS else ""
             raise ValueError(
                 f"{self.n} items have a score of each of {k} judges{least} and "
                 f"{'two ratings' if reliability is None else 'a rating'}: give at least {FEWEST_ITEMS}, or state the "
@@ -407,10 +406,8 @@ def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = 
     count = len(np.unique(codes))
     if count < FEWEST_LABELS or np.ptp(y) == 0:
         alike = ", all equal" if count >= FEWEST_LABELS else ""
-        raise ValueError(
-            f"{count} inputs have a score on every criterion and a label{alike}: "
-            f"weights are learned from {FEWEST_LABELS} or more with different labels."
-        )
+        fault = f"{count} inputs have a score on every criterion and a label{alike}"
+        raise ValueError(f"{fault}: weights are learned from {FEWEST_LABELS} or more with different labels.")
     folds, errors = codes % FOLDS, np.empty((len(PENALTIES), len(y)))
     for fold in range(FOLDS):
         fitted, out = folds != fold, folds == fold

@@ -161,9 +161,8 @@ def estimate_bias_score(
     _check(normalization)
     statistic = partial(counted_bias_score, normalization=normalization)
     exchanged = partial(_exchanged_us, normalization=normalization)
-    return estimate_coefficient(
-        statistic, scores, likelihoods, human, method="bootstrap", exchanged=exchanged, **options
-    )
+    columns = scores, likelihoods, human
+    return estimate_coefficient(statistic, *columns, method="bootstrap", exchanged=exchanged, **options)
 
 
 def _exchanged_us(

@@ -126,10 +126,8 @@ class QuantileMap:
         a, b = np.sort(settled(a[defined(a)])), np.sort(b[defined(b)])
         values, counts = np.unique(a, return_counts=True)
         if len(values) < 2 or len(b) < 2:
-            raise ValueError(
-                f"{len(values)} different source scores and {len(b)} target scores were given; fit needs at least two "
-                "of each."
-            )
+            fault = f"{len(values)} different source scores and {len(b)} target scores were given"
+            raise ValueError(f"{fault}; fit needs at least two of each.")
         ranks = (np.cumsum(counts) - (counts + 1) / 2) / (len(a) - 1)
         ranks[0], ranks[-1] = 0.0, 1.0  # the ends of the source map onto the ends of the target
         return cls(metric, values, np.quantile(b, ranks))
@@ -147,7 +145,6 @@ class QuantileMap:
     def check_metric(self, metric: str) -> None:
         """Refuse, by a ValueError, scores of another metric than the map's; upper and lower case do not matter."""
         if metric.casefold() != self.metric.casefold():
-            raise ValueError(
-                f"The quantile map was fitted to scores of {self.metric!r}, but these are scores of {metric!r}: fit a "
-                f"map to scores of {metric!r} and give it that name, or score with {self.metric!r}."
-            )
+            fault = f"The quantile map was fitted to scores of {self.metric!r}, but these are scores of {metric!r}"
+            remedy = f"fit a map to scores of {metric!r} and give it that name, or score with {self.metric!r}"
+            raise ValueError(f"{fault}: {remedy}.")

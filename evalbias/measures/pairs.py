@@ -266,10 +266,8 @@ def estimate_balanced_rate(
         return replace(bare, reason=ONE_SIDED)
     # 1 the correlation r of both means over the clusters
     codes = arrays.cluster_codes(clusters, kept)
-    deviations = (
-        np.where(mask, values - estimate.value, 0.0)[kept] for mask, estimate in ((masks[0], first), (masks[1], second))
-    )
-    sums = [np.bincount(codes, weights=part) for part in deviations]
+    deviations = [np.where(mask, values - e.value, 0.0) for mask, e in zip(masks, (first, second), strict=True)]
+    sums = [np.bincount(codes, weights=part[kept]) for part in deviations]
     spread = np.sqrt((sums[0] ** 2).sum() * (sums[1] ** 2).sum())
     r = float((sums[0] * sums[1]).sum() / spread) if spread > 0 else 0.0
     if bare.units < resample.FEWEST_UNITS:  # that of two inputs is -1 or 1 by construction, and -1 would leave no width

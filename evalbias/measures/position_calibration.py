@@ -72,11 +72,8 @@ def decisions(probabilities: FloatArray) -> list[int | None]:
         >>> decisions(np.array([[0.2, 0.8], [0.5, 0.5]]))
         [1, None]
     """
-    columns: list[int | None] = []
-    for row in probabilities:
-        best = np.flatnonzero(row == row.max())  # empty if the row is NaN
-        columns.append(best.item() if len(best) == 1 else None)
-    return columns
+    best = [np.flatnonzero(row == row.max()) for row in probabilities]  # empty if the row is NaN
+    return [columns.item() if len(columns) == 1 else None for columns in best]
 
 
 def gaps(probabilities: FloatArray) -> FloatArray:
@@ -126,9 +123,8 @@ def position_prior(logprobs: FloatArray, orders: Sequence[Order]) -> FloatArray:
     """
     count = len(orders[0])
     if any(sorted(column) != list(range(count)) for column in zip(*orders, strict=True)):
-        raise ValueError(
-            f"The orders {list(orders)} do not put every candidate at every position once: give all {count} rotations."
-        )
+        fault = f"The orders {list(orders)} do not put every candidate at every position once"
+        raise ValueError(f"{fault}: give all {count} rotations.")
     means = logprobs[:, :, :count].mean(axis=1)  # (n, c)
     means = means[np.isfinite(means).all(axis=1)]
     return np.asarray(normalized(means).mean(axis=0)) if len(means) else np.full(count, np.nan)
