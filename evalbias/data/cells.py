@@ -18,10 +18,8 @@ from evalbias.data.items import word
 from evalbias.measures.arrays import missing
 from evalbias.values import read_json
 
-WORDS = {
-    name: frozenset(words.split())
-    for name, words in read_json(Path(__file__).with_name("columns.json"), "install evalbias again").items()
-}
+_WORDS = read_json(Path(__file__).with_name("columns.json"), "install evalbias again")
+WORDS = {name: frozenset(words.split()) for name, words in _WORDS.items()}
 """Words in the names of columns, in lower case without accents, in English, German and French, by what they tell."""
 PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
 FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second", "chosen": "rejected"}  # in a pair's names

@@ -421,10 +421,8 @@ class _Table:
         our_names = bool(judges) and not {"output", "outputs", "output_1"}.isdisjoint(self.all)
         labels = [g for g in values if g[0].only("labels") or (our_names and g[0].name == "score")]
         two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
-        return (
-            labels if two or (n == (0, 1, 1) and labels) else people,
-            verdicts if two or (n == (1, 0, 1) and verdicts) else judges,
-        )
+        people = labels if two or (n == (0, 1, 1) and labels) else people
+        return people, verdicts if two or (n == (1, 0, 1) and verdicts) else judges
 
     def _ask_whose(self, people: Sequence[Column], judges: Sequence[Column], criteria: Sequence[str]) -> None:
         """Ask about the columns that may hold people's ratings, or the judge's."""
@@ -519,9 +517,7 @@ class _Table:
         if len(readings) > 1:
             codes = sorted(_numbers(sure))
             codes = codes if len(codes) <= cells.MOST_CHOICES else readings[0].split(",")
-            wanted = (
-                "the first output, the second, and a tie" if len(codes) == cells.MOST_CHOICES else "the first output"
-            )
+            wanted = "the first output" + (", the second, and a tie" if len(codes) == cells.MOST_CHOICES else "")
             why = f"choices are {', '.join(codes)}: which is {wanted}?"
             self._ask("labels", why, [{"labels": labels} for labels in readings])
         elif readings:
@@ -646,10 +642,8 @@ def _pairs(columns: Sequence[Column]) -> list[list[Column]]:
     for column in (c for c in columns if c.kind != PAIRS):
         groups.setdefault(column.words, []).append(column)
     orders = [order for group in groups.values() if len(group) == 2 for order in (group, group[::-1])]
-    return [
-        *([a, b] for a, b in orders if cells.FIRSTS.get(a.end) == b.end),
-        *([c] for c in columns if c.kind == PAIRS),
-    ]
+    named = [[a, b] for a, b in orders if cells.FIRSTS.get(a.end) == b.end]
+    return [*named, *([c] for c in columns if c.kind == PAIRS)]
 
 
 def _holds(prompt: Column, output: Column) -> bool:

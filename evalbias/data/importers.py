@@ -191,12 +191,8 @@ def _attribute(value: Any) -> Any:
     return content
 
 
-PREPARED: dict[str, Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = {
-    "inspect": _inspect,
-    "otel": _otel,
-    "label-studio": _label_studio,
-    "mturk": _mturk,
-}
+Prepare = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+PREPARED: dict[str, Prepare] = {"inspect": _inspect, "otel": _otel, "label-studio": _label_studio, "mturk": _mturk}
 """Tool -> what makes records with the paths of importers.json of those in its files."""
 TOOLS = {
     name: Tool(**{**paths, "judgments": [JudgmentPaths(**entry) for entry in paths["judgments"]]})

@@ -252,20 +252,18 @@ def _of_choices(judged: Judged) -> list[Number]:
     numbers = [share_number("accuracy", "accuracy", agreeing(chosen[0], preferred), says=says)]
     if judged.both_orders:
         same, says = agreeing(chosen[1], preferred), f"{says}, other order"
-        numbers += [
-            share_number("accuracy_swapped", "accuracy, swapped", same, says=says),
-            share_number("consistency", "consistent", judged.consistent, says="Same choice in both orders"),
-        ]
+        numbers.append(share_number("accuracy_swapped", "accuracy, swapped", same, says=says))
+        says = "Same choice in both orders"
+        numbers.append(share_number("consistency", "consistent", judged.consistent, says=says))
     settings: dict[str, Any] = {"columns": (preferred,), "tested": False}
     kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement beyond chance (Cohen's kappa)"
     numbers.append(Number("kappa", "kappa", chosen[0], kappa, says=says, **settings))
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
         brier, error = measures.brier_scores(judged.win_shares, preferred), measures.estimate_calibration_error
         says = "Calibration error of the probabilities (ECE)"
-        numbers += [
-            share_number("brier", "Brier", brier, says="Squared error of the probabilities (Brier)"),
-            Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **settings),
-        ]
+        numbers.append(share_number("brier", "Brier", brier, says="Squared error of the probabilities (Brier)"))
+        ece = Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **settings)
+        numbers.append(ece)
     if RATINGS in judged.covariates:
         rating, others = np.moveaxis(measures.agreement.one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = agreeing((1 + np.sign(rating)) / 2, side(others))  # (n, r), ties as those of the judge

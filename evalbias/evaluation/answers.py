@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import fields, replace
@@ -114,12 +114,10 @@ def recorded_verdicts(
     check_two_candidates(examples)
     check_fields(winner, swapped)
     names = [winner] if swapped is None else [winner, swapped]
-    cells = [(name, i, e) for name in names for i, e in enumerate(_having(examples, name))]
+    items = [(name, item_name(e, i), e.get(name)) for name in names for i, e in enumerate(_having(examples, name))]
     chosen = [
-        share
-        if isinstance(share := e.get(name), float) and 0 < share < 1
-        else choice(share, f"{name!r} of the item {item_name(e, i)!r:.80}")
-        for name, i, e in cells
+        cell if isinstance(cell, float) and 0 < cell < 1 else choice(cell, f"{name!r} of the item {item!r:.80}")
+        for name, item, cell in items
     ]
     choices = np.array(chosen).reshape(len(names), -1)  # (orders, n)
     gathered = gather(examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, answered=names)
@@ -226,17 +224,17 @@ def function_scores(
                 progress(1)
 
     values: FloatArray = np.array(in_threads(answer, range(len(questions)), num_threads))
-    _tell_failures(values, reasons)
+    name, why = next(iter(reasons.items()), ("", ""))
+    if np.isnan(values).all():
+        failure = f"on the item {name!r:.80} it raised {why}" if reasons else "it returned None or NaN every time"
+        raise ValueError(f"The judge answered no item: {failure.removesuffix('.')}.")
+    if reasons:
+        logger.warning("The judge failed on %d items, which are undefined; on %.80r: %s", len(reasons), name, why)
     if pairwise:  # (2n, 3) -> (n, orders, 2 or 3)
         values = values.reshape(2, -1, 3).swapaxes(0, 1)[..., : 3 if (values[:, 2] > 0).any() else 2]
+    who, ties = f"the judge {name_of(judge)}", pairwise and values.shape[2] == 3
     return replace(
-        gathered,
-        answers=values,
-        ties=pairwise and values.shape[2] == 3,
-        scale=scale,
-        reasons=reasons,
-        judgments=len(questions),
-        judge=f"the judge {name_of(judge)}",
+        gathered, answers=values, ties=ties, scale=scale, reasons=reasons, judgments=len(questions), judge=who
     )
 
 
@@ -248,16 +246,6 @@ def in_threads(ask: Callable[[Item], Answer], items: Iterable[Item], num_threads
         return [future.result() for future in futures]
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk no further item is begun
-
-
-def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:
-    """Log how many items the judge failed on, and why on the first; refuse a judge that answered none."""
-    name, why = next(iter(reasons.items()), ("", ""))
-    if np.isnan(values).all():
-        failure = f"on the item {name!r:.80} it raised {why}" if reasons else "it returned None or NaN every time"
-        raise ValueError(f"The judge answered no item: {failure.removesuffix('.')}.")
-    if reasons:
-        logger.warning("The judge failed on %d items, which are undefined; on %.80r: %s", len(reasons), name, why)
 
 
 def name_of(judge: Any) -> str:
@@ -519,14 +507,9 @@ def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Datase
         how["keep"] = [*options.keep, *(end for end in options.scale if code(end) not in named)]
     if options.outcome:
         how["mapping"] = {**(options.mapping or {}), "outcome": options.outcome}
-    return read_for(
-        judge,
-        source,
-        **how,
-        choices=dict.fromkeys(choices, options.labels),
-        numbers=[] if options.scores_field is None else [options.scores_field],
-        samples=options.samples_field,
-    )
+    scores = [] if options.scores_field is None else [options.scores_field]
+    how |= {"choices": dict.fromkeys(choices, options.labels), "numbers": scores, "samples": options.samples_field}
+    return read_for(judge, source, **how)
 
 
 def instruction_place_for(lm: Any) -> str:

@@ -109,14 +109,8 @@ def judged_of(content: Mapping[str, Any]) -> Judged:
         raise TypeError("A name is no text.")
     if scale and not (len(scale) == 2 and scale[0] < scale[1]):
         raise ValueError("The scale has no lowest and highest score.")
-    return Judged(
-        ids=tuple(content["ids"]),
-        answers=answers,
-        covariates=numbers,
-        writers=writers,
-        scale=scale,
-        **{name: content[name] for name in ("criterion", "inputs", "ties", "judge")},
-    )
+    kept = {name: content[name] for name in ("criterion", "inputs", "ties", "judge")}
+    return Judged(tuple(content["ids"]), answers=answers, covariates=numbers, writers=writers, scale=scale, **kept)
 
 
 UNREAD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
@@ -261,15 +255,12 @@ class DriftReport(Parts):
 
     def sections(self) -> list[Section]:
         levels, nan = self.split.levels, np.full(len(self.split.levels), math.nan)
-        lines = {
-            "new judge": np.column_stack([levels, self.split.mapped]),
-            "no change": np.column_stack([levels, levels, nan, nan]),
-        }
+        mapped, unmoved = np.column_stack([levels, self.split.mapped]), np.column_stack([levels, levels, nan, nan])
         caption = (
             "Scores of the same rank among the texts that both judged. A line below the other is a judge that became "
             "stricter with such texts. Bands are 95 % intervals."
         )
-        marks = [Lines(lines, "score of the old judge", "score of the new judge")]
+        marks = [Lines({"new judge": mapped, "no change": unmoved}, "score of the old judge", "score of the new judge")]
         plot = Plot("Scores of the same rank by both judges", caption, marks)
         change = Section("The change and its parts", [*self.paragraphs[1:], self.table()])
         return [change, Section(plot.title, [plot, self.map_table()])]
@@ -314,11 +305,8 @@ def drift(options: DriftOptions) -> DriftReport:
     margin = options.margin or MARGIN * float(np.nanstd(old.answers))
     enough = items_needed(estimates["drift"], margin) if margin > 2 * split.unsure else None  # else more do not help
     alone = not any(len(period.ids) for period in periods)
-    sentences = [
-        *_split_words(estimates, judge_alone=alone),
-        _drift_words(estimates["drift"], margin, enough, moved=split.spread != 0),
-        *_level_words(split),
-    ]
+    drifted = _drift_words(estimates["drift"], margin, enough, moved=split.spread != 0)
+    sentences = [*_split_words(estimates, judge_alone=alone), drifted, *_level_words(split)]
     sentences += [_agreement_words(comparisons[AGREEMENT])] if AGREEMENT in comparisons else []
     sentences += _bias_words([c for name, c in comparisons.items() if name != AGREEMENT])
     sentences += [*_cautions(split, margin), *_unlike_anchors(first, second, periods[0], split)]

@@ -453,11 +453,8 @@ def _first_step(
     if validity is not None and validity.status not in ("valid", "undefined"):
         if validity.status == "not shown":
             return NextStep("Have more items rated, and audit again")
-        return NextStep(
-            "See whether a judge made with these ratings agrees better",
-            "align",
-            "" if judged.compilable else "--criterion 'NAME: DEFINITION' --lm MODEL",
-        )
+        more = "" if judged.compilable else "--criterion 'NAME: DEFINITION' --lm MODEL"
+        return NextStep("See whether a judge made with these ratings agrees better", "align", more)
     aims = [name for name, bias in BIASES.items() if bias.objective] if judged.pairwise else [Likelihood.name]
     for finding in (f for some in shown_findings(findings) for f in some):
         if not (judged.compilable or judged.pairwise or finding.is_shown_by_bounds) and finding.bias in SUBTRACTED:

@@ -586,16 +586,9 @@ def gather(
         if not pairwise:  # differences of equal ratings may be rounding errors of 0
             check_size(ratings, f"People's ratings on {criterion.name!r}")
     # 3 who wrote the outputs, to which inputs
-    return Judged(
-        ids=tuple(item_name(e, i) for i, e in enumerate(examples)),
-        criterion=criterion.name,
-        answers=np.full((n, 1, 2) if pairwise else n, np.nan),
-        covariates=covariates,
-        inputs=inputs,
-        writers=_writers(examples, pairwise),
-        provenance=provenance,
-        examples=examples,
-    )
+    ids, unknown = tuple(item_name(e, i) for i, e in enumerate(examples)), np.full((n, 1, 2) if pairwise else n, np.nan)
+    about: dict[str, Any] = {"writers": _writers(examples, pairwise), "provenance": provenance, "examples": examples}
+    return Judged(ids, criterion.name, unknown, covariates, inputs, **about)
 
 
 def shared_inputs(inputs: Sequence[str]) -> Sequence[str] | None:

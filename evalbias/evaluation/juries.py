@@ -284,10 +284,8 @@ def jury_worth(
     panel = panel_of_answers(judged, reliability=reliability)
     # 1 each judge, the mean, and what each adds to it
     alone, everyone = np.eye(k), np.ones(k)
-    validities = {
-        n: panel.estimate(partial(juries.validity, weights=w))
-        for n, w in zip((*names, MEAN), (*alone, everyone), strict=True)
-    }
+    weights = zip((*names, MEAN), (*alone, everyone), strict=True)
+    validities = {name: panel.estimate(partial(juries.validity, weights=own)) for name, own in weights}
     best = alone[int(np.argmax(panel.validities))]
 
     def gain_over(weights: FloatArray) -> Interval:

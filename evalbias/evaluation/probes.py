@@ -249,15 +249,9 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
         if (beside := _observed(judged, values, versions, kind, kept, reliability)) is not None:
             difference = _difference(effects[kind].estimate, beside)
             effects[kind] = replace(effects[kind], observed=beside, difference=difference)
-    return ProbeReport(
-        judge=judged.judge,
-        n=len(items),
-        pairwise=judged.pairwise,
-        effects=_decided(effects, margin=WORTH * reach, pairwise=judged.pairwise),
-        missing=missing,
-        left_out=int((~np.isnan(pairs) & ~whole[:, None]).sum()),
-        margin=WORTH * reach,
-    )
+    decided = _decided(effects, margin=WORTH * reach, pairwise=judged.pairwise)
+    lost = int((~np.isnan(pairs) & ~whole[:, None]).sum())
+    return ProbeReport(judged.judge, len(items), judged.pairwise, decided, missing, lost, margin=WORTH * reach)
 
 
 @dataclass(frozen=True)

@@ -485,10 +485,8 @@ class Probes(Bias):
                 says = "Share of scores that stay the same with nonsense in place of the output"
                 decided = "Share of the variance of scores that the output decides"
                 plain: dict[str, Any] = {"columns": (again,), "signed": False, **unasked}
-                numbers += [
-                    share_number("unchanged", "unchanged", stays, says=says, **unasked),
-                    Number("explained", "explained", scores, share, says=decided, **plain),
-                ]
+                numbers.append(share_number("unchanged", "unchanged", stays, says=says, **unasked))
+                numbers.append(Number("explained", "explained", scores, share, says=decided, **plain))
             else:
                 raised = np.where(np.isnan(rise), np.nan, rise > same)
                 says = "Points that a request for the highest level adds to the score"

@@ -199,13 +199,8 @@ class EqualQuality:
 
     def _bare(self, name: str) -> Effect:
         """Return an effect of which nothing but its items is known, with the reason where it cannot be fitted."""
-        counts: dict[str, Any] = {
-            "n": self.n,
-            "undefined": self.undefined,
-            "units": self.groups,
-            "few_systems": self.few_systems,
-        }
-        return Effect(math.nan, unit=SCORE_SD, score_sd=self.score_sd, reason=self._problem(name), **counts)
+        bare = Effect(math.nan, n=self.n, undefined=self.undefined, units=self.groups, few_systems=self.few_systems)
+        return replace(bare, unit=SCORE_SD, score_sd=self.score_sd, reason=self._problem(name))
 
     def holding(self, name: str) -> tuple[float, float]:
         """Return the least and greatest reliability of the mean rating between which an effect's interval excludes 0.

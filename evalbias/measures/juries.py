@@ -343,21 +343,17 @@ def fit_rules(
     if verdicts is not None:
         centers, spreads = np.full(k, np.mean(verdicts)), np.full(k, np.ptp(verdicts) / 2)
     scale = tuple(centers.tolist()), tuple(spreads.tolist())
-    best = best_subsets(panel, [1.0] * k)[-1].judges
-    weights = {
-        "equal": np.full(k, 1 / k),
-        "best set": np.isin(panel.names, best) / len(best),
-        "weighted": inverse_error_weights(panel),
-    }
+    judges = best_subsets(panel, [1.0] * k)[-1].judges
+    best = np.isin(panel.names, judges) / len(judges)
+    weights = {"equal": np.full(k, 1 / k), "best set": best, "weighted": inverse_error_weights(panel)}
     what = "mean" if verdicts is None else "majority"
     rules = {f"{name} {what}": JuryRule(kind, tuple(w.tolist()), *scale) for name, w in weights.items()}
     if verdicts is None:
         return rules | {"median": JuryRule("median", (1 / k,) * k, *scale)}
     if k > 2:
         signs = (rows - centers) / spreads
-        rules["Dawid and Skene"] = dawid_skene(
-            np.concatenate([signs, -signs]) if panel_options.get("mirrored") else signs, scale
-        )
+        signs = np.concatenate([signs, -signs]) if panel_options.get("mirrored") else signs
+        rules["Dawid and Skene"] = dawid_skene(signs, scale)
     return rules
 
 
@@ -418,8 +414,7 @@ def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = 
     more = sums - sums[int(np.argmin(sums.sum(axis=1)))]
     within = more.mean(axis=1) <= more.std(axis=1, ddof=1) / math.sqrt(count)
     slopes = _slopes(x, y, PENALTIES[int(np.flatnonzero(within)[-1])])
-    k = x.shape[1]
-    return slopes / slopes.sum() if slopes.sum() > 0 else np.full(k, 1 / k)
+    return slopes / slopes.sum() if slopes.sum() > 0 else np.full(len(slopes), 1 / len(slopes))
 
 
 def _slopes(x: FloatArray, y: FloatArray, penalty: float) -> FloatArray:
@@ -440,10 +435,8 @@ def dawid_skene(signs: FloatArray, scale: tuple[tuple[float, ...], tuple[float, 
     least = 1 / len(signs)
     share, tpr, tnr = np.split(np.clip(np.nan_to_num(fitted, nan=0.5), least, 1 - least), [1, 1 + signs.shape[1]])
     passed, failed = np.log(tpr / (1 - tnr)), np.log((1 - tpr) / tnr)
-    weights, offset = (
-        np.maximum(passed - failed, 0.0) / 2,
-        float(scipy.special.logit(share[0]) + (passed + failed).sum() / 2),
-    )
+    weights = np.maximum(passed - failed, 0.0) / 2
+    offset = float(scipy.special.logit(share[0]) + (passed + failed).sum() / 2)
     if not weights.sum() > 0:
         weights, offset = np.ones(len(weights)), 0.0
     return JuryRule("verdict", tuple(weights.tolist()), *scale, offset=offset)

@@ -45,10 +45,8 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, clusters: Clus
     observed, rng = (counts**2 / sizes).sum() * (1 - 1e-12), np.random.default_rng(seed)
     if clusters is None:
         method: Literal["count", "marginals"] = "count" if len(sizes) > MANY else "marginals"
-        drawn = (
-            rng.multivariate_hypergeometric(sizes, int(absent.sum()), BLOCK, method=method)
-            for _ in range(DRAWS // BLOCK)
-        )
+        n = int(absent.sum())
+        drawn = (rng.multivariate_hypergeometric(sizes, n, BLOCK, method=method) for _ in range(DRAWS // BLOCK))
         return (1 + sum(int(((missing**2 / sizes).sum(axis=1) >= observed).sum()) for missing in drawn)) / (1 + DRAWS)
     items = np.bincount(inputs)  # (G,) of each input
     lost, first = np.bincount(inputs, weights=absent), np.repeat(np.cumsum(items) - items, items)
