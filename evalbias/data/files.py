@@ -639,6 +639,4 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -235,9 +235,7 @@ def check_labels(labels: Sequence[object]) -> None:
 def code_of(value: object) -> str:
     """Return a code as text in lower case; 1, 1.0 and "1.0" are the same."""
     text = str(value).strip().lower()
-    if not _WRITTEN.fullmatch(text) or not (whole := float(text)).is_integer():
-        return text
-    return str(int(whole))
+    return str(int(float(text))) if _WRITTEN.fullmatch(text) and float(text).is_integer() else text
 
 
 ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a column of numbers, in lower case

@@ -87,9 +87,7 @@ def converted(value: Any, read: Callable[[Any], Any]) -> Any:
     """Return a value with what ``read`` makes of its cells, at any depth of lists and objects."""
     if isinstance(value, dict):
         return {key: converted(inner, read) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [converted(inner, read) for inner in value]
-    return read(value)
+    return [converted(inner, read) for inner in value] if isinstance(value, list | tuple) else read(value)
 
 
 def number_of_text(cell: Any) -> Any:

@@ -380,9 +380,8 @@ def _even_pair(shift: float, judged: Judged) -> float:
     Of log-odds it is no share of wins: a confident judge decides few pairs near even, so an effect that moves an even
     pair from 50 to 76 % may turn 11 decisions of 100, or 2.
     """
-    if judged.verdicts:  # the effect is linear, and a share has ends
-        return float(np.clip(0.5 + shift / 2, 0, 1))
-    return float(scipy.special.expit(shift))
+    # Of verdicts, the effect is linear, and a share has ends.
+    return float(np.clip(0.5 + shift / 2, 0, 1) if judged.verdicts else scipy.special.expit(shift))
 
 
 def _scale(judged: Judged) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
@@ -539,4 +540,13 @@ def rate_again(judged: Judged, count: int, seed: int) -> list[str]:
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(once & ~np.isnan(values)))
     ordered = shuffled[np.argsort(values[shuffled], kind="stable")]
     from_both_ends = dict.fromkeys(np.column_stack([ordered, ordered[::-1]]).ravel().tolist())
-    return [judged.ids[place] for place in judged.in_turns([*from_both_ends])[:count]]
+    return [judged.ids[place] for place in in_turns(judged, [*from_both_ends])[:count]]
+
+
+def in_turns(judged: Judged, places: Sequence[int]) -> list[int]:
+    """Return places of items in their order, but the second item of an input after the first of every other."""
+    inputs, before, turns = judged.inputs if len(judged.inputs) else judged.ids, Counter[str](), list[int]()
+    for place in places:
+        turns.append(before[inputs[place]])
+        before[inputs[place]] += 1
+    return [places[k] for k in np.argsort(turns, kind="stable")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -196,21 +195,11 @@ class Judged:
         first, second = np.asarray(self.writers, dtype=str).T
         return set(first).isdisjoint(second)
 
-    def in_turns(self, places: Sequence[int]) -> list[int]:
-        """Return places of items in their order, but the second item of an input after the first of every other."""
-        inputs, before, turns = self.inputs if len(self.inputs) else self.ids, Counter[str](), list[int]()
-        for place in places:
-            turns.append(before[inputs[place]])
-            before[inputs[place]] += 1
-        return [places[k] for k in np.argsort(turns, kind="stable")]
-
     def covariate(self, name: str) -> FloatArray:
         """Return a covariate; ValueError where it was not measured or given."""
         if name not in self.covariates:
-            remedies = {
-                LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)",
-                HUMAN_SCORES: "give items with human scores on the criterion",
-            }
+            remedies = {LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)"}
+            remedies |= {HUMAN_SCORES: "give items with human scores on the criterion"}
             remedy = remedies.get(name, "give it when the Judged is made")
             fault = f"The judged items on {self.criterion} lack the covariate {name!r}"
             raise ValueError(f"{fault}, they have {sorted(self.covariates)}: {remedy}.")
@@ -650,10 +639,9 @@ def ratings_left_out(judged: Judged) -> list[str]:
     copies, selected, sentences = judged.provenance.get(COPIES, {}), judged.provenance.get(SELECTED, []), list[str]()
     if copies:
         follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
-        sentences.append(
-            f"Ratings were left out ({follow}): copies, means and sums are no second opinion. Where another person "
-            "agrees perfectly and one rating remains, state --reliability 1."
-        )
+        fault = f"Ratings were left out ({follow}): copies, means and sums are no second opinion"
+        remedy = "Where another person agrees perfectly and one rating remains, state --reliability 1"
+        sentences.append(f"{fault}. {remedy}.")
     if selected:
         sentences.append(
             f"Ratings were left out ({joined(selected)}): whether an item has them depends on what its other ratings "
@@ -690,9 +678,8 @@ def rated_by_score(judged: Judged) -> str:
         return ""
     fault = f"The rated outputs score {apart.format('the')}"
     if judged.pass_or_fail:
-        return (
-            f"{fault}. If they were chosen by the judge's verdict, and not by what they deserve, its rates are wrong."
-        )
+        chosen = "chosen by the judge's verdict, and not by what they deserve"
+        return f"{fault}. If they were {chosen}, its rates are wrong."
     return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
 
 

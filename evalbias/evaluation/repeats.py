@@ -17,7 +17,7 @@ import numpy as np
 from evalbias.data.probes import nonsense
 from evalbias.evaluation.answers import ResolvedAudit, function_scores
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
-from evalbias.evaluation.estimates import Estimate, Measurement, Number
+from evalbias.evaluation.estimates import Estimate, Measurement, Number, in_turns
 from evalbias.evaluation.judged import LENGTH, SAMPLES, UNSEEN, Judged
 from evalbias.evaluation.words import amount_words, decimals, percent
 from evalbias.lm.cache import as_measuring, measuring, model_identity, resolve_lm
@@ -224,7 +224,7 @@ def _outputs(judge: Any) -> list[Any]:
 def _drawn(judged: Judged, seed: int) -> IntArray:
     """Draw up to ``MOST_PROBED`` places of items that have a score, from as many inputs as there are."""
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(judged.answers)))
-    return np.sort(np.array(judged.in_turns(shuffled.tolist())[:MOST_PROBED], dtype=np.int64))
+    return np.sort(np.array(in_turns(judged, shuffled.tolist())[:MOST_PROBED], dtype=np.int64))
 
 
 def _why_not(name: str, judged: Judged, options: ResolvedAudit, *, closed: bool) -> str:

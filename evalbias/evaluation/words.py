@@ -67,9 +67,7 @@ def p_text(p_value: float) -> str:
 
 def p_equals(p_value: float) -> str:
     """Format a p-value for a sentence, with four decimals."""
-    if math.isnan(p_value):
-        return f"p {UNDEFINED}"
-    return "p < 0.0001" if p_value < 5e-5 else f"p = {p_value:.4f}"
+    return f"p {UNDEFINED}" if math.isnan(p_value) else "p < 0.0001" if p_value < 5e-5 else f"p = {p_value:.4f}"
 
 
 def mark(p_value: float) -> str:
@@ -154,9 +152,7 @@ def model_title(name: str) -> str:
 
 def conclude(e: Interval, *, above: str, below: str, neither: str, undefined: str = "") -> str:
     """Return the sentence that an interval allows: it lies above 0, below 0, holds 0, or is undefined."""
-    if math.isnan(e.low):
-        return undefined
-    return above if e.low > 0 else below if e.high < 0 else neither
+    return undefined if math.isnan(e.low) else above if e.low > 0 else below if e.high < 0 else neither
 
 
 def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
