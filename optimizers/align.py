@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import dspy
 import numpy as np
 
-from evalbias.data.items import human_score, input_key
+from evalbias.data.items import TIE, human_score, input_key
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.findings import AGREEMENT
@@ -166,6 +166,10 @@ class Align(JudgeOptimizer):
         inputs = len(set(map(input_key, trainset)))
         if inputs < FEWEST_TO_CHOOSE // 2:
             raise ValueError(f"People labeled {count(inputs, 'input')}: align needs {FEWEST_TO_CHOOSE} or more.")
+        name, compares = student.criterion.name, isinstance(student, PairwiseJudge)
+        labels = {people_choice(e) if compares else human_score(e, name) for e in trainset}
+        if labels == {TIE} or (len(labels) == 1 and not compares):
+            raise ValueError(f"People say the same of all items ({labels.pop():g}): label some of which they differ.")
 
     def settings(self) -> dict[str, Any]:
         own = JudgeOptimizer.settings(replace(self, optimizers=(), reflection_lm=None))  # others' may hold anything
