@@ -256,8 +256,8 @@ def compared(labeled: str, n: int, *, paired: bool = True, sets: int, seed: int)
             places = rng.choice(2 * OUTPUTS, n, replace=False)
             known = [places[places < OUTPUTS], places[places >= OUTPUTS] - OUTPUTS]
         elif labeled != LABELED[-1]:
-            fewer = n // 4 if labeled == LABELED[1] else 5
-            known = [rng.choice(OUTPUTS, size, replace=False) for size in (n - fewer, fewer)]
+            few = n // 4 if labeled == LABELED[1] else 5
+            known = [rng.choice(OUTPUTS, size, replace=False) for size in (n - few, few)]
         else:
             known = [rng.choice(OUTPUTS, n // 2, replace=False)] * 2
         labels = np.full((2, OUTPUTS), np.nan)

@@ -166,8 +166,8 @@ class Align(JudgeOptimizer):
         inputs = len(set(map(input_key, trainset)))
         if inputs < FEWEST_TO_CHOOSE // 2:
             raise ValueError(f"People labeled {count(inputs, 'input')}: align needs {FEWEST_TO_CHOOSE} or more.")
-        name, compares = student.criterion.name, isinstance(student, PairwiseJudge)
-        labels = {people_choice(e) if compares else human_score(e, name) for e in trainset}
+        compares = isinstance(student, PairwiseJudge)
+        labels = {people_choice(e) if compares else human_score(e, student.criterion.name) for e in trainset}
         if labels == {TIE} or (len(labels) == 1 and not compares):
             raise ValueError(f"People say the same of all items ({labels.pop():g}): label some of which they differ.")
 

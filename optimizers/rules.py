@@ -120,8 +120,7 @@ def _verdicts(judged: Judged) -> tuple[FloatArray, FloatArray]:
 def _comparisons(judged: Judged) -> tuple[FloatArray, FloatArray]:
     """Return the share of the orders of a pair in which the judge chooses its first candidate, and people's choice."""
     orders = [choices_of(judged, order) for order in range(judged.answers.shape[1])]
-    nobody = np.full(len(judged.ids), np.nan)  # of a few pairs, all may be ties
-    return np.mean(orders, axis=0), judged.preferred if judged.rated else nobody
+    return np.mean(orders, axis=0), judged.preferred if judged.rated else np.full(len(judged.ids), np.nan)  # all ties
 
 
 def _same(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:

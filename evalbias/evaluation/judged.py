@@ -667,9 +667,8 @@ def apart_from_unrated(judged: Judged) -> str:
     if judged.pairwise or not judged.rated:
         return ""
     apart, p_value = missing_by_size(~judged.labeled, -judged.answers, clusters=judged.clusters)
-    if not p_value < CHOSEN:  # NaN is not below
-        return ""
-    return f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {{}} others"
+    how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {{}} others"
+    return how if p_value < CHOSEN else ""  # NaN is not below
 
 
 def rated_by_score(judged: Judged) -> str:
@@ -678,8 +677,7 @@ def rated_by_score(judged: Judged) -> str:
         return ""
     fault = f"The rated outputs score {apart.format('the')}"
     if judged.pass_or_fail:
-        chosen = "chosen by the judge's verdict, and not by what they deserve"
-        return f"{fault}. If they were {chosen}, its rates are wrong."
+        return f"{fault}. Rates are wrong if they were chosen by the judge's verdict, and not by what they deserve."
     return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
 
 

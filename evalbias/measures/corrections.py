@@ -219,8 +219,7 @@ def _contrasts(
     spread, about = float((moved**2).sum()), float(((contrast @ of_seen) ** 2).sum())
     has_weight = spread > SLACK * about > 0 and inputs.sum() > systems + 1
     weight = -float((contrast @ of_labels * moved).sum()) / spread if has_weight else 0.0
-    share = (of_seen**2).sum(axis=1) / (of_seen**2).sum() if has_weight else 0  # of the weight, as a system tells it
-    free = inputs - 1 - share
+    free = inputs - 1 - ((of_seen**2).sum(axis=1) / (of_seen**2).sum() if has_weight else 0)  # the mean's, the weight's
     errors = np.sqrt(inputs / free)[:, None] * (of_labels - weight * of_seen)  # (S, U) of the labeled
     psi, shift = contrast @ (errors + weight * of_judge), judge - labeled
     if has_weight:

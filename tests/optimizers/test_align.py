@@ -269,8 +269,7 @@ def test_a_model_that_reflects_on_itself_is_warned_of_and_sees_the_judges_own_la
 
 def test_what_cannot_be_aligned_is_refused_before_anything_is_asked():
     lm, judge = Prompted(lambda text: 1.0), evalbias.PointwiseJudge(CRITERION)
-    unlabeled = [e.without("scores") for e in labeled(40)]
-    alike = [e.copy(scores={"merit": 3}) for e in labeled(40)]
+    unlabeled, alike = zip(*[(e.without("scores"), e.copy(scores={"merit": 3})) for e in labeled(40)], strict=True)
     for items, words in ((unlabeled, "'merit'"), (labeled(10), "10 inputs"), (alike, "the same of all items")):
         with pytest.raises(ValueError, match=words):
             Align().compile(judge, trainset=items, lm=lm)
