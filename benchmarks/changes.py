@@ -282,8 +282,7 @@ def compared_table(*, sets: int, seed: int) -> str:
         for n in (30, 63, 150):
             rows = compared(labeled, n, paired=paired, sets=sets, seed=seed)
             cells = [f"{percents(row['covered'])[0]}, {row['width']:.2f}" for row in rows.values()]
-            told = 1 - rows["gain"]["undefined"]
-            cells[2] = f"{cells[2]} (of {percents(told)[0]})" if told else ""
+            cells[2] = f"{cells[2]} (of {percents(told)[0]})" if (told := 1 - rows["gain"]["undefined"]) else ""
             body.append([labeled, "shared" if paired else "other", n, *cells])
     return f"{sets} data sets a row.\n\n{markdown(['labels', 'inputs', 'labels in all', *ESTIMATORS], body)}"
 
