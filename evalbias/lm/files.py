@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock
+from numpy.typing import NDArray
 from tokenizers import pre_tokenizers, processors
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -279,10 +280,33 @@ def _dequantized(file: Path, offset: int, number: int, shape: list[int], pool: T
         weights = flat[first * block : (first + step) * block]
         # read, not mapped: pages of a mapped file would count as memory of the process
         packed = np.fromfile(file, np.uint8, len(weights) // block * size, offset=offset + first * size)
-        weights[:] = dequantize(packed[None], kind)[0]
+        if kind is GGMLQuantizationType.Q4_K:
+            _unpack_q4_k(packed, weights)
+        else:
+            weights[:] = dequantize(packed[None], kind)[0]
 
     list(pool.map(fill, range(0, values.size // block, step)))
     return values
+
+
+def _unpack_q4_k(packed: NDArray[np.uint8], weights: NDArray[np.float32]) -> None:
+    """Unpack GGML's Q4_K to the same bits as gguf, which takes five times as long.
+
+    A block of 256 weights w = d s q - m o holds two halves (d, m), eight scales s and offsets o of six bits in 12
+    bytes, the upper two bits of the last four beside those of the first four, and 256 numbers q of four bits.
+    """
+    blocks = packed.reshape(-1, 144)
+    d, m = np.ascontiguousarray(blocks[:, :4]).view(np.float16).astype(np.float32).T
+    first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
+    scales = np.hstack([first & 63, third & 15 | first >> 6 << 4])
+    offsets = np.hstack([second & 63, third >> 4 | second >> 6 << 4])
+    pairs, numbers = blocks[:, 16:].reshape(-1, 4, 32), np.empty((len(blocks), 4, 2, 32), np.uint8)
+    np.bitwise_and(pairs, 15, out=numbers[:, :, 0])
+    np.right_shift(pairs, 4, out=numbers[:, :, 1])
+    made = weights.reshape(numbers.shape)
+    made[...] = numbers
+    made *= (d[:, None] * scales).reshape(-1, 4, 2, 1)
+    made -= (m[:, None] * offsets).reshape(-1, 4, 2, 1)
 
 
 def _reader(file: Path) -> Any:

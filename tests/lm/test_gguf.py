@@ -3,11 +3,13 @@
 import json
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType, dequantize
 from gguf_files import save_llama, write
 from models import load
 from safetensors.numpy import load_file, save_file
@@ -68,6 +70,16 @@ def test_quantized_weights_are_the_scale_of_their_block_times_whole_numbers(fold
     got = numbers(load(tmp_path / "tiny.gguf"))
     np.testing.assert_allclose(got, numbers(load(rounded)), atol=1e-4)
     assert np.abs(got - numbers(load(folder))).max() > 1e-3
+
+
+def test_four_bit_blocks_have_the_bits_that_gguf_gives_them(tmp_path):
+    kind, rng = GGMLQuantizationType.Q4_K, np.random.default_rng(0)
+    blocks = rng.integers(0, 256, (1_100, 144), np.uint8)  # more weights than a thread unpacks at a time
+    blocks[:, :4] = rng.normal(size=(1_100, 2)).astype(np.float16).view(np.uint8)
+    blocks.tofile(tmp_path / "blocks")
+    with ThreadPoolExecutor(2) as pool:
+        unpacked = gguf._dequantized(tmp_path / "blocks", 0, int(kind), [1_100, 256], pool)
+    np.testing.assert_array_equal(unpacked, dequantize(blocks, kind))
 
 
 def test_text_is_split_as_the_file_says(folder, file, tmp_path):
