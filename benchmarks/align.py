@@ -88,11 +88,10 @@ def simulated(labels: int, repeats: int) -> list[list[str]]:
         lm, agreeing, nearer, asked, gains = World(noise), 0, 0, 0, []
         judge, new = evalbias.PointwiseJudge(CRITERION), rated(2_000, 10_000)
         for seed in range(repeats):
-            align = Align(seed=seed, learning_curve=False)
-            found = align.compile(judge, trainset=rated(labels, seed), lm=lm)
-            chosen = bool(found.report.kind)
-            agreeing += chosen and "better agreement" in found.report.decision
-            nearer += chosen and "nearer" in found.report.decision
+            found = Align(seed=seed, learning_curve=False).compile(judge, trainset=rated(labels, seed), lm=lm)
+            chosen, decision = bool(found.report.kind), found.report.decision
+            agreeing += chosen and "better agreement" in decision
+            nearer += chosen and "nearer" in decision
             asked += found.report.cost.judgments
             if seed < 10:
                 gains.append(pearson(found, new, lm) - pearson(judge, new, lm))
@@ -219,9 +218,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=60, help="problems to report on")
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--k", type=int, nargs="*", default=[4, 8])
-    parser.add_argument(
-        "--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="optimizers of DSPy in place of Align"
-    )
+    parser.add_argument("--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="DSPy's in place of Align")
     parser.add_argument("--alone", type=int, metavar="SPLITS", help="each thing that is tried by itself, in so many")
     args = parser.parse_args()
     if args.simulate:
