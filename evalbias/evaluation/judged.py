@@ -53,11 +53,11 @@ have lengths in a field of this name and no texts."""
 COPIES = "copied_ratings"
 """Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
 SELECTED, RATED_AGAIN = "selected_ratings", "rated_again"
-CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 """Keys of ``provenance``: columns of ratings that are left out because the others say whether they were given; and
 whether that is so of ratings that are left."""
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
+CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 MOST_LEVELS = 100  # largest number of levels whose probabilities are kept
 MOST_DRAWS = 100
 """Largest number of drawn answers, of which a tie counts as two, whose shares are told from a model's probabilities."""
