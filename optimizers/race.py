@@ -70,7 +70,9 @@ class Race:
             left = [self.judged(runner.offer, size) for runner in left]
             if size < len(self.items):
                 kinds = dict.fromkeys(runner.offer.kind for runner in left)
-                left = [runner for kind in kinds for runner in _better_half(left, kind)]
+                ranked = sorted(left, key=lambda runner: -runner.gain)
+                ranked_of = [[runner for runner in ranked if runner.offer.kind == kind] for kind in kinds]
+                left = [runner for some in ranked_of for runner in some[: math.ceil(len(some) / STEP)]]
         return left
 
     def sizes(self, offers: int) -> list[int]:
@@ -140,11 +142,6 @@ def combination(judge: Any, used: Sequence[Offer]) -> Offer:
     names = tuple(offer.name for offer in used)
     program = with_lines(program, lines) if lines else program.deepcopy()
     return Offer(COMBINATION, " and ".join(names), program, shows, parts=names)
-
-
-def _better_half(ran: Sequence[Ran], kind: str) -> list[Ran]:
-    some = sorted((runner for runner in ran if runner.offer.kind == kind), key=lambda runner: -runner.gain)
-    return some[: math.ceil(len(some) / STEP)]
 
 
 # How a judge's scores are read. A judge that is lenient, or whose scores crowd, is nearer to people along a line

@@ -123,13 +123,11 @@ def _comparisons(judged: Judged) -> tuple[FloatArray, FloatArray]:
     return np.mean(orders, axis=0), judged.preferred if judged.rated else np.full(len(judged.ids), np.nan)  # all ties
 
 
-def _same(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    return mean(counts, x * y + (1 - x) * (1 - y))
-
-
 PEARSON = AgreementMeasure("pearson", "Pearson", counted_pearson, _scores)
 KAPPA = AgreementMeasure("kappa", "kappa", counted_kappa, _verdicts)
-ACCURACY = AgreementMeasure("accuracy", "accuracy", _same, _comparisons)
+ACCURACY = AgreementMeasure(
+    "accuracy", "accuracy", lambda counts, x, y: mean(counts, x * y + (1 - x) * (1 - y)), _comparisons
+)
 
 
 def agreement_of(judged: Judged) -> AgreementMeasure:

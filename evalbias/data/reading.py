@@ -359,7 +359,7 @@ def _read_winners(table: Source) -> None:
         other, own = name.removesuffix(first) + second, {*words_of(name)}
         if not name.endswith(first) or other not in columns or words_in("writers").isdisjoint(own):
             continue
-        if not any(_is_text(row.get(name)) for row in rows[:100]):
+        if not any(np.isinf(as_number(row.get(name))) for row in rows[:100]):  # no text stands there
             continue
         sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]
         for choice in [c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - own]:
@@ -367,10 +367,6 @@ def _read_winners(table: Source) -> None:
             if {"A", "B"} <= {*read} <= {"A", "B", "", *items.TIES, *words_in("ties")} and min(map(len, sides)) > 1:
                 for row, side in zip(rows, read, strict=True):
                     row[choice] = side
-
-
-def _is_text(cell: Any) -> bool:
-    return bool(np.isinf(as_number(cell)))
 
 
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})

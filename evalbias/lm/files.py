@@ -300,11 +300,8 @@ def _unpack_q4_k(packed: NDArray[np.uint8], weights: NDArray[np.float32]) -> Non
     first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scales = np.hstack([first & 63, third & 15 | first >> 6 << 4])
     offsets = np.hstack([second & 63, third >> 4 | second >> 6 << 4])
-    pairs, numbers = blocks[:, 16:].reshape(-1, 4, 32), np.empty((len(blocks), 4, 2, 32), np.uint8)
-    np.bitwise_and(pairs, 15, out=numbers[:, :, 0])
-    np.right_shift(pairs, 4, out=numbers[:, :, 1])
-    made = weights.reshape(numbers.shape)
-    made[...] = numbers
+    pairs, made = blocks[:, 16:].reshape(-1, 4, 32), weights.reshape(-1, 4, 2, 32)
+    made[...] = np.stack([pairs & 15, pairs >> 4], axis=2)
     made *= (d[:, None] * scales).reshape(-1, 4, 2, 1)
     made -= (m[:, None] * offsets).reshape(-1, 4, 2, 1)
 
