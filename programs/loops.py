@@ -171,10 +171,8 @@ STRICT = Improvement()
 
 def _saved_margin(rule: Improvement) -> float:
     if type(rule) is not Improvement:
-        raise TypeError(
-            f"accept={rule!r:.80} cannot be saved, because a file holds no more than a margin: set loop.accept = "
-            "Improvement(MARGIN) first, and your own rule again after loading."
-        )
+        fault = f"accept={rule!r:.80} cannot be saved, because a file holds no more than a margin"
+        raise TypeError(f"{fault}: set loop.accept = Improvement(MARGIN) first, and your own rule again after loading.")
     return rule.margin
 
 

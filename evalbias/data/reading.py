@@ -356,10 +356,9 @@ def _read_winners(table: Source) -> None:
     """Read choices by the name of the writer who won as A and B, where two columns name the writers of a pair."""
     columns, rows = table.columns, [row for _, row in table.rows]
     for name, (first, second) in itertools.product(columns, FIRSTS.items()):
-        other, own = name.removesuffix(first) + second, {*words_of(name)}
-        if not name.endswith(first) or other not in columns or words_in("writers").isdisjoint(own):
-            continue
-        if not any(np.isinf(as_number(row.get(name))) for row in rows[:100]):  # no text stands there
+        other = name.removesuffix(first) + second
+        texts = np.isinf([as_number(row.get(name)) for row in rows[:100]]) if name.endswith(first) else np.zeros(0)
+        if other not in columns or not texts.any() or words_in("writers").isdisjoint(own := {*words_of(name)}):
             continue
         sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]
         for choice in [c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - own]:

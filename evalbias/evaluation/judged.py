@@ -664,7 +664,7 @@ def rated_again(judged: Judged) -> str:
 
 def apart_from_unrated(judged: Judged) -> str:
     """Say by how much the rated outputs score higher or lower than the others; empty where a random few are rated."""
-    if judged.pairwise or not judged.rated:
+    if judged.pairwise or not judged.rated or judged.labeled.all():
         return ""
     apart, p_value = missing_by_size(~judged.labeled, -judged.answers, clusters=judged.clusters)
     how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {{}} others"

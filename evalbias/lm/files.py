@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
@@ -89,9 +90,8 @@ def check_config(config: Any, name: str) -> None:
     """Check that a configuration is that of a decoder-only language model."""
     kind = type(config).__name__.removesuffix("Config")
     if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(
-            f"{name} is an encoder-decoder model ({kind}), which does not continue its prompt: use a causal model."
-        )
+        fault = f"{name} is an encoder-decoder model ({kind}), which does not continue its prompt"
+        raise ValueError(f"{fault}: use a causal model.")
     own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code:
         raise ValueError(f"{name} is not a causal language model ({kind}): use a model that continues text.")
@@ -101,10 +101,8 @@ def check_weights(missing: Iterable[str], name: str) -> None:
     """Refuse a checkpoint that lacked weights: transformers fills them with random numbers."""
     if lacking := sorted(missing):
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        raise ValueError(
-            f"{name} has no weights for {', '.join(lacking[:3])}{more}, which would be random: use a checkpoint of the "
-            "whole language model, output layer included."
-        )
+        fault = f"{name} has no weights for {', '.join(lacking[:3])}{more}, which would be random"
+        raise ValueError(f"{fault}: use a checkpoint of the whole language model, output layer included.")
 
 
 # Rules by which the tokenizer of a GGUF file splits text before it merges characters; the file names one of them.
@@ -128,10 +126,8 @@ def check_splitting(kind: Any, splitting: Any, file: Path) -> str | None:
     if kind != BYTE_LEVEL:
         raise ValueError(f"{file} has a tokenizer of the kind {kind!r}, which is not supported: use another model.")
     if not isinstance(splitting, str) or splitting not in KNOWN:
-        raise ValueError(
-            f"{file} splits text by the rules {splitting!r}, which are not known here, so its tokens would differ from "
-            "those of its training: use the model's original folder."
-        )
+        fault = f"{file} splits text by the rules {splitting!r}, which are not known here"
+        raise ValueError(f"{fault}, so its tokens would differ from those of its training: {ORIGINAL}.")
     return splitting
 
 
@@ -162,7 +158,8 @@ VERSION = 3  # version of the folder; one of another version is made again
 CHUNK = 1 << 18  # weights that a thread dequantizes at a time: 1 MB of float32 stays in a core's cache
 # Tensors that transformers does not read, although they decide where a model attends.
 UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-_DAMAGED, _REMEDY = "{} cannot be read as a model", "fetch it again, or use the model's original folder"
+ORIGINAL = "use the model's original folder"
+_DAMAGED, _REMEDY = "{} cannot be read as a model", f"fetch it again, or {ORIGINAL}"
 
 
 def unpacked(model: str) -> str:
@@ -195,9 +192,7 @@ def _unpack(file: Path, folder: Path) -> None:
         tensors = {t.name: [int(t.tensor_type), t.shape.tolist()[::-1], t.data_offset] for t in reader.tensors}
         vocabulary = tensors["token_embd.weight"][1][0]
     if unread := sorted(tensors.keys() & set(UNREAD)):
-        raise ValueError(
-            f"{file} scales its positions by {unread[0]}, which would be ignored here: use the model's original folder."
-        )
+        raise ValueError(f"{file} scales its positions by {unread[0]}, which would be ignored here: {ORIGINAL}.")
     check_depth(facts.get(f"{facts.get('general.architecture')}.block_count"), tensors.keys(), str(file))
     splitting = check_splitting(facts.get("tokenizer.ggml.model"), facts.get("tokenizer.ggml.pre"), file)
     with TemporaryDirectory() as alone:  # transformers would take a tokenizer or an adapter that lies beside the file
@@ -257,9 +252,13 @@ def load_gguf(file: Path, config: Any, dtype: torch.dtype | str, **options: Any)
         named = {outline.base_model_prefix: base}.items
         whole = SimpleNamespace(config=config, state_dict=outline.state_dict, named_children=named)
         names = get_gguf_hf_weights_map(whole, processor)
+        # Weights of 16 bits are copied out of one place: new pages for every matrix take a second of a large model.
+        most = max((math.prod(shape) for _, shape, _ in places["tensors"].values()), default=0)
+        place = np.empty(0 if dtype is torch.float32 else most, np.float32)
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             for name, (kind, shape, offset) in places["tensors"].items():
-                values = _dequantized(file, offset, kind, shape, pool)
+                values = place[: math.prod(shape)].reshape(shape) if len(place) else np.empty(shape, np.float32)
+                _dequantize(file, offset, kind, values, pool)
                 # in transformers' own layout; it puts experts, which it joins, among the weights itself
                 made = processor.process(values, name, tensor_key_mapping=names, parsed_parameters={"tensors": weights})
                 if made.name in names:
@@ -267,13 +266,12 @@ def load_gguf(file: Path, config: Any, dtype: torch.dtype | str, **options: Any)
         return type(outline).from_pretrained(None, config=config, state_dict=weights, dtype=dtype, **options)
 
 
-def _dequantized(file: Path, offset: int, number: int, shape: list[int], pool: ThreadPoolExecutor) -> Any:
-    """Return weights in float32, read at an offset of a file in blocks of GGML's type ``number``."""
+def _dequantize(file: Path, offset: int, number: int, values: NDArray[np.float32], pool: ThreadPoolExecutor) -> None:
+    """Read weights at an offset of a file, in blocks of GGML's type ``number``."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
 
     kind = GGMLQuantizationType(number)
     block, size = GGML_QUANT_SIZES[kind]  # weights and bytes of a block
-    values = np.empty(shape, np.float32)
     flat, step = values.reshape(-1), CHUNK // block  # blocks at a time
 
     def fill(first: int) -> None:
@@ -286,7 +284,6 @@ def _dequantized(file: Path, offset: int, number: int, shape: list[int], pool: T
             weights[:] = dequantize(packed[None], kind)[0]
 
     list(pool.map(fill, range(0, values.size // block, step)))
-    return values
 
 
 def _unpack_q4_k(packed: NDArray[np.uint8], weights: NDArray[np.float32]) -> None:

@@ -187,9 +187,7 @@ class Scorer:
         with torch.inference_mode():
             for hidden, reads in stretches:
                 pending += self._logprobs(hidden.flatten(0, -2), reads)
-        if pending:  # in one transfer, the only wait of a run
-            read = torch.cat([part for part, _ in pending]).cpu().double().numpy()
-            values[np.concatenate([targets for _, targets in pending])] = read
+        _collect(pending, values)
 
     def _logprobs(self, hidden: Tensor, reads: IntArray) -> Iterator[tuple[Tensor, IntArray]]:
         """Yield (t,) log-probabilities in float32 at (m, d) hidden states, and their (t,) indices in the call."""
@@ -258,6 +256,13 @@ TRIAL_TEXTS, TRIAL_PACK, TRIAL_WINDOW = 3, 48, 12  # texts; tokens in a pack, wh
 # Largest mean difference in nats that rounding makes; in 16 bits as a share of the log-probabilities' deviation: it
 # was .038 with Gemma 3 270M in bfloat16, and ignored masks and positions make .2 and more.
 AGREEMENT, AGREEMENT_16_BIT = 1e-3, 0.1
+
+
+def _collect(pending: Sequence[tuple[Tensor, IntArray]], values: FloatArray) -> None:
+    """Copy pending log-probabilities to the host in one transfer, the only wait of a run, and write them in place."""
+    if pending:
+        read = torch.cat([part for part, _ in pending]).cpu().double().numpy()
+        values[np.concatenate([targets for _, targets in pending])] = read
 
 
 def _longest_packed(config: Any) -> float:

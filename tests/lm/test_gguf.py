@@ -77,8 +77,9 @@ def test_four_bit_blocks_have_the_bits_that_gguf_gives_them(tmp_path):
     blocks = rng.integers(0, 256, (1_100, 144), np.uint8)  # more weights than a thread unpacks at a time
     blocks[:, :4] = rng.normal(size=(1_100, 2)).astype(np.float16).view(np.uint8)
     blocks.tofile(tmp_path / "blocks")
+    unpacked = np.empty((1_100, 256), np.float32)
     with ThreadPoolExecutor(2) as pool:
-        unpacked = gguf._dequantized(tmp_path / "blocks", 0, int(kind), [1_100, 256], pool)
+        gguf._dequantize(tmp_path / "blocks", 0, int(kind), unpacked, pool)
     np.testing.assert_array_equal(unpacked, dequantize(blocks, kind))
 
 
