@@ -53,6 +53,7 @@ def run_step(number, folder, **env):
     return done
 
 
+@pytest.mark.slow
 def test_the_action_installs_itself_with_extras(tmp_path):
     package = tmp_path / "a folder"
     package.mkdir()
@@ -86,6 +87,7 @@ def test_the_action_audits(words, undecided, code, tmp_path):
     assert f"| {outcome} |" in summary.read_text() if outcome else "arguments" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_action_and_the_commands_tell_a_build_of_drift_and_compare(tmp_path):
     rng = np.random.default_rng(0)
     texts = [{"source": f"s{k}", "output": f"o{k}", "mine": float(k % 5 + 1)} for k in range(60)]
@@ -191,6 +193,7 @@ def test_an_assertion_holds_fails_or_is_undecided():
         assert_unbiased("mine", few, "verbosity<0.2", allow_undecided=True)
 
 
+@pytest.mark.slow
 def test_pytest_offers_the_assertion_as_a_fixture_and_points_to_the_test(tmp_path):
     (tmp_path / "items.json").write_text(json.dumps(rated(400, 1.0)))
     test = 'def test_mine(assert_unbiased):\n    assert_unbiased("mine", "items.json", "verbosity<0.3")\n'

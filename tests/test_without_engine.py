@@ -88,6 +88,7 @@ evalbias.LocalLM
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100)
 
 
+@pytest.mark.slow
 def test_the_recorded_demo_says_what_its_file_holds(bare):
     text = " ".join(bare.stdout.split())
     said = r"Spearman (\S+) .*length alone (\S+)\).* gives (\S+) more .* longer gets (\S+) more points at equal"
@@ -121,6 +122,7 @@ def test_commands_that_need_the_engine_name_the_extra(arguments, tmp_path):
     assert done.stderr.splitlines()[-1].endswith("which takes an extra: pip install 'evalbias[local]'.")
 
 
+@pytest.mark.slow
 def test_names_that_need_the_engine_name_the_extra(bare):
     assert bare.stdout.startswith("quality read\n")
     assert "evalbias audit --data" in bare.stdout

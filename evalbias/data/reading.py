@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import math
 import os
 import re
@@ -354,11 +353,11 @@ def _join_marked(table: Source) -> None:
 
 def _read_winners(table: Source) -> None:
     """Read choices by the name of the writer who won as A and B, where two columns name the writers of a pair."""
-    columns, rows = table.columns, [row for _, row in table.rows]
-    for name, (first, second) in itertools.product(columns, FIRSTS.items()):
-        other = name.removesuffix(first) + second
-        texts = np.isinf([as_number(row.get(name)) for row in rows[:100]]) if name.endswith(first) else np.zeros(0)
-        if other not in columns or not texts.any() or words_in("writers").isdisjoint(own := {*words_of(name)}):
+    columns, rows = dict.fromkeys(table.columns), [row for _, row in table.rows]
+    named = [(name, name.removesuffix(a) + b) for name in columns for a, b in FIRSTS.items() if name.endswith(a)]
+    for name, other in named:
+        texts = np.isinf([as_number(row.get(name)) for row in rows[:100] if other in columns])
+        if not texts.any() or words_in("writers").isdisjoint(own := {*words_of(name)}):
             continue
         sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]
         for choice in [c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - own]:

@@ -47,6 +47,7 @@ def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, other
     assert "Over 26 wordings" in text
 
 
+@pytest.mark.slow
 def test_loops_begin_with_the_same_code_and_follow_their_feedback(args):
     """Whose score drives the loop decides what rises; Bias is the own score less chrF in points."""
     writer = Seeded(lambda request: f"```python\nprint({drawn(request)})\n```\nIt prints.")

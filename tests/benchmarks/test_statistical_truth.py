@@ -129,6 +129,7 @@ def test_audits_of_judges_whose_bias_is_known():
     assert "| preferences, log-odds, an effect of length of .2 | yes | 7.0 % |" in table
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data_dir")
 def test_an_expert_whose_own_effects_are_taken_out_is_seldom_called_biased():
     names = [name for name in truth.AUDITED if "SummEval" in name and "unknown" in name]

@@ -113,5 +113,6 @@ def test_the_adapter_teaches_the_model_to_answer_with_labels(models_dir):
 FILE = FOLDER / "tokenizer.json"
 
 
+@pytest.mark.slow
 def test_the_file_is_what_the_benchmark_builds():
     assert json.loads(build(1024).backend_tokenizer.to_str()) == json.loads(FILE.read_text(encoding="utf-8"))

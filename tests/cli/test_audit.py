@@ -37,6 +37,7 @@ def file(tmp_path):
     return as_jsonl(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
 
 
+@pytest.mark.slow
 def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
     found = answered("audit", "--data", file, *VERDICTS, "--out", "run", cwd=tmp_path)
     same = package.audit(file, winner_field="verdict", swapped_field="verdict_swapped")

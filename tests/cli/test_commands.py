@@ -230,6 +230,7 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
     assert found["unranked"] == found["agreement"]["notes"]["unranked"] == 1
 
 
+@pytest.mark.slow
 def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, tmp_path):
     documents = world.documents(3, 4, seed=1)
     as_jsonl(tmp_path / "outputs.jsonl", rows_of(documents, "id", "input_id"))

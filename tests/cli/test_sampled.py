@@ -27,6 +27,7 @@ def closed(lms, tmp_path, monkeypatch):
         yield SimpleNamespace(fake=fake, address=address, options=options, judge=[*options, "--judge", "judge.json"])
 
 
+@pytest.mark.slow
 def test_a_model_without_probabilities_is_sampled_on_request(closed, tmp_path):
     options = ["judge", "--rank", *closed.options, *CRITERION]
     told = refused(*options, "--out", "run", cwd=tmp_path)
@@ -42,6 +43,7 @@ def test_a_model_without_probabilities_is_sampled_on_request(closed, tmp_path):
     assert len(closed.fake.requests) == asked
 
 
+@pytest.mark.slow
 def test_a_server_without_probabilities_is_sampled_under_its_plain_name(closed, tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     options = ["judge", *closed.judge, "--lm", "tiny", "--out", "run"]
@@ -56,6 +58,7 @@ def test_a_server_without_probabilities_is_sampled_under_its_plain_name(closed, 
     assert "reports no token probabilities" in refused(*options, *two, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_settings_of_the_sampled_answers_are_sent_recorded_and_part_of_the_key(closed, tmp_path):
     drawn = []
     for limit, temperature, seed in ((16, 1.0, 0), (5, 0.5, 7)):
@@ -72,6 +75,7 @@ def test_settings_of_the_sampled_answers_are_sent_recorded_and_part_of_the_key(c
     assert not drawn[0] & drawn[1]
 
 
+@pytest.mark.slow
 def test_a_model_that_writes_needs_no_probabilities(closed, tmp_path):
     item = {"source": "Hallo", "reference": "Hello", "source_language": "German", "target_language": "English"}
     as_jsonl(tmp_path / "texts.jsonl", [item])

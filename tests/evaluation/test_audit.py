@@ -126,6 +126,7 @@ def test_ratings_of_no_criterion_are_of_any():
         assert "agreement" in evalbias.audit(rows, **MINE, criterion="Wit").measurements
 
 
+@pytest.mark.slow
 def test_what_a_judge_of_ours_already_says_may_be_said_again():
     judge, examples = evalbias.PointwiseJudge(QUALITY), rated_texts(30, 2)
     said = evalbias.audit(examples, judge=judge, lm=FormulaLM(), criterion="quality", scale=(1, 5))

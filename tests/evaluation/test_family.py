@@ -22,6 +22,7 @@ def judged(seed, *, n=300, **planted):
     return judged_relatives(np.random.default_rng(seed), n, **planted)
 
 
+@pytest.mark.slow
 def test_a_bonus_for_the_family_is_found_beside_that_for_itself():
     found = {f.bias: f for f in audit_answers(judged(0, n=600, own=0.8, family=0.6), **NAMED).findings}
     assert found["self_preference"].status == found["family_preference"].status == "biased"

@@ -203,6 +203,7 @@ def test_two_who_like_the_first_position_agree_no_more_than_by_chance(snapshot):
     assert validity(replace(passed, answers=np.ones(400)).take(np.arange(3))) is None
 
 
+@pytest.mark.slow
 def test_a_lenient_judge_that_ranks_well_is_told_by_how_much_and_is_not_biased(snapshot):
     judged = scored(np.random.default_rng(3), 200, error=0.2)
     lenient = replace(judged, answers=judged.answers + 0.4, scale=(1, 6))

@@ -82,6 +82,7 @@ def summaries(recorded):
     return [{**row, "source": articles[row["input_id"]]} for row in recorded("summeval_scores")[:600:12]]
 
 
+@pytest.mark.slow
 def test_a_decision_model_hardly_follows_the_order_and_obeys_a_request_in_the_summary(summaries):
     found = audited(Client(), data=[{**row, "source": "an article of the news"} for row in summaries])
     order, probes = found["order"], found["probes"]

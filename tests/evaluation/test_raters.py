@@ -71,6 +71,7 @@ def test_conditions_name_the_shares_rounded_to_the_inside(holds, shares):
     assert Finding("verbosity", "no sign", e, "").condition == ""
 
 
+@pytest.mark.slow
 def test_a_finding_that_rests_on_a_stated_reliability_names_it_and_that_at_which_it_ends():
     """Long outputs are the worse ones here: at reliability 1 their bonus is not shown."""
     rng = np.random.default_rng(1)

@@ -226,6 +226,7 @@ def test_of_pairs_both_systems_count():
     assert missing_judgments(scored(rng, 100), seed=0) is None
 
 
+@pytest.mark.slow
 def test_base_models_without_a_verdict_are_found_on_recorded_judgments(recorded):
     items = [
         {"source": a["source"], "system": a["system"], "score": a["human"], "mine": a.get("Llama-70B")}

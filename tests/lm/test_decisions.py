@@ -187,6 +187,7 @@ def test_a_refused_item_is_one_failure_of_an_evaluation(lms, caplog, monkeypatch
     assert "No decision about the item text='the cat sat" in message
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_an_item_is_asked_for_the_others(lms):
     local = lms["qwen2-chat"]
 

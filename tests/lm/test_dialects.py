@@ -314,6 +314,7 @@ def test_a_loop_refuses_other_weights_from_some_request_on(lms, other, tmp_path)
     assert len((tmp_path / "run" / "outputs.jsonl").read_text().splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_a_long_run_compares_the_model_again_and_again(lms, other, tmp_path, monkeypatch):
     local = lms["qwen2-chat"]
     monkeypatch.setattr(ModelWatch, "EVERY", 0.0)

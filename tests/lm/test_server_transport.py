@@ -43,6 +43,7 @@ def connect(address, api_key="key", *, patience=60.0):
     return pool, Connection(address, pool)
 
 
+@pytest.mark.slow
 def test_a_forked_process_opens_its_own_connections_and_leaves_the_parents_alone(lms):
     with serving(lms["qwen2"]) as (address, _):
         ended = subprocess.run([sys.executable, "-c", FORK, address], capture_output=True, text=True, timeout=300)

@@ -45,6 +45,7 @@ pieces = st.lists(st.sampled_from(PIECES), max_size=24)
 LABELS = ["1", "10", "100", " A", "B", "no", "n", "café", " the cat"]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @example("9 the cat sat on a ma", ["", "t"])  # the first text ends within an added token
 @given(pieces.map("".join), st.lists(pieces.map("".join), min_size=2, max_size=5))

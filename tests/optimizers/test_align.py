@@ -121,6 +121,7 @@ def test_the_numbers_of_few_labels_are_of_judges_that_did_not_see_the_item():
     assert found.report.cost.judgments == len(set(lm.prompts))
 
 
+@pytest.mark.slow
 def test_many_labels_hold_half_of_the_inputs_back():
     report = aligned(Prompted(better_by_an_edit), labeled(ENOUGH), learning_curve=True).report
     assert report.tested_on == "held-back items"
@@ -155,6 +156,7 @@ def better_after_the_same_topic(text):
     return 0.5 if topic in shown else 1.4
 
 
+@pytest.mark.slow
 def test_demonstrations_near_the_item_are_chosen_where_they_help_and_none_is_of_its_own_input():
     lm = Prompted(better_after_the_same_topic)
     found = aligned(lm, on_topics(96), k=(4,))
@@ -164,6 +166,7 @@ def test_demonstrations_near_the_item_are_chosen_where_they_help_and_none_is_of_
     assert all(len(set(own)) == len(own) for own in (re.findall(r"\bs\d+ on", prompt) for prompt in lm.prompts))
 
 
+@pytest.mark.slow
 def test_reasons_before_the_answer_are_tried_on_request_and_counted_as_texts():
     class Thinking(Prompted):
         def write(self, question):
@@ -183,6 +186,7 @@ def test_a_criterion_of_a_rubric_is_aligned_by_its_own_ratings():
     assert found.judges[1].dump_state() == rubric.judges[1].dump_state()
 
 
+@pytest.mark.slow
 def test_pairs_are_judged_in_both_orders_where_the_first_place_wins_too_often():
     judge, lm = evalbias.PairwiseJudge(CRITERION), Prompted(lambda text: 0.3, lenient=1.0)
     items = [e.copy(preference="tie") if i % 9 == 0 else e for i, e in enumerate(couples(120))]  # which it cannot say
@@ -193,6 +197,7 @@ def test_pairs_are_judged_in_both_orders_where_the_first_place_wins_too_often():
     assert 0.5 < report.agreement["before"].value < report.agreement["after"].value <= 1
 
 
+@pytest.mark.slow
 def test_a_stopped_search_asks_nothing_twice_and_reports_the_cost_of_the_whole_search(tmp_path):
     class Stopping(Prompted):
         left = 800
@@ -240,6 +245,7 @@ class Reflecting(Scripted):
         return f"[[ ## guidelines ## ]]\n{json.dumps(lines)}\n[[ ## completed ## ]]"
 
 
+@pytest.mark.slow
 def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item():
     reflecting = Reflecting()
     helped = Prompted(lambda text: 0.5 if f"{EDIT.capitalize()}, judge" in text else 1.4)
@@ -364,6 +370,7 @@ def test_a_line_is_fitted_only_where_it_brings_scores_nearer():
     assert 0.8 < cut < 0.95  # .9 is the forecast at 3.6
 
 
+@pytest.mark.slow
 def test_a_prompt_under_which_the_model_hardly_answers_is_no_candidate():
     class Unsure(Prompted):
         def choice_logprobs(self, prompts, choices):

@@ -63,6 +63,7 @@ def test_a_bias_that_is_a_good_proxy_stays_until_a_loss_is_allowed_and_the_trade
     assert list(lenient.correction.slopes) == ["likelihood"]
 
 
+@pytest.mark.slow
 def test_the_remedy_follows_the_joint_model_and_a_field_of_the_items_is_a_feature():
     judged = without(scored(600, length=0.5), LIKELIHOODS)
     rng = np.random.default_rng(3)
@@ -96,6 +97,7 @@ def test_every_score_of_the_front_is_corrected_by_fits_on_other_inputs():
     assert abs(model.value) < 1e-2 < abs(after["length_effect"].after.value)
 
 
+@pytest.mark.slow
 def test_leniency_is_subtracted_where_people_use_the_scale(snapshot):
     judged = without(replace(scored(lenient=0.8), scale=(-2.0, 8.0)), LIKELIHOODS)
     learned = learn_correction(judged)
@@ -152,6 +154,7 @@ def test_one_rating_needs_its_reliability_and_undefined_items_stay_so():
     assert any("owe to 'same' is undefined" in one for one in learn_correction(judged, features=["same"]).sentences)
 
 
+@pytest.mark.slow
 def test_gpt_4_loses_its_verbosity_for_nothing_and_keeps_its_likelihood(recorded):
     rows = [row for row in recorded("summeval_scores") if row["judges"]["gpt-4-0314"].get("fluency") is not None]
     ratings = np.array([row["ratings"]["fluency"] for row in rows], dtype=float)

@@ -105,6 +105,7 @@ class Impressed(FormulaLM):
         return list(np.log(self.mass * weights / weights.sum()))
 
 
+@pytest.mark.slow
 def test_demonstrations_are_searched_against_a_probe_and_kept_only_if_they_are_better():
     train, probe = of_sources(60, 3), ProbeObjective("label")
     search = BiasedDemos(4, objective=probe, n_resamples=99)
@@ -523,6 +524,7 @@ def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(
     assert report.cost.likelihoods == len(texts)  # each once, for all candidates and both reductions
 
 
+@pytest.mark.slow
 def test_a_judge_without_bias_is_returned_as_it_was_given():
     compiled = mitigated(of_sources(100, 1), FormulaLM(bias=0.0))
     assert compiled.dump_state() == PointwiseJudge(C).dump_state()

@@ -535,6 +535,7 @@ def test_the_interval_of_an_objective_draws_as_many_inputs_as_there_are():
     assert np.isnan(few.estimates(judged)["first"].low)  # two inputs do not tell how much others differ
 
 
+@pytest.mark.slow
 def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     higher, given = ([1.0, 0.9, 0.8], [0.3, 0.2, 0.1])
     rule, candidate = first_rule(higher, list("abc"))

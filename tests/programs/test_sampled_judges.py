@@ -58,6 +58,7 @@ def test_a_pairwise_judge_estimates_its_preference():
     assert PairwiseJudge(C).batch([pair(2, 1)], lm=measured)[0].samples is None
 
 
+@pytest.mark.slow
 def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
     lm, engine = writer(preference)
     pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(0).normal(size=(12, 2)))]
@@ -77,6 +78,7 @@ def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
     assert len(engine.requests) > spent
 
 
+@pytest.mark.slow
 def test_rankings_and_biases_are_measured_on_a_model_that_only_writes():
     lm, _ = writer(preference)
     ranker = PairwiseRanker(sampled(debias="permutation"))

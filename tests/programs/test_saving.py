@@ -447,6 +447,7 @@ def test_a_saved_loop_holds_what_was_written_and_nothing_else(part, written, mes
         made.load(str(file))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_no_address_in_a_saved_program_reaches_a_model(data):
     made = data.draw(st.sampled_from([pointwise, pairwise, lambda: loop(PointwiseJudge(QUALITY))]))()

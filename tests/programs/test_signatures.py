@@ -200,6 +200,7 @@ JUDGES = {
 }
 
 
+@pytest.mark.slow
 def test_saved_judges_keep_their_fields_in_a_fresh_process(tmp_path):
     programs = {tmp_path / f"{name}.json": make() for name, make in JUDGES.items()}
     saved = programs | {tmp_path / "rubric.json": Rubric([RIGHT, PRESETS["summeval"][0]], weights=[3, 1])}

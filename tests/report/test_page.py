@@ -124,6 +124,7 @@ def test_colours_are_the_themes():
     assert "var(--accent)" in wide
 
 
+@pytest.mark.slow
 def test_plots_of_one_page_share_no_names_and_a_page_is_the_same_each_time(measured):
     first, second = (Page("t", "c", [*sections(measured)]).html() for _ in range(2))
     assert first == second

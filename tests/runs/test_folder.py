@@ -113,6 +113,7 @@ def opening(path):
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_by_the_first_ones_id(tmp_path):
     with RunFolder(tmp_path, {}) as folder:
         assert holder(tmp_path) == os.getpid()
@@ -127,6 +128,7 @@ def test_a_second_process_is_refused_by_the_first_ones_id(tmp_path):
     assert not (tmp_path / LOCK).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patience", [runs.PATIENCE, 0.0])  # 0 as if this process was paused after its first attempt
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, patience):
     monkeypatch.setattr(runs, "PATIENCE", patience)
@@ -229,6 +231,7 @@ def test_a_folder_that_cannot_be_read_is_listed_as_damaged(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_kernel_lock_holds_where_process_ids_say_nothing(tmp_path):
     with opening(tmp_path) as first:
         assert first.stdout.readline() == "open\n"
