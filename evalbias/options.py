@@ -354,6 +354,8 @@ class DoctorOptions(Options):
     criterion: str | None = option(OF_AUDIT)
     labels: Sequence[object] = option(OF_AUDIT, ())
     missing: Sequence[object] = option(OF_AUDIT, ())
+    keep: Sequence[object] = option(OF_AUDIT, ())
+    levels: Sequence[str] = option(OF_AUDIT, ())
     scores_field: str | None = option(OF_AUDIT)
     samples_field: str | None = option(OF_AUDIT)
     winner_field: str | None = option(OF_AUDIT)

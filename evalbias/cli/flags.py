@@ -132,7 +132,8 @@ def as_typed(text: str) -> str:
     return re.sub(r"`+(\w+)`+", lambda name: spelled(name[1]) if name[1] in NAMES else name[0], text)
 
 
-LABELING = ("mapping", "criterion", "labels", "missing", *RECORDED)  # options of an audit that doctor takes, too
+# Options of an audit that doctor takes, too.
+LABELING = ("mapping", "criterion", "labels", "missing", "keep", "levels", *RECORDED)
 ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
 
 

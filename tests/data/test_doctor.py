@@ -427,6 +427,11 @@ def test_items_to_rate_next_are_written_as_csv_and_no_text_is_a_formula(tmp_path
     of_audit = ["--map", "score=p,output=a", "--scores-field", "j"]
     assert "3 with one rating" in evalbias("doctor", other, *of_audit, "--label-next", 3, cwd=tmp_path).stderr
     assert "--map, --scores-field: for --label-next" in refused("doctor", other, *of_audit, cwd=tmp_path)
+    words = as_jsonl(
+        tmp_path / "words.jsonl", [{**row, "rating": ["meh", "great", "meh"][i]} for i, row in enumerate(rows)]
+    )
+    of_audit = ["--map", "score=rating", "--levels", "meh,great", "--scores-field", "judge_score"]
+    assert "3 with one rating" in evalbias("doctor", words, *of_audit, "--label-next", 3, cwd=tmp_path).stderr
     as_jsonl(tmp_path / "one.jsonl", [{**row, "rating_2": 3} for row in rows])
     assert "none is left to rate" in refused("doctor", "one.jsonl", "--label-next", 3, cwd=tmp_path)
 

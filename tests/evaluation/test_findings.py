@@ -77,3 +77,6 @@ def test_the_command_names_the_server_of_a_judge_and_answers_no_question():
     made = NextStep("Go on", "align", "--criterion 'NAME: DEFINITION'")  # in place of the name that was typed
     (_, command) = step_words(made, {"data": "a.csv", "criterion": "wit"}, {"criterion"})
     assert command == "  evalbias align --data a.csv --criterion 'NAME: DEFINITION'"
+    options = {"data": "a.csv", "scores_field": "s", "levels": ("meh", "great"), "keep": ("0",)}
+    (_, command) = step_words(NextStep("Rate", "doctor", "--label-next 9"), options, {*options})
+    assert command == "  evalbias doctor --data a.csv --keep 0 --levels meh,great --scores-field s --label-next 9"
