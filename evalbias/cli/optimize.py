@@ -33,7 +33,7 @@ from evalbias.evaluation.bias import Section
 from evalbias.evaluation.rankings import PROMPTS, PUBLISHED_ORDERS, Row
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers import likelihood as optimizers
-from evalbias.optimizers.align import ENOUGH, Align, AlignReport
+from evalbias.optimizers.align import ENOUGH, Align
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE, hold_back
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
@@ -72,9 +72,9 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
     with Run("align", options, models, out, more=split.settings()) as run:
         optimizer = _aligner(run.options)
         optimizer.reflection_lm = run.options.reflection_lm
-        with run.progress(10 * (options.budget + len(train)) + 2 * len(test)) as optimizer.progress:
+        with run.progress(min(10 * options.budget + 9 * len(train), 99 * len(train))) as optimizer.progress:
             compiled = optimizer.compile(judge, trainset=train, valset=test, lm=run.options.lm)
-        report: AlignReport = compiled.report
+        report = compiled.report
         written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison)
         result = {**vars(report), "written": written}
         brief = {name: value for name, value in result.items() if name not in ("before", "after")}
