@@ -186,8 +186,8 @@ class Chat(Dialect):
         if not (choice.get("logprobs") or {}).get("content"):
             message = choice.get("message") or {}
             words = [message.get("refusal") or message.get("content"), choice.get("finish_reason")]
-            told = ", ".join(f"{word!r:.80}" for word in words if word) or "it is empty"
-            raise Withheld(f"no token probabilities stand in it ({told})")
+            held = ", ".join(f"{word!r:.80}" for word in words if word) or "it is empty"
+            raise Withheld(f"no token probabilities stand in it ({held})")
         entries: list[Any] = part(choice, "logprobs", "content", 0, "top_logprobs", kind=list)
         if len(entries) < 2:
             raise Unreadable(f"top_logprobs has {len(entries)} tokens, at least 2 are needed")

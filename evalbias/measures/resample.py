@@ -306,7 +306,7 @@ class LinearSwaps:
 
     @cached_property
     def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What an exchange of each item moves (n, d), and both judges' sums (d,)."""
+        """Return what an exchange of each item moves (n, d), and both judges' sums (d,)."""
         return self.second - self.first, self.first.sum(axis=0), self.second.sum(axis=0)
 
     def by_unit(self, codes: IntArray) -> LinearSwaps:
