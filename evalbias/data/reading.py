@@ -354,9 +354,9 @@ def _join_marked(table: Source) -> None:
 def _read_winners(table: Source) -> None:
     """Read choices by the name of the writer who won as A and B, where two columns name the writers of a pair."""
     columns, rows = dict.fromkeys(table.columns), [row for _, row in table.rows]
-    named = [(name, name.removesuffix(a) + b) for name in columns for a, b in FIRSTS.items() if name.endswith(a)]
-    for name, other in named:
-        texts = np.isinf([as_number(row.get(name)) for row in rows[:100] if other in columns])
+    ends = [(name, name.removesuffix(a) + b) for name in columns for a, b in FIRSTS.items() if name.endswith(a)]
+    for name, other in filter(lambda pair: pair[1] in columns, ends):
+        texts = np.isinf([as_number(row.get(name)) for row in rows[:100]])
         if not texts.any() or words_in("writers").isdisjoint(own := {*words_of(name)}):
             continue
         sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]

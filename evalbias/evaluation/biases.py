@@ -471,7 +471,7 @@ class ScaleUse(Bias):
         elif HUMAN_SCORES in judged.covariates and not judged.on_peoples_scale:
             yield f"people's ratings on the judge's scale (scale, --scale){_off_the_scale(judged, *judged.scale)}"
         elif apart := apart_from_unrated(judged):
-            yield f"ratings of outputs that are drawn at random (the rated ones score {apart.format('the')})"
+            yield f"ratings of outputs that are drawn at random (the rated ones score {apart})"
 
     def numbers(self, judged: Judged) -> list[Number]:
         if judged.pairwise or _of_two_values(judged):

@@ -662,12 +662,12 @@ def rated_again(judged: Judged) -> str:
     )
 
 
-def apart_from_unrated(judged: Judged) -> str:
-    """Say by how much the rated outputs score higher or lower than the others; empty where a random few are rated."""
+def apart_from_unrated(judged: Judged, others: str = "the others") -> str:
+    """Say by how much the rated outputs score higher or lower than others; empty where a random few are rated."""
     if judged.pairwise or not judged.rated or judged.labeled.all():
         return ""
     apart, p_value = missing_by_size(~judged.labeled, -judged.answers, clusters=judged.clusters)
-    how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {{}} others"
+    how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {others}"
     return how if p_value < CHOSEN else ""  # NaN is not below
 
 
@@ -675,7 +675,7 @@ def rated_by_score(judged: Judged) -> str:
     """Warn where the outputs that people rated are chosen by what the judge says of them; empty elsewhere."""
     if not (apart := apart_from_unrated(judged)):
         return ""
-    fault = f"The rated outputs score {apart.format('the')}"
+    fault = f"The rated outputs score {apart}"
     if judged.pass_or_fail:
         return f"{fault}. Rates are wrong if they were chosen by the judge's verdict, and not by what they deserve."
     return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
