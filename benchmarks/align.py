@@ -3,11 +3,11 @@
 ``--simulate`` draws worlds in which the words of the prompt decide how well a judge follows the quality of an output,
 with errors that are mostly the item's own under any prompt, as those of real judges are.
 
-``--lm MODEL`` aligns a real judge, which begins with a poor question, on rated code snippets (ICE, CoNaLa), and
-measures it on snippets for other problems. The answers are kept in ``--out``, so a run that was stopped goes on.
-``--bare`` compiles the same judge on the same snippets with DSPy's own optimizers as they are, the model of the judge
-writing for them, and measures what each returns on the same others. ``--alone`` measures each edit and each way to
-choose demonstrations by itself on the others, for so many draws of the snippets: what there is to be found.
+``--lm MODEL`` aligns a real judge, which begins with a plain question, on rated outputs of ``--set``, by default code
+snippets (ICE, CoNaLa), and measures it on outputs for other inputs. The answers are kept in ``--out``, so a run that
+was stopped goes on. ``--bare`` compiles the same judge on the same outputs with DSPy's own optimizers as they are, the
+model of the judge writing for them, and measures what each returns on the same others. ``--alone`` measures each edit
+and each way to choose demonstrations by itself on the others, for so many draws: what there is to be found.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import dspy
@@ -33,6 +34,7 @@ from evalbias.optimizers.selection import Candidate
 from evalbias.programs.metrics import agreement_feedback, labeled
 
 SNIPPETS = "judges/ice_conala_scores.jsonl.gz"  # code that people graded, below EVALBIAS_DATA
+WRITTEN = "judges/seq2seq_scores.jsonl.gz"  # simplifications and corrections that people rated, below EVALBIAS_DATA
 EDIT = "point by point"  # words of the edit of the library that helps in the planted worlds
 SIDES = ("before", "after")
 OWN = 0.7  # share of the error's variance that is the item's own, whatever the prompt
@@ -40,6 +42,13 @@ CRITERION = evalbias.Criterion("merit", "is it any good?")
 CODE = evalbias.Criterion(
     "correctness", "is the code correct?", (0, 4), "Write code that solves the problem.", "Problem", "Code"
 )
+SIMPLER = {"task": "Simplify the text.", "source_label": "Text", "output_label": "Simplified text"}
+SETS = {
+    "CoNaLa": (SNIPPETS, CODE),
+    "simplification, meaning": (WRITTEN, evalbias.Criterion("semantics", "is the meaning kept?", **SIMPLER)),
+    "simplification, fluency": (WRITTEN, evalbias.Criterion("fluency", "is the text fluent?", **SIMPLER)),
+}
+"""Set of outputs that people rated -> its file and the criterion, in the plain words that a judge is asked at first."""
 
 
 class World(MeasuringLM):
@@ -106,38 +115,45 @@ def pearson(judge: Any, items: Sequence[dspy.Example], lm: Any) -> float:
     return float(np.corrcoef([answer.score for answer in judge.batch(items, lm=lm)], people)[0, 1])
 
 
-def snippets(seed: int, train: int, test: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Draw two rated snippets of each of so many problems, on two sides that share none; empty ones are left out."""
-    items = [
-        dspy.Example(
-            **{name: row[name] for name in ("id", "input_id", "source", "output")},
-            scores={"correctness": float(np.mean(row["ratings"]))},
-            ratings={"correctness": row["ratings"]},
-        )
-        for row in lines(SNIPPETS)
-    ]
+def rated_outputs(name: str, seed: int, train: int, test: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Draw two outputs of each of so many inputs of a set, on two sides that share none; empty ones are left out."""
+    file, criterion = SETS[name]
+    rows = [row for row in lines(file) if row.get("task", name) == name.partition(",")[0]]
+    items = []
+    for row in rows:
+        ratings = row["ratings"] if file == SNIPPETS else row["ratings"][criterion.name]
+        texts = {field: row[field] for field in ("id", "input_id", "source", "output")}
+        people = {"scores": {criterion.name: float(np.mean(ratings))}, "ratings": {criterion.name: ratings}}
+        items.append(dspy.Example(**texts, **people))
     rng, of = np.random.default_rng(seed), dict[str, list[dspy.Example]]()
     for item in (items[place] for place in rng.permutation(len(items))):
         if item.output.strip():
             of.setdefault(item.input_id, []).append(item)
-    drawn = [item for problem in rng.permutation(sorted(of))[: train + test] for item in of[problem][:2]]
+    drawn = [item for source in rng.permutation(sorted(of))[: train + test] for item in of[source][:2]]
     return drawn[: 2 * train], drawn[2 * train :]
 
 
+snippets = partial(rated_outputs, "CoNaLa")
 Study = tuple[str, str, str]  # title, text and section of a result
 
 
+def section_of(args: argparse.Namespace, *words: str) -> str:
+    """Return the section of a result, which names the set if it is not the first one."""
+    return ", ".join([*([args.set] if args.set != next(iter(SETS)) else []), *words])
+
+
 def real(args: argparse.Namespace, lm: Any) -> Study:
-    """Align a real judge on snippets, and compare both judges on snippets of other problems."""
-    train, test = snippets(args.seed, args.train, args.test)
+    """Align a real judge on rated outputs, and compare both judges on outputs for other inputs."""
+    criterion, (train, test) = SETS[args.set][1], rated_outputs(args.set, args.seed, args.train, args.test)
     align = Align(k=args.k, budget=args.budget, seed=args.seed, learning_curve=False, log_dir=args.out)
-    report = align.compile(evalbias.PointwiseJudge(CODE), trainset=train, valset=test, lm=lm).report
+    report = align.compile(evalbias.PointwiseJudge(criterion), trainset=train, valset=test, lm=lm).report
     changes = report.comparison["agreement"].changes.values()
-    told = "\n".join(text for text in report.paragraphs if text not in report.remarks)  # which quote snippets
-    headings = ("seed", "labels", "other snippets", *(change.label for change in changes))
+    told = "\n".join(text for text in report.paragraphs if text not in report.remarks)  # which quote outputs
+    headings = ("seed", "labels", "other outputs", *(change.label for change in changes))
     row = [args.seed, len(train), len(test), *(change.text() for change in changes)]
-    text = f', on problems that took no part, from "{CODE.definition}":\n\n{markdown(headings, [row])}'
-    return f"Align on CoNaLa, seed {args.seed}", f"{text}\n\n```text\n{told}\n```", f"seed {args.seed}"
+    text = f', on inputs that took no part, from "{criterion.definition}":\n\n{markdown(headings, [row])}'
+    title, section = f"Align on {args.set}, seed {args.seed}", section_of(args, f"seed {args.seed}")
+    return title, f"{text}\n\n```text\n{told}\n```", section
 
 
 def bare(name: str, judge: Any, train: Sequence[dspy.Example], lm: Any, writer: Any, args: argparse.Namespace) -> Any:
@@ -163,9 +179,10 @@ def bare(name: str, judge: Any, train: Sequence[dspy.Example], lm: Any, writer: 
 
 
 def others(args: argparse.Namespace, model: Any) -> Study:
-    """Return a row for each of DSPy's optimizers: agreement and the effect of length on snippets for other problems."""
-    train, test = snippets(args.seed, args.train, args.test)
-    judge, align, body, headings = evalbias.PointwiseJudge(CODE), Align(seed=args.seed), list[list[str]](), list[str]()
+    """Return a row for each of DSPy's optimizers: agreement and the effect of length on outputs for other inputs."""
+    criterion, (train, test) = SETS[args.set][1], rated_outputs(args.set, args.seed, args.train, args.test)
+    judge, align, body = evalbias.PointwiseJudge(criterion), Align(seed=args.seed), list[list[str]]()
+    headings: list[str] = []
     for name in args.bare:
         lm, started, calls = keeping_answers(model, args.out / "answers.jsonl"), time.monotonic(), len(model.history)
         compiled = bare(name, judge, train, lm, model, args)
@@ -176,20 +193,21 @@ def others(args: argparse.Namespace, model: Any) -> Study:
         body.append([name, str(len(compiled.predict.demos)), *(change.text() for change in changes), *cost])
         print(*body[-1], sep=" | ", flush=True)
     text = (
-        f". {len(train)} labels, {len(test)} snippets for other problems; judgments: those that the optimizer asked "
+        f". {len(train)} labels, {len(test)} outputs for other inputs; judgments: those that the optimizer asked "
         "for, known ones included; texts: requests to write; s: seconds of compiling, without what was known."
     )
-    title, section = f"DSPy's optimizers as they are on CoNaLa, seed {args.seed}", f"bare, seed {args.seed}"
+    section = section_of(args, "bare", f"seed {args.seed}")
+    title = f"DSPy's optimizers as they are on {args.set}, seed {args.seed}"
     return title, f"{text}\n\n{markdown(headings, body)}", section
 
 
 def alone(args: argparse.Namespace, model: Any) -> Study:
     """Return a row for each thing that Align tries by itself: Pearson with people and the effect of length."""
-    judge, align = evalbias.PointwiseJudge(CODE), Align(n_resamples=2_000)
+    judge, align = evalbias.PointwiseJudge(SETS[args.set][1]), Align(n_resamples=2_000)
     found: dict[str, list[Any]] = {}
     for seed in range(args.alone):
         lm = keeping_answers(model, args.out / f"answers{seed}.jsonl")
-        train, test = snippets(seed, args.train, args.test)
+        train, test = rated_outputs(args.set, seed, args.train, args.test)
         shown, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
         problem = Problem(judge, train, [], [], lm, Candidate("given", judge), judge)
         demonstrated = offers.demonstrated(problem, shown, args.k, seed=seed) + offers.nearest(problem, args.k)
@@ -203,8 +221,12 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
         both = [[f"{np.mean([getattr(row[i], side).value for row in rows]):+.2f}" for side in SIDES] for i in (0, 1)]
         body.append([name, *(agreement.text() for agreement, _ in rows), *map(" -> ".join, both)])
     headings = ("what", *(f"split {seed}" for seed in range(args.alone)), "mean", "effect of length, mean")
-    about = f". {len(train)} labels, {len(test)} other snippets in each split; Pearson with people: \\* p < .05."
-    return "What Align tries, one by one, on CoNaLa", f"{about}\n\n{markdown(headings, body)}", "one by one"
+    about = f". {len(train)} labels, {len(test)} other outputs in each split; Pearson with people: \\* p < .05."
+    return (
+        f"What Align tries, one by one, on {args.set}",
+        f"{about}\n\n{markdown(headings, body)}",
+        section_of(args, "one by one"),
+    )
 
 
 def main() -> None:
@@ -213,9 +235,10 @@ def main() -> None:
     parser.add_argument("--simulate", type=int, metavar="REPEATS", help="simulate so many searches of each world")
     parser.add_argument("--labels", type=int, nargs="+", default=[80, 150])
     parser.add_argument("--lm", help="a folder or .gguf file of a model that judges code")
+    parser.add_argument("--set", choices=[*SETS], default="CoNaLa")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--train", type=int, default=60, help="problems to align on")
-    parser.add_argument("--test", type=int, default=60, help="problems to report on")
+    parser.add_argument("--train", type=int, default=60, help="inputs to align on")
+    parser.add_argument("--test", type=int, default=60, help="inputs to report on")
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--k", type=int, nargs="*", default=[4, 8])
     parser.add_argument("--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="DSPy's in place of Align")
