@@ -97,8 +97,11 @@ def misses_part_of_raters(rng: Rng) -> bool:
 def called_dependent(rng: Rng) -> bool:
     """Say whether three annotators, right in 85 %, and a judge are said to err together."""
     truth = rng.random((400, 1)) < 0.5
-    said = np.where(rng.random((400, 4)) < 0.85, truth, ~truth).astype(np.float64)
-    return estimate_dependence(said[:, 0], read(disputed(said[:, 1:], 1.0)), draws=Draws(resamples=1)).p_value < 0.05
+    verdicts = np.where(rng.random((400, 4)) < 0.85, truth, ~truth).astype(np.float64)
+    return (
+        estimate_dependence(verdicts[:, 0], read(disputed(verdicts[:, 1:], 1.0)), draws=Draws(resamples=1)).p_value
+        < 0.05
+    )
 
 
 def missing_by_system(rng: Rng, uneven: float = 1.0) -> bool:
@@ -106,7 +109,7 @@ def missing_by_system(rng: Rng, uneven: float = 1.0) -> bool:
     inputs = np.repeat(np.arange(40), 4)
     systems = inputs % 4
     lost = (rng.random(40) < np.where(np.arange(40) % 4 == 0, uneven * 0.15, 0.15))[inputs]
-    levels = [str(one) for one in systems]
+    levels = [str(system) for system in systems]
     return bool(0 < lost.sum() < 160) and missing_by_level(lost, levels, clusters=inputs.tolist()) < 0.05
 
 
@@ -155,7 +158,7 @@ def costs_a_tenth(rng: Rng) -> bool:
 
     learned, new = learn_correction(judged(60)), judged(20_000)
     corrected = learned.correction(new.answers, {"likelihood": new.covariate(LIKELIHOODS)})
-    before, after = (pearson(one, new.covariate(HUMAN_SCORES)).value for one in (new.answers, corrected))
+    before, after = (pearson(scores, new.covariate(HUMAN_SCORES)).value for scores in (new.answers, corrected))
     return after < before - 0.1
 
 

@@ -24,7 +24,7 @@ import dspy
 import numpy as np
 
 import evalbias
-from benchmarks.harness import argument_parser, finish, keeping_answers, lines, markdown, percents, shown
+from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown, percents
 from evalbias.evaluation.judged import judge_examples
 from evalbias.lm.decisions import ClientLM
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Question
@@ -105,7 +105,7 @@ def simulated(labels: int, repeats: int) -> list[list[str]]:
             if seed < 10:
                 gains.append(pearson(found, new, lm) - pearson(judge, new, lm))
         replaced = percents(agreeing / repeats, nearer / repeats)
-        rows.append([name, str(labels), *replaced, shown(float(np.mean(gains)), "+.3f"), f"{asked / repeats:,.0f}"])
+        rows.append([name, str(labels), *replaced, as_text(float(np.mean(gains)), "+.3f"), f"{asked / repeats:,.0f}"])
     return rows
 
 
@@ -208,9 +208,9 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
     for seed in range(args.alone):
         lm = keeping_answers(model, args.out / f"answers{seed}.jsonl")
         train, test = rated_outputs(args.set, seed, args.train, args.test)
-        shown, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
+        answered, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
         problem = Problem(judge, train, [], [], lm, Candidate("given", judge), judge)
-        demonstrated = offers.demonstrated(problem, shown, args.k, seed=seed) + offers.nearest(problem, args.k)
+        demonstrated = offers.demonstrated(problem, answered, args.k, seed=seed) + offers.nearest(problem, args.k)
         for offer in demonstrated + offers.worded(judge):
             compared = align.compare(before, judge_examples(offer.program, test, lm=lm))
             changes = [compared["agreement"].changes["pearson"], compared["verbosity"].changes["length_effect"]]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import argument_parser, finish, markdown, shown
+from benchmarks.harness import argument_parser, as_text, finish, markdown
 from evalbias.measures import Draws, estimate_dependence, estimate_rate
 from evalbias.measures.arrays import FloatArray
 
@@ -34,8 +34,8 @@ def drawn(
     """
     deserving = (rng.random(n) < PREVALENCE)[:, None]
     tpr, tnr = np.transpose(rates)
-    said = (rng.random((n, len(rates))) < np.where(deserving, tpr, 1 - tnr)).astype(np.float64)
-    return np.where(rng.random(n) < copied, said[:, 1], said[:, 0]), said[:, 1:]
+    verdicts = (rng.random((n, len(rates))) < np.where(deserving, tpr, 1 - tnr)).astype(np.float64)
+    return np.where(rng.random(n) < copied, verdicts[:, 1], verdicts[:, 0]), verdicts[:, 1:]
 
 
 def simulated(
@@ -63,15 +63,15 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--resamples", type=int, default=200, help="resamples of an interval")
     args = parser.parse_args(argv)
     draws = Draws(seed=args.seed, resamples=args.resamples)
-    settings = [(*one, 0.0) for one in itertools.product(SIZES, ACCURACIES, RATERS)]
+    settings = [(*setting, 0.0) for setting in itertools.product(SIZES, ACCURACIES, RATERS)]
     settings += [(500, 0.9, 3, copied) for copied in COPIED]
-    rows = {one: simulated(*one[:3], sets=args.sets, draws=draws, copied=one[3]) for one in settings}
+    rows = {setting: simulated(*setting[:3], sets=args.sets, draws=draws, copied=setting[3]) for setting in settings}
     headings = ("items", "accuracy", "annotators", "copied", *(f"{name} held" for name in NUMBERS))
     table = markdown(
         (*headings, "TPR certified", "called dependent"),
         [
-            (*one[:3], f"{one[3]:.0%}", *(shown(value, ".1%") for value in found.values()))
-            for one, found in rows.items()
+            (*setting[:3], f"{setting[3]:.0%}", *(as_text(value, ".1%") for value in found.values()))
+            for setting, found in rows.items()
         ],
     )
     title = f"## Coverage and false certificates at a true TPR of {LIMIT:g}"

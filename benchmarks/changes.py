@@ -65,9 +65,9 @@ class World:
         """Draw scores (n,) or (n, repeats)."""
         shape = (len(q), self.repeats) if self.repeats else (len(q),)
         steady = judge(q)[:, None] if self.repeats else judge(q)
-        return self.said(steady + noise * rng.normal(size=shape))
+        return self.given_as(steady + noise * rng.normal(size=shape))
 
-    def said(self, opinion: FloatArray) -> FloatArray:
+    def given_as(self, opinion: FloatArray) -> FloatArray:
         """Return what is said of an opinion in points."""
         points = likert(opinion)
         return (points >= self.passing).astype(np.float64) if self.passing else points
@@ -76,9 +76,9 @@ class World:
         """Return the judge's part and the system's in the population."""
         q = rng.normal(size=n)
         old, new = (
-            self.said(f(q) + s * rng.normal(size=n)).mean() for f, s in ((steady, NOISE), (self.after, self.noise))
+            self.given_as(f(q) + s * rng.normal(size=n)).mean() for f, s in ((steady, NOISE), (self.after, self.noise))
         )
-        later = self.said(self.after(q + BETTER) + self.noise * rng.normal(size=n)).mean()
+        later = self.given_as(self.after(q + BETTER) + self.noise * rng.normal(size=n)).mean()
         return float(new - old), float(later - new)
 
 
@@ -172,18 +172,22 @@ def quantized(file: str, *, inputs: int = 60) -> list[dict[str, Any]]:
     items = [e for group in groups for e in group]
     judge = PointwiseJudge(criterion)
     for name in ("SmolLM2", TUNED):
-        known, adapter = JUDGES[name]
+        weights_of, adapter = JUDGES[name]
         scored = []
-        for weights in (str(models_folder() / known), file):
+        for weights in (str(models_folder() / weights_of), file):
             lm = LocalLM(weights, adapter=adapter, dtype="float32")
             scored.append([p.score for p in judge.batch(items, lm=lm)])
         judged = [
             {"id": e.id, "input_id": e.input_id, "system": e.system, "output": e.output}
             | {"ratings": {criterion.name: [e.scores[criterion.name]]}}
-            | {"judges": {weights: {criterion.name: one} for weights, one in zip(("old", "new"), both, strict=True)}}
+            | {
+                "judges": {
+                    weights: {criterion.name: scores} for weights, scores in zip(("old", "new"), both, strict=True)
+                }
+            }
             for e, *both in zip(items, *scored, strict=True)
         ]
-        change = f"{name}, {known.split('.')[-2]} to {file.split('.')[-2]} (WebNLG)"
+        change = f"{name}, {weights_of.split('.')[-2]} to {file.split('.')[-2]} (WebNLG)"
         for drawn in (False, True):
             found = between(judged, "old", "new", criterion.name, drawn=drawn)
             rows.append({"change": change, "criterion": criterion.name, "drawn": drawn, **found})
@@ -196,7 +200,7 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
     The anchors are by all systems, or, as ``drawn`` from outputs like the old ones, by those of the old period.
     """
     inputs = list(dict.fromkeys(row["input_id"] for row in items))
-    place, quality = {one: k / len(inputs) for k, one in enumerate(inputs)}, dict[str, list[float]]()
+    place, quality = {source: k / len(inputs) for k, source in enumerate(inputs)}, dict[str, list[float]]()
     for row in items:
         quality.setdefault(row["system"], []).append(float(np.mean(row["ratings"][criterion])))
     ranked = sorted(quality, key=lambda system: np.mean(quality[system]))
@@ -207,19 +211,19 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
         judged = [{"id": row["id"], "input_id": row["input_id"], "output": row["output"], "said": s} for s in scores]
         if place[row["input_id"]] >= 0.7 and (row["system"] in worse or not drawn):
             anchors.append(scores)
-            for side, one in zip(sides, judged, strict=True):
-                side.append(one)
+            for side, answers in zip(sides, judged, strict=True):
+                side.append(answers)
         elif place[row["input_id"]] < 0.7 and (place[row["input_id"]] < 0.4) == (row["system"] in worse):
             sides[row["system"] not in worse].append(judged[row["system"] not in worse])
             kept += [scores] if row["system"] in worse else []
     field: dict[str, Any] = {"samples_field" if isinstance(kept[0][0], list) else "scores_field": "said"}
     found = drift(*sides, **field)
-    part, system, known = found["drift"], found["system"], _moved(kept)
+    part, system, moved = found["drift"], found["system"], _moved(kept)
     return {
         "part": part.text(),
         "interval": part.interval,
-        "known": known,
-        "inside": bool(part.low <= known <= part.high),
+        "known": moved,
+        "inside": bool(part.low <= moved <= part.high),
         "shift": _moved(anchors),
         "system": f"{system.text()} ({system.interval})",
     }
@@ -228,7 +232,7 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
 def _moved(pairs: Sequence[Sequence[Any]]) -> float:
     """Return the mean change of scores by two judges, of one draw or several, where both gave any."""
     means = [
-        [np.nan if one is None else np.mean([v for v in np.ravel(one) if v is not None]) for one in pair]
+        [np.nan if side is None else np.mean([v for v in np.ravel(side) if v is not None]) for side in pair]
         for pair in pairs
     ]
     return float(np.nanmean(np.diff(means, axis=1)))
@@ -248,20 +252,20 @@ def compared(labeled: str, n: int, *, paired: bool = True, sets: int, seed: int)
 
     def once(number: int) -> dict[str, tuple[Interval, float]]:
         rng = np.random.default_rng([seed, number, n])
-        shared, longer, known = rng.normal(size=(2 - paired, OUTPUTS)), 0.4 * rng.normal(size=(2, OUTPUTS)), []
+        shared, longer, rated_places = rng.normal(size=(2 - paired, OUTPUTS)), 0.4 * rng.normal(size=(2, OUTPUTS)), []
         quality = 0.6 * shared + 0.8 * rng.normal(size=(2, OUTPUTS)) + BETTER * np.array([[0], [1]])
         people = 3 + quality + 0.5 * rng.normal(size=(2, OUTPUTS))
         judge = 3 + 0.6 * quality + 0.5 * (longer + np.array([[0], [0.5]])) + 0.5 * rng.normal(size=(2, OUTPUTS))
         if labeled == LABELED[0]:
             places = rng.choice(2 * OUTPUTS, n, replace=False)
-            known = [places[places < OUTPUTS], places[places >= OUTPUTS] - OUTPUTS]
+            rated_places = [places[places < OUTPUTS], places[places >= OUTPUTS] - OUTPUTS]
         elif labeled != LABELED[-1]:
             few = n // 4 if labeled == LABELED[1] else 5
-            known = [rng.choice(OUTPUTS, size, replace=False) for size in (n - few, few)]
+            rated_places = [rng.choice(OUTPUTS, size, replace=False) for size in (n - few, few)]
         else:
-            known = [rng.choice(OUTPUTS, n // 2, replace=False)] * 2
+            rated_places = [rng.choice(OUTPUTS, n // 2, replace=False)] * 2
         labels = np.full((2, OUTPUTS), np.nan)
-        for k, places in enumerate(known):
+        for k, places in enumerate(rated_places):
             labels[k, places] = people[k, places]
         inputs = np.arange(2 * OUTPUTS) % (OUTPUTS if paired else 2 * OUTPUTS)
         of = partial(compare_means, systems=np.repeat(["A", "B"], OUTPUTS).tolist(), clusters=inputs.tolist())
@@ -278,7 +282,7 @@ def compared(labeled: str, n: int, *, paired: bool = True, sets: int, seed: int)
 def compared_table(*, sets: int, seed: int) -> str:
     """Return coverage and median width of each estimator by labels and pairing."""
     body = []
-    for labeled, paired in [*((one, True) for one in LABELED), *((one, False) for one in LABELED[:3])]:
+    for labeled, paired in [*((size, True) for size in LABELED), *((size, False) for size in LABELED[:3])]:
         for n in (30, 63, 150):
             rows = compared(labeled, n, paired=paired, sets=sets, seed=seed)
             cells = [f"{percents(row['covered'])[0]}, {row['width']:.2f}" for row in rows.values()]
@@ -316,7 +320,7 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--sets", type=int, default=1000)
     parts: dict[str, Callable[[], str]] = {
-        "drift": lambda: drift_table({name: split(one, **how) for name, one in WORLDS.items()}),
+        "drift": lambda: drift_table({name: split(world, **how) for name, world in WORLDS.items()}),
         "recorded": lambda: recorded_table(recorded()),
         "loops": lambda: markdown(["loop", "gain by its own scores", "gain in quality", "part of length"], loops()),
     }
@@ -334,7 +338,7 @@ def drift_table(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     """Return what becomes of the parts of planted changes."""
     body = []
     for name, parts in rows.items():
-        judge, system = (parts[one] for one in PERIODS)
+        judge, system = (parts[period] for period in PERIODS)
         shares = percents(judge["covered"], system["covered"], judge["found"])
         body.append([name, judge["anchors"], f"{judge['truth']:+.2f}", f"{judge['mean']:+.2f}", *shares])
     head = ["the new judge", "anchors", "its part", "mean estimate", "judge covered", "system covered", "judge found"]

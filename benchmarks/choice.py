@@ -64,8 +64,8 @@ class World:
     """A given judge and the one that every set of demonstrations makes of it."""
 
     name: str
-    given: Taste
-    shown: Taste
+    before: Taste
+    demonstrated: Taste
 
 
 WORLDS = (
@@ -87,8 +87,8 @@ def drawn(world: World, n: int, rng: np.random.Generator) -> tuple[Judged, list[
     """Draw n items: the given judge's scores, and those with each set of demonstrations."""
     quality, other = rng.normal(size=(2, n))
     facts = quality, 0.5 * quality + math.sqrt(0.75) * other, quality[:, None] + rng.normal(size=(n, 2))
-    given = judged(world.given, *facts, rng.normal(size=n))
-    return given, [judged(world.shown, *facts, rng.normal(size=n)) for _ in range(DEMONSTRATIONS)]
+    before = judged(world.before, *facts, rng.normal(size=n))
+    return before, [judged(world.demonstrated, *facts, rng.normal(size=n)) for _ in range(DEMONSTRATIONS)]
 
 
 def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged], list[Taste]]:
@@ -97,45 +97,45 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
     Both are empty where the ratings of the other items agree too little for a fit; a compiler has no such candidate.
     """
     parts = FIT(on)
-    known = {LIKELIHOOD: judge.covariate(LIKELIHOODS)}
-    scores = [part(judge.answers, known, scale=WIDE) for part in parts]
+    covariates = {LIKELIHOOD: judge.covariate(LIKELIHOODS)}
+    scores = [part(judge.answers, covariates, scale=WIDE) for part in parts]
     tastes = [replace(taste, slope=taste.slope - part.slopes[LIKELIHOOD].slope) for part in parts]
     return [replace(judge, answers=row) for row in scores], tastes
 
 
 def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tuple[bool, bool, bool]]:
     """Test one data set: whether each procedure passes a false one, a right one, a calibration at half strength."""
-    given, shown = drawn(world, inputs, rng)
+    before, candidates = drawn(world, inputs, rng)
     first = np.arange(inputs - inputs // 2)
-    held, shown_held = last_items(given, inputs // 2), [last_items(one, inputs // 2) for one in shown]
+    held, shown_held = last_items(before, inputs // 2), [last_items(candidate, inputs // 2) for candidate in candidates]
     seed = int(rng.integers(1 << 30))
-    rule, agreement = (one(EFFECT, seed=seed) for one in (likelihood_rule, fair_rule))
-    half, half_tastes = calibrations(held, given.take(first), world.given)
-    other, other_tastes = calibrations(shown_held[0], shown[0].take(first), world.shown)
-    rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes
-    _, whole_tastes = calibrations(given, given, world.given)
-    likelihoods = {LIKELIHOOD: given.covariate(LIKELIHOODS)}
-    whole = cross_fitted(given, likelihoods, FIT, scale=WIDE, seed=0)[: len(whole_tastes)]
+    rule, agreement = (make_rule(EFFECT, seed=seed) for make_rule in (likelihood_rule, fair_rule))
+    half, half_tastes = calibrations(held, before.take(first), world.before)
+    other, other_tastes = calibrations(shown_held[0], candidates[0].take(first), world.demonstrated)
+    rest, rest_tastes = [*shown_held, *other], [world.demonstrated] * len(candidates) + other_tastes
+    _, whole_tastes = calibrations(before, before, world.before)
+    likelihoods = {LIKELIHOOD: before.covariate(LIKELIHOODS)}
+    whole = cross_fitted(before, likelihoods, FIT, scale=WIDE, seed=0)[: len(whole_tastes)]
     crossed = [*whole, *rest]
-    agrees = zip(agreement.p_values(crossed, given), crossed, strict=True)
+    agrees = zip(agreement.p_values(crossed, before), crossed, strict=True)
     passed = {
         "step-down max-T": [p < rule.level for p in rule.p_values([*half, *rest], held)],
-        "with cross-fitting": [p < rule.level for p in rule.p_values(crossed, given)],
-        "better agreement": [p < agreement.level and not agreement.loss(one, given) for p, one in agrees],
+        "with cross-fitting": [p < rule.level for p in rule.p_values(crossed, before)],
+        "better agreement": [p < agreement.level and not agreement.loss(candidate, before) for p, candidate in agrees],
     }
     chances = {}
     for name, chosen in passed.items():
         tastes = half_tastes if name == "step-down max-T" else whole_tastes
         better = _agrees if name == "better agreement" else lambda a, b: abs(a.effect) < abs(b.effect) - 1e-12
-        truth = [better(taste, world.given) for taste in (*tastes, *rest_tastes)]
-        false = any(one and not true for one, true in zip(chosen, truth, strict=True))
-        right = any(one and true for one, true in zip(chosen, truth, strict=True))
+        truth = [better(taste, world.before) for taste in (*tastes, *rest_tastes)]
+        false = any(taken and not true for taken, true in zip(chosen, truth, strict=True))
+        right = any(taken and true for taken, true in zip(chosen, truth, strict=True))
         chances[name] = (false, right, bool(tastes) and chosen[1])
     return chances
 
 
-def _agrees(taste: Taste, given: Taste) -> bool:
-    return taste.performance > given.performance + 1e-12 and abs(taste.effect) < abs(given.effect) + RISE
+def _agrees(taste: Taste, before: Taste) -> bool:
+    return taste.performance > before.performance + 1e-12 and abs(taste.effect) < abs(before.effect) + RISE
 
 
 def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
@@ -147,10 +147,12 @@ def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
             runs = [tested(world, inputs, rng) for _ in range(repeats)]
             for name in PROCEDURES:
                 false, right, halved = np.mean([run[name] for run in runs], axis=0)
-                biased, agreement = world.given.effect != 0, name == "better agreement"
-                possible = (_agrees(world.shown, world.given), False) if agreement else (biased, biased)
-                shown = [f"{100 * x:.1f}" if one else "" for x, one in zip((right, halved), possible, strict=True)]
-                rows.append([str(inputs), world.name, name, f"{100 * false:.1f}", *shown])
+                biased, agreement = world.before.effect != 0, name == "better agreement"
+                possible = (_agrees(world.demonstrated, world.before), False) if agreement else (biased, biased)
+                cells = [
+                    f"{100 * x:.1f}" if occurs else "" for x, occurs in zip((right, halved), possible, strict=True)
+                ]
+                rows.append([str(inputs), world.name, name, f"{100 * false:.1f}", *cells])
     headings = ("inputs", "given judge", "tests", "a false one passes, %", "a right one passes, %", "strength .5, %")
     return "\n\n".join(
         [

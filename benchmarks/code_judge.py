@@ -28,7 +28,7 @@ import numpy as np
 import evalbias
 from benchmarks import sets
 from benchmarks.align import SNIPPETS, snippets
-from benchmarks.harness import argument_parser, finish, keeping_answers, lines, markdown, shown
+from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown
 from benchmarks.position import INSTRUCTION
 from benchmarks.self_bias import first_to_last
 from benchmarks.speed import ours, published_style
@@ -84,7 +84,7 @@ def demonstrations(args: argparse.Namespace, lm: Any) -> str:
             body.append([reduction, draw, *(change_cell(changes[name]) for name in COLUMNS)])
             print(*body[-1], sep=" | ", flush=True)
         values = np.array([[(c[name].before.value, c[name].after.value) for name in COLUMNS] for c in found])
-        body.append([reduction, "mean", *(f"{shown(old)} -> {shown(new)}" for old, new in values.mean(axis=0))])
+        body.append([reduction, "mean", *(f"{as_text(old)} -> {as_text(new)}" for old, new in values.mean(axis=0))])
     text = (
         f"8 demonstrations of highest RS among {len(train) - 8} snippets, against 8 random ones that are not shown "
         f"again; {len(test)} snippets for other problems. BiasScore and performance as in the paper (Spearman), tests "
@@ -96,7 +96,7 @@ def demonstrations(args: argparse.Namespace, lm: Any) -> str:
 def change_cell(change: Any) -> str:
     """Return both numbers, marked by the test behind the published stars."""
     p_value = change.p_value if change.p_itemwise is None else change.p_itemwise
-    return f"{shown(change.before.value)} -> {shown(change.after.value)}{mark(p_value)}"
+    return f"{as_text(change.before.value)} -> {as_text(change.after.value)}{mark(p_value)}"
 
 
 def fairness(args: argparse.Namespace, lm: Any) -> str:
@@ -112,7 +112,7 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
     for racing in (False, True):
         found = ZEPO(racing=racing, select=False, seed=args.seed).compile(judge, trainset=searched, lm=lm)
         report, name = found.report, "racing" if racing else "all wordings on all pairs"
-        ends = [shown(report.history[place], "+.3f") for place in (0, -1)]
+        ends = [as_text(report.history[place], "+.3f") for place in (0, -1)]
         body.append([name, report.judgments, len(report.tried), *ends])
         if not racing:
             rows = compare_with_baselines(judge, found, compared, lm=lm, n_resamples=args.resamples, seed=args.seed)
@@ -124,7 +124,7 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
         if calibration in FITTED:
             calibrated.calibrate(searched, lm=lm)
         measured[f"initial + {calibration}"] = measure_all(judge_examples(calibrated, compared, lm=lm), seed=args.seed)
-    judges = [[name, *(shown(value) for value in numbers(found))] for name, found in measured.items()]
+    judges = [[name, *(as_text(value) for value in numbers(found))] for name, found in measured.items()]
     return "\n\n".join(
         [
             f"{len(searched)} pairs of the search, {len(compared)} for other problems, seed {args.seed}.",
@@ -148,9 +148,9 @@ def sensitivity(tried: Sequence[Any], compared: Sequence[dspy.Example]) -> str:
     agreement = [np.mean(np.argmax(shares_of(wording.judged), axis=1) == better) for wording in tried]
     rho, fairest, least = spearman(fair, agreement).value, max(fair), min(fair)
     return (
-        f"Over {len(tried)} wordings, fairness {shown(least, '+.3f')} to {shown(fairest, '+.3f')} and accuracy "
-        f"{shown(min(agreement))} to {shown(max(agreement))}: Spearman's rho {shown(rho, '+.2f')} (published, with the "
-        "agreement of rankings: .75)."
+        f"Over {len(tried)} wordings, fairness {as_text(least, '+.3f')} to {as_text(fairest, '+.3f')} and accuracy "
+        f"{as_text(min(agreement))} to {as_text(max(agreement))}: Spearman's rho {as_text(rho, '+.2f')} (published, "
+        "with the agreement of rankings: .75)."
     )
 
 
@@ -205,14 +205,14 @@ class Always(Improvement):
 def graders_points(rated: Sequence[dspy.Example], references: Mapping[str, str]) -> tuple[ScorerFeedback, str]:
     """Return chrF mapped by quantiles onto people's points, as on rated snippets, and how both go together there."""
     chrf = ReferenceFeedback("chrf")
-    alike = [chrf({"reference": references[one.input_id]}, one.output).score for one in rated]
-    people = [one.scores[RATED.name] for one in rated]
+    alike = [chrf({"reference": references[snippet.input_id]}, snippet.output).score for snippet in rated]
+    people = [snippet.scores[RATED.name] for snippet in rated]
     to_points = QuantileMap.fit(alike, people, metric=chrf.name)
 
     def points(source: str, output: str, reference: str) -> float:
         return float(to_points([chrf({"reference": reference}, output).score])[0])
 
-    agreement = f"Spearman's rho with people {shown(spearman(alike, people).value)} on {len(rated)} snippets"
+    agreement = f"Spearman's rho with people {as_text(spearman(alike, people).value)} on {len(rated)} snippets"
     return of_use(points), agreement
 
 
@@ -238,7 +238,7 @@ def loops(args: argparse.Namespace, models: Mapping[str, Sequence[Any]]) -> str:
     expected, agreement = graders_points(others, references)
     items = [
         dspy.Example(id=name, problem=text, source=text, reference=references[name])
-        for name, text in {one.input_id: one.source for one in drawn}.items()
+        for name, text in {snippet.input_id: snippet.source for snippet in drawn}.items()
     ]
     judges, best = {name: own_points(judge) for name, (_, judge) in models.items()}, next(iter(models))
     length = ScorerFeedback("length", lambda _, output, __: len(output), low=0, high=10_000)
@@ -262,13 +262,13 @@ def loops(args: argparse.Namespace, models: Mapping[str, Sequence[Any]]) -> str:
             if arm == OWN:
                 scores.append(LoopScores(name, told.numbers, run.ids, values[0], values[1]))
             for number, measured in zip(told.numbers, told.rounds, strict=True):
-                means = (shown(np.nanmean(rows[number])) for rows in values)
+                means = (as_text(np.nanmean(rows[number])) for rows in values)
                 bias = (f"{measured[part].text()} ({measured[part].interval})" for part in SELF_BIAS)
                 body.append([name, arm, number, measured["bias"].n, *means, *bias])
                 print(*body[-1], sep=" | ", flush=True)
             draws = Draws(seed=args.seed, resamples=args.resamples)
             gains = (estimate_mean(rows[-1] - rows[0], draws=draws) for rows in values)
-            rises = (f"{shown(gain.value, '+.2f')} ({shown(gain.low)} to {shown(gain.high)})" for gain in gains)
+            rises = (f"{as_text(gain.value, '+.2f')} ({as_text(gain.low)} to {as_text(gain.high)})" for gain in gains)
             ends = (first_to_last(told, part) + mark(told.change[part].p_value) for part in SELF_BIAS)
             changes.append([name, arm, *rises, *ends])
     columns = ["own score", *scorers]
@@ -301,10 +301,10 @@ def speed(args: argparse.Namespace, lm: Any) -> str:
     judge, items = evalbias.PointwiseJudge(RATED), snippets(args.seed, MAPPED, args.problems)[1][: args.pairs]
     body, answers = [], []
     for name, method, count in (("evalbias", ours, args.pairs), ("one forward pass a prompt", published_style, 20)):
-        prompts: Any = [judge.messages(one) for one in items[:count]]
+        prompts: Any = [judge.messages(item) for item in items[:count]]
         started = time.process_time()
         answers.append(method(lm, Workload("CoNaLa", prompts, [RATED.labels] * count)))
-        body.append([name, count, shown(count / (time.process_time() - started))])
+        body.append([name, count, as_text(count / (time.process_time() - started))])
     largest = np.abs(np.array(answers[0][:20]) - np.array(answers[1])).max()
     text = (
         f"From a cold start, one thread. Largest difference of a log-probability on both's prompts: {largest:.2f} nats."

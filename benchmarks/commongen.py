@@ -131,8 +131,8 @@ def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int
     refine = SelfRefine(writer, own, task.loop.refine, max_iterations=config["max_iterations"], seed=seed)
 
     def judged(rows: Sequence[Any]) -> Judged:
-        known = [row | {"source": sources[row["input_id"]]} for row in rows]
-        asked = AuditOptions(known, scores_field=OWN, reliability=1, likelihood_lm=lm, task=request)
+        rated = [row | {"source": sources[row["input_id"]]} for row in rows]
+        asked = AuditOptions(rated, scores_field=OWN, reliability=1, likelihood_lm=lm, task=request)
         return answers_of(resolve(asked))
 
     drafts: list[Any] = []
@@ -141,11 +141,11 @@ def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int
         by_id, share = {str(e.id): e for e in items}, CoveredShare()
         if not drafts:
             drafts = [
-                {"id": f"{one.id}/{step.iteration}", "input_id": one.id, "output": step.output, OWN: step.score}
-                | {"rating_1": share(by_id[one.id], step.output).score}
-                for one in run.loops
-                for step in one.steps[1:]
-                if step != one.at(k) and step.output.strip()
+                {"id": f"{loop.id}/{step.iteration}", "input_id": loop.id, "output": step.output, OWN: step.score}
+                | {"rating_1": share(by_id[loop.id], step.output).score}
+                for loop in run.loops
+                for step in loop.steps[1:]
+                if step != loop.at(k) and step.output.strip()
             ]
         quality = run.quality(items, share)
         ends = [
@@ -156,7 +156,7 @@ def judged_loops(lm: Any, items: Sequence[dspy.Example], *, k: int, threads: int
             ]
             for at in (0, run.iterations)
         ]
-        before, after = (judged(to_json(one)) for one in ends)
+        before, after = (judged(to_json(end)) for end in ends)
         found = compare(before=before, after=after, rated=judged(to_json(drafts)), reliability=1)
         yield [name, *(f"{found[part].text()} ({found[part].interval})" for part in PARTS)]
 

@@ -19,7 +19,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.harness import RESULTS, argument_parser, finish, lines, markdown, shown
+from benchmarks.harness import RESULTS, argument_parser, as_text, finish, lines, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.measures import EqualQuality, estimate_spearman, pearson
 from evalbias.measures.agreement import estimate_tied_accuracy
@@ -59,15 +59,15 @@ class Outcome:
 def recorded() -> Iterator[tuple[str, Judged]]:
     """Yield each judge's name with its scores of every criterion."""
     rows = lines("judges/summeval_scores.jsonl.gz")
-    likelihoods = {one["id"]: one[LM] for one in lines("judges/summeval_likelihoods.jsonl")}
+    likelihoods = {row["id"]: row[LM] for row in lines("judges/summeval_likelihoods.jsonl")}
     ids, inputs = tuple(row["id"] for row in rows), [row["input_id"] for row in rows]
     ls = np.array([likelihoods[name] for name in ids])
     lengths = np.array([float(len(row["output"])) for row in rows])
     for judge in rows[0]["judges"]:
         for criterion in rows[0]["ratings"]:
             ratings = np.array([row["ratings"][criterion] for row in rows], dtype=np.float64)
-            given = [row["judges"][judge].get(criterion) for row in rows]
-            scores = np.array([np.nan if one is None else one for one in given], dtype=np.float64)
+            answers = [row["judges"][judge].get(criterion) for row in rows]
+            scores = np.array([np.nan if answer is None else answer for answer in answers], dtype=np.float64)
             covariates = {LENGTHS: lengths, LIKELIHOODS: ls, RATINGS: ratings, HUMAN_SCORES: mean_of_raters(ratings)}
             yield judge, Judged(ids, criterion, scores, covariates, inputs=inputs)
 
@@ -95,7 +95,9 @@ def numbers(judged: Judged, feature: str, corrections: Sequence[ScoreCorrection]
 def of_feature(judged: Judged, feature: str) -> Judged:
     """Return the answers with one feature alone."""
     others = {column for name, column in COVARIATES.items() if name != feature}
-    return replace(judged, covariates={name: one for name, one in judged.covariates.items() if name not in others})
+    return replace(
+        judged, covariates={name: values for name, values in judged.covariates.items() if name not in others}
+    )
 
 
 def outcome(name: str, judged: Judged, feature: str, splits: int, seed: int) -> Outcome:
@@ -120,22 +122,22 @@ def table(outcomes: Sequence[Outcome], splits: int) -> str:
     """Return one row an outcome: before and after, mean over the splits."""
 
     def cell(before: FloatArray, after: FloatArray, form: str) -> str:
-        return f"{shown(before.mean(), form)} -> {shown(after.mean(), form)}"
+        return f"{as_text(before.mean(), form)} -> {as_text(after.mean(), form)}"
 
     body = []
-    for one in outcomes:
-        before, after, full = one.before, one.learned, one.front[-1]
+    for outcome in outcomes:
+        before, after, full = outcome.before, outcome.learned, outcome.front[-1]
         body.append(
             [
-                one.judge,
-                one.criterion,
-                f"{one.worth:+.2f}",
+                outcome.judge,
+                outcome.criterion,
+                f"{outcome.worth:+.2f}",
                 cell(before.effect, after.effect, "+.2f"),
                 cell(before.pearson, after.pearson, ".3f"),
                 cell(before.accuracy, after.accuracy, ".3f"),
                 cell(before.spearman, after.spearman, ".3f"),
-                f"{one.taken} of {splits}",
-                f"{shown(full.effect.mean(), '+.2f')}, {shown(full.pearson.mean(), '.3f')}",
+                f"{outcome.taken} of {splits}",
+                f"{as_text(full.effect.mean(), '+.2f')}, {as_text(full.pearson.mean(), '.3f')}",
             ]
         )
     headings = ("judge", "criterion", "feature with people", "effect", "Pearson", "accuracy of order", "Spearman")
@@ -144,10 +146,14 @@ def table(outcomes: Sequence[Outcome], splits: int) -> str:
 
 def section(outcomes: Sequence[Outcome], splits: int) -> str:
     """Return the page's section."""
-    by_length, by_likelihood = ([one for one in outcomes if one.feature == name] for name in ("length", "likelihood"))
-    halved = [one for one in by_length if abs(one.learned.effect.mean()) <= abs(one.before.effect.mean()) / 2]
-    free = [one for one in halved if one.learned.pearson.mean() >= one.before.pearson.mean()]
-    kept = [one for one in by_likelihood if one.taken <= splits / 2]
+    by_length, by_likelihood = (
+        [outcome for outcome in outcomes if outcome.feature == name] for name in ("length", "likelihood")
+    )
+    halved = [
+        outcome for outcome in by_length if abs(outcome.learned.effect.mean()) <= abs(outcome.before.effect.mean()) / 2
+    ]
+    free = [outcome for outcome in halved if outcome.learned.pearson.mean() >= outcome.before.pearson.mean()]
+    kept = [outcome for outcome in by_likelihood if outcome.taken <= splits / 2]
     return "\n\n".join(
         [
             "## Scores corrected on inputs that took no part",
@@ -205,13 +211,13 @@ def draw(outcomes: Sequence[Outcome], file: Path) -> None:
     """Draw what is left of the effect of likelihood against the agreement, a line a judge and criterion."""
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     places = np.linspace(0.15, 0.59, len(outcomes))  # of the labels, which would cover each other beside their lines
-    for place, one in zip(places, sorted(outcomes, key=lambda one: one.before.pearson.mean()), strict=True):
-        effects, agreement = ([getattr(part, name).mean() for part in one.front] for name in ("effect", "pearson"))
+    for place, outcome in zip(places, sorted(outcomes, key=lambda outcome: outcome.before.pearson.mean()), strict=True):
+        effects, agreement = ([getattr(part, name).mean() for part in outcome.front] for name in ("effect", "pearson"))
         (line,) = axes.plot(effects, agreement, marker="o", markersize=3)
-        name = one.judge.replace("-turbo-0301", "").replace("multiple choice", "choice")
+        name = outcome.judge.replace("-turbo-0301", "").replace("multiple choice", "choice")
         arrow = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.5}
         where: dict[str, Any] = {"xytext": (0.3, place), "fontsize": 7, "va": "center", "arrowprops": arrow}
-        axes.annotate(f"{name}: {one.criterion}", (effects[0], agreement[0]), color=line.get_color(), **where)
+        axes.annotate(f"{name}: {outcome.criterion}", (effects[0], agreement[0]), color=line.get_color(), **where)
     axes.axvline(0, color="0.7", linewidth=0.8)
     axes.set_xlim(-0.12, 0.5)
     axes.set_xlabel("effect of likelihood left in the scores (standard deviations)")
@@ -234,7 +240,7 @@ def main() -> None:
     if args.splits:
         outcomes = [outcome(*row, args.splits, args.seed) for row in rows]
         if args.write:
-            draw([one for one in outcomes if one.feature == "likelihood"], RESULTS / "correction.png")
+            draw([outcome for outcome in outcomes if outcome.feature == "likelihood"], RESULTS / "correction.png")
         finish(args, "correction", section(outcomes, args.splits))
     finish(args, "correction", crossed(rows, args.seed), section="all articles")
 

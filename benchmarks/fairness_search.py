@@ -37,7 +37,7 @@ from dspy import lm15
 from dspy.utils.callback import BaseCallback
 
 from benchmarks import sets
-from benchmarks.harness import argument_parser, finish, judge_of, keeping_answers, markdown, shown
+from benchmarks.harness import argument_parser, as_text, finish, judge_of, keeping_answers, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import by_input, pairs, world
@@ -360,7 +360,7 @@ def run(
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     how: dict[str, Any] = {"lm": lm, "limit": settings.pairs, "seed": seed, "orders": settings.orders}
     judges = judge, settings.judge(criterion, debias="permutation")
-    points, debiased = (sensitivity_curve(one, instructions, test, **how) for one in judges)
+    points, debiased = (sensitivity_curve(judge_of_curve, instructions, test, **how) for judge_of_curve in judges)
     sizes = len(by_input(train)), len(by_input(test))
     return CriterionResult(outcomes, judgments, whole.report, part.report, points, debiased, len(drawn), sizes)
 
@@ -450,7 +450,7 @@ def agreement_table(dataset: str, results: Mapping[str, CriterionResult]) -> str
         outcomes = [result.outcomes[name] for result in results.values()]
         values = [o.spearman for o in outcomes]
         defined = [v for v in values if not math.isnan(v)]
-        average = shown(float(np.mean(defined))) if defined else "undefined"
+        average = as_text(float(np.mean(defined))) if defined else "undefined"
         missing = f" (of {len(defined)})" if defined and len(defined) < len(values) else ""
         body.append([name, *(_outcome_cell(o) for o in outcomes), average + missing])
     published = SPEARMAN.get(dataset, {})
@@ -472,7 +472,7 @@ def _outcome_cell(outcome: Outcome) -> str:
     rate = f" ({outcome.decision_rate:.2f})" if outcome.decision_rate is not None else ""
     undefined = f", {count(outcome.undefined, 'document')} undefined" if outcome.undefined else ""
     deviation = "" if outcome.deviation is None else f" ± {outcome.deviation:.2f}"
-    return f"{shown(outcome.spearman)}{deviation}{sign}{rate}{undefined}"
+    return f"{as_text(outcome.spearman)}{deviation}{sign}{rate}{undefined}"
 
 
 def cost_table(results: Mapping[str, CriterionResult]) -> str:
@@ -526,7 +526,7 @@ def _over_wordings(x: Sequence[float], curve: Sequence[CurvePoint], figures: Cal
     """Return figures of agreement on x, and the number of wordings where both are defined; none of fewer than 8."""
     y = [p.agreement for p in curve]
     n = sum(not math.isnan(a + b) for a, b in zip(x, y, strict=True))
-    return f"{', '.join(map(shown, figures(x, y))) if n >= FEWEST_WORDINGS else 'too few'} (n = {n})"
+    return f"{', '.join(map(as_text, figures(x, y))) if n >= FEWEST_WORDINGS else 'too few'} (n = {n})"
 
 
 def parabola(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
@@ -545,7 +545,7 @@ def parabola(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
 
 
 def _signed(value: float) -> str:
-    return shown(value, "+.2f")
+    return as_text(value, "+.2f")
 
 
 DOCUMENTS = {"synthetic": (20, 40), "newsroom": (20, 40), "summeval": (10, 40), "topicalchat": (30, 30)}

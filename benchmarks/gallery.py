@@ -78,14 +78,14 @@ def row(record: Record, **more: Any) -> dict[str, Any]:
 
 def likelihoods_of(scored: Sequence[Record]) -> dict[str, float]:
     """Return id -> the recorded log-likelihood of SmolLM2, of the summaries that have one."""
-    recorded = {one["id"]: one["smollm2-135m-instruct"] for one in lines("judges/summeval_likelihoods.jsonl")}
-    return {one["id"]: recorded[one["id"]] for one in scored}
+    recorded = {row["id"]: row["smollm2-135m-instruct"] for row in lines("judges/summeval_likelihoods.jsonl")}
+    return {summary["id"]: recorded[summary["id"]] for summary in scored}
 
 
 def summaries() -> list[dict[str, Any]]:
     """Return the summaries of SummEval with their articles."""
-    articles = {one["input_id"]: one["source"] for one in lines("judges/summeval_documents.jsonl.gz")}
-    return [one | {"source": articles[one["input_id"]]} for one in lines("judges/summeval_scores.jsonl.gz")]
+    articles = {article["input_id"]: article["source"] for article in lines("judges/summeval_documents.jsonl.gz")}
+    return [summary | {"source": articles[summary["input_id"]]} for summary in lines("judges/summeval_scores.jsonl.gz")]
 
 
 def summeval() -> Iterator[Recorded]:
@@ -100,8 +100,8 @@ def summeval() -> Iterator[Recorded]:
 
 def summeval_pairs() -> Iterator[Recorded]:
     """Pairs of these summaries, compared in both orders by GPT-3.5."""
-    scored = {one["id"]: one for one in summaries()}
-    known = likelihoods_of([*scored.values()])
+    scored = {summary["id"]: summary for summary in summaries()}
+    measured = likelihoods_of([*scored.values()])
     compared = lines("judges/summeval_pairs.jsonl.gz")
     for criterion in dict.fromkeys(pair["criterion"] for pair in compared):
         rows, likelihoods = [], {}
@@ -109,7 +109,7 @@ def summeval_pairs() -> Iterator[Recorded]:
             names = [f"{pair['input_id']}/{system}" for system in pair["systems"]]
             texts = {"outputs": [scored[n]["output"] for n in names], "source": scored[names[0]]["source"]}
             rows.append(row(pair, **texts, judge=pair["winner"], swapped=pair["winner_swapped"]))
-            likelihoods[pair["id"]] = [known[name] for name in names]
+            likelihoods[pair["id"]] = [measured[name] for name in names]
         judge = f"{compared[0]['judge']}, pairs"
         yield Recorded(judge, criterion, rows, covariates={LIKELIHOODS: likelihoods})
 
@@ -123,19 +123,19 @@ def judgebench() -> Iterator[Recorded]:
 
 def llmbar() -> Iterator[Recorded]:
     """Pairs of outputs of which one follows the instruction (Zeng et al. 2024)."""
-    pairs = [one for one in lines("pairs/llmbar.jsonl.gz") if one["set"].startswith("LLMBar-")]
+    pairs = [pair for pair in lines("pairs/llmbar.jsonl.gz") if pair["set"].startswith("LLMBar-")]
     answers = lines("pairs/llmbar_verdicts.jsonl.gz")
-    named = [one | {"judge": f"{one['judge']}, {one['prompt'].replace('_', ' ')}"} for one in answers]
+    named = [answer | {"judge": f"{answer['judge']}, {answer['prompt'].replace('_', ' ')}"} for answer in answers]
     yield from verdicts(pairs, named, "instruction followed")
 
 
 def verdicts(pairs: Sequence[Record], answers: Sequence[Record], criterion: str) -> Iterator[Recorded]:
     """Yield the judges of objectively labeled pairs; the name of a model's owner is left out."""
-    known, groups = {one["id"]: one for one in pairs}, dict[str, list[Record]]()
-    for one in answers:
-        if one["id"] in known:
-            answered = row(known[one["id"]], judge=one["winner"], swapped=one["winner_swapped"])
-            groups.setdefault(one["judge"].rpartition("_")[2], []).append(answered)
+    by_id, groups = {pair["id"]: pair for pair in pairs}, dict[str, list[Record]]()
+    for answer in answers:
+        if answer["id"] in by_id:
+            answered = row(by_id[answer["id"]], judge=answer["winner"], swapped=answer["winner_swapped"])
+            groups.setdefault(answer["judge"].rpartition("_")[2], []).append(answered)
     for judge, rows in groups.items():
         yield Recorded(judge, criterion, rows, OBJECTIVE)
 
@@ -152,38 +152,38 @@ def arena() -> Iterator[Recorded]:
     """Battles of Chatbot Arena with one user's vote; judges in one order."""
     battles = lines("judges/arena_verdicts.jsonl.gz")
     for judge in ("gpt-5.2", "gpt-4o-mini"):
-        yield Recorded(judge, "preferred by users", [row(one, judge=one.get(judge)) for one in battles])
+        yield Recorded(judge, "preferred by users", [row(battle, judge=battle.get(judge)) for battle in battles])
 
 
 def prd() -> Iterator[Recorded]:
     """Pairs of answers of five models, which are the judges (Li et al. 2023)."""
     pairs = lines("judges/prd_verdicts.jsonl.gz")
     for judge in ("gpt-4", "claude-1", "gpt-3.5", "bard", "vicuna-13b"):
-        rows = [row(one, judge=one[judge], swapped=one[f"{judge}/swapped"]) for one in pairs]
+        rows = [row(pair, judge=pair[judge], swapped=pair[f"{judge}/swapped"]) for pair in pairs]
         yield Recorded(judge, "better answer", rows, {"own_system": judge})
 
 
 def autoj() -> Iterator[Recorded]:
     """Pairs with one person's choice (Li et al. 2024)."""
     pairs = lines("judges/autoj_verdicts.jsonl.gz")
-    rows = [row(one, judge=one["auto-j-13b"], swapped=one["auto-j-13b/swapped"]) for one in pairs]
+    rows = [row(pair, judge=pair["auto-j-13b"], swapped=pair["auto-j-13b/swapped"]) for pair in pairs]
     yield Recorded("auto-j-13b", "better answer", rows)
 
 
 def cobbler() -> Iterator[Recorded]:
     """Answers of 15 models, most of which are the judges; comparisons won (Koo et al. 2024)."""
     answers = lines("judges/cobbler_scores.jsonl.gz")
-    writers = [*dict.fromkeys(one["system"] for one in answers)]
+    writers = [*dict.fromkeys(answer["system"] for answer in answers)]
     for judge in [name for name in answers[0] if name in {*writers, "llamav2"}]:
         options = {"scale": (0, 14), "own_system": judge if judge in writers else None}
-        yield Recorded(judge, "quality", [row(one, judge=one.get(judge)) for one in answers], options)
+        yield Recorded(judge, "quality", [row(answer, judge=answer.get(judge)) for answer in answers], options)
 
 
 def seq2seq() -> Iterator[Recorded]:
     """Summaries, simplifications and corrections, three people by criterion; GPT-4."""
     written = lines("judges/seq2seq_scores.jsonl.gz")
-    for task in dict.fromkeys(one["task"] for one in written):
-        outputs = [one for one in written if one["task"] == task]
+    for task in dict.fromkeys(text["task"] for text in written):
+        outputs = [text for text in written if text["task"] == task]
         for criterion in outputs[0]["ratings"]:
             rows = [row(o, ratings=o["ratings"][criterion], judge=o[f"gpt-4/{criterion}"]) for o in outputs]
             counted = min(o["judge"] for o in rows if o["judge"] is not None) <= 0  # errors, on no scale
@@ -193,19 +193,19 @@ def seq2seq() -> Iterator[Recorded]:
 def conala() -> Iterator[Recorded]:
     """Python for intents, graded by people who differ by item; GPT-3.5 (Zhuo 2024)."""
     code = lines("judges/ice_conala_scores.jsonl.gz")
-    people = sorted({name for one in code for name in one["raters"]})
+    people = sorted({name for snippet in code for name in snippet["raters"]})
     for judge in (name for name in code[0] if name.startswith("gpt-3.5-turbo/")):
         rows = []
-        for one in code:
-            given = dict(zip(one["raters"], one["ratings"], strict=True))
-            rows.append(row(one, ratings=[given.get(name) for name in people], judge=one.get(judge)))
+        for snippet in code:
+            grades = dict(zip(snippet["raters"], snippet["ratings"], strict=True))
+            rows.append(row(snippet, ratings=[grades.get(name) for name in people], judge=snippet.get(judge)))
         yield Recorded(judge.replace("_", " "), "usefulness", rows, {"scale": (0, 4)})
 
 
 def wmt23() -> Iterator[Recorded]:
     """Translations with two people's scores; GPT-4, which is one of the writers."""
     translated = lines("judges/wmt23_ende_scores.jsonl.gz")
-    rows = [row(one, judge=one["gpt-4"]) for one in translated]
+    rows = [row(translation, judge=translation["gpt-4"]) for translation in translated]
     yield Recorded("gpt-4, GEMBA-MQM", "translation", rows, {"own_system": "gpt-4"})
 
 
@@ -214,9 +214,9 @@ def topicalchat() -> Iterator[Recorded]:
     replies = lines("judges/topicalchat_samples.jsonl.gz")
     for judge in replies[0]["judges"]:
         for criterion in replies[0]["judges"][judge]:
-            samples = [one["judges"].get(judge, {}).get(criterion) for one in replies]
+            samples = [reply["judges"].get(judge, {}).get(criterion) for reply in replies]
             scored = zip(replies, samples, strict=True)
-            rows = [row(one, score=one["scores"][criterion], judge=given) for one, given in scored]
+            rows = [row(reply, score=reply["scores"][criterion], judge=sampled) for reply, sampled in scored]
             yield Recorded(judge.replace("_", " "), criterion, rows, {"samples_field": "judge"})
 
 
@@ -226,34 +226,34 @@ def ttcw() -> Iterator[Recorded]:
     own = {"gpt-4-turbo": "GPT4", "gpt-3.5-turbo": "GPT3.5", "claude-1.3": "Claude"}
     for judge in ("gpt-4-turbo", "gpt-3.5-turbo", "claude-1.3", "claude-2.0", "claude-2.1", "gemini-pro"):
         options = {"scale": (0, 1), "own_system": own.get(judge)}
-        yield Recorded(judge, "tests passed", [row(one, judge=one.get(judge)) for one in stories], options)
+        yield Recorded(judge, "tests passed", [row(story, judge=story.get(judge)) for story in stories], options)
 
 
 def triviaqa() -> Iterator[Recorded]:
     """Answers to questions, right or wrong by one person (Thakur et al. 2025); their texts are not published."""
     answers = lines("judges/triviaqa_verdicts.jsonl.gz")
     for judge in TRIVIAQA.split():
-        rows = [row(one, score=one["human"], judge=one.get(judge)) for one in answers]
+        rows = [row(answer, score=answer["human"], judge=answer.get(judge)) for answer in answers]
         yield Recorded(judge, "right answer", rows, {"scale": (0, 1), "own_system": WROTE.get(judge)})
 
 
 def hanna() -> Iterator[Recorded]:
     """Stories with three people's ratings and lengths, without texts (Chhun et al. 2024); the first of four prompts."""
     stories = lines("judges/hanna_scores.jsonl.gz")
-    lengths = {LENGTHS: {one["id"]: one["length"] for one in stories}}
+    lengths = {LENGTHS: {story["id"]: story["length"] for story in stories}}
     for judge in ("chatgpt", "mistral-7b", "llama-13b", "beluga-13b", "orca-platypus-13b"):
-        for criterion, name in ((one, f"{judge}/prompt 1/{one}") for one in stories[0]["ratings"]):
+        for criterion, name in ((criterion, f"{judge}/prompt 1/{criterion}") for criterion in stories[0]["ratings"]):
             rows = []
-            for one in stories:
-                given, said = one["ratings"][criterion], one[name]
-                score = said if said >= 1 else None  # -1 was recorded where no score could be read
-                rows.append(row(one, ratings=given, judge=score))
+            for story in stories:
+                ratings, answer = story["ratings"][criterion], story[name]
+                score = answer if answer >= 1 else None  # -1 was recorded where no score could be read
+                rows.append(row(story, ratings=ratings, judge=score))
             yield Recorded(judge, criterion, rows, {"scale": (1, 5)}, lengths)
 
 
 COLLECTIONS: dict[str, Callable[[], Iterator[Recorded]]] = {
-    one.__name__.replace("_", "-"): one
-    for one in (
+    collection.__name__.replace("_", "-"): collection
+    for collection in (
         *(summeval, summeval_pairs, judgebench, llmbar, pandalm, arena, prd, autoj),
         *(cobbler, seq2seq, conala, wmt23, topicalchat, ttcw, triviaqa, hanna),
     )
@@ -264,18 +264,18 @@ COLLECTIONS: dict[str, Callable[[], Iterator[Recorded]]] = {
 # --- the audits -------------------------------------------------------------------------------------------------------
 
 
-def audited(one: Recorded, seed: int) -> dict[str, Any]:
+def audited(recorded: Recorded, seed: int) -> dict[str, Any]:
     """Return the audit of a recorded judge as JSON data, its paragraphs among them."""
-    pairwise = "outputs" in one.rows[0]
-    given: dict[str, Any] = {"criterion": one.criterion, "seed": seed, **one.options}
-    if "samples_field" not in given:
-        given["winner_field" if pairwise else "scores_field"] = "judge"
-    if any("swapped" in record for record in one.rows):
-        given["swapped_field"] = "swapped"
-    ready = resolve(AuditOptions(data=list(one.rows), **given))
+    pairwise = "outputs" in recorded.rows[0]
+    options: dict[str, Any] = {"criterion": recorded.criterion, "seed": seed, **recorded.options}
+    if "samples_field" not in options:
+        options["winner_field" if pairwise else "scores_field"] = "judge"
+    if any("swapped" in record for record in recorded.rows):
+        options["swapped_field"] = "swapped"
+    ready = resolve(AuditOptions(data=list(recorded.rows), **options))
     judged = answers_of(ready).counted_in(ready.length)
-    known = {name: np.array([of[i] for i in judged.ids], dtype=float) for name, of in one.covariates.items()}
-    judged = replace(judged, covariates={**judged.covariates, **known})
+    covariates = {name: np.array([of[i] for i in judged.ids], dtype=float) for name, of in recorded.covariates.items()}
+    judged = replace(judged, covariates={**judged.covariates, **covariates})
     result = audit_answers(judged, own_system=ready.own_system, reliability=ready.reliability, seed=seed)
     return {"paragraphs": result.paragraphs, **result.to_dict()}
 
@@ -283,15 +283,29 @@ def audited(one: Recorded, seed: int) -> dict[str, Any]:
 def audits(recorded: Iterable[Recorded], seed: int, out: Path) -> list[dict[str, Any]]:
     """Audit every judge of a data set, or read the audit that stands in ``out``."""
     done = []
-    for one in recorded:
-        key = digest([MEASURES, seed, one.judge, one.criterion, one.rows, one.options, one.covariates])
+    for judgments in recorded:
+        key = digest(
+            [
+                MEASURES,
+                seed,
+                judgments.judge,
+                judgments.criterion,
+                judgments.rows,
+                judgments.options,
+                judgments.covariates,
+            ]
+        )
         file = out / f"{key}.json"
         if not file.exists():
             start = time.monotonic()
-            kept = {"judge": one.judge, "criterion": one.criterion, "audit": audited(one, seed)}
+            kept = {"judge": judgments.judge, "criterion": judgments.criterion, "audit": audited(judgments, seed)}
             out.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(kept), encoding="utf-8")
-            print(f"{one.judge}, {one.criterion}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+            print(
+                f"{judgments.judge}, {judgments.criterion}: {time.monotonic() - start:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
         done.append(json.loads(file.read_text(encoding="utf-8")))
     return done
 
@@ -343,8 +357,8 @@ class ByLetters(MeasuringLM):
         """Answer closed questions, each option by its place."""
         results: dict[int, Any] = {}
         self._lm.answer([*map(self._choice, questions)], results)
-        for place, one in enumerate(questions):
-            answers[place] = replace(results[place], choices=one.choices)
+        for place, question in enumerate(questions):
+            answers[place] = replace(results[place], choices=question.choices)
 
     def _choice(self, question: Any) -> Choices:
         labels = tuple("ABCDE")
@@ -361,22 +375,22 @@ def controls(model: Path, documents: int | None) -> Iterator[Recorded]:
         judge = PointwiseJudge(replace(c, levels=LEVELS))
         for lm in models:
             told = zip(scored, judge.batch([*map(dspy.Example, scored)], lm=lm), strict=True)
-            rows = [row(one, ratings=one["ratings"][c.name], judge=said.score) for one, said in told]
+            rows = [row(summary, ratings=summary["ratings"][c.name], judge=answer.score) for summary, answer in told]
             yield Recorded(lm.model, c.name, rows, {"scale": (1, 5)}, {LIKELIHOODS: likelihoods_of(scored)})
 
 
 def summaries_of(documents: int | None) -> list[dict[str, Any]]:
     """Return the summaries of some articles, in no order that means anything; None for all."""
-    by_article = sorted(summaries(), key=lambda one: digest(one["input_id"]))
-    articles = list(dict.fromkeys(one["input_id"] for one in by_article))[:documents]
-    return [one for one in by_article if one["input_id"] in articles]
+    by_article = sorted(summaries(), key=lambda summary: digest(summary["input_id"]))
+    articles = list(dict.fromkeys(summary["input_id"] for summary in by_article))[:documents]
+    return [summary for summary in by_article if summary["input_id"] in articles]
 
 
 def measured_likelihoods(model: Path, out: Path, documents: int | None = None) -> dict[str, float]:
     """Measure id -> log-likelihood of the summaries of some articles under a model, or read them from ``out``."""
     file, wanted = out / f"likelihoods-{model.stem}.json", summaries_of(documents)
-    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    left = [row(one) for one in wanted if one["id"] not in known]
+    measured = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    left = [row(summary) for summary in wanted if summary["id"] not in measured]
     if left:
         from evalbias import LocalLM
         from evalbias.programs.judges import likelihood_scores
@@ -385,25 +399,25 @@ def measured_likelihoods(model: Path, out: Path, documents: int | None = None) -
         for start in range(0, len(left), 24):  # kept as they come; the tokens of an article run once
             some = list(data.read(left[start : start + 24]))
             values = likelihood_scores(some, criterion, lm)
-            known |= dict(zip([one.id for one in some], map(float, values), strict=True))
-            file.write_text(json.dumps(known), encoding="utf-8")
-    return {one["id"]: known[one["id"]] for one in wanted}
+            measured |= dict(zip([item.id for item in some], map(float, values), strict=True))
+            file.write_text(json.dumps(measured), encoding="utf-8")
+    return {summary["id"]: measured[summary["id"]] for summary in wanted}
 
 
 def by_model(results: Sequence[Record], second: Sequence[Record], *, name: str) -> str:
     """Return the likelihood effects of the same judges by the model that measures likelihood."""
     rows, same, alike = [], 0, 0
-    for one, other in zip(results, second, strict=True):
-        pair = [finding(one, "likelihood"), finding(other, "likelihood")]
-        rows.append((one["judge"], one["criterion"], *map(cell, pair)))
+    for result, other in zip(results, second, strict=True):
+        pair = [finding(result, "likelihood"), finding(other, "likelihood")]
+        rows.append((result["judge"], result["criterion"], *map(cell, pair)))
         if pair[0] and pair[1]:
             same += pair[0]["status"] == pair[1]["status"]
             alike += pair[0]["estimate"] * pair[1]["estimate"] > 0
-    said = (
+    sentence = (
         f"On {results[0]['audit']['n']} summaries: of {len(rows)} findings, {same} are the same with both models; "
         f"{alike} effects have the same sign."
     )
-    return f"{said}\n\n{markdown(['judge', 'criterion', 'SmolLM2 135M', name], rows)}"
+    return f"{sentence}\n\n{markdown(['judge', 'criterion', 'SmolLM2 135M', name], rows)}"
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -458,8 +472,8 @@ def written(estimate: Record | None) -> str:
     if estimate is None or estimate["low"] is None:
         return "-"
     low, high = number(estimate, "low"), number(estimate, "high")
-    known = estimate["value"] is not None
-    return f"{number(estimate, 'value')} ({low} to {high})" if known else f"between {low} and {high}"
+    defined = estimate["value"] is not None
+    return f"{number(estimate, 'value')} ({low} to {high})" if defined else f"between {low} and {high}"
 
 
 def cell(found: Record | None) -> str:
@@ -473,7 +487,9 @@ def cell(found: Record | None) -> str:
 def estimates(result: Record) -> dict[str, Any]:
     """Return every estimate of an audit by its name."""
     of_biases = [bias["estimates"] for bias in result["audit"]["biases"].values()]
-    return {name: one for some in (*of_biases, *result["audit"]["further"].values()) for name, one in some.items()}
+    return {
+        name: estimate for some in (*of_biases, *result["audit"]["further"].values()) for name, estimate in some.items()
+    }
 
 
 def agreement(result: Record) -> list[str]:
@@ -483,7 +499,7 @@ def agreement(result: Record) -> list[str]:
     if values.get(name) is None:
         return ["-"] * (1 + len(BESIDE))
     own = f"{values[name]:.2f} ({ends[name]['low']:.2f} to {ends[name]['high']:.2f})"
-    return [own, *("-" if values.get(one) is None else f"{values[one]:.2f}" for one in BESIDE)]
+    return [own, *("-" if values.get(name) is None else f"{values[name]:.2f}" for name in BESIDE)]
 
 
 def table(results: Sequence[Record]) -> str:
@@ -491,36 +507,40 @@ def table(results: Sequence[Record]) -> str:
     biases = [name for name in BIASES if any(finding(result, name) for result in results)]
     headings = ["judge", "criterion", "items", "agreement", *BESIDE.values(), *map(title_of, biases)]
     headings += UNTESTED.values()
-    rows, said, missing = [], [], dict[str, str]()
-    for one in results:
-        content = one["audit"]
-        cells = [content["n"], *agreement(one), *(cell(finding(one, name)) for name in biases)]
-        cells += [written(estimates(one).get(name)) for name in UNTESTED]
-        rows.append([one["judge"], one["criterion"], *cells])
-        said.append(f"- {one['judge']}, {one['criterion']}: {' '.join(content['first_screen'])}")
+    rows, sentences, missing = [], [], dict[str, str]()
+    for record in results:
+        content = record["audit"]
+        cells = [content["n"], *agreement(record), *(cell(finding(record, name)) for name in biases)]
+        cells += [written(estimates(record).get(name)) for name in UNTESTED]
+        rows.append([record["judge"], record["criterion"], *cells])
+        sentences.append(f"- {record['judge']}, {record['criterion']}: {' '.join(content['first_screen'])}")
         missing |= {bias: why for bias, why in content["not_measured"].items() if bias in BIASES}
     kept = [k for k in range(len(headings)) if k < 4 or any(cells[k] != "-" for cells in rows)]
-    shown = markdown([headings[k] for k in kept], [[cells[k] for k in kept] for cells in rows])
-    words = "<details markdown><summary>In words</summary>\n\n" + "\n".join(said) + "\n\n</details>"
+    printed = markdown([headings[k] for k in kept], [[cells[k] for k in kept] for cells in rows])
+    words = "<details markdown><summary>In words</summary>\n\n" + "\n".join(sentences) + "\n\n</details>"
     why = "; ".join(f"{title_of(bias)}: {reason}" for bias, reason in missing.items())
-    return f"{shown}\n\n{words}" + (f"\n\nNot measured everywhere: {why}." if why else "")
+    return f"{printed}\n\n{words}" + (f"\n\nNot measured everywhere: {why}." if why else "")
 
 
 def overview(results: Sequence[Record]) -> str:
     """Return how many audits found which bias."""
     rows = []
     for bias in BIASES:
-        findings = [one for one in (finding(result, bias) for result in results) if one]
-        biased, clear = ([raw(one) for one in findings if one["status"] == status] for status in ("biased", "no sign"))
-        known = sorted((one for one in biased if one["value"] is not None), key=lambda one: float(one["value"]))
-        span = f"{number(known[0], 'value')} to {number(known[-1], 'value')}" if known else "-"
+        findings = [found for found in (finding(result, bias) for result in results) if found]
+        biased, clear = (
+            [raw(found) for found in findings if found["status"] == status] for status in ("biased", "no sign")
+        )
+        estimated = sorted(
+            (found for found in biased if found["value"] is not None), key=lambda found: float(found["value"])
+        )
+        span = f"{number(estimated[0], 'value')} to {number(estimated[-1], 'value')}" if estimated else "-"
         if findings:
             undecided = len(findings) - len(biased) - len(clear)
             rows.append((title_of(bias), len(findings), len(biased), len(clear), undecided, span))
     beaten = sum(bool((result["audit"]["validity"] or {}).get("no_better_than")) for result in results)
-    shown = markdown(["bias", "audits", "biased", "no sign", "open", "estimates of the biased"], rows)
+    printed = markdown(["bias", "audits", "biased", "no sign", "open", "estimates of the biased"], rows)
     return (
-        f"{shown}\n\nIn {beaten} of {len(results)} audits the judge is not shown to agree with people better than "
+        f"{printed}\n\nIn {beaten} of {len(results)} audits the judge is not shown to agree with people better than "
         "likelihood or length alone."
     )
 
@@ -529,11 +549,11 @@ def forest(results: Mapping[str, Sequence[Record]], bias: str, path: Path) -> bo
     """Draw a bias of the judges of some data sets that have an estimate of it; False without any."""
     rows, undefined = dict[str, Sequence[Estimate]](), ("value", "low", "high", "p_value", "points")
     title, names = PLOTS[bias]
-    for one in (one for name in names for one in results.get(name, ())):
-        found = finding(one, bias)
+    for result in (result for name in names for result in results.get(name, ())):
+        found = finding(result, bias)
         if found is not None and raw(found)["value"] is not None:
             content: dict[str, Any] = {k: json_number(v) if k in undefined else v for k, v in raw(found).items()}
-            rows[f"{one['judge']}, {one['criterion']}"] = [Estimate(**content)]
+            rows[f"{result['judge']}, {result['criterion']}"] = [Estimate(**content)]
     if rows:
         null = next(iter(rows.values()))[0].null
         mark = Intervals(rows, null, f"{null:g} = no bias", percent=bias == "position")
@@ -546,8 +566,8 @@ def first_rows(results: Mapping[str, Sequence[Record]]) -> str:
     """Return the rows that the first pages show; a bias that was not found is left out."""
     rows = []
     for name, judge, criterion, title, bias in FIRST:
-        for one in results.get(name, ()):
-            found = finding(one, bias) if (one["judge"], one["criterion"]) == (judge, criterion) else None
+        for result in results.get(name, ()):
+            found = finding(result, bias) if (result["judge"], result["criterion"]) == (judge, criterion) else None
             if found is not None and found["status"] == "biased":
                 rows.append((title, found["sentence"]))
     return markdown(["judge", "what the audit found"], rows)
@@ -563,12 +583,12 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
     args = parser.parse_args(arguments)
     args.out.mkdir(parents=True, exist_ok=True)
     results = {name: audits(COLLECTIONS[name](), args.seed, args.out) for name in args.sets}
-    every = [one for some in results.values() for one in some]
+    every = [result for some in results.values() for result in some]
     sections = {name: table(some) for name, some in results.items()}
     if args.second is not None:
-        known = measured_likelihoods(args.second, args.out, args.documents)
-        ours = [replace(one, rows=[r for r in one.rows if r["id"] in known]) for one in summeval()]
-        theirs = [replace(one, covariates={LIKELIHOODS: known}) for one in ours]
+        measured = measured_likelihoods(args.second, args.out, args.documents)
+        ours = [replace(judgments, rows=[r for r in judgments.rows if r["id"] in measured]) for judgments in summeval()]
+        theirs = [replace(judgments, covariates={LIKELIHOODS: measured}) for judgments in ours]
         pair = (audits(some, args.seed, args.out) for some in (ours, theirs))
         sections["models"] = by_model(*pair, name=args.second.stem)
     if args.controls is not None:

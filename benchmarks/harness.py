@@ -92,12 +92,12 @@ def simulated(once: Simulation, sets: int) -> dict[str, dict[str, float]]:
     rows = {}
     for name, many in drawn.items():
         truth, value, low, high = np.array(many).T
-        known = ~np.isnan(low)
-        covered = ((low - SLACK <= truth) & (truth <= high + SLACK))[known].mean() if known.any() else math.nan
-        found = {"covered": covered, "found": ((low > 0) | (high < 0)).mean(), "undefined": 1 - known.mean()}
+        bounded = ~np.isnan(low)
+        covered = ((low - SLACK <= truth) & (truth <= high + SLACK))[bounded].mean() if bounded.any() else math.nan
+        found = {"covered": covered, "found": ((low > 0) | (high < 0)).mean(), "undefined": 1 - bounded.mean()}
         found |= {"truth": truth.mean(), "mean": np.nanmean(value), "median": np.nanmedian(value)}
-        found["width"] = np.nanmedian(high - low) if known.any() else math.nan
-        rows[name] = {key: float(one) for key, one in found.items()}
+        found["width"] = np.nanmedian(high - low) if bounded.any() else math.nan
+        rows[name] = {key: float(value) for key, value in found.items()}
     return rows
 
 
@@ -122,7 +122,7 @@ def percents(*shares: float) -> list[str]:
     return ["" if math.isnan(share) else f"{100 * share:.1f} %" for share in shares]
 
 
-def shown(value: float | None, form: str = ".2f") -> str:
+def as_text(value: float | None, form: str = ".2f") -> str:
     """Return a number in a format; "undefined" for NaN and None."""
     if value is None or math.isnan(value):
         return "undefined"

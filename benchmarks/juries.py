@@ -122,28 +122,28 @@ def real() -> Iterator[tuple[str, JuryReport, LearnedJury]]:
     summaries = lines("judges/summeval_scores.jsonl.gz")
     for criterion in summaries[0]["ratings"]:
         rows = [
-            {name: one[name] for name in ("id", "input_id", "output", "system")}
-            | {"ratings": one["ratings"][criterion]}
-            | {ours: one["judges"][theirs][criterion] for theirs, ours in SUMMEVAL.items()}
-            for one in summaries
+            {name: summary[name] for name in ("id", "input_id", "output", "system")}
+            | {"ratings": summary["ratings"][criterion]}
+            | {ours: summary["judges"][theirs][criterion] for theirs, ours in SUMMEVAL.items()}
+            for summary in summaries
         ]
         yield f"SummEval, {criterion}", *both(rows, judges=[*SUMMEVAL.values()], costs={"GPT-4": DEAR})
-    pairs: dict[str, dict[str, Any]] = {one["id"]: one for one in lines("judges/judgebench.jsonl.gz")}
+    pairs: dict[str, dict[str, Any]] = {pair["id"]: pair for pair in lines("judges/judgebench.jsonl.gz")}
     judges = list[str]()
-    for one in lines("judges/judgebench_verdicts.jsonl.gz"):
-        if one["id"] in pairs and "haiku" not in one["judge"]:  # who judged other pairs
-            judge = one["judge"].rpartition("_")[2]
-            pairs[one["id"]] |= {judge: one["winner"], f"{judge}, swapped": one["winner_swapped"]}
+    for verdict in lines("judges/judgebench_verdicts.jsonl.gz"):
+        if verdict["id"] in pairs and "haiku" not in verdict["judge"]:  # who judged other pairs
+            judge = verdict["judge"].rpartition("_")[2]
+            pairs[verdict["id"]] |= {judge: verdict["winner"], f"{judge}, swapped": verdict["winner_swapped"]}
             judges += [] if judge in judges else [judge]
-    rows = [one for one in pairs.values() if judges[0] in one]
+    rows = [pair for pair in pairs.values() if judges[0] in pair]
     yield "JudgeBench", *both(rows, judges=judges, swapped_field="{judge}, swapped", reliability=1.0)
     writers = ["gpt-4", "claude-1", "gpt-3.5", "bard", "vicuna-13b"]
     yield "PRD", *both(lines("judges/prd_verdicts.jsonl.gz"), judges=writers, swapped_field="{judge}/swapped")
     yield "CoBBLEr", *both(lines("judges/cobbler_scores.jsonl.gz"), judges=COBBLER.split())
     writers_of = {name: judge for judge, name in WROTE.items()}
     answers = [
-        {**one, "score": one["human"], "system": writers_of.get(one["system"], one["system"])}
-        for one in lines("judges/triviaqa_verdicts.jsonl.gz")
+        {**answer, "score": answer["human"], "system": writers_of.get(answer["system"], answer["system"])}
+        for answer in lines("judges/triviaqa_verdicts.jsonl.gz")
     ]
     yield "TriviaQA", *both(answers, judges=TRIVIAQA.split(), reliability=1.0, costs={"GPT-4": DEAR})
 

@@ -79,8 +79,8 @@ def rows(run: Finished) -> list[list[str]]:
     """Return one row per criterion: our figures, then those of the published judges."""
     body = []
     for name, comparison in run.result["likelihood"].items():
-        known = TABLE.get(run.dataset, {}).get(name)
-        published = [f"{p.bias} / {p.performance}" for p in known] if known else ["-"] * len(JUDGES)
+        printed = TABLE.get(run.dataset, {}).get(name)
+        published = [f"{p.bias} / {p.performance}" for p in printed] if printed else ["-"] * len(JUDGES)
         changes = [comparison["changes"][estimate] for estimate in ("bias_score", "performance")]
         cells = [_change(change) for change in changes]
         p_values = " / ".join(_p_text(_p_value(change)) for change in changes)
@@ -164,7 +164,7 @@ def report(runs: Mapping[str, Finished]) -> str:
         "\\* p < .05, † p < .06 (two-sided paired permutation test). Mean BiasScore by kind of criterion:",
         markdown(
             ["kind", "LS", "criteria", "before", "after"],
-            [[row[0], reduction, *row[1:]] for reduction, one in runs.items() for row in intrinsic(one)],
+            [[row[0], reduction, *row[1:]] for reduction, run in runs.items() for row in intrinsic(run)],
         ),
     ]
     return "\n\n".join(parts)

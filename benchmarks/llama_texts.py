@@ -16,11 +16,11 @@ from llama_cpp import Llama
 
 def likelihood(llama: Llama, ids: list[int], start: int) -> float:
     """Return the log-probability of the tokens from ``start`` on, after those before them."""
-    known = 0
-    while known < min(llama.n_tokens, start - 1) and llama.input_ids[known] == ids[known]:
-        known += 1
-    llama.n_tokens = known  # eval drops what the cache holds from here on
-    for tokens, logits in ((ids[known : start - 1], False), (ids[start - 1 : -1], True)):
+    total = 0
+    while total < min(llama.n_tokens, start - 1) and llama.input_ids[total] == ids[total]:
+        total += 1
+    llama.n_tokens = total  # eval drops what the cache holds from here on
+    for tokens, logits in ((ids[total : start - 1], False), (ids[start - 1 : -1], True)):
         llama._logits_all = logits
         if tokens:
             llama.eval(tokens)

@@ -21,7 +21,7 @@ from typing import Any
 import dspy
 
 from benchmarks import sets
-from benchmarks.harness import argument_parser, finish, keeping_answers, markdown, shown
+from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, markdown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
 from benchmarks.sets import BINS
 from benchmarks.tuned_judge import questions
@@ -136,11 +136,11 @@ class KeptSearch(LikelihoodMitigation):
     def on_test_items(self, names: Collection[str]) -> dict[str, Judged]:
         """Return the answers on the valset of the given judge, the paper's method, the calibrated judges and others."""
         programs = {GIVEN: self.problem.student} | {
-            one.name: one.program
-            for one in self.found
-            if one.name in names or one.name.endswith(PAPER) or CALIBRATED in one.name
+            candidate.name: candidate.program
+            for candidate in self.found
+            if candidate.name in names or candidate.name.endswith(PAPER) or CALIBRATED in candidate.name
         }
-        return {name: self.answers(self.problem, one, self.problem.valset) for name, one in programs.items()}
+        return {name: self.answers(self.problem, program, self.problem.valset) for name, program in programs.items()}
 
 
 def compiled(
@@ -157,12 +157,12 @@ def compiled(
     """Compile, and return what was chosen, with ``MAX_LOSS`` too, and every candidate's estimates on the test items."""
     optimizer = KeptSearch((k,), bins=bins, seed=seed, n_resamples=n_resamples)
     report = optimizer.compile(PointwiseJudge(criterion), trainset=train, valset=test, lm=lm).report
-    chosen = next(one.name for one in report.candidates if one.chosen)
+    chosen = next(candidate.name for candidate in report.candidates if candidate.chosen)
     with_loss = optimizer.chosen_with(MAX_LOSS)
     lenient = GIVEN if with_loss.chosen is optimizer.problem.given else with_loss.chosen.name
     tried = optimizer.on_test_items((chosen, lenient))
-    given = tried[GIVEN]
-    number = rules.bias_number(given.covariates.get(RATINGS))
+    before = tried[GIVEN]
+    number = rules.bias_number(before.covariates.get(RATINGS))
     how: Any = {"n_resamples": n_resamples, "seed": seed}
     rule, agreement = likelihood_rule(number, seed=seed), fair_rule(number, seed=seed)
     problem = optimizer.problem
@@ -175,8 +175,11 @@ def compiled(
         "decision_with_loss": with_loss.fields["decision"],
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
         "objective": rules.BIAS_LABELS[number],
-        "tried": {name: _row(rule, agreement, judged, given) for name, judged in tried.items()},
-        "inner": {one.name: {"p_value": one.p_value, "reason": one.reason} for one in report.candidates},
+        "tried": {name: _row(rule, agreement, judged, before) for name, judged in tried.items()},
+        "inner": {
+            candidate.name: {"p_value": candidate.p_value, "reason": candidate.reason}
+            for candidate in report.candidates
+        },
         "alone": {name: _estimate(e) for name, e in alone["baselines"].items()},
         "against_baselines": alone["against_baselines"],
         "left_out": report.left_out,
@@ -186,13 +189,13 @@ def compiled(
     }
 
 
-def _row(rule: Rule, agreement: Rule, judged: Judged, given: Judged) -> dict[str, Any]:
+def _row(rule: Rule, agreement: Rule, judged: Judged, before: Judged) -> dict[str, Any]:
     return {
         "estimates": {name: _estimate(e) for name, e in rule.estimates(judged).items()},
-        "p_smaller": rule.p_values([judged], given)[0],
-        "p_agrees": agreement.p_values([judged], given)[0],
-        "loss": rule.loss(judged, given),
-        "undefined": count_unanswered(judged) - count_unanswered(given),
+        "p_smaller": rule.p_values([judged], before)[0],
+        "p_agrees": agreement.p_values([judged], before)[0],
+        "loss": rule.loss(judged, before),
+        "undefined": count_unanswered(judged) - count_unanswered(before),
     }
 
 
@@ -251,7 +254,7 @@ def _cells(row: Row, name: str) -> list[str]:
         smaller, agrees = (p_equals(json_number(tried[name])) for name in ("p_smaller", "p_agrees"))
         against = f"less biased {smaller}, agrees better {agrees}; {loss}"
     agreement, performance = interval_of(estimates[rules.AGREEMENT]), interval_of(estimates[rules.PERFORMANCE])
-    score = shown(json_number(estimates["bias_score"]["value"]), "+.2f")
+    score = as_text(json_number(estimates["bias_score"]["value"]), "+.2f")
     return [interval_of(bias) + mark, score, agreement, performance, against]
 
 
@@ -316,7 +319,7 @@ def _agreement(row: Row, name: str) -> float:
 
 def interval_of(estimate: Mapping[str, Any]) -> str:
     """Return a value with its interval, if it has one."""
-    value, low, high = (shown(json_number(estimate[key]), "+.2f") for key in ("value", "low", "high"))
+    value, low, high = (as_text(json_number(estimate[key]), "+.2f") for key in ("value", "low", "high"))
     return value if value == low == high else f"{value} [{low}, {high}]"
 
 

@@ -62,12 +62,12 @@ class Mitigation:
         return 2 if self.judge is not None and self.judge.debias == "permutation" else 1
 
 
-def true_pairs(n: int, *, seed: int, known: frozenset[str] = frozenset()) -> list[dspy.Example]:
+def true_pairs(n: int, *, seed: int, without: frozenset[str] = frozenset()) -> list[dspy.Example]:
     """Draw at most n pairs of the synthetic world whose candidates differ in true quality; "A" or "B" is better.
 
-    Known sources are left out.
+    Sources of ``without`` are left out.
     """
-    items = [e for e in world.documents(DOCUMENTS, 6, seed=seed) if e.source not in known]
+    items = [e for e in world.documents(DOCUMENTS, 6, seed=seed) if e.source not in without]
     made = data.pairs(items, ordered=False, seed=seed)
     quality = [[world.true_quality(e.source, text) for text in e.candidates] for e in made]
     labeled = [e.copy(preference="AB"[q[1] > q[0]]) for e, q in zip(made, quality, strict=True) if q[0] != q[1]]
@@ -81,8 +81,8 @@ def recorded_pairs(name: str, fit: int, test: int, *, seed: int) -> tuple[list[d
     """
     pairs = [e for e in sets.read(name) if e.better is not None and all(e.candidates)]
     random.Random(seed).shuffle(pairs)
-    known = frozenset(e.source for e in pairs[:fit])
-    return pairs[:fit], [e for e in pairs[fit:] if e.source not in known][:test]
+    sources = frozenset(e.source for e in pairs[:fit])
+    return pairs[:fit], [e for e in pairs[fit:] if e.source not in sources][:test]
 
 
 def mitigations(
@@ -142,13 +142,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.pairs == SYNTHETIC_WORLD:
         criterion, truth = SYNTHETIC, "the candidate of higher true quality"
         fit = true_pairs(args.fit_pairs, seed=5_000_001 + args.seed)
-        known = frozenset(e.source for e in fit)
-        test = true_pairs(args.test_pairs, seed=5_100_001 + args.seed, known=known)
+        sources = frozenset(e.source for e in fit)
+        test = true_pairs(args.test_pairs, seed=5_100_001 + args.seed, without=sources)
     else:
         criterion, truth = INSTRUCTION, "the candidate that people prefer"
         fit, test = recorded_pairs(args.pairs, args.fit_pairs, args.test_pairs, seed=args.seed)
     made = mitigations(fit, lm, seed=args.seed, criterion=criterion)
-    rows = [row(title, one, test, lm, seed=args.seed) for title, one in made.items()]
+    rows = [row(title, judge, test, lm, seed=args.seed) for title, judge in made.items()]
     name = Path(args.lm).name + (", tuned" if args.adapter else "")
     title = name if args.pairs == SYNTHETIC_WORLD else f"{name}, {args.pairs}"
     headings = ["mitigation", "fairness", "consistency", "agreement with the truth", "prompts to fit", "prompts a pair"]

@@ -116,7 +116,7 @@ def flags_of(peer: str, name: str, args: Any) -> dict[str, float]:
     file = args.out / f"{peer}-{args.seed}-{[*JUDGES].index(name)}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     flagged = kept(file, args.peer_sets, flags)
-    return {probe: sum(probe in one for one in flagged) / len(flagged) for probe in PEERS[peer]}
+    return {probe: sum(probe in flags for flags in flagged) / len(flagged) for probe in PEERS[peer]}
 
 
 def covered(name: str, *, sets: int, seed: int) -> dict[str, dict[str, float]]:
@@ -142,7 +142,7 @@ def compared(args: Any) -> dict[str, float]:
     """Return the share of data sets with a finding, by judge, and write the table, peers' shares beside it."""
     shares, rows = dict[str, float](), []
     for name, (_, clustered, points, _) in JUDGES.items():
-        p_values = [found(*one, clustered=clustered) for one in islice(drawn(name, args.seed), args.sets)]
+        p_values = [found(*drawing, clustered=clustered) for drawing in islice(drawn(name, args.seed), args.sets)]
         adjusted = [holm(p)[:1] if points else holm(p) for p in p_values]
         shares[name], alone = (
             float(np.mean([min(p) < 0.05 for p in ps])) for ps in (adjusted, [p[:1] for p in p_values])
@@ -162,8 +162,8 @@ def told(run: Path) -> str:
     result, rows, taken = read_json(run / "result.json"), list[tuple[str, ...]](), list[str]()
     unit, scale = ("effect, wins in 100", 100) if result["pairwise"] else ("effect", 1)
     for kind, e in result["kinds"].items():
-        value, low, high = (f"{scale * e['estimate'][one]:+.2f}" for one in ("value", "low", "high"))
-        changes = (f"{scale * e[one]['value']:+.2f}" for one in ("edit", "placebo"))
+        value, low, high = (f"{scale * e['estimate'][part]:+.2f}" for part in ("value", "low", "high"))
+        changes = (f"{scale * e[part]['value']:+.2f}" for part in ("edit", "placebo"))
         rows.append((kind, e["status"], value, f"{low} to {high}", *changes))
         if e.get("taken"):
             share, other = e["taken"], e["taken_by_placebo"]["value"]
@@ -183,16 +183,16 @@ def forms_of(judge: str, data_set: str, lm: Any, args: Any) -> tuple[CompileRepo
     criterion, bins, seed = mitigation.criterion_of(data_set, "fluency"), BINS.get(data_set), args.seed
     items = mitigation.usable(data_set, "fluency", tuned=judge == mitigation.TUNED)
     train, test = mitigation.drawn(items, args.items, min(args.items, TESTED), seed)
-    given, probe = PointwiseJudge(criterion), ProbeObjective(args.kind, seed=seed)
+    plain, probe = PointwiseJudge(criterion), ProbeObjective(args.kind, seed=seed)
     search = BiasedDemos(args.k, objective=probe, bins=bins, seed=seed)
-    report = search.compile(given, trainset=train, lm=lm).report
+    report = search.compile(plain, trainset=train, lm=lm).report
     # Also what was refused: the demonstrations that were found, and the random ones that they were found under.
     fit, _ = hold_back(train, seed=seed)
     search.select = False
-    found = search.compile(given, trainset=fit, lm=lm)
-    at_random = with_demos(given, draw_demos(fit, args.k, seed=seed)[0], bins=bins)
-    forms, rows = {"given": given, "random": at_random, "edited": found}, probe.searched(test, criterion.scale)
-    return report, {form: judge_examples(one, rows, lm=lm) for form, one in forms.items()}
+    found = search.compile(plain, trainset=fit, lm=lm)
+    at_random = with_demos(plain, draw_demos(fit, args.k, seed=seed)[0], bins=bins)
+    forms, rows = {"given": plain, "random": at_random, "edited": found}, probe.searched(test, criterion.scale)
+    return report, {form: judge_examples(program, rows, lm=lm) for form, program in forms.items()}
 
 
 def changed(forms: dict[str, Judged], seed: int) -> dict[str, dict[str, Any]]:

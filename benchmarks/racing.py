@@ -78,10 +78,10 @@ class Compared:
 def compared(ask: Ask, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
     """Search twice on the same pairs."""
     drawn, judge = random.Random(seed).sample(list(pool), pairs), PairwiseJudge(SYNTHETIC)
-    known = {_texts(pair): place for place, pair in enumerate(pool)}
+    place_of = {_texts(pair): place for place, pair in enumerate(pool)}
 
     def looked_up(_: Any, texts: Sequence[str], examples: Sequence[dspy.Example], *__: Any, **___: Any) -> FloatArray:
-        places = [known[_texts(pair)] for pair in examples]
+        places = [place_of[_texts(pair)] for pair in examples]
         return np.stack([ask(text)[places] for text in texts])
 
     found = list[ZEPOReport]()
@@ -90,7 +90,7 @@ def compared(ask: Ask, pool: Sequence[dspy.Example], pairs: int, seed: int) -> C
         with mock.patch("evalbias.optimizers.zepo.probabilities", looked_up):  # asked once for each wording
             found.append(search.compile(judge, trainset=drawn, lm=NoModel()).report)
     exact, raced = found
-    values = [one.tried[one.best].objective for one in found]
+    values = [search.tried[search.best].objective for search in found]
     return Compared(exact.chosen == raced.chosen, values[0] - values[1], exact.judgments, raced.judgments)
 
 

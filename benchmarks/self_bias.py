@@ -120,7 +120,9 @@ def _concepts(folder: Path) -> str:
             own = np.array([_believes(r) for r in records])
             row = [recording.name, number, f"{np.nanmean(own):.2f} ({np.isnan(own).sum()})"]
             for matching, covers in MATCHINGS.items():
-                shares = np.array([np.mean([covers(r["output"], one) for one in r["concepts"]]) for r in records])
+                shares = np.array(
+                    [np.mean([covers(r["output"], concept) for concept in r["concepts"]]) for r in records]
+                )
                 covered = (shares == 1).astype(float)
                 published = f" ({ALL_COVERED[recording.name][number]:.2f})" if matching == "substring" else ""
                 row += [f"{covered.mean():.2f}{published}", f"{shares.mean():.2f}"]
@@ -146,8 +148,8 @@ def _holds(text: str, concept: str) -> bool:
 def _holds_lemmas(text: str, concept: str) -> bool:
     """Return whether an English text holds the words of a concept, one after the other, in any inflection."""
     words, phrase = (
-        [str(lemmatize(word, lang="en")).lower() for word in re.findall(r"\w+|[^\w\s]", one.lower())]
-        for one in (text, concept)
+        [str(lemmatize(word, lang="en")).lower() for word in re.findall(r"\w+|[^\w\s]", words.lower())]
+        for words in (text, concept)
     )
     return any(words[n : n + len(phrase)] == phrase for n in range(len(words) - len(phrase) + 1))
 

@@ -40,7 +40,7 @@ FILES = {
 """Data set -> its place below ``EVALBIAS_DATA``."""
 BINS = {"webnlg2020": (15.0, 40.0, 65.0, 90.0)}
 """Edges that cut people's scores into labels, where they are on another scale (Ohi et al. 2024)."""
-SUMMARIES = tuple(replace(one, task="Summarize the article.") for one in PRESETS["summeval"])
+SUMMARIES = tuple(replace(criterion, task="Summarize the article.") for criterion in PRESETS["summeval"])
 """Criteria of SummEval, with the task that the likelihoods of its recorded judges are measured after."""
 
 
@@ -54,7 +54,7 @@ def read(name: str, path: Path | None = None) -> data.Dataset:
 RESULTS = "evaluation/human-evaluation/results/en"
 TABLES = "evaluation/human-evaluation/amt-scripts/data/en/tables/tables_xml.json"
 REFERENCE = "WebNLG-2020-reference"
-RATED = {name: name.title().replace("_", "") for name in sorted(one.name for one in PRESETS["webnlg2020"])}
+RATED = {name: name.title().replace("_", "") for name in sorted(criterion.name for criterion in PRESETS["webnlg2020"])}
 _CELL = re.compile(r'<td class="tg-0lax">(.*?)</td>', re.DOTALL)
 
 
@@ -65,11 +65,11 @@ def webnlg2020(source: Source) -> Rows:
     the raters saw, and ``input_id`` the line of the test set. Reference texts, and items without ratings, are left out.
     """
     root, triples = source.path, dict[str, list[list[str]]]()
-    for sample, table in sorted(json.loads(source.text(root / TABLES)).items(), key=lambda one: int(one[0])):
+    for sample, table in sorted(json.loads(source.text(root / TABLES)).items(), key=lambda entry: int(entry[0])):
         cells = [html.unescape(cell).replace("_", " ").strip() for cell in _CELL.findall(table)]
         triples[sample] = [cells[i : i + 3] for i in range(0, len(cells), 3)]
     systems, outputs = sorted(folder.name for folder in (root / RESULTS).iterdir()), {}
-    for system in (one for one in systems if one != REFERENCE):
+    for system in (name for name in systems if name != REFERENCE):
         text = source.text(root / "submissions/rdf2text/en" / system / "primary.en")
         outputs[system] = text.removesuffix("\n").split("\n")
     counts = {system: len(lines) for system, lines in outputs.items()}
@@ -151,7 +151,7 @@ def summeval(source: Source) -> Rows:
 
 
 def _expert_ratings(experts: Sequence[Any]) -> dict[str, list[float]]:
-    return {name: [expert[name] for expert in experts] for name in sorted(one.name for one in SUMMARIES)}
+    return {name: [expert[name] for expert in experts] for name in sorted(criterion.name for criterion in SUMMARIES)}
 
 
 _OPTIONS = {letter: score for score, letter in enumerate("ABCDE", start=1)}
@@ -226,15 +226,18 @@ def pandalm(source: Source) -> Rows:
     for where, record in source.json_lines():
         people = record["annotators"]
         ((common, count),) = Counter[int](people).most_common(1)
-        row = {"systems": record["systems"].split("_"), "ratings": [{0: 0.0, 1: 1.0, 2: -1.0}[one] for one in people]}
+        row = {
+            "systems": record["systems"].split("_"),
+            "ratings": [{0: 0.0, 1: 1.0, 2: -1.0}[choice] for choice in people],
+        }
         row["outputs"] = [str(text) if text is True else text for text in record["outputs"]]  # as published
         row["better"] = _CHOICES[str(common)] if common and count > len(people) / 2 else None
         yield where, record | row | {judge: _CHOICES.get(str(record[judge])) for judge in ("gpt35", "pandalm7b")}
 
 
 SETS: dict[str, Callable[[Source], Rows]] = {
-    one.__name__.replace("_", "-"): one
-    for one in (webnlg2020, tmu_gfm, newsroom, topicalchat, summeval, summeval_judges, judgebench, pandalm)
+    reader.__name__.replace("_", "-"): reader
+    for reader in (webnlg2020, tmu_gfm, newsroom, topicalchat, summeval, summeval_judges, judgebench, pandalm)
 } | {"llmbar": Source.json_lines}  # recorded under our names: pairs, one of which follows its instruction better
 """Data set -> its reader."""
 

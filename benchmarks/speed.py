@@ -193,10 +193,10 @@ class LlamaTexts:
     def __call__(self, lm: LocalLM, work: Workload) -> Answers:
         """Run from a cold start: the cache is emptied first."""
         requests: list[dict[str, Any]] = [{}, *({"ids": s.ids, "start": s.start} for (s,) in sequences(lm, work))]
-        return [[answer] for answer in [self._ask(one) for one in requests][1:]]
+        return [[answer] for answer in [self._ask(request) for request in requests][1:]]
 
-    def _ask(self, one: dict[str, Any]) -> Any:
-        print(json.dumps(one), file=self._process.stdin, flush=True)
+    def _ask(self, request: dict[str, Any]) -> Any:
+        print(json.dumps(request), file=self._process.stdin, flush=True)
         return self._read()
 
     def _read(self) -> Any:
@@ -238,9 +238,9 @@ def _processes(method: Any) -> list[int]:
     if group is None:
         return [os.getpid()]
     pids = []
-    for one in Path("/proc").iterdir():
+    for process in Path("/proc").iterdir():
         with suppress(ProcessLookupError):  # another process that ends meanwhile
-            pids += [int(one.name)] if one.name.isdigit() and os.getpgid(int(one.name)) == group else []
+            pids += [int(process.name)] if process.name.isdigit() and os.getpgid(int(process.name)) == group else []
     return pids
 
 
@@ -272,17 +272,17 @@ def measured(lm: LocalLM, work: Workload, contenders: Mapping[str, Contender], r
     for _ in range(repeats):
         truth = np.empty(0)
         rate = gemm(lm.engine.loaded.model)
-        for name, one in contenders.items():  # evalbias is the first
-            reset_peak(one.run, device)
+        for name, contender in contenders.items():  # evalbias is the first
+            reset_peak(contender.run, device)
             started = time.perf_counter()
-            answers = np.array(one.run(lm, work))
+            answers = np.array(contender.run(lm, work))
             results[name].seconds.append(time.perf_counter() - started)
             results[name].rates.append(rate)
-            results[name].memory = max(results[name].memory, peak(one.run, device))
+            results[name].memory = max(results[name].memory, peak(contender.run, device))
             truth = answers if name == OURS else truth
             deviation = float(np.abs(answers - truth).max())
-            if one.exact and deviation > TOLERANCE * max(1.0, float(np.abs(truth).max())):
-                raise AssertionError(f"{one.title} deviates by {deviation:.2g} nats on {work.name}.")
+            if contender.exact and deviation > TOLERANCE * max(1.0, float(np.abs(truth).max())):
+                raise AssertionError(f"{contender.title} deviates by {deviation:.2g} nats on {work.name}.")
             results[name].deviation = max(results[name].deviation, deviation)
     return results
 
@@ -338,8 +338,8 @@ def rows(
             floor = f"{median * rate / gflop:.2f} ({median * rate / (gflop + attention):.2f})"
             ours_alone = [f"{run / distinct:.3f}", floor, f"{(gflop + attention) / median:.0f} of {rate:.0f}"]
             deviation = ""
-        one = [work.name, str(len(work.prompts)), contenders[name].title, contenders[name].weights]
-        body.append([*one, *speeds, deviation, f"{result.memory / 2**20:.0f} MB", *ours_alone])
+        cells = [work.name, str(len(work.prompts)), contenders[name].title, contenders[name].weights]
+        body.append([*cells, *speeds, deviation, f"{result.memory / 2**20:.0f} MB", *ours_alone])
     return body
 
 
@@ -426,10 +426,10 @@ def compared(
 ) -> list[list[str]]:
     """Measure a workload: at the full size, and at the smaller one together with the methods that need it."""
     body = []
-    for size in sorted({one.size for one in contenders.values()}):
+    for size in sorted({contender.size for contender in contenders.values()}):
         work = make(size)
-        able = {key: one for key, one in contenders.items() if applies(key.split()[0], work)}
-        taking_part = {key: one for key, one in able.items() if one.size == size or key == OURS}
+        able = {key: contender for key, contender in contenders.items() if applies(key.split()[0], work)}
+        taking_part = {key: contender for key, contender in able.items() if contender.size == size or key == OURS}
         added = rows(lm, work, taking_part, measured(lm, work, taking_part, repeats))
         print(*added, sep="\n", file=sys.stderr, flush=True)
         body += added
@@ -463,7 +463,11 @@ def main() -> None:
             lm, contenders, missing = contenders_of(
                 file, args.size, args.slow_size, args.methods, place, until_done, device
             )
-            body = [row for one in args.workloads for row in compared(lm, WORKLOADS[one], contenders, args.repeats)]
+            body = [
+                row
+                for workload in args.workloads
+                for row in compared(lm, WORKLOADS[workload], contenders, args.repeats)
+            ]
             where = f"{torch.get_num_threads()} threads" if device == "cpu" else torch.cuda.get_device_name(device)
             text = (
                 f"{lm.model}, {lm.engine.loaded.model.num_parameters():,} parameters, {where}; medians of "

@@ -55,7 +55,7 @@ class Judges:
     counted: Statistic  # that it estimates
     first: FloatArray  # (n,) or (n, d) of the first judge
     second: FloatArray  # the same of the second
-    given: tuple[FloatArray, ...] = ()  # further columns of the items
+    columns: tuple[FloatArray, ...] = ()  # further columns of the items
 
 
 def scoring(effect: float, other: float | None = None) -> Draw:
@@ -102,7 +102,7 @@ def comparing(lean: float, other: float | None = None) -> Draw:
             ties = np.abs(pull) < 0.4
             first = pull > 0
             decided = [np.stack([first, ~first], axis=-1), np.stack([first & ~ties, ~first & ~ties, ties], axis=-1)]
-            shares = [one.astype(np.float64).mean(axis=0) for one in decided]  # (n, 2) and (n, 3)
+            shares = [verdicts.astype(np.float64).mean(axis=0) for verdicts in decided]  # (n, 2) and (n, 3)
             shares[1] = measures.win_shares(shares[1], ties=True)
             sides.append([*shares, shares[0][:, 0], (first[0] != first[1]).astype(np.float64)])
         fairness, share = (measures.estimate_fairness, counted_fairness), (measures.estimate_share, mean)
@@ -151,8 +151,8 @@ def ranking(noise: float, other: float | None = None) -> Draw:
         quality = rng.normal(size=(n, RANKED))
         human = likert(3 + quality[..., None] + 0.7 * rng.normal(size=(n, RANKED, 3))).mean(axis=2)
         documents = np.repeat(np.arange(n), RANKED).tolist()
-        ranked = [(quality + one * rng.normal(size=(n, RANKED))).ravel() for one in noises]
-        sides = [np.array(measures.spearman(one, human.ravel(), groups=documents).by_group) for one in ranked]
+        ranked = [(quality + noise * rng.normal(size=(n, RANKED))).ravel() for noise in noises]
+        sides = [np.array(measures.spearman(scores, human.ravel(), groups=documents).by_group) for scores in ranked]
         return {"ranking agreement": Judges(estimate_mean_coefficient, mean, sides[0], sides[1])}
 
     return draw
@@ -199,38 +199,38 @@ def check(
     for index in range(sets):
         draws = measures.Draws(seed=index, resamples=n_resamples, swaps=0)
         for name, judges in draw(np.random.default_rng([seed, index]), n, outputs).items():
-            estimator, first, given, seen = judges.estimator, judges.first, judges.given, found[name]
-            seen["covered"].append(estimator(first, *given, clusters=clusters, draws=draws))
+            estimator, first, columns, seen = judges.estimator, judges.first, judges.columns, found[name]
+            seen["covered"].append(estimator(first, *columns, clusters=clusters, draws=draws))
             seen["rejected"].append(_rejects(judges, clusters, swaps=n_swaps, seed=index))
             if index < part:
                 of_first = functools.partial(_counted, judges)
                 seen["percentile"].append(interval(of_first, codes, method="percentile", draws=draws))
                 seen["difference"].append(
-                    estimator(judges.second, *given, before=first, clusters=clusters, draws=draws)
+                    estimator(judges.second, *columns, before=first, clusters=clusters, draws=draws)
                 )
                 if clusters is not None:
                     seen["itemwise"].append(_rejects(judges, None, swaps=n_swaps, seed=index))
     population = draw(np.random.default_rng(seed), POPULATION, outputs)
-    truths = {name: float(_counted(one, np.ones((1, len(one.first))))[0]) for name, one in population.items()}
+    truths = {name: float(_counted(judges, np.ones((1, len(judges.first))))[0]) for name, judges in population.items()}
     drawn = {"world": world, "n": n, "outputs": outputs, "sets": sets, "part": part}
     return [{**drawn, "statistic": name, **_summary(world, name, value, found[name])} for name, value in truths.items()]
 
 
 def _rejects(judges: Judges, clusters: Sequence[object] | None, *, swaps: int, seed: int) -> bool:
     draws = measures.Draws(seed=seed, resamples=0, swaps=swaps)
-    found = judges.estimator(judges.first, *judges.given, before=judges.second, clusters=clusters, draws=draws)
+    found = judges.estimator(judges.first, *judges.columns, before=judges.second, clusters=clusters, draws=draws)
     return bool(found.p_value <= LEVEL)
 
 
 def _counted(judges: Judges, counts: FloatArray) -> FloatArray:
-    return judges.counted(counts, judges.first, *judges.given)
+    return judges.counted(counts, judges.first, *judges.columns)
 
 
 def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]]) -> dict[str, float]:
-    average = float(np.nanmean([one.value for one in found["covered"]]))
+    average = float(np.nanmean([estimate.value for estimate in found["covered"]]))
     truth = average if name in OWN_EXPECTATION else BOUNDARY.get((world, name), truth)
     shares = {
-        kind: float(np.mean([one.low - SLACK <= value <= one.high + SLACK for one in found[kind]]))
+        kind: float(np.mean([interval.low - SLACK <= value <= interval.high + SLACK for interval in found[kind]]))
         for kind, value in (("covered", truth), ("percentile", truth), ("difference", 0.0))
     }
     tests = {kind: float(np.mean(found[kind])) if found[kind] else math.nan for kind in ("rejected", "itemwise")}
@@ -268,12 +268,12 @@ def check_effect(effect: float, *, n: int, outputs: int, sets: int, seed: int) -
 
     def once(number: int) -> dict[str, tuple[Interval, float]]:
         _, ls, scores, ratings = drawn(np.random.default_rng([seed, number]), effect, n, outputs)
-        one = estimate_effect(scores[0], ratings, ls, **how)
+        found = estimate_effect(scores[0], ratings, ls, **how)
         change = estimate_effect(scores[1], ratings, ls, before=scores[0], **how)
-        return {"one": (one, truth(effect, seed=seed)), "change": (change, 0.0)}
+        return {"one": (found, truth(effect, seed=seed)), "change": (change, 0.0)}
 
-    one, change = simulated(once, sets).values()
-    return {"effect": effect, "n": n, "outputs": outputs, "sets": sets, **one, "changed": change["found"]}
+    estimate, change = simulated(once, sets).values()
+    return {"effect": effect, "n": n, "outputs": outputs, "sets": sets, **estimate, "changed": change["found"]}
 
 
 def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -289,9 +289,9 @@ def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
         shares = [_share(row["covered"], *COVERED), found, _share(row["changed"], *REJECTED)]
         body.append([*figures, row["sets"], mean, *percents(row["undefined"]), *shares])
     power = {row["effect"]: row["found"] for row in rows if (row["n"], row["outputs"]) == (120, 1)}
-    said = ", ".join(f"of {effect:+.1f} in {100 * power[effect]:.0f} %" for effect in sorted(power) if effect)
-    said = f"With 120 items, an effect is found: {said}."
-    return f"{said}\n\n{markdown([*head, 'two equal judges differ'], body)}"
+    sentence = ", ".join(f"of {effect:+.1f} in {100 * power[effect]:.0f} %" for effect in sorted(power) if effect)
+    sentence = f"With 120 items, an effect is found: {sentence}."
+    return f"{sentence}\n\n{markdown([*head, 'two equal judges differ'], body)}"
 
 
 def _documents(n: int, outputs: int) -> str:
@@ -362,7 +362,7 @@ def judged_pairs(
     """
     quality = rng.normal([better, 0.0], size=(n, 2))
     log_length = 0.5 * (quality - [better, 0.0]) + np.sqrt(0.75) * rng.normal(size=(n, 2))
-    apart, longer = ((one @ [1, -1]) / np.sqrt(2) for one in (quality, log_length))
+    apart, longer = ((values @ [1, -1]) / np.sqrt(2) for values in (quality, log_length))
     pull = 0.6 * apart + length * longer + np.sqrt(0.64 - length**2 - 0.6 * length) * rng.normal(size=n)
     wins = (pull > 0).astype(np.float64) if verdicts else 1 / (1 + np.exp(-pull))
     seen = (quality[:, None] + 0.7 * rng.normal(size=(n, 3, 2))) @ [1, -1]
@@ -382,10 +382,10 @@ def experts() -> tuple[FloatArray, FloatArray, FloatArray]:
     They are (100, 12, 3) for documents, systems and experts, twice, and (100, 12, 2), standardized. An expert's own
     effects at equal quality, as the other two see it, are subtracted, so that no bias is left in all 1,200 summaries.
     """
-    scored = sorted(lines("judges/summeval_scores.jsonl.gz"), key=lambda one: (one["input_id"], one["system"]))
-    known = {one["id"]: one["smollm2-135m-instruct"] for one in lines("judges/summeval_likelihoods.jsonl")}
-    ratings = np.array([one["ratings"]["coherence"] for one in scored], dtype=np.float64)  # (1200, 3)
-    features = np.array([[math.log(len(one["output"])), known[one["id"]]] for one in scored])
+    scored = sorted(lines("judges/summeval_scores.jsonl.gz"), key=lambda row: (row["input_id"], row["system"]))
+    likelihoods = {row["id"]: row["smollm2-135m-instruct"] for row in lines("judges/summeval_likelihoods.jsonl")}
+    ratings = np.array([row["ratings"]["coherence"] for row in scored], dtype=np.float64)  # (1200, 3)
+    features = np.array([[math.log(len(row["output"])), likelihoods[row["id"]]] for row in scored])
     features = (features - features.mean(axis=0)) / features.std(axis=0)
     unbiased = ratings.copy()
     for expert in range(3):
@@ -402,9 +402,9 @@ def judged_summaries(rng: np.random.Generator, n: int, *, likelihood: float = 0.
     unbiased, ratings, features = experts()
     drawn, expert = rng.integers(100, size=n // 12), int(rng.integers(3))
     own, others = unbiased[drawn][:, :, expert].ravel(), np.delete(ratings[drawn], expert, axis=2).reshape(-1, 2)
-    length, known = features[drawn].reshape(-1, 2).T
-    scores = own + likelihood * own.std() * known + 0.5 * rng.normal(size=len(own))
-    covariates = {LENGTHS: np.exp(length), LIKELIHOODS: known, RATINGS: others, HUMAN_SCORES: others.mean(axis=1)}
+    length, ls = features[drawn].reshape(-1, 2).T
+    scores = own + likelihood * own.std() * ls + 0.5 * rng.normal(size=len(own))
+    covariates = {LENGTHS: np.exp(length), LIKELIHOODS: ls, RATINGS: others, HUMAN_SCORES: others.mean(axis=1)}
     inputs = np.repeat([f"{place}" for place in range(len(drawn))], 12).tolist()
     writers = np.tile([f"system {place}" for place in range(12)], len(drawn)).tolist() if systems else ()
     return Judged(IDS[: len(own)], "coherence", scores, covariates, inputs=inputs, writers=writers)
@@ -440,8 +440,10 @@ def audited(n: int, *, sets: int, seed: int, names: Collection[str] = AUDITED) -
         (draw, biased), found = AUDITED[name], 0
         for index in range(sets):
             judged = draw(np.random.default_rng([seed, index]), n)
-            known = {one.name: measure(one, judged, seed=0, n_resamples=20) for one in TESTED if one.applies(judged)}
-            found += any(finding.status == "biased" for finding in findings_of(known, judged, {}))
+            measured = {
+                bias.name: measure(bias, judged, seed=0, n_resamples=20) for bias in TESTED if bias.applies(judged)
+            }
+            found += any(finding.status == "biased" for finding in findings_of(measured, judged, {}))
         rows.append({"judge": name, "n": n, "sets": sets, "biased": biased, "found": found / sets})
     return rows
 
@@ -676,7 +678,7 @@ def main() -> None:
                 print(f"{path.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     rows = defaultdict[str, list[dict[str, Any]]](list)
     for path in sorted(args.out.glob("*.json")):
-        kind = next((one for one in TABLES if path.stem.startswith(one)), "worlds")
+        kind = next((kind for kind in TABLES if path.stem.startswith(kind)), "worlds")
         rows[kind] += json.loads(path.read_text(encoding="utf-8"))
     for name, table in TABLES.items():
         if rows[name]:

@@ -94,8 +94,8 @@ def llmbar(n: int) -> Workload:
 
 
 WORKLOADS = {
-    one.__name__.replace("_", "-"): one
-    for one in (pointwise, population, population_first, likelihood, summaries, llmbar)
+    workload.__name__.replace("_", "-"): workload
+    for workload in (pointwise, population, population_first, likelihood, summaries, llmbar)
 }
 
 

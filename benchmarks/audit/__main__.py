@@ -52,15 +52,15 @@ def flags_of(tool: str, judge: str, n: int, draws: int, *, out: Path, seed: int)
     def flags(missing: range) -> Iterable[set[str]]:
         judges = (drawn(judge, n, index, seed) for index in missing)
         if tool == OURS:
-            return (biased(one, index) for one, index in zip(judges, missing, strict=True))
-        return ask(tool, (one.numbers for one in judges))
+            return (biased(drawn, index) for drawn, index in zip(judges, missing, strict=True))
+        return ask(tool, (drawn.numbers for drawn in judges))
 
     return kept(out / f"{tool}-{re.sub(r'[^a-z]+', '-', judge)}-{n}-{seed}.jsonl", draws, flags)
 
 
-def biased(one: Drawn, seed: int) -> set[str]:
+def biased(drawn: Drawn, seed: int) -> set[str]:
     """Return the biases of which the audit says that the judge has them."""
-    return {finding.bias for finding in findings(one.judged, seed=seed) if finding.status == "biased"}
+    return {finding.bias for finding in findings(drawn.judged, seed=seed) if finding.status == "biased"}
 
 
 def cell(defects: Defects, flags: Flags) -> str:

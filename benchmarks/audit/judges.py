@@ -138,8 +138,8 @@ def draw(defects: Defects, n: int, rng: Generator) -> Drawn:
         covariates | {RATINGS: ratings @ [1, -1]},
         writers=[tuple(pair) for pair in writers.tolist()],
     )
-    given = {"odds": odds.tolist(), "error": error.tolist(), "probabilities": defects.confidence > 0}
-    return Drawn(judged, {**numbers, **given, "wins": wins.tolist()})
+    truth = {"odds": odds.tolist(), "error": error.tolist(), "probabilities": defects.confidence > 0}
+    return Drawn(judged, {**numbers, **truth, "wins": wins.tolist()})
 
 
 def likert(values: FloatArray) -> FloatArray:

@@ -62,7 +62,7 @@ WORLDS = {
     "scores, one rater": World("scores", 1, ("unbiased", "biased"), (*OURS, *OF_SCORES)),
     "pairs, two raters": World("pairs", 2, ("unbiased", "biased"), (*OURS, "judgekit", "evalaudit")),
     "pass or fail, two raters": World(
-        "verdicts", 2, (*JUDGES,), (*OURS, *(one for one in OF_SCORES if one != "judgekit"), "judgekeeper")
+        "verdicts", 2, (*JUDGES,), (*OURS, *(tool for tool in OF_SCORES if tool != "judgekit"), "judgekeeper")
     ),
 }
 SLOW, BLIND = ("judge-audit-mcp", "judgekit"), ("judgekeeper",)
@@ -97,7 +97,7 @@ def draw(world: World, judge: str, correlation: float, rng: Generator) -> tuple[
     seen = partial(latent, weight, correlation, quality, length, rng)
     people = [latent(0.0, correlation, quality, length, rng) for _ in range(world.raters)]
     scale = (0.0, 1.0) if world.kind == "verdicts" else (1.0, 5.0)
-    ratings = np.stack([given(world.kind, one, 0.0) for one in people], axis=1)  # (n, raters) or (n, raters, 2)
+    ratings = np.stack([answered(world.kind, rater, 0.0) for rater in people], axis=1)  # (n, raters) or (n, raters, 2)
     characters = np.round(400 * np.exp(0.5 * length))
     ids = tuple(f"{i:04d}" for i in range(ITEMS))
     mean = ratings.mean(axis=1)
@@ -118,12 +118,12 @@ def draw(world: World, judge: str, correlation: float, rng: Generator) -> tuple[
         answers = np.stack([wins, 1 - wins], axis=2)
         judged = Judged(ids, "quality", answers, covariates | {RATINGS: ratings @ [1, -1]})
         return judged, {**numbers, "odds": odds.tolist(), "probabilities": False}
-    scores = given(world.kind, seen(), LENIENCY[world.kind] if lenient else 0.0)
+    scores = answered(world.kind, seen(), LENIENCY[world.kind] if lenient else 0.0)
     covariates |= {RATINGS: ratings, HUMAN_SCORES: mean}
     return Judged(ids, "quality", scores, covariates, scale=scale), {**numbers, "scores": scores.tolist()}
 
 
-def given(kind: str, seen: Any, leniency: float) -> Any:
+def answered(kind: str, seen: Any, leniency: float) -> Any:
     """Return the scores of 1 to 5, or the verdicts, of what was seen."""
     points = 3 + leniency + POINTS * np.sqrt(2) * seen
     return (points > 3).astype(float) if kind == "verdicts" else likert(points)
@@ -140,7 +140,7 @@ def flags_of(tool: str, world: str, judge: str, correlation: float, args: Any) -
             return ask(tool, (numbers for _, numbers in drawn))
         only = None if tool == OURS[0] else "verbosity"
         return (
-            {one.bias for one in findings(judged, seed=index, only=only) if one.status == "biased"}
+            {finding.bias for finding in findings(judged, seed=index, only=only) if finding.status == "biased"}
             for (judged, _), index in zip(drawn, missing, strict=True)
         )
 
@@ -157,14 +157,14 @@ def cell(tool: str, flags: Sequence[Flags]) -> str:
     """
     if not all(flags):
         return "not run"
-    length = "-" if tool in BLIND else shares([{"verbosity"} <= found for found in one] for one in flags)
-    other = [[bool(found - {"verbosity"}) for found in one] for one in flags]
+    length = "-" if tool in BLIND else shares([{"verbosity"} <= found for found in drawn] for drawn in flags)
+    other = [[bool(found - {"verbosity"}) for found in drawn] for drawn in flags]
     return length + (f" (other: {shares(other)})" if any(map(any, other)) else "")
 
 
 def shares(columns: Iterable[Sequence[bool]]) -> str:
     """Return percentages beside each other."""
-    return " / ".join(f"{100 * sum(one) / len(one):.0f}" for one in columns)
+    return " / ".join(f"{100 * sum(column) / len(column):.0f}" for column in columns)
 
 
 def table(name: str, found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> str:
@@ -174,7 +174,9 @@ def table(name: str, found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> s
         [
             f"{tool} {VERSIONS[tool]}" if tool in VERSIONS else tool,
             *(cell(tool, found[name, tool, judge]) for judge in world.judges),
-            "-".join(map(str, sorted({len(one) for judge in world.judges for one in found[name, tool, judge]}))),
+            "-".join(
+                map(str, sorted({len(flagged) for judge in world.judges for flagged in found[name, tool, judge]}))
+            ),
         ]
         for tool in world.tools
         if (name, tool, world.judges[0]) in found
@@ -194,7 +196,9 @@ def main() -> None:
     for tool in args.tools:
         for name, world in WORLDS.items():
             for judge in world.judges if tool in world.tools else ():
-                flags[name, tool, judge] = [flags_of(tool, name, judge, one, args) for one in CORRELATIONS]
+                flags[name, tool, judge] = [
+                    flags_of(tool, name, judge, correlation, args) for correlation in CORRELATIONS
+                ]
                 print(f"{tool}, {name}, {judge}: done", file=sys.stderr)
     parts = [f"### {name.capitalize()}\n\n{table(name, flags)}" for name in WORLDS]
     finish(args, "audit", "\n\n".join([TEXT, *parts]), section="length")

@@ -41,7 +41,7 @@ def findings(judged: Judged, *, seed: int, only: str | None = None) -> tuple[Fin
 
 def _deciding(bias: Bias, judged: Judged) -> list[Number]:
     """Return the first headline that has a null and that quality cannot explain, and what else decides the finding."""
-    numbers = {one.name: one for one in bias.numbers(judged)}
+    numbers = {number.name: number for number in bias.numbers(judged)}
     headlines = [numbers[name] for name in bias.headlines if name in numbers]
     beside = [numbers[name] for name in BESIDE if name in numbers]
-    return [*[one for one in headlines if one.null is not None and not one.confounded][:1], *beside]
+    return [*[estimate for estimate in headlines if estimate.null is not None and not estimate.confounded][:1], *beside]

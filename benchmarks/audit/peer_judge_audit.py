@@ -10,6 +10,6 @@ from judge_audit import audit
 
 for line in sys.stdin:
     numbers = json.loads(line)
-    given = {"score": numbers["scores"], "quality": numbers["people"], "length": numbers["lengths"]}
-    found = audit({**given, "scale": numbers["scale"]})["bias"]["verbosity"]
+    columns = {"score": numbers["scores"], "quality": numbers["people"], "length": numbers["lengths"]}
+    found = audit({**columns, "scale": numbers["scale"]})["bias"]["verbosity"]
     print(json.dumps(["verbosity"] if abs(found["t_stat"]) > 1.96 else []), flush=True)

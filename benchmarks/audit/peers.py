@@ -56,10 +56,10 @@ def ask(peer: str, draws: Iterable[dict[str, Any]]) -> Iterator[set[str]]:
         RuntimeError: The peer failed; the end of its message is given.
     """
     command = [_python(peer), HERE / f"peer_{peer.replace('-', '_')}.py"]
-    with TemporaryFile("w+", encoding="utf-8") as given, TemporaryFile("w+", encoding="utf-8") as errors:
-        given.writelines(json.dumps(numbers) + "\n" for numbers in draws)
-        given.seek(0)
-        with subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+    with TemporaryFile("w+", encoding="utf-8") as numbers_file, TemporaryFile("w+", encoding="utf-8") as errors:
+        numbers_file.writelines(json.dumps(numbers) + "\n" for numbers in draws)
+        numbers_file.seek(0)
+        with subprocess.Popen(command, stdin=numbers_file, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 yield set(json.loads(line))

@@ -94,14 +94,14 @@ class Episodes:
         drawn = self._pointed if self.rng.random() < pointed else self._rated
         rated = [drawn(RATERS[rater], raters) for _ in range(items)]
         *before, (last, answered) = rated
-        shown = [turn for item, label in before for turn in demonstration(SCORING.text(vars(item)), str(label))]
-        messages = SCORING.prompt(instructions, shown, vars(last))
+        turns = [turn for item, label in before for turn in demonstration(SCORING.text(vars(item)), str(label))]
+        messages = SCORING.prompt(instructions, turns, vars(last))
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": str(answered)}]))
         answers, facts = [], []
         for item, label in rated:
-            known = table(item)
-            answers.append(answer(known, odds))
-            facts.append([item.quality, item.commonness, evidence(known, label), odds])
+            rows = table(item)
+            answers.append(answer(rows, odds))
+            facts.append([item.quality, item.commonness, evidence(rows, label), odds])
             odds += facts[-1][2]
         scores = self._after(ids, SYNTHETIC.title.capitalize(), ":")
         return Episode(ids, self._sentences(ids, [item for item, _ in rated]), scores, answers, facts)
@@ -112,9 +112,9 @@ class Episodes:
         drawn = [world.siblings(self.rng, 2) for _ in range(count)]
         differences = [world.GAIN * (a.quality - b.quality) for a, b in drawn]
         labels = ["A" if self.rng.random() < _sigmoid(d) else "B" for d in differences]
-        shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
-        source, candidates, last = shown.pop()
-        named = [({"source": demo, "candidates": texts}, label) for demo, texts, label in shown]
+        demos = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
+        source, candidates, last = demos.pop()
+        named = [({"source": demo, "candidates": texts}, label) for demo, texts, label in demos]
         before = [turn for inputs, label in named for turn in demonstration(COMPARING.text(inputs), label)]
         messages = COMPARING.prompt(wording, before, {"source": source, "candidates": candidates})
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))

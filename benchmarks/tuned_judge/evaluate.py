@@ -47,8 +47,8 @@ def scored(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, seed: i
     """Measure the pointwise judge, and the two baselines that know no criterion."""
     judged = judge_examples(PointwiseJudge(criterion), items, lm=lm, likelihood_lm="own")
     human, likelihoods = judged.covariate(HUMAN_SCORES), judged.covariate(LIKELIHOODS)
-    known = judged.answers, judged.covariate(RATINGS), likelihoods
-    effect = estimate_effect(*known, names=("likelihood",), clusters=judged.inputs)
+    columns = judged.answers, judged.covariate(RATINGS), likelihoods
+    effect = estimate_effect(*columns, names=("likelihood",), clusters=judged.inputs)
     return {
         "n": len(items),
         "coverage": np.nanmean(judged.coverage),
@@ -65,12 +65,12 @@ def compared(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, limit
     pairs = data.pairs(items, criterion=criterion.name, ordered=False, limit=limit, seed=seed)
     judged = judge_examples(PairwiseJudge(criterion, instruction_place="first"), pairs, lm=lm)
     shares, wanted = judged.win_shares, np.array([pair.preference == "A" for pair in pairs])
-    known = ~np.isnan(shares)
+    defined = ~np.isnan(shares)
     return {
-        "n": int(known.sum()),
+        "n": int(defined.sum()),
         "coverage": np.nanmean(judged.coverage),
-        "first": (judged.answers[known][:, :, 0] > 0.5).mean(),
-        "agreement": np.where(shares == 0.5, 0.5, (shares > 0.5) == wanted)[known].mean(),
+        "first": (judged.answers[defined][:, :, 0] > 0.5).mean(),
+        "agreement": np.where(shares == 0.5, 0.5, (shares > 0.5) == wanted)[defined].mean(),
     }
 
 

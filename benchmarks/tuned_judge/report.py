@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import RESULTS, markdown, shown, write_section
+from benchmarks.harness import RESULTS, as_text, markdown, write_section
 from benchmarks.likelihood_table import JUDGES, TABLE
 
 
@@ -29,8 +29,10 @@ def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any
                 pairs.append([title, name, *_pairwise(found["pairwise"])])
         if row["criterion"] in TABLE.get(row["set"], {}):
             for judge, printed in zip(JUDGES, TABLE[row["set"]][row["criterion"]], strict=True):
-                known = {"bias_score": printed.bias, "performance": printed.performance}
-                body.append([title, f"{judge}, published", "", "", *(known.get(name, "") for name in names), "", ""])
+                published = {"bias_score": printed.bias, "performance": printed.performance}
+                body.append(
+                    [title, f"{judge}, published", "", "", *(published.get(name, "") for name in names), "", ""]
+                )
     return "\n\n".join(
         [
             "## The tuned judge",
@@ -53,14 +55,14 @@ def _pointwise(row: Mapping[str, Any], names: list[str]) -> list[str]:
     estimates = [found["estimates"][name] for name in names]
     return [
         f"{found['n']} ({row['inputs']})",
-        shown(found["coverage"]),
-        *("{} [{}, {}]".format(*(shown(e[end], "+.2f") for end in ("value", "low", "high"))) for e in estimates),
-        *(shown(value, "+.2f") for value in found["alone"].values()),
+        as_text(found["coverage"]),
+        *("{} [{}, {}]".format(*(as_text(e[end], "+.2f") for end in ("value", "low", "high"))) for e in estimates),
+        *(as_text(value, "+.2f") for value in found["alone"].values()),
     ]
 
 
 def _pairwise(found: Mapping[str, Any]) -> list[str]:
-    return [str(found["n"]), *(shown(found[name]) for name in ("coverage", "first", "agreement"))]
+    return [str(found["n"]), *(as_text(found[name]) for name in ("coverage", "first", "agreement"))]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import pretrained
-from benchmarks.harness import RESULTS, ROOT, data_folder, finish, shown, write_section
+from benchmarks.harness import RESULTS, ROOT, as_text, data_folder, finish, write_section
 from benchmarks.pretrained import Artefact, fetch
 
 
@@ -54,7 +54,12 @@ def test_a_missing_folder_of_data_is_said(monkeypatch, tmp_path):
 
 
 def test_undefined_is_said_and_a_zero_has_no_minus():
-    assert [shown(value) for value in (float("nan"), None, -1e-12, 0.125)] == ["undefined", "undefined", "0.00", "0.12"]
+    assert [as_text(value) for value in (float("nan"), None, -1e-12, 0.125)] == [
+        "undefined",
+        "undefined",
+        "0.00",
+        "0.12",
+    ]
 
 
 WHOLE = b"first half, second half"
