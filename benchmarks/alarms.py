@@ -98,10 +98,8 @@ def called_dependent(rng: Rng) -> bool:
     """Say whether three annotators, right in 85 %, and a judge are said to err together."""
     truth = rng.random((400, 1)) < 0.5
     verdicts = np.where(rng.random((400, 4)) < 0.85, truth, ~truth).astype(np.float64)
-    return (
-        estimate_dependence(verdicts[:, 0], read(disputed(verdicts[:, 1:], 1.0)), draws=Draws(resamples=1)).p_value
-        < 0.05
-    )
+    annotators = read(disputed(verdicts[:, 1:], 1.0))
+    return estimate_dependence(verdicts[:, 0], annotators, draws=Draws(resamples=1)).p_value < 0.05
 
 
 def missing_by_system(rng: Rng, uneven: float = 1.0) -> bool:

@@ -42,11 +42,11 @@ CRITERION = evalbias.Criterion("merit", "is it any good?")
 CODE = evalbias.Criterion(
     "correctness", "is the code correct?", (0, 4), "Write code that solves the problem.", "Problem", "Code"
 )
-SIMPLER = {"task": "Simplify the text.", "source_label": "Text", "output_label": "Simplified text"}
+simpler = partial(evalbias.Criterion, task="Simplify the text.", source_label="Text", output_label="Simplified text")
 SETS = {
     "CoNaLa": (SNIPPETS, CODE),
-    "simplification, meaning": (WRITTEN, evalbias.Criterion("semantics", "is the meaning kept?", **SIMPLER)),
-    "simplification, fluency": (WRITTEN, evalbias.Criterion("fluency", "is the text fluent?", **SIMPLER)),
+    "simplification, meaning": (WRITTEN, simpler("semantics", "is the meaning kept?")),
+    "simplification, fluency": (WRITTEN, simpler("fluency", "is the text fluent?")),
 }
 """Set of outputs that people rated -> its file and the criterion, in the plain words that a judge is asked at first."""
 

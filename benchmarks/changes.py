@@ -180,12 +180,8 @@ def quantized(file: str, *, inputs: int = 60) -> list[dict[str, Any]]:
         judged = [
             {"id": e.id, "input_id": e.input_id, "system": e.system, "output": e.output}
             | {"ratings": {criterion.name: [e.scores[criterion.name]]}}
-            | {
-                "judges": {
-                    weights: {criterion.name: scores} for weights, scores in zip(("old", "new"), both, strict=True)
-                }
-            }
-            for e, *both in zip(items, *scored, strict=True)
+            | {"judges": {"old": {criterion.name: old}, "new": {criterion.name: new}}}
+            for e, old, new in zip(items, *scored, strict=True)
         ]
         change = f"{name}, {weights_of.split('.')[-2]} to {file.split('.')[-2]} (WebNLG)"
         for drawn in (False, True):

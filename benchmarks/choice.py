@@ -149,9 +149,8 @@ def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
                 false, right, halved = np.mean([run[name] for run in runs], axis=0)
                 biased, agreement = world.before.effect != 0, name == "better agreement"
                 possible = (_agrees(world.demonstrated, world.before), False) if agreement else (biased, biased)
-                cells = [
-                    f"{100 * x:.1f}" if occurs else "" for x, occurs in zip((right, halved), possible, strict=True)
-                ]
+                found = zip((right, halved), possible, strict=True)
+                cells = [f"{100 * share:.1f}" if occurs else "" for share, occurs in found]
                 rows.append([str(inputs), world.name, name, f"{100 * false:.1f}", *cells])
     headings = ("inputs", "given judge", "tests", "a false one passes, %", "a right one passes, %", "strength .5, %")
     return "\n\n".join(

@@ -95,9 +95,7 @@ def numbers(judged: Judged, feature: str, corrections: Sequence[ScoreCorrection]
 def of_feature(judged: Judged, feature: str) -> Judged:
     """Return the answers with one feature alone."""
     others = {column for name, column in COVARIATES.items() if name != feature}
-    return replace(
-        judged, covariates={name: values for name, values in judged.covariates.items() if name not in others}
-    )
+    return replace(judged, covariates={name: x for name, x in judged.covariates.items() if name not in others})
 
 
 def outcome(name: str, judged: Judged, feature: str, splits: int, seed: int) -> Outcome:
@@ -146,14 +144,10 @@ def table(outcomes: Sequence[Outcome], splits: int) -> str:
 
 def section(outcomes: Sequence[Outcome], splits: int) -> str:
     """Return the page's section."""
-    by_length, by_likelihood = (
-        [outcome for outcome in outcomes if outcome.feature == name] for name in ("length", "likelihood")
-    )
-    halved = [
-        outcome for outcome in by_length if abs(outcome.learned.effect.mean()) <= abs(outcome.before.effect.mean()) / 2
-    ]
-    free = [outcome for outcome in halved if outcome.learned.pearson.mean() >= outcome.before.pearson.mean()]
-    kept = [outcome for outcome in by_likelihood if outcome.taken <= splits / 2]
+    by_length, by_likelihood = ([o for o in outcomes if o.feature == name] for name in ("length", "likelihood"))
+    halved = [o for o in by_length if abs(o.learned.effect.mean()) <= abs(o.before.effect.mean()) / 2]
+    free = [o for o in halved if o.learned.pearson.mean() >= o.before.pearson.mean()]
+    kept = [o for o in by_likelihood if o.taken <= splits / 2]
     return "\n\n".join(
         [
             "## Scores corrected on inputs that took no part",

@@ -1,13 +1,12 @@
 """Which biases do judges have that other people ran? Audits of recorded judgments, written to docs/gallery.md.
 
-usage: python -m benchmarks.gallery [--sets NAME ...] [--second FILE.gguf] [--controls FILE.gguf] [--documents N]
-           [--out DIR] [--seed 0] [--write]
+usage: python -m benchmarks.gallery [--sets NAME ...] [--second FILE.gguf] [--documents N] [--out DIR] [--seed 0]
+           [--write]
 
 Reads ``EVALBIAS_DATA/judges`` and ``pairs``: what judges of other people said, beside what people said of the same
 texts. Each judge and criterion is audited as by ``evalbias audit``, with the recorded likelihoods of SmolLM2;
-``--second`` measures those of another model beside them, and ``--controls`` audits two models that are too small to
-judge. An audit stands in ``--out`` until the data or the measures change. ``--write`` puts tables and plots into
-docs/gallery.md, and the first rows into README.md and docs/index.md.
+``--second`` measures those of another model beside them. An audit stands in ``--out`` until the data or the measures
+change. ``--write`` puts tables and plots into docs/gallery.md, and the first rows into README.md and docs/index.md.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import dspy
 import numpy as np
 from PIL import Image
 
 from benchmarks import sets
 from benchmarks.harness import ROOT, argument_parser, lines, markdown, replace_section, write_section
 from benchmarks.juries import TRIVIAQA, WROTE
-from evalbias import PointwiseJudge, data
+from evalbias import data
 from evalbias.evaluation.answers import answers_of, resolve
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.bias import Intervals, Plot
@@ -35,14 +33,11 @@ from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS
-from evalbias.lm.cache import as_measuring
-from evalbias.lm.types import Answers, Choices, MeasuringLM
 from evalbias.options import AuditOptions
 from evalbias.report.plots import write_png
 from evalbias.values import digest, json_number
 
 Record = Mapping[str, Any]
-LEVELS = ("very bad", "bad", "fair", "good", "very good")
 FIELDS = ("id", "input_id", "source", "output", "outputs", "system", "systems", "ratings", "better")
 OBJECTIVE = {"reliability": 1.0}  # of labels that are right or wrong by construction
 
@@ -284,25 +279,18 @@ def audits(recorded: Iterable[Recorded], seed: int, out: Path) -> list[dict[str,
     """Audit every judge of a data set, or read the audit that stands in ``out``."""
     done = []
     for judgments in recorded:
-        key = digest(
-            [
-                MEASURES,
-                seed,
-                judgments.judge,
-                judgments.criterion,
-                judgments.rows,
-                judgments.options,
-                judgments.covariates,
-            ]
-        )
+        key = digest([MEASURES, seed, *vars(judgments).values()])
         file = out / f"{key}.json"
         if not file.exists():
             start = time.monotonic()
-            kept = {"judge": judgments.judge, "criterion": judgments.criterion, "audit": audited(judgments, seed)}
+            audit = {"judge": judgments.judge, "criterion": judgments.criterion, "audit": audited(judgments, seed)}
             out.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(kept), encoding="utf-8")
+            file.write_text(json.dumps(audit), encoding="utf-8")
             print(
-                f"{judgments.judge}, {judgments.criterion}: {time.monotonic() - start:.1f} s",
+                judgments.judge,
+                judgments.criterion,
+                f"{time.monotonic() - start:.1f} s",
+                sep=", ",
                 file=sys.stderr,
                 flush=True,
             )
@@ -320,63 +308,7 @@ MEASURES = digest(
 """Sources that decide the numbers of an audit besides its data."""
 
 
-# --- decision models as controls --------------------------------------------------------------------------------------
-
-
-class Native:
-    """Sparrow as a client of decision requests, which shows it the summary alone."""
-
-    supports_decision_requests = True
-
-    def __init__(self) -> None:
-        from sparrow_decider import Decider
-
-        self._decider = Decider.load()
-        self.model = self._decider.name
-
-    def __call__(self, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer questions about a summary."""
-        return dict(self._decider.ask({"summary": state["Summary"]}, questions))
-
-
-class ByLetters(MeasuringLM):
-    """A chat model that answers closed questions about a summary with the letter of an option."""
-
-    decides = True
-
-    def __init__(self, file: Path) -> None:
-        from evalbias import LocalLM
-
-        self._lm, self.model = LocalLM(str(file), device="cpu", dtype="float32"), f"{file.stem}, by letters"
-
-    def provenance(self) -> dict[str, Any]:
-        """Return the settings of the chat model."""
-        return dict(self._lm.provenance())
-
-    def answer(self, questions: Sequence[Any], answers: Answers) -> None:
-        """Answer closed questions, each option by its place."""
-        results: dict[int, Any] = {}
-        self._lm.answer([*map(self._choice, questions)], results)
-        for place, question in enumerate(questions):
-            answers[place] = replace(results[place], choices=question.choices)
-
-    def _choice(self, question: Any) -> Choices:
-        labels = tuple("ABCDE")
-        options = zip(labels, question.meanings, strict=True)
-        listed = "\n".join([*(f"{letter}. {level}" for letter, level in options), "Answer with a letter."])
-        text = f"Summary: {question.prompt['Summary']}\n\n{question.instructions}\n{listed}"
-        return Choices([{"role": "user", "content": text}], labels)
-
-
-def controls(model: Path, documents: int | None) -> Iterator[Recorded]:
-    """Two models too small to judge, asked about summaries: Sparrow natively, a chat model by letters of options."""
-    models, scored = (as_measuring(Native()), ByLetters(model)), summaries_of(documents)
-    for c in sets.SUMMARIES:
-        judge = PointwiseJudge(replace(c, levels=LEVELS))
-        for lm in models:
-            told = zip(scored, judge.batch([*map(dspy.Example, scored)], lm=lm), strict=True)
-            rows = [row(summary, ratings=summary["ratings"][c.name], judge=answer.score) for summary, answer in told]
-            yield Recorded(lm.model, c.name, rows, {"scale": (1, 5)}, {LIKELIHOODS: likelihoods_of(scored)})
+# --- another model that measures likelihood ---------------------------------------------------------------------------
 
 
 def summaries_of(documents: int | None) -> list[dict[str, Any]]:
@@ -487,9 +419,7 @@ def cell(found: Record | None) -> str:
 def estimates(result: Record) -> dict[str, Any]:
     """Return every estimate of an audit by its name."""
     of_biases = [bias["estimates"] for bias in result["audit"]["biases"].values()]
-    return {
-        name: estimate for some in (*of_biases, *result["audit"]["further"].values()) for name, estimate in some.items()
-    }
+    return {name: e for some in (*of_biases, *result["audit"]["further"].values()) for name, e in some.items()}
 
 
 def agreement(result: Record) -> list[str]:
@@ -527,13 +457,9 @@ def overview(results: Sequence[Record]) -> str:
     rows = []
     for bias in BIASES:
         findings = [found for found in (finding(result, bias) for result in results) if found]
-        biased, clear = (
-            [raw(found) for found in findings if found["status"] == status] for status in ("biased", "no sign")
-        )
-        estimated = sorted(
-            (found for found in biased if found["value"] is not None), key=lambda found: float(found["value"])
-        )
-        span = f"{number(estimated[0], 'value')} to {number(estimated[-1], 'value')}" if estimated else "-"
+        biased, clear = ([raw(f) for f in findings if f["status"] == status] for status in ("biased", "no sign"))
+        ranked = sorted((e for e in biased if e["value"] is not None), key=lambda e: float(e["value"]))
+        span = f"{number(ranked[0], 'value')} to {number(ranked[-1], 'value')}" if ranked else "-"
         if findings:
             undecided = len(findings) - len(biased) - len(clear)
             rows.append((title_of(bias), len(findings), len(biased), len(clear), undecided, span))
@@ -578,7 +504,6 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
     parser = argument_parser(__doc__, out="gallery")
     parser.add_argument("--sets", nargs="*", choices=[*COLLECTIONS], default=[*COLLECTIONS])
     parser.add_argument("--second", type=Path, help="GGUF file of a second model that measures likelihood")
-    parser.add_argument("--controls", type=Path, help="GGUF file of a chat model that is read by letters")
     parser.add_argument("--documents", type=int, help="number of articles whose summaries they read; by default all")
     args = parser.parse_args(arguments)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -591,8 +516,6 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
         theirs = [replace(judgments, covariates={LIKELIHOODS: measured}) for judgments in ours]
         pair = (audits(some, args.seed, args.out) for some in (ours, theirs))
         sections["models"] = by_model(*pair, name=args.second.stem)
-    if args.controls is not None:
-        sections["controls"] = table(audits(controls(args.controls, args.documents), args.seed, args.out))
     folder = root / "docs" if args.write else args.out
     if every:
         drawn = (bias for bias in PLOTS if forest(results, bias, folder / f"gallery-{bias}.png"))

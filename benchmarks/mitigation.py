@@ -176,10 +176,7 @@ def compiled(
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
         "objective": rules.BIAS_LABELS[number],
         "tried": {name: _row(rule, agreement, judged, before) for name, judged in tried.items()},
-        "inner": {
-            candidate.name: {"p_value": candidate.p_value, "reason": candidate.reason}
-            for candidate in report.candidates
-        },
+        "inner": {made.name: {"p_value": made.p_value, "reason": made.reason} for made in report.candidates},
         "alone": {name: _estimate(e) for name, e in alone["baselines"].items()},
         "against_baselines": alone["against_baselines"],
         "left_out": report.left_out,

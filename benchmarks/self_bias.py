@@ -120,9 +120,7 @@ def _concepts(folder: Path) -> str:
             own = np.array([_believes(r) for r in records])
             row = [recording.name, number, f"{np.nanmean(own):.2f} ({np.isnan(own).sum()})"]
             for matching, covers in MATCHINGS.items():
-                shares = np.array(
-                    [np.mean([covers(r["output"], concept) for concept in r["concepts"]]) for r in records]
-                )
+                shares = np.array([np.mean([covers(r["output"], c) for c in r["concepts"]]) for r in records])
                 covered = (shares == 1).astype(float)
                 published = f" ({ALL_COVERED[recording.name][number]:.2f})" if matching == "substring" else ""
                 row += [f"{covered.mean():.2f}{published}", f"{shares.mean():.2f}"]

@@ -226,10 +226,8 @@ def pandalm(source: Source) -> Rows:
     for where, record in source.json_lines():
         people = record["annotators"]
         ((common, count),) = Counter[int](people).most_common(1)
-        row = {
-            "systems": record["systems"].split("_"),
-            "ratings": [{0: 0.0, 1: 1.0, 2: -1.0}[choice] for choice in people],
-        }
+        ratings = [{0: 0.0, 1: 1.0, 2: -1.0}[choice] for choice in people]
+        row = {"systems": record["systems"].split("_"), "ratings": ratings}
         row["outputs"] = [str(text) if text is True else text for text in record["outputs"]]  # as published
         row["better"] = _CHOICES[str(common)] if common and count > len(people) / 2 else None
         yield where, record | row | {judge: _CHOICES.get(str(record[judge])) for judge in ("gpt35", "pandalm7b")}

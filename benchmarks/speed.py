@@ -463,11 +463,8 @@ def main() -> None:
             lm, contenders, missing = contenders_of(
                 file, args.size, args.slow_size, args.methods, place, until_done, device
             )
-            body = [
-                row
-                for workload in args.workloads
-                for row in compared(lm, WORKLOADS[workload], contenders, args.repeats)
-            ]
+            workloads = [WORKLOADS[name] for name in args.workloads]
+            body = [row for make in workloads for row in compared(lm, make, contenders, args.repeats)]
             where = f"{torch.get_num_threads()} threads" if device == "cpu" else torch.cuda.get_device_name(device)
             text = (
                 f"{lm.model}, {lm.engine.loaded.model.num_parameters():,} parameters, {where}; medians of "

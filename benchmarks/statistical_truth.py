@@ -440,9 +440,8 @@ def audited(n: int, *, sets: int, seed: int, names: Collection[str] = AUDITED) -
         (draw, biased), found = AUDITED[name], 0
         for index in range(sets):
             judged = draw(np.random.default_rng([seed, index]), n)
-            measured = {
-                bias.name: measure(bias, judged, seed=0, n_resamples=20) for bias in TESTED if bias.applies(judged)
-            }
+            tested = [bias for bias in TESTED if bias.applies(judged)]
+            measured = {bias.name: measure(bias, judged, seed=0, n_resamples=20) for bias in tested}
             found += any(finding.status == "biased" for finding in findings_of(measured, judged, {}))
         rows.append({"judge": name, "n": n, "sets": sets, "biased": biased, "found": found / sets})
     return rows

@@ -174,9 +174,7 @@ def table(name: str, found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> s
         [
             f"{tool} {VERSIONS[tool]}" if tool in VERSIONS else tool,
             *(cell(tool, found[name, tool, judge]) for judge in world.judges),
-            "-".join(
-                map(str, sorted({len(flagged) for judge in world.judges for flagged in found[name, tool, judge]}))
-            ),
+            "-".join(map(str, sorted({len(drawn) for judge in world.judges for drawn in found[name, tool, judge]}))),
         ]
         for tool in world.tools
         if (name, tool, world.judges[0]) in found
@@ -196,9 +194,7 @@ def main() -> None:
     for tool in args.tools:
         for name, world in WORLDS.items():
             for judge in world.judges if tool in world.tools else ():
-                flags[name, tool, judge] = [
-                    flags_of(tool, name, judge, correlation, args) for correlation in CORRELATIONS
-                ]
+                flags[name, tool, judge] = [flags_of(tool, name, judge, rho, args) for rho in CORRELATIONS]
                 print(f"{tool}, {name}, {judge}: done", file=sys.stderr)
     parts = [f"### {name.capitalize()}\n\n{table(name, flags)}" for name in WORLDS]
     finish(args, "audit", "\n\n".join([TEXT, *parts]), section="length")

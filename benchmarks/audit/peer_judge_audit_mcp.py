@@ -26,9 +26,7 @@ def edited(folder, edits):
     """Yield each probe with the file of the scores of edited outputs, and of the outputs as they are."""
     for (probe, variant), (scores, plain) in zip(VARIANTS.items(), edits, strict=True):
         both = {"": plain, variant: scores}.items()
-        rows = (
-            {"item_id": f"{i}", "variant": v, "score": score} for v, scores in both for i, score in enumerate(scores)
-        )
+        rows = ({"item_id": f"{i}", "variant": v, "score": x} for v, scores in both for i, x in enumerate(scores))
         yield probe, probe, [write(Path(folder, f"{probe}.jsonl"), rows)]
 
 

@@ -29,10 +29,8 @@ def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any
                 pairs.append([title, name, *_pairwise(found["pairwise"])])
         if row["criterion"] in TABLE.get(row["set"], {}):
             for judge, printed in zip(JUDGES, TABLE[row["set"]][row["criterion"]], strict=True):
-                published = {"bias_score": printed.bias, "performance": printed.performance}
-                body.append(
-                    [title, f"{judge}, published", "", "", *(published.get(name, "") for name in names), "", ""]
-                )
+                paper = {"bias_score": printed.bias, "performance": printed.performance}
+                body.append([title, f"{judge}, published", "", "", *(paper.get(name, "") for name in names), "", ""])
     return "\n\n".join(
         [
             "## The tuned judge",

@@ -3,15 +3,12 @@
 import gzip
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import evalbias
 from benchmarks import gallery
 from benchmarks.harness import ROOT
-from evalbias.lm.types import ChoiceLogprobs
 
 PAGES = ("README.md", "docs/index.md", "docs/gallery.md")
 
@@ -118,30 +115,6 @@ SAID += [(0.123, "too few items", "+0.12 (-0.05 to +0.30) ?"), (None, "not measu
 def test_a_cell_says_estimate_interval_and_finding(value, status, shown):
     estimate = {"value": value, "low": -0.05, "high": 0.3, "unit": "sd", "signed": True}
     assert gallery.cell({"name": "effect", "status": status, "estimates": {"effect": estimate}}) == shown
-
-
-def test_controls_are_asked_for_the_level_of_every_summary(data_dir, monkeypatch, snapshot):
-    class Second:  # a chat model that always gives the second letter nine tenths
-        def __init__(self, *_, **__):
-            pass
-
-        def answer(self, questions, answers):
-            for place, one in enumerate(questions):
-                text = one.prompt[0]["content"]
-                sent.append(text)
-                answers[place] = ChoiceLogprobs(one.choices, np.log([[0.025, 0.9, 0.025, 0.025, 0.025]]))
-
-    sent = []
-    monkeypatch.setattr(evalbias, "LocalLM", Second)
-    sparrow, second, *others = gallery.controls(Path("chat.gguf"), 2)
-    assert len(others) == 6  # of the other three criteria
-    first, *_ = (row["output"] for row in second.rows)
-    assert sent[0].replace(first, "TEXT") == snapshot
-    assert (second.judge, {round(one["judge"], 6) for one in second.rows}) == ("chat, by letters", {2.125})
-    assert (len(sparrow.rows), len({one["input_id"] for one in sparrow.rows})) == (24, 2)
-    scores = np.array([one["judge"] for one in sparrow.rows])
-    assert 1 <= scores.min() < scores.max() <= 5
-    assert all(len(one["ratings"]) == 3 for one in sparrow.rows)
 
 
 def test_the_first_pages_quote_the_gallery():
