@@ -16,7 +16,7 @@ from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import amount_words, count
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
-from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall
+from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
 from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval
@@ -182,11 +182,9 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
     def number(name: str, label: str, estimator: Callable[..., Interval], says: str, **described: Any) -> Number:
         return Number(name, label, scores, estimator, columns=(human,), says=says, **{"tested": False, **described})
 
-    alpha, ordinal = (partial(estimate_coefficient, partial(counted_alpha, ordinal=ranks)) for ranks in (False, True))
     same = "Same order or tie as people, of pairs"
     numbers = [
         number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
-        number("kendall", "Kendall", estimate_kendall, "Rank correlation with people (Kendall)"),
         number("pearson", "Pearson", measures.agreement.estimate_pearson, "Linear correlation with people (Pearson)"),
         number("tied_accuracy", "accuracy of order", measures.agreement.estimate_tied_accuracy, same, signed=False),
     ]
@@ -197,10 +195,8 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
         above, says = scores - inside.covariate(HUMAN_SCORES), "Points above people's, on average"
         numbers.append(Number("leniency", "above people", above, estimate_points, says=says))
     if judged.on_peoples_scale:
-        numbers += [
-            number("alpha_interval", "alpha (interval)", alpha, "Agreement in points (Krippendorff's alpha)"),
-            number("alpha_ordinal", "alpha (ordinal)", ordinal, "Agreement in ranks (Krippendorff's alpha)"),
-        ]
+        alpha, says = partial(estimate_coefficient, counted_alpha), "Agreement in points (Krippendorff's alpha)"
+        numbers.append(number("alpha_interval", "alpha (interval)", alpha, says))
     if judged.pass_or_fail:
         kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement with one annotator beyond chance (kappa)"
         numbers.append(number("kappa", "kappa with one annotator", kappa, says))
@@ -342,6 +338,9 @@ class CorrectedEstimates(Bias):
             return []
         if judged.pass_or_fail and not np.isin(labels, (0.0, 1.0)).all():  # pass or fail gives the share deserved
             return []
+        limits = (0.0, 1.0) if judged.pairwise or judged.pass_or_fail else (-math.inf, math.inf)
+        if judged.scale is not None and rated_on_its_scale(judged):
+            limits = judged.scale
         if judged.pairwise:
             kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
             headings = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
@@ -350,10 +349,11 @@ class CorrectedEstimates(Bias):
             headings = ["judge's mean", "people's mean", "corrected"]
             says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
         of_all: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
+        corrected = partial(measures.corrected_mean, limits=limits)
         numbers = [
             Number(f"judge_{kind}", headings[0], scores, mean, signed=False, says=says[0]),
             Number(f"people_{kind}", headings[1], people, mean, signed=False, says=says[1]),
-            Number("corrected_mean", headings[2], scores, measures.corrected_mean, says=says[2], **of_all),
+            Number("corrected_mean", headings[2], scores, corrected, says=says[2], **of_all),
         ]
         verdicts = np.concatenate([scores, people])
         if judged.pairwise and np.isin(verdicts[~np.isnan(verdicts)], (0.0, 1.0)).all():

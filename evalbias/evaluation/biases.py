@@ -48,7 +48,7 @@ from evalbias.measures import decision_shares, estimate, estimate_mean, longer_w
 from evalbias.measures.agreement import counted_spearman, estimate_pearson
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
-from evalbias.measures.pairs import counted_fairness, estimate_balanced_rate, estimate_gap, over_orders
+from evalbias.measures.pairs import counted_fairness, estimate_balanced_rate, over_orders
 from evalbias.programs.items import length_feature
 
 
@@ -211,10 +211,9 @@ def order_outcomes(judged: Judged) -> dict[str, float]:
 class Verbosity(EffectBias):
     """Longer text is preferred, whatever its quality.
 
-    Numbers besides the effect of the log length: of pairs of different lengths, both orders averaged and a tie counting
-    half, ``longer_rate`` (win rate of the longer candidate) and ``accuracy_gap`` (share of pairs in which the judge
-    chooses as people do where that is the longer candidate, less the same where it is the shorter). Where longer text
-    is better text, an unbiased judge has both too: only ``length_effect`` tells these apart.
+    Number besides the effect of the log length: ``longer_rate``, the win rate of the longer candidate of pairs of
+    different lengths, both orders averaged and a tie counting half. Where longer text is better text, an unbiased judge
+    has it too: only ``length_effect`` tells these apart.
     """
 
     name = title = "verbosity"
@@ -240,23 +239,15 @@ class Verbosity(EffectBias):
     def numbers(self, judged: Judged) -> list[Number]:
         lengths, numbers = judged.covariates.get(LENGTHS), super().numbers(judged)
         if lengths is not None and judged.pairwise:
-            numbers += self._of_longer(judged, *lengths.T)
+            first, second = lengths.T
+            wins = longer_wins(judged.win_shares, first, second)
+            equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
+            unsure: dict[str, Any] = {"says": "How often the longer output wins", "confounded": True}
+            numbers.append(share_number("longer_rate", "longer", wins, null=0.5, excluded=equal, **unsure))
         if judged.provenance.get(LENGTH) == "graphemes":
             unit = " (graphemes)"
             numbers = [replace(n, label=n.label + unit, says=n.says and n.says + unit) for n in numbers]
         return numbers
-
-    @staticmethod
-    def _of_longer(judged: Judged, first: FloatArray, second: FloatArray) -> Iterator[Number]:
-        wins = longer_wins(judged.win_shares, first, second)
-        equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
-        says, unsure = "How often the longer output wins", {"excluded": equal, "confounded": True}
-        yield share_number("longer_rate", "longer", wins, null=0.5, says=says, **unsure)
-        if judged.rated:
-            longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
-            correct = np.where(longer_better == 1, wins, 1 - wins)
-            gap: dict[str, Any] = {"columns": (longer_better,), "null": 0.0, "tested": False, **unsure}
-            yield Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap)
 
 
 class SelfBias(Bias):
@@ -442,8 +433,7 @@ class ScaleUse(Bias):
     Numbers, for a stated scale: ``slope`` (points of score for one point of quality, with people's ratings on the same
     scale, two or more an item; below 1 the judge crowds its scores together, above 1 it may prefer what goes with
     quality, so only slopes below 1 are of this bias), ``spread_ratio`` (standard deviation of the scores by that of the
-    human scores) and, of up to 20 levels, ``top_two_share`` (share of the two most frequent), ``entropy`` (theirs by
-    that of uniform scores, in [0, 1]) and ``ends_share`` (share of the lowest and highest).
+    human scores) and, of up to 20 levels, ``top_two_share`` (share of the two most frequent).
     """
 
     name, title = "scale_use", "scale use"
@@ -478,7 +468,7 @@ class ScaleUse(Bias):
             return []
         numbers, scores = [], judged.answers
         costly: dict[str, Any] = {"signed": False, "tested": False}
-        if rated_on_its_scale(judged) and not apart_from_unrated(judged):
+        if rated_on_its_scale(judged) and not judged.rated_higher:
             if RATINGS in judged.covariates:
                 says, ratings = "Points of the score for one point of quality", judged.covariate(RATINGS)
                 slope: dict[str, Any] = {"columns": (ratings,), "null": 1.0, "only_below": True, "tested": False}
@@ -486,17 +476,10 @@ class ScaleUse(Bias):
             human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
             spread = partial(estimate, scale_use.counted_spread)
             numbers.append(Number("spread_ratio", "spread", scores, spread, columns=(human,), says=says, **costly))
-        levels = _levels(judged)
-        if levels is not None:
-            places, n = scale_use.nearest_levels(scores, levels), len(levels)
-            ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            top, entropy = partial(scale_use.estimate_top_two, levels=n), partial(scale_use.estimate_entropy, levels=n)
-            says, evenness = "Share of the two most used scores", "Evenness of the scores, from 0 to 1 (entropy)"
-            numbers += [
-                Number("top_two_share", "two most used", places, top, says=says, **costly),
-                Number("entropy", "entropy", places, entropy, says=evenness, **costly),
-                share_number("ends_share", "at the ends", ends, says="Share of the lowest and the highest score"),
-            ]
+        if (levels := _levels(judged)) is not None:
+            places, says = scale_use.nearest_levels(scores, levels), "Share of the two most used scores"
+            top = partial(scale_use.estimate_top_two, levels=len(levels))
+            numbers.append(Number("top_two_share", "two most used", places, top, says=says, **costly))
         return numbers
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:

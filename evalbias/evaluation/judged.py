@@ -271,6 +271,14 @@ class Judged:
         return labeled
 
     @cached_property
+    def rated_higher(self) -> float:
+        """Standard deviations by which the rated outputs score higher than others; 0 where a random few are rated."""
+        if self.pairwise or not self.rated or self.labeled.all():
+            return 0.0
+        apart, p_value = missing_by_size(~self.labeled, -self.answers, clusters=self.clusters)
+        return apart if p_value < CHOSEN else 0.0  # NaN is not below
+
+    @cached_property
     def on_peoples_scale(self) -> bool:
         """True if people's ratings lie on the judge's scale and reach over half of it: 1 to 5 is not 0 to 100.
 
@@ -664,11 +672,9 @@ def rated_again(judged: Judged) -> str:
 
 def apart_from_unrated(judged: Judged, others: str = "the others") -> str:
     """Say by how much the rated outputs score higher or lower than others; empty where a random few are rated."""
-    if judged.pairwise or not judged.rated or judged.labeled.all():
+    if not (apart := judged.rated_higher):
         return ""
-    apart, p_value = missing_by_size(~judged.labeled, -judged.answers, clusters=judged.clusters)
-    how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {others}"
-    return how if p_value < CHOSEN else ""  # NaN is not below
+    return f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {others}"
 
 
 def rated_by_score(judged: Judged) -> str:

@@ -207,7 +207,7 @@ def estimate_pearson(
     if alone.units < FEWEST_UNITS or np.isnan(alone.value) or not draws.resamples:
         return alone
     first, second = pearson_influence(np.column_stack([a, b]), y, codes).T
-    return _with_t(alone, second - first, draws.confidence)
+    return _with_t(alone, second - first, draws.confidence, most=2.0)
 
 
 def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray) -> FloatArray:
@@ -219,14 +219,14 @@ def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray
     return resample.influences(np.concatenate(correlations))
 
 
-def _with_t(interval: Interval, influence: FloatArray, confidence: float) -> Interval:
-    """Give a change Student's t interval and test, from the jackknife's influence of each cluster on it (G,)."""
+def _with_t(interval: Interval, influence: FloatArray, confidence: float, *, most: float) -> Interval:
+    """Give a change of up to ``most`` Student's t interval and test, from each cluster's influence on it (G,)."""
     error, df, value = float(np.sqrt((influence**2).sum())), len(influence) - 1, interval.value
     if error <= SLACK:  # scores that are a linear function of the others have the same correlation
         return replace(interval, low=value, high=value, p_value=float(abs(value) <= SLACK))
     half = float(scipy.special.stdtrit(df, (1 + confidence) / 2)) * error
     p_value = 2 * scipy.special.stdtr(df, -abs(value) / error)
-    return replace(interval, low=value - half, high=value + half, p_value=p_value)
+    return replace(interval, low=max(value - half, -most), high=min(value + half, most), p_value=float(p_value))
 
 
 ALL_TIED = "people rate all outputs of an input alike, so there is no order to agree with"
@@ -270,7 +270,7 @@ def estimate_tied_accuracy(
     )
     accuracies = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
     if before is not None:
-        return _with_t(accuracy, resample.influences(accuracies), draws.confidence)
+        return _with_t(accuracy, resample.influences(accuracies), draws.confidence, most=1.0)
     variance = resample.jackknife_variance(accuracies)
     low, high = resample.share_ends(accuracy.value, variance, units=units, confidence=draws.confidence)
     return replace(accuracy, low=low, high=high)
@@ -298,11 +298,6 @@ def _right(x: FloatArray, y: FloatArray, pairs: IntArray) -> FloatArray:
     return np.asarray(np.where(sizes <= thresholds[np.argmax(gained)], tied, ordered), dtype=np.float64)
 
 
-def estimate_kendall(scores: ArrayLike, reference: ArrayLike, *, draws: Draws = DRAWS, **options: Any) -> Interval:
-    """Estimate Kendall's tau-b; arguments as ``estimate_spearman``. A change has no test: swaps would take long."""
-    return estimate_coefficient(counted_kendall, scores, reference, draws=replace(draws, swaps=0), **options)
-
-
 # Agreement in the values themselves, not only in their order: Krippendorff's alpha and Cohen's kappa.
 def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Compute Cohen's kappa (1960) of choices (n,) between two classes, 0 and 1, .5 a tie, in resamples (k, n).
@@ -315,15 +310,15 @@ def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArra
     return ratio(observed - chance, 1 - chance)
 
 
-def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray, *, ordinal: bool = False) -> FloatArray:
+def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray) -> FloatArray:
     """Compute Krippendorff's alpha of a judge and people as two raters (n,) on one scale in resamples (k, n).
 
     It is 1 minus observed by expected disagreement (Krippendorff 2011), the mean squared difference of the two ratings
-    of one item, or of any two: of their values, or ``ordinal`` of their ranks. NaN where all ratings are equal.
+    of one item, or of any two. NaN where all ratings are equal.
     """
     both, twice = settled(np.concatenate([scores, human])), np.tile(counts, 2)  # (2n,), (k, 2n)
-    values, total = counted_ranks(twice, both) if ordinal else both[None], twice.sum(axis=1)
-    x = values - (twice * values).sum(axis=1, keepdims=True) / total[:, None]
+    total = twice.sum(axis=1)
+    x = both - (twice @ both / total)[:, None]
     of_judge, of_people = np.split(x, 2, axis=1)
     observed = (counts * 2 * (of_judge - of_people) ** 2).sum(axis=1) / total
     expected = 2 * (twice * x**2).sum(axis=1) / (total - 1)  # the centered sum is 0

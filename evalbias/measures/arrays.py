@@ -191,6 +191,6 @@ def mean_of_defined(values: ArrayLike) -> float:
         >>> mean_of_defined([1.0, float("nan"), 2.0])
         1.5
     """
-    row = numbers(values, "values")
+    row = np.asarray(values, dtype=np.float64)  # None becomes NaN
     kept = row[~np.isnan(row)]
     return float(kept.mean()) if len(kept) else float("nan")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, Clusters, FloatArray, checked, cluster_codes, ratio, settled, vectors
 from evalbias.measures.equal_quality import TOO_WEAK, Effect, EqualQuality
-from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval
 
 # Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
 # judge's mean score is wrong by its bias; people on some items show by how much, if these are a random sample of all.
@@ -30,6 +30,7 @@ def corrected_mean(
     *,
     before: arrays.Before = None,
     clusters: Clusters = None,
+    limits: tuple[float, float] = (-math.inf, math.inf),
     draws: Draws = DRAWS,
 ) -> Interval:
     """Estimate the mean human score of all items (PPI++, Angelopoulos et al. 2023).
@@ -43,18 +44,17 @@ def corrected_mean(
     on its mean over both samples), so it is near 0 for a judge that does not follow people. The scales of judge and
     people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
     is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone,
-    one has none. Ends are NaN where all labels are equal. The difference from another judge (``before``) is resampled,
-    and has no test. ValueError where lengths differ or a score is infinite.
+    one has none. Ends are NaN where all labels are equal. Value and ends lie within the ``limits`` of people's scale.
+    All judges' corrected means are of one number, so a difference from another judge (``before``) is NaN. ValueError
+    where lengths differ or a score is infinite.
 
     Examples:
         >>> judge, people = [2, 3, 4, 5, 4, 4, 5, 5, 5, 4], [1, 2, 3, 4] + 6 * [np.nan]  # the judge is 1 too high
         >>> round(corrected_mean(judge, people).value, 2)  # people's mean is 2.5
         3.16
     """
-    if before is not None:
-        return difference(corrected_mean, before, scores, people, clusters=clusters, draws=draws)
     judge, human, others, codes, bare = labeled_first(scores, people, clusters)
-    if bare.units < MIN_LABELS:
+    if bare.units < MIN_LABELS or before is not None:
         return bare
     human, judge, others = map(settled, (human, judge, others))
     # (G,) what each cluster adds to the mean of the labels, and to the shift from the labeled items to the others
@@ -65,13 +65,13 @@ def corrected_mean(
         moved = np.bincount(codes, np.concatenate([(judge - center) / len(judge), (center - others) / len(others)]))
     spread = float((moved**2).sum())
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
-    estimate = float(human.mean()) + weight * shift
+    estimate = float(np.clip(human.mean() + weight * shift, *limits))
     df = max(bare.units - (2 if weight else 1), 1)
     error = np.sqrt(bare.units / df * ((deviations - weight * moved) ** 2).sum())
     if np.ptp(human) == 0 or not error > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)
     half = float(scipy.special.stdtrit(df, (1 + draws.confidence) / 2) * error)
-    return replace(bare, value=estimate, low=estimate - half, high=estimate + half)
+    return replace(bare, value=estimate, low=max(estimate - half, limits[0]), high=min(estimate + half, limits[1]))
 
 
 def labeled_first(
@@ -89,28 +89,6 @@ def labeled_first(
     bare = Interval(math.nan, n=len(judge), undefined=int((~kept).sum()), units=units)
     codes = np.concatenate([codes[labeled], codes[~labeled]])
     return judge[labeled], human[labeled], judge[~labeled], codes, bare
-
-
-def difference(
-    corrected: Callable[..., Interval],
-    before: ArrayLike,
-    after: ArrayLike,
-    people: ArrayLike,
-    *,
-    clusters: Clusters,
-    draws: Draws,
-) -> Interval:
-    """Estimate the difference of two judges' corrected means or rates from resamples, without a test by swaps."""
-    *judges, human = checked({"before": before, "after": after, "people": people}, clusters, axes=(1,))
-    labeled = ~np.isnan(human)
-
-    def statistic(counts: FloatArray, scores: FloatArray, people: FloatArray, labeled: FloatArray) -> FloatArray:
-        labels = np.where(labeled == 1, people, np.nan)
-        items = [np.repeat(np.arange(len(scores)), row.astype(np.int64)) for row in counts]
-        return np.array([corrected(scores[i], labels[i]).value for i in items])
-
-    label_columns = np.where(labeled, human, 0.0), labeled.astype(np.float64)
-    return change(statistic, *judges, *label_columns, clusters=clusters, draws=replace(draws, swaps=0))
 
 
 # Which of several systems would people rate higher? As in ``corrected_mean``, a system's mean label moves by a weight

@@ -435,7 +435,10 @@ def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
     n, diagonal = products[:, 0, 0, None], np.diagonal(products, axis1=1, axis2=2)
     scale = np.sqrt(np.where(np.abs(diagonal) > SINGULAR * n, np.abs(diagonal), n))  # (m, k)
     unit = products / (scale[:, :, None] * scale[:, None, :])
-    singular = np.abs(np.linalg.eigvalsh(unit)).min(axis=1) < SINGULAR
+    # |det| is at most the smallest |eigenvalue| times a norm to the power of the others: few systems are looked at
+    norms = np.abs(unit).sum(axis=2).max(axis=1)
+    singular = np.abs(np.linalg.det(unit)) < SINGULAR * norms ** (products.shape[1] - 1)
+    singular[singular] = np.abs(np.linalg.eigvalsh(unit[singular])).min(axis=1) < SINGULAR
     solutions = np.empty_like(targets)
     solutions[~singular] = np.linalg.solve(products[~singular], targets[~singular])
     inverse = np.linalg.pinv(unit[singular], rcond=SINGULAR, hermitian=True)

@@ -149,7 +149,6 @@ ONE_SIDED = (
     "people prefer the output on the same side of every pair, but for those of one input at most, so that quality and "
     "position cannot be told apart: record the choices in both orders"
 )
-ONE_GROUP = "a group has no items, or those of one input alone"
 
 
 def estimate_first_rate(
@@ -276,27 +275,6 @@ def estimate_balanced_rate(
     a, b = (np.array([share.value - share.low, share.high - share.value]) for share in (first, second))
     below, above = (np.sqrt(np.maximum(a**2 + b**2 + 2 * r * a * b, 0.0)) / 2).tolist()
     return replace(bare, low=max(rate - below, 0.0), high=min(rate + above, 1.0))
-
-
-def counted_gap(counts: FloatArray, x: FloatArray, members: FloatArray) -> FloatArray:
-    """Subtract the mean of (n,) numbers of the others from that of the members (n,), 1 or 0, in resamples."""
-    own, other = (ratio((counts * part) @ x, counts @ part) for part in (members, 1 - members))
-    return np.asarray(own - other)
-
-
-def estimate_gap(
-    x: ArrayLike, members: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
-) -> Interval:
-    """Estimate how much higher the mean of numbers in [0, 1] is in one group of items, marked by 1, than in the others.
-
-    The interval follows from that of (1 + gap) / 2, the balanced rate of x and, of the others, 1 - x.
-    """
-    values, group = checked({"x": x, "members": members}, clusters)
-    if before is not None:
-        return change(counted_gap, before, values, group, clusters=clusters, limits=(-1.0, 1.0), draws=draws)
-    turned = np.where(group == 1, values, 1 - values)
-    gap = resample.stretched(estimate_balanced_rate(turned, group, clusters=clusters, draws=draws))
-    return replace(gap, unit="", reason=ONE_GROUP if gap.reason else "")
 
 
 def over_orders(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy
@@ -16,7 +15,7 @@ from evalbias.measures.agreement import one_against_the_others, unless_constant
 from evalbias.measures.arrays import TINY, Before, Clusters, FloatArray, checked, defined, numbers, ratio
 from evalbias.measures.equal_quality import EXACT, MIN_CLUSTERS, ROUNDING, STRONG
 from evalbias.measures.ratings import pool
-from evalbias.measures.resample import DRAWS, MANY, Draws, Interval, estimate, estimate_share
+from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, estimate_share
 
 # Slope of a judge's scores on the quality: does it use as much of the scale as people do?
 
@@ -112,14 +111,10 @@ def nearest_levels(scores: ArrayLike, levels: ArrayLike) -> FloatArray:
     return np.where(np.isnan(x), np.nan, places)
 
 
-def level_shares(counts: FloatArray, places: FloatArray, levels: int) -> FloatArray:
-    """Compute (k, levels) shares of each level among positions of levels (n,) from 0, in resamples (k, n)."""
-    return np.asarray(counts @ (places[:, None] == np.arange(levels)) / counts.sum(axis=1, keepdims=True))
-
-
 def counted_top_two(counts: FloatArray, places: FloatArray, *, levels: int) -> FloatArray:
-    """Compute the share of the two most frequent of so many levels in resamples (k, n) of positions (n,)."""
-    return np.asarray(np.sort(level_shares(counts, places, levels), axis=1)[:, -2:].sum(axis=1))
+    """Compute the share of the two most frequent of so many levels in resamples (k, n) of positions (n,) from 0."""
+    used = counts @ (places[:, None] == np.arange(levels))  # (k, levels)
+    return np.asarray(np.sort(used, axis=1)[:, -2:].sum(axis=1) / counts.sum(axis=1))
 
 
 def estimate_top_two(
@@ -132,47 +127,11 @@ def estimate_top_two(
     if before is not None:
         return estimate(partial(counted_top_two, levels=levels), places, before=before, clusters=clusters, draws=draws)
     (values,) = checked({"places": places}, clusters)
-    kept = defined(values)
-    if not kept.any():
-        return replace(estimate_share(values, clusters=clusters, draws=draws), unit="")
-    shares = level_shares(np.ones((1, int(kept.sum()))), values[kept], levels)[0]
-    chosen = np.where(kept, np.isin(values, np.argsort(-shares, kind="stable")[:2]), np.nan)
+    used = np.bincount(values[kept := defined(values)].astype(np.int64), minlength=levels)
+    chosen = np.where(kept, np.isin(values, np.argsort(-used, kind="stable")[:2]), np.nan)
     each = replace(draws, confidence=1 - (1 - draws.confidence) / math.comb(levels, 2))
     share, widest = (estimate_share(chosen, clusters=clusters, draws=level) for level in (draws, each))
     return replace(share, low=widest.low, unit="")
-
-
-def counted_entropy(counts: FloatArray, places: FloatArray, *, levels: int) -> FloatArray:
-    """Compute the entropy of positions of levels (n,) by that of the uniform distribution, in [0, 1], in resamples.
-
-    1 uses all levels alike. That of a sample is too low, by about (levels - 1) / (2 n log(levels)).
-    """
-    shares = level_shares(counts, places, levels)
-    logs = np.log(np.where(shares > 0, shares, 1.0))
-    return np.asarray(-(shares * logs).sum(axis=1) / np.log(levels)) + 0.0
-
-
-def estimate_entropy(
-    places: ArrayLike, *, levels: int, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
-) -> Interval:
-    """Estimate the entropy of levels with an interval that holds the BCa and the basic bootstrap interval.
-
-    The entropy of resamples is too low, so no quantile of theirs reaches 1 where all levels are equally likely. Those
-    of the basic interval do, but miss rare levels. Of more than ``MANY`` units, the interval ends at 1 where the
-    likelihood ratio does not tell the levels from equally likely ones.
-    """
-    statistic, limits = partial(counted_entropy, levels=levels), (0.0, 1.0)
-    options: dict[str, Any] = {"clusters": clusters, "draws": draws}
-    entropy = estimate(statistic, places, before=before, limits=limits, **options)
-    if before is not None or math.isnan(entropy.low):
-        return entropy
-    if entropy.units > MANY:
-        likelihood_ratio = 2 * entropy.units * (1 - entropy.value) * np.log(levels)
-        even = likelihood_ratio <= scipy.stats.chi2.ppf(draws.confidence, levels - 1)
-        return replace(entropy, high=1.0) if even else entropy
-    plain = estimate(statistic, places, method="percentile", **options)
-    low, high = (2 * entropy.value - end for end in (plain.high, plain.low))
-    return replace(entropy, low=max(min(entropy.low, low), 0.0), high=min(max(entropy.high, high), 1.0))
 
 
 def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray) -> FloatArray:

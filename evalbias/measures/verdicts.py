@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures import arrays, resample
 from evalbias.measures.agreement import counted_kappa
 from evalbias.measures.arrays import TINY, Before, Clusters, FloatArray, IntArray, checked, complete, numbers, ratio
-from evalbias.measures.corrections import MIN_LABELS, difference, labeled_first
+from evalbias.measures.corrections import MIN_LABELS, labeled_first
 from evalbias.measures.resample import DRAWS, MANY, SHARE, Draws, Interval, change, estimate_share, left_out
 
 # With one annotator, the truth is what that annotator says. Several annotators contradict each other, so they err, and
@@ -358,13 +358,12 @@ def corrected_rate(
         0.571
     """
     ours, votes = _votes(verdicts, clusters, people=people)
-    if _contradict(votes):
-        return _of_several(ours, np.nan_to_num(votes, nan=-1.0), "prevalence", before, clusters, draws)
-    human = votes.max(axis=1)
-    if before is not None:
-        return difference(corrected_rate, before, ours, human, clusters=clusters, draws=draws)
-    judge, human, unlabeled, codes, bare = labeled_first(ours, human, clusters)
+    judge, human, unlabeled, codes, bare = labeled_first(ours, votes.max(axis=1), clusters)
     bare = replace(bare, unit=SHARE)
+    if before is not None:
+        return bare
+    if _contradict(votes):
+        return _of_several(ours, np.nan_to_num(votes, nan=-1.0), "prevalence", None, clusters, draws)
     labels, positive = codes[: len(human)], human == 1
     if not len(unlabeled):
         return replace(estimate_share(human, clusters=labels.tolist(), draws=draws), undefined=bare.undefined)

@@ -94,13 +94,12 @@ SWAPPED = {  # quick to compute, of the judge, and without a test of their own i
     "joint": {"position"},
     "likelihood": {"bias_score", "bias_score_z", "performance", "likelihood_correlation"},
     "position": {"first_rate", "first_rate_balanced", "fairness", "position_consistency", "confidence"},
-    "scale_use": {"ends_share"},
     "self": {"bias", "skewness", "own", "expected"},
     "verbosity": {"longer_rate"},
 }
 QUALITY_MAY_EXPLAIN = {  # better texts are longer and likelier, and in one order they may stand first
     "likelihood": {"bias_score", "bias_score_z", "likelihood_correlation"},
-    "verbosity": {"longer_rate", "accuracy_gap"},
+    "verbosity": {"longer_rate"},
 }
 
 

@@ -15,7 +15,7 @@ from evalbias.evaluation.estimates import worsened
 from evalbias.evaluation.findings import findings_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.measures import Draws, estimate, scale_use
-from evalbias.measures.scale_use import estimate_entropy, estimate_top_two, quality_slope, slope_of_shifted
+from evalbias.measures.scale_use import estimate_top_two, quality_slope, slope_of_shifted
 
 NAN = math.nan
 
@@ -28,16 +28,13 @@ def test_levels_by_hand():
     judged = judge([3.1, 2.9, 4.4, 1.2, 3.0, NAN], [1, 2, 3, 4, 5, 5])
     found = measure(ScaleUse(), judged, seed=0, n_resamples=50)
     # nearest levels 3, 3, 4, 1, 3: the two most frequent are 3 of 5 and 1 of 5
-    shares = np.array([3, 1, 1]) / 5
     assert found["top_two_share"].value == pytest.approx(4 / 5)
-    assert found["entropy"].value == pytest.approx(-(shares * np.log(shares)).sum() / math.log(5))
-    assert found["ends_share"].value == pytest.approx(1 / 5)
     assert found["spread_ratio"].value == pytest.approx(np.std([3.1, 2.9, 4.4, 1.2, 3.0]) / np.std([1, 2, 3, 4, 5]))
-    assert (found["entropy"].n, found["entropy"].undefined) == (5, 1)
-    assert ScaleUse().number("entropy", judged).name == "entropy"
-    assert "entropy" in numbers(ScaleUse(), replace(judged, scale=(1, 20)))
-    assert "entropy" not in numbers(ScaleUse(), replace(judged, scale=(0, 20)))  # 21 levels
-    assert "entropy" not in numbers(ScaleUse(), replace(judged, scale=(0.5, 5)))
+    assert (found["top_two_share"].n, found["top_two_share"].undefined) == (5, 1)
+    assert ScaleUse().number("top_two_share", judged).name == "top_two_share"
+    assert "top_two_share" in numbers(ScaleUse(), replace(judged, scale=(1, 20)))
+    assert "top_two_share" not in numbers(ScaleUse(), replace(judged, scale=(0, 20)))  # 21 levels
+    assert "top_two_share" not in numbers(ScaleUse(), replace(judged, scale=(0.5, 5)))
 
 
 def test_a_judge_without_scores_is_not_taken_for_ratings_on_another_scale():
@@ -48,27 +45,15 @@ def test_a_judge_without_scores_is_not_taken_for_ratings_on_another_scale():
 
 def test_statistics_at_their_ends():
     places = np.array([[0.0, 1.0, 2.0, 3.0], [2.0, 2.0, 2.0, 2.0]])
-    assert [estimate_entropy(row, levels=4).value for row in places] == pytest.approx([1, 0])
     assert [estimate_top_two(row, levels=4).value for row in places] == pytest.approx([0.5, 1])
     spread = partial(estimate, scale_use.counted_spread)
     assert spread([1.0, 2.0, 3.0], [0.0, 5.0, 10.0]).value == pytest.approx(0.2)
     assert math.isnan(spread([1.0, 2.0, 3.0], np.ones(3)).value)
     assert math.isnan(spread(np.arange(7.0), np.full(7, 0.1)).value)  # the mean is not .1
     assert scale_use.nearest_levels([1.5, NAN, 9.0], [1, 2]) == pytest.approx([0, NAN, 1], nan_ok=True)
-    for one in (estimate_top_two, estimate_entropy):
-        assert math.isnan(one(np.full(3, NAN), levels=5).low)
+    assert math.isnan(estimate_top_two(np.full(3, NAN), levels=5).low)
     same = estimate_top_two(np.ones(20), levels=5)  # one level for all items is not certain to be the only one
     assert (same.low < 0.85, same.high) == (True, 1)
-    assert math.isnan(estimate_entropy(np.ones(20), levels=5).low)
-
-
-def test_the_interval_of_the_entropy_holds_that_of_bca_and_the_basic_one():
-    places, statistic = np.repeat([0.0, 1.0, 2.0], [14, 9, 1]), partial(scale_use.counted_entropy, levels=3)
-    found, bca = estimate_entropy(places, levels=3), estimate(statistic, places)
-    quantiles = estimate(statistic, places, method="percentile")
-    basic = 2 * found.value - np.array([quantiles.high, quantiles.low])
-    assert (found.low, found.high) == pytest.approx((min(bca.low, basic[0]), max(bca.high, basic[1])))
-    assert bca.low != pytest.approx(basic[0])
 
 
 def slowly(scores, ratings):
@@ -123,14 +108,11 @@ def test_the_interval_of_weak_ratings_is_fiellers():
 
 
 def test_a_judge_that_uses_all_levels_alike_is_within_the_intervals():
-    rng, held = np.random.default_rng(0), np.zeros(2)
+    rng, held = np.random.default_rng(0), 0
     for seed in range(100):
-        places = rng.integers(0, 5, 20).astype(float)
-        draws = Draws(seed=seed, resamples=200)
-        for k, (one, truth) in enumerate([(estimate_top_two, 0.4), (estimate_entropy, 1.0)]):
-            found = one(places, levels=5, draws=draws)
-            held[k] += np.isnan(found.low) or found.low <= truth <= found.high
-    assert held.min() >= 91
+        found = estimate_top_two(rng.integers(0, 5, 20).astype(float), levels=5, draws=Draws(seed=seed))
+        held += found.low <= 0.4 <= found.high
+    assert held >= 91
 
 
 def test_two_judges_are_compared():
@@ -194,7 +176,7 @@ def test_ratings_that_do_not_agree_have_no_slope():
 def test_the_numbers_that_a_scale_allows():
     human = np.random.default_rng(0).integers(1, 6, 40).astype(float)
     ratings = {RATINGS: np.stack([human, human], axis=1)}
-    levels, percent = ["top_two_share", "entropy", "ends_share"], judge(20 * human, human, scale=(0, 100), **ratings)
+    levels, percent = ["top_two_share"], judge(20 * human, human, scale=(0, 100), **ratings)
     assert list(numbers(ScaleUse(), judge(human, 20 * human))) == levels
     assert list(numbers(ScaleUse(), percent)) == []  # 1 to 5 reach over a 25th of 0 to 100
     fine = judge(20 * human, 19 * human, scale=(0, 100))

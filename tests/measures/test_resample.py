@@ -16,7 +16,6 @@ from scipy import stats
 
 from evalbias.measures import agreement, forecasts, likelihood, loops, pairs, resample, scale_use
 from evalbias.measures.arrays import checked, vectors
-from evalbias.measures.corrections import corrected_mean
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.resample import Draws, estimate, estimate_coefficient, estimate_mean, estimate_share, mean
 
@@ -43,7 +42,6 @@ RESAMPLED = {
     "mean": (estimate_mean, SCORES, ()),
     "skewness": (loops.estimate_skewness, SCORES - 2, ()),
     "ranks": (partial(estimate, partial(pairs.over_orders, agreement.counted_spearman)), WINS, (QUALITY,)),
-    "entropy": (partial(scale_use.estimate_entropy, levels=8), SCORES, ()),
     "spread": (partial(estimate, scale_use.counted_spread), SCORES, (QUALITY,)),
     "calibration": (forecasts.estimate_calibration_error, SHARES[:, 0], (CHOICE,)),
 }
@@ -55,31 +53,28 @@ EXACT = {
     "both orders": (partial(pairs.estimate_first_rate, both_orders=True), np.repeat([1, 0.5, 0.5, 0], 6), ()),
     "fairness of two": (pairs.estimate_fairness, FIRST_WINS, ()),
     "balanced": (pairs.estimate_balanced_rate, SHARES[:, 0], (GROUP,)),
-    "gap": (pairs.estimate_gap, SHARES[:, 0], (GROUP,)),
     "top two": (partial(scale_use.estimate_top_two, levels=8), SCORES, ()),
     "performance": (agreement.estimate_spearman, SCORES, (QUALITY,)),
     "bias score": (likelihood.estimate_bias_score, SCORES, (SHARES[:, 0], QUALITY)),
     "pearson": (partial(estimate_coefficient, agreement.counted_pearson), SCORES, (QUALITY,)),
-    "kendall": (agreement.estimate_kendall, SCORES, (QUALITY,)),
     "alpha": (partial(estimate_coefficient, agreement.counted_alpha), SCORES, (QUALITY,)),
     "kappa": (partial(estimate_coefficient, agreement.counted_kappa), CHOICE, ((QUALITY > 3).astype(float),)),
     "ceiling": (partial(estimate_coefficient, agreement.counted_ceiling), agreement.ceiling_columns(RATINGS), ()),
     "slope": (scale_use.quality_slope, SCORES, (RATINGS,)),
     "effect": (partial(estimate_effect, names=("x",)), SCORES, (RATINGS, SHARES[:, 0])),
-    "corrected": (corrected_mean, SCORES, (np.where(np.arange(N) % 3 == 0, QUALITY, NAN),)),
 }
 """The same, whose interval draws no resamples, or only to estimate a variance."""
 ALL = RESAMPLED | EXACT
 IN_ALL = pytest.mark.parametrize("name", sorted(ALL))
-PER_CLASS = {"balanced": 2, "gap": 2, "corrected": 3}
-"""Estimators whose units are those of a class or of the labeled items -> items for each of them."""
+PER_CLASS = {"balanced": 2}
+"""Estimators whose units are those of a class -> items for each of them."""
 
 
 @IN_ALL
 def test_an_interval_holds_its_value_and_says_its_units(name):
     estimator, values, given = ALL[name]
     by_two = np.repeat(np.arange(N // 2), 2).tolist()
-    for clusters, units in ((None, N // PER_CLASS.get(name, 1)), (by_two, N // 2 if name != "corrected" else 8)):
+    for clusters, units in ((None, N // PER_CLASS.get(name, 1)), (by_two, N // 2)):
         found = estimator(values, *given, clusters=clusters, draws=few())
         assert found.low <= found.value <= found.high
         assert (found.n, found.undefined, found.units, found.reason) == (N, 0, units, "")
@@ -89,9 +84,9 @@ def test_an_interval_holds_its_value_and_says_its_units(name):
 @IN_ALL
 def test_an_interval_needs_as_many_inputs_as_it_says(name):
     estimator, values, given = ALL[name]
-    of_shares = ("share", "mean coefficient", "both orders", "balanced", "gap", "top two")
+    of_shares = ("share", "mean coefficient", "both orders", "balanced", "top two")
     fewest = 2 if name in of_shares or "fairness" in name else 5 if name == "effect" else resample.FEWEST_UNITS
-    for units in {1, *((fewest - 1, fewest) if name not in ("slope", "corrected") else ())}:
+    for units in {1, *((fewest - 1, fewest) if name != "slope" else ())}:
         clusters = (np.arange(N) * units // N).tolist()
         found = estimator(values, *given, clusters=clusters, draws=few(resamples=99))
         assert found.units == units
@@ -180,16 +175,6 @@ def test_groups_of_many_inputs_are_of_whole_inputs():
     assert len(np.concatenate(list(resample.left_out(np.arange(450))))) == 200
 
 
-@pytest.mark.slow
-def test_many_even_levels_are_as_often_even_as_the_interval_says():
-    rng, held, levels = np.random.default_rng(5), 0, 50  # of few levels, the BCa interval ends at 1 as well
-    for _ in range(200):
-        held += scale_use.estimate_entropy(rng.integers(0, levels, 5001).astype(float), levels=levels).high == 1
-    assert stats.binomtest(held, 200, 0.95).pvalue > 0.01
-    skewed = rng.choice(levels, size=6000, p=np.arange(1, levels + 1) / np.arange(1, levels + 1).sum()).astype(float)
-    assert scale_use.estimate_entropy(skewed, levels=levels).high < 1
-
-
 def counted(n, rng, values=4):
     """(statistic of counts, columns, the same of items) of every statistic."""
     ls, human, scores = (rng.integers(0, values, n).astype(float) for _ in range(3))
@@ -205,13 +190,10 @@ def counted(n, rng, values=4):
         (loops.counted_skewness, (scores - 1,), by_definition),
         (pairs.counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).mean()),
         (partial(scale_use.counted_top_two, levels=values), (scores,), top_two),
-        (partial(scale_use.counted_entropy, levels=values), (scores,), lambda s: entropy(s) / math.log(values)),
         (pairs.counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
-        (pairs.counted_gap, (shares[:, 0], group), lambda s, g: mean_of(s, g == 1) - mean_of(s, g == 0)),
         (agreement.counted_kappa, (choices, group), kappa),
         (agreement.counted_pearson, (scores, human), partial(if_varied, stats.pearsonr)),
-        (agreement.counted_alpha, (scores, human), partial(alpha, level="interval")),
-        (partial(agreement.counted_alpha, ordinal=True), (scores, human), partial(alpha, level="ordinal")),
+        (agreement.counted_alpha, (scores, human), alpha),
         (forecasts.counted_calibration_error, (shares[:, 0], group), calibration_error),
         (forecasts.counted_brier_skill, (shares[:, 0], group), brier_skill),
     ]
@@ -225,17 +207,13 @@ def if_varied(correlation, x, y):
     return correlation(x, y).statistic if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0 else NAN
 
 
-def alpha(x, y, *, level):
+def alpha(x, y):
     several = len({*x, *y}) > 1
-    return krippendorff.alpha(reliability_data=[x, y], level_of_measurement=level) if several else NAN
+    return krippendorff.alpha(reliability_data=[x, y], level_of_measurement="interval") if several else NAN
 
 
 def top_two(scores):
     return np.sort(np.bincount(scores.astype(int)))[-2:].sum() / len(scores)
-
-
-def entropy(scores):
-    return stats.entropy(np.bincount(scores.astype(int)))
 
 
 def mean_of(x, kept):
