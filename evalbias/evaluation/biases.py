@@ -37,7 +37,6 @@ from evalbias.evaluation.judged import (
     QUALITY,
     RATINGS,
     Judged,
-    apart_from_unrated,
     writers_of,
     written_by,
 )
@@ -460,15 +459,15 @@ class ScaleUse(Bias):
             yield "scores by the judge (all are undefined)"
         elif HUMAN_SCORES in judged.covariates and not judged.on_peoples_scale:
             yield f"people's ratings on the judge's scale (scale, --scale){_off_the_scale(judged, *judged.scale)}"
-        elif apart := apart_from_unrated(judged):
-            yield f"ratings of outputs that are drawn at random (the rated ones score {apart})"
+        elif judged.rated_apart:
+            yield f"ratings of outputs that are drawn at random (the rated ones score {judged.rated_apart} the others)"
 
     def numbers(self, judged: Judged) -> list[Number]:
         if judged.pairwise or _of_two_values(judged):
             return []
         numbers, scores = [], judged.answers
         costly: dict[str, Any] = {"signed": False, "tested": False}
-        if rated_on_its_scale(judged) and not judged.rated_higher:
+        if rated_on_its_scale(judged) and not judged.rated_apart:
             if RATINGS in judged.covariates:
                 says, ratings = "Points of the score for one point of quality", judged.covariate(RATINGS)
                 slope: dict[str, Any] = {"columns": (ratings,), "null": 1.0, "only_below": True, "tested": False}

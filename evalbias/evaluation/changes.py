@@ -40,7 +40,6 @@ from evalbias.evaluation.judged import (
     RATINGS,
     SAMPLES,
     Judged,
-    apart_from_unrated,
     mean_of_raters,
     padded,
     writers_of,
@@ -534,8 +533,8 @@ def compare(options: CompareOptions) -> CompareReport:
         parts, more = _parts([*own, *sides[2:]], options)
         sentences, estimates = [*_verdict(means, estimates), *more], estimates | parts
     for name, side in zip(systems, own, strict=True):
-        if apart := apart_from_unrated(side, "its others"):
-            caution = f"The rated outputs of {name} score {apart}"
+        if side.rated_apart:
+            caution = f"The rated outputs of {name} score {side.rated_apart} its others"
             sentences.insert(1, f"{caution}: rate a random few, or differences are wrong.")
     if nameless:
         sentences.append(f"Left out: {count(nameless, 'row')} without a system.")

@@ -271,12 +271,13 @@ class Judged:
         return labeled
 
     @cached_property
-    def rated_higher(self) -> float:
-        """Standard deviations by which the rated outputs score higher than others; 0 where a random few are rated."""
+    def rated_apart(self) -> str:
+        """How rated outputs score beside others: "0.5 standard deviations lower than"; empty if they are random ones."""
         if self.pairwise or not self.rated or self.labeled.all():
-            return 0.0
+            return ""
         apart, p_value = missing_by_size(~self.labeled, -self.answers, clusters=self.clusters)
-        return apart if p_value < CHOSEN else 0.0  # NaN is not below
+        how = f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than"
+        return how if p_value < CHOSEN else ""  # NaN is not below
 
     @cached_property
     def on_peoples_scale(self) -> bool:
@@ -670,18 +671,11 @@ def rated_again(judged: Judged) -> str:
     )
 
 
-def apart_from_unrated(judged: Judged, others: str = "the others") -> str:
-    """Say by how much the rated outputs score higher or lower than others; empty where a random few are rated."""
-    if not (apart := judged.rated_higher):
-        return ""
-    return f"{abs(apart):.1f} standard deviations {'higher' if apart > 0 else 'lower'} than {others}"
-
-
 def rated_by_score(judged: Judged) -> str:
     """Warn where the outputs that people rated are chosen by what the judge says of them; empty elsewhere."""
-    if not (apart := apart_from_unrated(judged)):
+    if not judged.rated_apart:
         return ""
-    fault = f"The rated outputs score {apart}"
+    fault = f"The rated outputs score {judged.rated_apart} the others"
     if judged.pass_or_fail:
         return f"{fault}. Rates are wrong if they were chosen by the judge's verdict, and not by what they deserve."
     return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
