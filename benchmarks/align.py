@@ -25,6 +25,7 @@ import numpy as np
 
 import evalbias
 from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown, percents
+from evalbias.data.items import input_key
 from evalbias.evaluation.judged import judge_examples
 from evalbias.lm.decisions import ClientLM
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Question
@@ -47,6 +48,7 @@ SETS = {
     "CoNaLa": (SNIPPETS, CODE),
     "simplification, meaning": (WRITTEN, simpler("semantics", "is the meaning kept?")),
     "simplification, fluency": (WRITTEN, simpler("fluency", "is the text fluent?")),
+    "simplification, simplicity": (WRITTEN, simpler("simplicity", "is the text simple?")),
 }
 """Set of outputs that people rated -> its file and the criterion, in the plain words that a judge is asked at first."""
 
@@ -73,7 +75,7 @@ class World(MeasuringLM):
             answers[place] = ChoiceLogprobs(question.choices, logits[None])
 
 
-def rated(n: int, seed: int) -> list[dspy.Example]:
+def worded(n: int, seed: int) -> list[dspy.Example]:
     """Draw outputs whose quality stands in them, with one rating each."""
     rng = np.random.default_rng(seed)
     quality = rng.normal(size=n)
@@ -95,9 +97,9 @@ def simulated(labels: int, repeats: int) -> list[list[str]]:
     rows = []
     for name, noise in WORLDS.items():
         lm, agreeing, nearer, asked, gains = World(noise), 0, 0, 0, []
-        judge, new = evalbias.PointwiseJudge(CRITERION), rated(2_000, 10_000)
+        judge, new = evalbias.PointwiseJudge(CRITERION), worded(2_000, 10_000)
         for seed in range(repeats):
-            found = Align(seed=seed, learning_curve=False).compile(judge, trainset=rated(labels, seed), lm=lm)
+            found = Align(seed=seed, learning_curve=False).compile(judge, trainset=worded(labels, seed), lm=lm)
             chosen, decision = bool(found.report.kind), found.report.decision
             agreeing += chosen and "better agreement" in decision
             nearer += chosen and "nearer" in decision
@@ -115,8 +117,11 @@ def pearson(judge: Any, items: Sequence[dspy.Example], lm: Any) -> float:
     return float(np.corrcoef([answer.score for answer in judge.batch(items, lm=lm)], people)[0, 1])
 
 
-def rated_outputs(name: str, seed: int, train: int, test: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Draw two outputs of each of so many inputs of a set, on two sides that share none; empty ones are left out."""
+Side = list[dspy.Example]
+
+
+def rated(name: str) -> Side:
+    """Return the outputs of a set, with people's mean score and ratings."""
     file, criterion = SETS[name]
     rows = [row for row in lines(file) if row.get("task", name) == name.partition(",")[0]]
     items = []
@@ -125,12 +130,23 @@ def rated_outputs(name: str, seed: int, train: int, test: int) -> tuple[list[dsp
         texts = {field: row[field] for field in ("id", "input_id", "source", "output")}
         people = {"scores": {criterion.name: float(np.mean(ratings))}, "ratings": {criterion.name: ratings}}
         items.append(dspy.Example(**texts, **people))
-    rng, of = np.random.default_rng(seed), dict[str, list[dspy.Example]]()
+    return items
+
+
+def rated_outputs(name: str, seed: int, train: int, test: int) -> tuple[Side, Side]:
+    """Draw two outputs of each of so many inputs of a set, on two sides that share no input."""
+    return drawn(rated(name), seed, train, test)
+
+
+def drawn(items: Sequence[dspy.Example], seed: int, train: int, test: int, *, each: int = 2) -> tuple[Side, Side]:
+    """Draw outputs of each of so many inputs, on two sides that share no input; empty ones are left out."""
+    rng, of = np.random.default_rng(seed), dict[str, Side]()
     for item in (items[place] for place in rng.permutation(len(items))):
         if item.output.strip():
-            of.setdefault(item.input_id, []).append(item)
-    drawn = [item for source in rng.permutation(sorted(of))[: train + test] for item in of[source][:2]]
-    return drawn[: 2 * train], drawn[2 * train :]
+            of.setdefault(input_key(item), []).append(item)
+    inputs = [of[name][:each] for name in rng.permutation(sorted(of))[: train + test]]
+    first, second = ([item for some in side for item in some] for side in (inputs[:train], inputs[train:]))
+    return first, second
 
 
 snippets = partial(rated_outputs, "CoNaLa")

@@ -1,14 +1,15 @@
 """The papers' methods on a prompted judge that agrees with people: rated code snippets (ICE, CoNaLa).
 
-usage: python -m benchmarks.code_judge {demonstrations,fairness,loops,speed} --lm FILE [FILE ...] [--dtype bfloat16]
-           [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--out DIR] [--write]
+usage: python -m benchmarks.code_judge {agreement,demonstrations,fairness,loops,speed} --lm FILE [FILE ...]
+           [--dtype bfloat16] [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--out DIR] [--write]
 
-``demonstrations`` compares 8 demonstrations of highest RS with 8 random ones, which are not shown again (Ohi et al.
-2024), for so many draws of the random ones, on snippets for other problems. ``fairness`` searches an instruction on
-pairs of snippets (ZEPO, Zhou et al. 2024) and compares it with the first one on pairs for other problems; every wording
-that was tried also gets its agreement with people, on the pairs of the search. ``--set llmbar`` takes LLMBar-Natural's
-pairs. ``loops`` has each model write code for problems, score it, and write it again (Xu et al. 2024): under its own
-score, under the likeness to a reference, and under the first model's score. No code is ever run.
+``agreement`` asks how well the judge, as it is, agrees with people on each of our sets. ``demonstrations`` compares 8
+demonstrations of highest RS with 8 random ones, which are not shown again (Ohi et al. 2024), for so many draws of the
+random ones, on snippets for other problems. ``fairness`` searches an instruction on pairs of snippets (ZEPO, Zhou et
+al. 2024) and compares it with the first one on pairs for other problems; every wording that was tried also gets its
+agreement with people, on the pairs of the search. ``--set llmbar`` takes LLMBar-Natural's pairs. ``loops`` has each
+model write code for problems, score it, and write it again (Xu et al. 2024): under its own score, under the likeness to
+a reference, and under the first model's score. No code is ever run.
 
 The answers of the models are kept in DIR, so that a stopped run goes on.
 """
@@ -27,15 +28,15 @@ import numpy as np
 
 import evalbias
 from benchmarks import sets
-from benchmarks.align import SNIPPETS, snippets
+from benchmarks.align import SETS, SNIPPETS, drawn, rated, snippets
 from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown
 from benchmarks.position import INSTRUCTION
 from benchmarks.self_bias import first_to_last
 from benchmarks.speed import ours, published_style
 from benchmarks.workloads import Workload
 from evalbias.data import pairs
-from evalbias.evaluation import compare_with_baselines, summarize_loop
-from evalbias.evaluation.biases import measure_all
+from evalbias.evaluation import compare_with_baselines, measure, summarize_loop
+from evalbias.evaluation.biases import BIASES, measure_all
 from evalbias.evaluation.judged import judge_examples
 from evalbias.evaluation.loops import LoopScores, compare_loops, run_loops
 from evalbias.evaluation.words import mark
@@ -43,6 +44,7 @@ from evalbias.measures import QuantileMap, estimate_mean, spearman
 from evalbias.measures.resample import Draws
 from evalbias.optimizers import ZEPO, BiasedDemos
 from evalbias.optimizers.objectives import shares_of
+from evalbias.programs.criterion import PRESETS
 from evalbias.programs.feedback import ReferenceFeedback, ScorerFeedback
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
@@ -69,6 +71,47 @@ RATED = evalbias.Criterion(
 """The criterion, in the words of the grades that people gave."""
 COLUMNS = {"bias_score": "BiasScore", "likelihood_effect": "effect at equal quality", "performance": "performance"}
 """Numbers of a comparison, with their headings."""
+
+
+PAIRS = {"LLMBar": "pairs/llmbar.jsonl.gz", "EvalBiasBench": "pairs/evalbiasbench.jsonl"}
+LONGEST = 1_600  # characters of a source, or of a pair, that is judged
+
+
+def agreement(args: argparse.Namespace, lm: Any) -> str:
+    """Return a row for each set: how well the judge agrees with people, beside length alone."""
+    scored = [(name, criterion, rated(name)) for name, (_, criterion) in SETS.items()]
+    for name in ("topicalchat", "summeval", "tmu-gfm", "newsroom", "webnlg2020"):
+        items = list(sets.read(name))
+        scored += [(name, criterion, items) for criterion in PRESETS[name]]
+    body = []
+    for name, criterion, items in scored:
+        short = [item for item in items if len(item.source) <= LONGEST]
+        some, _ = drawn(short, args.seed, args.problems, 0, each=4)
+        judged = judge_examples(evalbias.PointwiseJudge(criterion), some, lm=lm)
+        found = measure(BIASES["agreement"], judged, seed=args.seed)
+        row = [name, criterion.title, len(some), *(found[n].with_interval for n in ("spearman", "length_floor"))]
+        body.append(row)
+        print(*row, sep=" | ", flush=True)
+    compared = []
+    for name, file in PAIRS.items():
+        kinds: dict[str, list[dspy.Example]] = {}
+        for row in lines(file):
+            if len(row["source"]) + sum(map(len, row["outputs"])) <= LONGEST:
+                kinds.setdefault(row.get("set", name), []).append(dspy.Example(**row))
+        judge = evalbias.PairwiseJudge(INSTRUCTION, debias="permutation")
+        for kind, some in kinds.items():
+            found = measure(BIASES["agreement"], judge_examples(judge, some[: args.pairs], lm=lm), seed=args.seed)
+            numbers = [found[n].with_interval for n in ("accuracy", "length_floor")]
+            compared.append([kind, len(some[: args.pairs]), *numbers])
+            print(*compared[-1], sep=" | ", flush=True)
+    return "\n\n".join(
+        [
+            f"Outputs of {args.problems} inputs, at most four of each, and at most {args.pairs} pairs, of at most "
+            f"{LONGEST:,} characters; without demonstrations. Intervals are of 95 %.",
+            markdown(["set", "criterion", "outputs", "Spearman", "length alone"], body),
+            markdown(["pairs, both orders averaged", "n", "accuracy", "length alone"], compared),
+        ]
+    )
 
 
 def demonstrations(args: argparse.Namespace, lm: Any) -> str:
@@ -315,7 +358,7 @@ def speed(args: argparse.Namespace, lm: Any) -> str:
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="code-judge")
-    parser.add_argument("study", choices=["demonstrations", "fairness", "loops", "speed"])
+    parser.add_argument("study", choices=["agreement", "demonstrations", "fairness", "loops", "speed"])
     parser.add_argument(
         "--lm", nargs="+", required=True, help="the judge; of loops all that write, the best judge first"
     )
@@ -336,9 +379,11 @@ def main() -> None:
     elif args.study == "loops":
         text = loops(args, {Path(file).stem: two for file, *two in zip(args.lm, writers, judges, strict=True)})
     else:
-        text = {"demonstrations": demonstrations, "fairness": fairness}[args.study](args, judges[0])
-    data = "LLMBar-Natural" if args.set == "llmbar" else "CoNaLa"
-    heading = f"## {args.study.capitalize()} on {data}\n\n{', '.join(w.model for w in writers)} in {args.dtype}. "
+        study = {"agreement": agreement, "demonstrations": demonstrations, "fairness": fairness}[args.study]
+        text = study(args, judges[0])
+    where = "on LLMBar-Natural" if args.set == "llmbar" else "on CoNaLa"
+    where = "set by set" if args.study == "agreement" else where
+    heading = f"## {args.study.capitalize()} {where}\n\n{', '.join(w.model for w in writers)} in {args.dtype}. "
     section = args.study if args.set == "conala" else f"{args.study} {args.set}"
     finish(args, "code_judge", heading + text, section=section)
 

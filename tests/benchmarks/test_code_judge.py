@@ -67,3 +67,13 @@ def test_loops_begin_with_the_same_code_and_follow_their_feedback(args):
     assert rounds["small", "own score, if better", 2][1] > rounds["small", "own score, all accepted", 2][1]
     assert "Spearman's rho with people 0.61 on 600 snippets" in told
     assert "large -> small, 12 problems: Bias" in told
+
+
+@pytest.mark.slow
+def test_each_set_and_criterion_has_its_agreement(args):
+    told = code_judge.agreement(args, Hashing())
+    rows = [row.strip("| ").split(" | ") for row in told.splitlines() if row.startswith("| ")]
+    sets = {name: [row for row in rows if row[0] == name] for name in ("CoNaLa", "summeval", "LLMBar-Natural")}
+    assert [len(rows) for rows in sets.values()] == [1, 4, 1]
+    assert -0.6 < float(sets["CoNaLa"][0][3].split()[0]) < 0.5
+    assert 0.1 < float(sets["LLMBar-Natural"][0][2].split()[0]) < 0.9
