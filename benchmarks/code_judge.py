@@ -28,7 +28,7 @@ import numpy as np
 
 import evalbias
 from benchmarks import sets
-from benchmarks.align import SETS, SNIPPETS, drawn, rated, snippets
+from benchmarks.align import SETS, SNIPPETS, Side, drawn, rated, snippets
 from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown
 from benchmarks.position import INSTRUCTION
 from benchmarks.self_bias import first_to_last
@@ -73,45 +73,36 @@ COLUMNS = {"bias_score": "BiasScore", "likelihood_effect": "effect at equal qual
 """Numbers of a comparison, with their headings."""
 
 
-PAIRS = {"LLMBar": "pairs/llmbar.jsonl.gz", "EvalBiasBench": "pairs/evalbiasbench.jsonl"}
-LONGEST = 1_600  # characters of a source, or of a pair, that is judged
+PAIRS = ("pairs/llmbar.jsonl.gz", "pairs/evalbiasbench.jsonl")
+LONGEST = 1_600  # characters of a source, or of a pair with its source
 
 
 def agreement(args: argparse.Namespace, lm: Any) -> str:
-    """Return a row for each set: how well the judge agrees with people, beside length alone."""
-    scored = [(name, criterion, rated(name)) for name, (_, criterion) in SETS.items()]
+    """Return a row for each set and criterion: how well the judge agrees with people, beside length alone."""
+    asked: list[tuple[str, Any, Side]] = []
+    for name, (_, criterion) in SETS.items():
+        asked.append((name, evalbias.PointwiseJudge(criterion), drawn(rated(name), 0, args.problems, 0, each=4)[0]))
     for name in ("topicalchat", "summeval", "tmu-gfm", "newsroom", "webnlg2020"):
-        items = list(sets.read(name))
-        scored += [(name, criterion, items) for criterion in PRESETS[name]]
+        short = [item for item in sets.read(name) if len(item.source) <= LONGEST]
+        some, _ = drawn(short, 0, args.problems, 0, each=4)
+        asked += [(name, evalbias.PointwiseJudge(criterion), some) for criterion in PRESETS[name]]
+    judge, kinds = evalbias.PairwiseJudge(INSTRUCTION, debias="permutation"), dict[str, Side]()
+    for row in (row for file in PAIRS for row in lines(file)):
+        if len(row["source"]) + sum(map(len, row["outputs"])) <= LONGEST:
+            kinds.setdefault(row.get("set", "EvalBiasBench"), []).append(dspy.Example(**row))
+    asked += [(kind, judge, some[: args.pairs]) for kind, some in kinds.items()]
     body = []
-    for name, criterion, items in scored:
-        short = [item for item in items if len(item.source) <= LONGEST]
-        some, _ = drawn(short, args.seed, args.problems, 0, each=4)
-        judged = judge_examples(evalbias.PointwiseJudge(criterion), some, lm=lm)
-        found = measure(BIASES["agreement"], judged, seed=args.seed)
-        row = [name, criterion.title, len(some), *(found[n].with_interval for n in ("spearman", "length_floor"))]
-        body.append(row)
-        print(*row, sep=" | ", flush=True)
-    compared = []
-    for name, file in PAIRS.items():
-        kinds: dict[str, list[dspy.Example]] = {}
-        for row in lines(file):
-            if len(row["source"]) + sum(map(len, row["outputs"])) <= LONGEST:
-                kinds.setdefault(row.get("set", name), []).append(dspy.Example(**row))
-        judge = evalbias.PairwiseJudge(INSTRUCTION, debias="permutation")
-        for kind, some in kinds.items():
-            found = measure(BIASES["agreement"], judge_examples(judge, some[: args.pairs], lm=lm), seed=args.seed)
-            numbers = [found[n].with_interval for n in ("accuracy", "length_floor")]
-            compared.append([kind, len(some[: args.pairs]), *numbers])
-            print(*compared[-1], sep=" | ", flush=True)
-    return "\n\n".join(
-        [
-            f"Outputs of {args.problems} inputs, at most four of each, and at most {args.pairs} pairs, of at most "
-            f"{LONGEST:,} characters; without demonstrations. Intervals are of 95 %.",
-            markdown(["set", "criterion", "outputs", "Spearman", "length alone"], body),
-            markdown(["pairs, both orders averaged", "n", "accuracy", "length alone"], compared),
-        ]
+    for name, judge, items in asked:
+        found = measure(BIASES["agreement"], judge_examples(judge, items, lm=lm), seed=args.seed).estimates
+        numbers = [found[n].with_interval if n in found else "" for n in ("spearman", "accuracy", "length_floor")]
+        body.append([name, judge.criterion.title, len(items), *numbers])
+        print(*body[-1], sep=" | ", flush=True)
+    about = (
+        f"Outputs of {args.problems} inputs, at most four of each, or at most {args.pairs} pairs, of at most "
+        f"{LONGEST:,} characters; without demonstrations, and of pairs both orders averaged. Intervals are of 95 %."
     )
+    headings = ["set", "criterion", "outputs or pairs", "Spearman", "accuracy", "length alone"]
+    return f"{about}\n\n{markdown(headings, body)}"
 
 
 def demonstrations(args: argparse.Namespace, lm: Any) -> str:

@@ -13,22 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.harness import RESULTS, argument_parser, as_text, finish, lines, markdown
+from benchmarks.harness import argument_parser, as_text, finish, lines, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.measures import EqualQuality, estimate_spearman, pearson
 from evalbias.measures.agreement import estimate_tied_accuracy
 from evalbias.measures.arrays import FloatArray, defined
-from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
+from evalbias.measures.corrections import fit_score_correction
 from evalbias.measures.resample import ALONE
 from evalbias.optimizers.correction import COVARIATES, as_scores, learn_correction
 
-STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LM = "smollm2-135m-instruct"
 
 
@@ -51,7 +47,7 @@ class Outcome:
     feature: str
     before: Numbers
     learned: Numbers  # corrected by what ``learn_correction`` takes by default
-    front: list[Numbers]  # corrected at each of ``STRENGTHS``
+    full: Numbers  # without the whole effect
     taken: int  # splits in which something is subtracted
     worth: float  # Pearson's correlation of the feature with people
 
@@ -79,17 +75,12 @@ def effect(judged: Judged, feature: str, scores: FloatArray) -> tuple[float, flo
     return found.value, found.p_value
 
 
-def numbers(judged: Judged, feature: str, corrections: Sequence[ScoreCorrection]) -> Sequence[Sequence[float]]:
-    """Return effect, Pearson, accuracy with calibrated ties and Spearman of the scores under each correction."""
-    values, human = {feature: as_scores(judged, [feature]).covariate(feature)}, judged.covariate(HUMAN_SCORES)
-    rows = []
-    for correction in corrections:
-        scores = correction(judged.answers, values)
-        kept = defined(scores)
-        accuracy = estimate_tied_accuracy(scores, human, clusters=judged.inputs, draws=ALONE).value
-        rank = estimate_spearman(scores, human, draws=ALONE).value
-        rows.append((effect(judged, feature, scores)[0], pearson(scores[kept], human[kept]).value, accuracy, rank))
-    return rows
+def numbers(judged: Judged, feature: str, scores: FloatArray) -> tuple[float, ...]:
+    """Return effect, Pearson, accuracy with calibrated ties and Spearman of scores."""
+    human, kept = judged.covariate(HUMAN_SCORES), defined(scores)
+    accuracy = estimate_tied_accuracy(scores, human, clusters=judged.inputs, draws=ALONE).value
+    rank = estimate_spearman(scores, human, draws=ALONE).value
+    return effect(judged, feature, scores)[0], pearson(scores[kept], human[kept]).value, accuracy, rank
 
 
 def of_feature(judged: Judged, feature: str) -> Judged:
@@ -108,12 +99,14 @@ def outcome(name: str, judged: Judged, feature: str, splits: int, seed: int) -> 
         train, test = (alone.take(np.flatnonzero(some)) for some in (chosen, ~chosen))
         learned = learn_correction(train, seed=seed).correction
         columns = {feature: as_scores(train, [feature]).covariate(feature)}
-        full = fit_score_correction(train.answers, train.covariate(RATINGS), columns, clusters=train.inputs)
-        rows.append(numbers(test, feature, [learned, *(full.at(strength) for strength in STRENGTHS)]))
+        whole = fit_score_correction(train.answers, train.covariate(RATINGS), columns, clusters=train.inputs)
+        values = {feature: as_scores(test, [feature]).covariate(feature)}
+        both = (correction(test.answers, values) for correction in (learned, whole))
+        rows.append([numbers(test, feature, scores) for scores in (test.answers, *both)])
         taken += feature in learned.slopes
-    parts = [Numbers(*part.T) for part in np.moveaxis(np.array(rows), 1, 0)]  # (corrections, splits, 4)
+    before, corrected, full = (Numbers(*part.T) for part in np.moveaxis(np.array(rows), 1, 0))  # (3, splits, 4)
     worth = pearson(as_scores(judged, [feature]).covariate(feature), judged.covariate(HUMAN_SCORES)).value
-    return Outcome(name, judged.criterion, feature, parts[1], parts[0], parts[1:], taken, worth)
+    return Outcome(name, judged.criterion, feature, before, corrected, full, taken, worth)
 
 
 def table(outcomes: Sequence[Outcome], splits: int) -> str:
@@ -124,7 +117,7 @@ def table(outcomes: Sequence[Outcome], splits: int) -> str:
 
     body = []
     for outcome in outcomes:
-        before, after, full = outcome.before, outcome.learned, outcome.front[-1]
+        before, after, full = outcome.before, outcome.learned, outcome.full
         body.append(
             [
                 outcome.judge,
@@ -161,8 +154,7 @@ def section(outcomes: Sequence[Outcome], splits: int) -> str:
             f"{len(free)} of these.",
             "### Likelihood",
             table(by_likelihood, splits),
-            f"The scores keep their effect in most splits in {len(kept)} of {len(by_likelihood)} rows. "
-            "![Effect against agreement](correction.png)",
+            f"The scores keep their effect in most splits in {len(kept)} of {len(by_likelihood)} rows.",
         ]
     )
 
@@ -201,25 +193,6 @@ def crossed(rows: Sequence[tuple[str, Judged, str]], seed: int) -> str:
     )
 
 
-def draw(outcomes: Sequence[Outcome], file: Path) -> None:
-    """Draw what is left of the effect of likelihood against the agreement, a line a judge and criterion."""
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    places = np.linspace(0.15, 0.59, len(outcomes))  # of the labels, which would cover each other beside their lines
-    for place, outcome in zip(places, sorted(outcomes, key=lambda outcome: outcome.before.pearson.mean()), strict=True):
-        effects, agreement = ([getattr(part, name).mean() for part in outcome.front] for name in ("effect", "pearson"))
-        (line,) = axes.plot(effects, agreement, marker="o", markersize=3)
-        name = outcome.judge.replace("-turbo-0301", "").replace("multiple choice", "choice")
-        arrow = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.5}
-        where: dict[str, Any] = {"xytext": (0.3, place), "fontsize": 7, "va": "center", "arrowprops": arrow}
-        axes.annotate(f"{name}: {outcome.criterion}", (effects[0], agreement[0]), color=line.get_color(), **where)
-    axes.axvline(0, color="0.7", linewidth=0.8)
-    axes.set_xlim(-0.12, 0.5)
-    axes.set_xlabel("effect of likelihood left in the scores (standard deviations)")
-    axes.set_ylabel("agreement with people (Pearson)")
-    axes.set_title("Each point subtracts a quarter of the effect more, to the left", fontsize=9)
-    figure.savefig(file, dpi=120)
-
-
 def main() -> None:
     """Parse the command line and run the benchmark."""
     parser = argument_parser(__doc__)
@@ -233,8 +206,6 @@ def main() -> None:
     ]
     if args.splits:
         outcomes = [outcome(*row, args.splits, args.seed) for row in rows]
-        if args.write:
-            draw([outcome for outcome in outcomes if outcome.feature == "likelihood"], RESULTS / "correction.png")
         finish(args, "correction", section(outcomes, args.splits))
     finish(args, "correction", crossed(rows, args.seed), section="all articles")
 

@@ -76,4 +76,4 @@ def test_each_set_and_criterion_has_its_agreement(args):
     sets = {name: [row for row in rows if row[0] == name] for name in ("CoNaLa", "summeval", "LLMBar-Natural")}
     assert [len(rows) for rows in sets.values()] == [1, 4, 1]
     assert -0.6 < float(sets["CoNaLa"][0][3].split()[0]) < 0.5
-    assert 0.1 < float(sets["LLMBar-Natural"][0][2].split()[0]) < 0.9
+    assert 0.1 < float(sets["LLMBar-Natural"][0][4].split()[0]) < 0.9
