@@ -18,7 +18,7 @@ from typing_extensions import dataclass_transform
 
 from evalbias.values import file_digest
 
-MODELS = ("lm", "likelihood_lm", "proposer_lm", "reflection_lm", "aspects_lm", "instructscore")
+MODELS = ("lm", "likelihood_lm", "proposer_lm", "reflection_lm")
 """Options that name a model; a run keeps the identity of the model in their place."""
 PYTHON_ONLY = ("num_threads", "progress", "typed", "evaluate")
 """Fields that are no options of a command."""
@@ -30,7 +30,7 @@ CRITERION = "'name: definition', the name of a criterion that is rated, or a rea
 NEW_CRITERION = "'name: definition', or a ready-made criterion such as summeval:fluency."
 ALL, RECORDED = "all", ("scores_field", "samples_field", "winner_field")
 """All criteria, in the place of their names; and fields, one of which names a judge."""
-OTHERWISE = ("aspects_api_base", "reflection_api_base", "threads", "loops")
+OTHERWISE = ("reflection_api_base", "threads", "loops")
 UNRECORDED = {*MODELS, *PYTHON_ONLY, *OTHERWISE}
 """Options that decide no number, or that a run keeps in another form."""
 

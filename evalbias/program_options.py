@@ -153,31 +153,24 @@ class FeedbackOptions(LoopOptions):
         "Temperature at which the model's own feedback is drawn, 1 as in the published code if not given. At 0 a "
         "text has one score."
     )
-    instructscore: Any = option("Model for external feedback: it lists the errors by comparing with the reference.")
-    instructscore_prompt: Path | None = option("File with the prompt of `instructscore`: {reference}, {output}.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.feedback_temperature is not None and self.task.startswith("mathematics"):
             raise ValueError("`feedback_temperature` is for feedback in words: in mathematics the feedback is a vote.")
-        if self.instructscore is None and self.instructscore_prompt is not None:
-            raise ValueError("`instructscore_prompt` is a request to a model: name it with `instructscore`.")
 
 
 class RefineOptions(FeedbackOptions):
-    """Run a refine loop, or best of k, on every item.
+    """Run a refine loop on every item.
 
     Writes outputs.jsonl and steps.jsonl to the run's folder. A stopped run continues. To see Bias and Dskew for each
-    refinement, or by k, run evalbias refine measure --data FOLDER.
+    refinement, run evalbias refine measure --data FOLDER.
     """
 
     feedback: Literal["own", "external"] = option(
         "Source of feedback: the model itself, or the task's external source.", "own"
     )
     program: Path | None = option("JSON file of a compiled loop, which decides the number of refinements.")
-    best_of: int | None = option("Instead of refining, draw this many outputs and keep the one with the best feedback.")
-    aspects_lm: Any = option("Model that judges the fluency and understandability of every output; 'same' means `lm`.")
-    aspects_api_base: str | None = option("Address of the server that runs `aspects_lm`.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,12 +178,6 @@ class RefineOptions(FeedbackOptions):
             raise ValueError("`program` decides the refinements: leave `max_iterations` out.")
         if self.program is not None and self.examples is not None:
             raise ValueError("`program` holds the examples of its prompts: leave `examples` out.")
-        if self.best_of is not None and (self.max_iterations, self.program) != (None, None):
-            raise ValueError("`best_of` draws and does not refine: leave `max_iterations` and `program` out.")
-        if self.aspects_lm is None and self.aspects_api_base is not None:
-            raise ValueError("`aspects_api_base` is the address of a judge: name it with `aspects_lm`.")
-        if self.instructscore is not None and self.feedback == "own":
-            raise ValueError("`instructscore` is external feedback: add `feedback` external.")
 
 
 # Make a judge or a loop that is better in what is aimed at.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -232,11 +231,6 @@ Those of webnlg2020 and tmu-gfm say what the prompts of Ohi et al. (2024, append
 """
 
 _NAMED = {f"{data_set}:{criterion.name}": criterion for data_set, some in PRESETS.items() for criterion in some}
-
-_writing = partial(Criterion, task="Write the text.", output_label="Text")
-FLUENCY = _writing("fluency", "does the text read as if a good writer had written it?")
-UNDERSTANDABILITY = _writing("understandability", "can a reader who knows nothing else follow what the text says?")
-"""Fluency and understandability of a refined text (Xu et al. 2024, section 4.3), from 1 to 5."""
 
 
 def _synthetic(edition: world.Edition) -> Criterion:

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.data.items import item_name
-from evalbias.lm.cache import measuring
-from evalbias.measures import MQMError, MQMReading, QuantileMap, mqm_score, read_mqm
+from evalbias.measures import MQMError, QuantileMap, mqm_score, read_mqm
 from evalbias.measures.arrays import FloatArray, numbers
-from evalbias.measures.mqm import LONGEST, read_instructscore
+from evalbias.measures.mqm import LONGEST
 from evalbias.programs.items import text_problem
 from evalbias.programs.judges import warn_of_own_text
 from evalbias.programs.pointwise import PointwiseJudge
@@ -138,10 +137,7 @@ class MQMFeedback(Program):
 
 def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
     """Turn a written list of errors into feedback; its score is NaN if the list is unreadable."""
-    return _feedback(read_mqm(text), text, critical=critical)
-
-
-def _feedback(reading: MQMReading, text: str, *, critical: float = -5.0) -> Feedback:
+    reading = read_mqm(text)
     if reading.status not in ("errors", "no errors"):
         return Feedback(math.nan, text, status=reading.status)
     return Feedback(mqm_score(reading.errors, critical=critical), text, reading.errors)
@@ -393,46 +389,6 @@ class ScorerFeedback:
         if math.isnan(score):
             return Feedback(score, "no score", status="no score")
         return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")
-
-
-PROMPT = """A translation ought to say: "{reference}"
-A model has translated: "{output}"
-List the errors of the model's translation, five at most. For each write three lines:
-Error type 1: what is wrong
-Major/minor: Major if it changes the meaning, Minor if it is only noticed
-Error location 1: the words of the model's translation
-Begin with the number of errors, as in: Your Translation contains 2 errors:
-"""
-
-
-class InstructScore:
-    """Error report of InstructScore, a model trained to list errors against a reference (Xu et al. 2023).
-
-    The refiner is shown the place, kind and severity of errors, not corrections. The published weights
-    (``xu1998hz/InstructScore``, 7B) were trained on one wording of the request per language pair, the one in their own
-    scorer: give it as ``prompt``, with ``{reference}`` and ``{output}``. The default is a wording of ours for models
-    that follow instructions. ``lm``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``, is asked once, greedily; a
-    report cut off at ``max_tokens`` is unreadable.
-    """
-
-    name = "InstructScore"
-    low, high = -25.0, 0.0
-
-    def __init__(self, lm: dspy.LM, *, prompt: str = PROMPT, max_tokens: int = 512) -> None:
-        for field in ("{reference}", "{output}"):
-            if field not in prompt:
-                raise ValueError(f"The prompt of InstructScore lacks {field}: add it where the text belongs.")
-        self.lm = lm
-        self.prompt = prompt
-        self.max_tokens = max_tokens
-
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        reference = str(required_field(self.name, example, "reference"))
-        texts = {"{reference}": reference, "{output}": output}
-        prompt = re.sub(r"\{reference\}|\{output\}", lambda m: texts[m.group()], self.prompt)
-        reading = read_instructscore(measuring(self.lm).texts([prompt], max_tokens=self.max_tokens)[0])
-        lines = [f"'{e.span or 'somewhere'}' is a {e.severity} error: {e.category}" for e in reading.errors]
-        return _feedback(reading, "\n".join(lines) or ("no-error" if reading.status == "no errors" else "no feedback"))
 
 
 NARROWEST = 0.05

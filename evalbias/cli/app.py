@@ -40,8 +40,7 @@ SECTIONS = {  # heading -> its options, in the order of a command's help
     REST: "",
     "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "
     "pass_mark length",
-    "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
-    "aspects_api_base",
+    "Quality": "metric quantile_map",
     "Running models": f"{MODELS} samples sample_temperature sample_tokens",
     "Run": "fail_on certify summary threads seed out full as_json yes help",
 }

@@ -22,7 +22,7 @@ from evalbias.cli.items import (
     scored,
     scoring_judges,
 )
-from evalbias.cli.refine import external_of, leave_loops, task_of, with_refiner
+from evalbias.cli.refine import leave_loops, task_of, with_refiner
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, pairs, read, world
@@ -261,7 +261,7 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
     train, test = split_items(items, seed=options.seed, test_fraction=0.5, by="input")
     with Run("optimize", options, models, out, more=more, writes=True) as run:
         optimizer = ExternalFeedbackRefine(
-            external_of(run.options, task),
+            task.external,
             quality=task.external,
             k=options.k,
             select=not options.bare,

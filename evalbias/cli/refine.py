@@ -15,20 +15,15 @@ import typer
 from evalbias import evaluation
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
-from evalbias.data.files import decoded
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
-from evalbias.evaluation.bias import Section
 from evalbias.evaluation.loops import LoopRun, conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
-from evalbias.lm.cache import measuring, model_identity
 from evalbias.measures import QuantileMap
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import Models, Out
 from evalbias.program_options import FeedbackOptions, LoopOptions, RefineOptions, SelfOptions, StyleOptions
 from evalbias.programs import feedback
-from evalbias.programs.criterion import FLUENCY, UNDERSTANDABILITY
-from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
-from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.loops import Improvement, SelfRefine
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
 from evalbias.report import tables
 from evalbias.report.page import loop_sections, worst_items
@@ -45,7 +40,6 @@ class Recorded(evaluation.LoopScores):
     """The scores of a loop's file or folder."""
 
     sha256: str  # of the data
-    by: str  # what numbers the rounds, ``"iteration"`` or ``"k"``
     outside: int = 0  # number of expected scores outside the range to which the quantile map was fitted
     texts: Sequence[dspy.Example] = ()  # (n,) input and last output of each item, where they were recorded
 
@@ -53,7 +47,7 @@ class Recorded(evaluation.LoopScores):
 def refine_measure_command(options: SelfOptions, out: Out) -> None:
     to_mqm = None if options.quantile_map is None else quantile_map(options.quantile_map)[0]
     loops = _recorded_loops(options, to_mqm)
-    by, alone = loops[0].by, len(loops) == 1
+    by, alone = options.by, len(loops) == 1
     paths = [str(path) for path in options.loops]
     more = {"data": paths, "data_sha256": [loop.sha256 for loop in loops], "by": by}
     with Run("refine measure", options, None, out, more=more) as run:
@@ -90,8 +84,6 @@ def _recorded_loops(options: SelfOptions, to_mqm: QuantileMap | None) -> list[Re
     if folders and any(getattr(options, name) != getattr(SelfOptions, name) for name in ("own", "expected", "by")):
         raise ValueError(f"{folders[0]} is a run folder: --own, --expected and --by are for recorded loops.")
     loops = [_from_run(path, to_mqm) if path.is_dir() else _from_file(path, options, to_mqm) for path in options.loops]
-    if len({loop.by for loop in loops}) > 1:
-        raise ValueError("Some of the runs refine and some draw the best of k: measure them one kind at a time.")
     for path, loop in zip(options.loops, loops, strict=True):
         if np.isnan(loop.own - loop.expected).all():
             raise ValueError(f"{path} has no output with both an own and an expected score.")
@@ -117,7 +109,7 @@ def _from_file(path: Path, options: SelfOptions, to_mqm: QuantileMap | None) -> 
     texts = [dspy.Example({**first, **last.get(item, {})}) for item, first in zip(loop.ids, firsts, strict=True)]
     scores, outside = _mapped(loop.scores(options.expected), to_mqm, options.expected)
     own = loop.scores(options.own)
-    return Recorded(loop.name, loop.numbers, items, own, scores, loop.sha256, options.by, outside, texts)
+    return Recorded(loop.name, loop.numbers, items, own, scores, loop.sha256, outside, texts)
 
 
 def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tuple[FloatArray, int]:
@@ -131,7 +123,7 @@ def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tupl
 def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
     """Read the folder that evalbias refine run left; a map is applied to the quality."""
     file = folder / RESULT
-    if not file.exists() or not {"ranges", "by"} <= (result := read_json(file)).keys():
+    if not file.exists() or not {"ranges", "own", "quality", "loops"} <= (result := read_json(file)).keys():
         raise ValueError(f"{folder} holds no finished run of evalbias refine run.")
     ranges = result["ranges"]
     own, quality = (np.array(result[side], dtype=np.float64) for side in ("own", "quality"))  # null becomes NaN
@@ -146,15 +138,10 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
             f"The quality in {folder} is on the scale of its own scores already: leave --quantile-map out."
         )
     numbers = tuple(range(len(own)))
-    by = result["by"]
-    if by == "k":  # row i is the best of i + 1
-        numbers = evaluation.doublings(len(own))
-        rows = np.array(numbers) - 1
-        own, quality = own[rows], quality[rows]
     settings = read_json(folder / SETTINGS)
     quality, outside = _mapped(quality, to_mqm, (settings.get("metric") or {}).get("name", "an unnamed metric"))
     items = tuple(digest([settings["data_sha256"], loop["id"]]) for loop in result["loops"])
-    return Recorded(folder.name, numbers, items, own, quality, file_digest(file), by, outside)
+    return Recorded(folder.name, numbers, items, own, quality, file_digest(file), outside)
 
 
 # The task of a loop, its items and its sources of feedback.
@@ -176,8 +163,6 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
     elif options.task in ("translation", "constrained-generation"):
         config["feedback_temperature"] = 0.0  # a text has one score, so that two versions can be compared
     task = TASKS[options.task](seed=options.seed, **config)
-    if isinstance(options, FeedbackOptions) and options.instructscore is not None and "reference" not in task.fields:
-        raise ValueError(f"`instructscore` compares with a reference: the task {task.name} has none.")
     if isinstance(options, RefineOptions) and options.program is not None:
         _load(with_refiner(task), options.program, options.seed)
     items, more["data_sha256"] = loop_items(options.data, mapping=options.mapping)
@@ -205,15 +190,6 @@ def _load(loop: SelfRefine, file: Path, seed: int) -> None:
         loop.feedback.seed = seed
 
 
-def external_of(options: FeedbackOptions, task: RefineTask) -> feedback.FeedbackSource:
-    """Return the external feedback: InstructScore where its model is opened, else the task's own."""
-    if options.instructscore is None:
-        return task.external
-    file = options.instructscore_prompt
-    prompt = feedback.PROMPT if file is None else decoded(file.read_bytes(), file)
-    return feedback.InstructScore(options.instructscore, prompt=prompt)
-
-
 def leave_loops(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
     """Leave the outcome, with the items that failed, and why there is no Bias if the scores are on two scales."""
     for name, error in failed.items():
@@ -236,42 +212,28 @@ def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None
     task, items, more = task_of(options)
     loop = with_refiner(task) if options.feedback == "external" else task.loop
     with Run("refine run", options, models, out, more=more, writes=True) as run:
-        folder, source, best_of = run.folder.path, task.external, options.best_of
+        folder, source = run.folder.path, task.external
         if options.feedback == "external":
-            loop.feedback = external_of(run.options, task)
+            loop.feedback = task.external
             loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
-        program = loop
-        if best_of is not None:
-            program = BestOfK(loop.generate, loop.feedback, k=best_of, seed=options.seed, field=loop.field)
-        scorer, judges = evaluation.CachedScorer(source, folder / "quality.jsonl"), _aspects(run, task)
-        outcome = _ran(run, program, items)
+        scorer = evaluation.CachedScorer(source, folder / "quality.jsonl")
+        outcome = _ran(run, loop, items)
         quality, rows = outcome.quality(items, scorer), [_output(loop) for loop in outcome.loops]
         write_jsonl(folder / "outputs.jsonl", rows)
-        aspects = {judge.name: outcome.quality(items, judge) for judge in judges}
-        failed = {name: error for source in (*judges, scorer) for name, error in source.failed.items()} | outcome.failed
+        failed = scorer.failed | outcome.failed
         conclusion = conclude_quality(quality, source.name, seed=options.seed)
         result = {
             "loops": rows,
             "ranges": {"own": [outcome.low, outcome.high], "quality": [source.low, source.high]},
             "own": outcome.own(),
             "quality": quality,
-            "by": "iteration" if best_of is None else "k",
-            "distinct": outcome.distinct,
             "tokens": outcome.tokens(),
             "calls": outcome.calls(),
-            "aspects": aspects,
             "failed": failed,
             "conclusion": conclusion,
         }
-        printed: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
-        same = aspects and model_identity(run.options.aspects_lm) == model_identity(run.options.lm)
-        judge = "the model that wrote the texts" if same else str(getattr(run.options.aspects_lm, "model", ""))
-        named = {f"the {name}, {judge}": scores for name, scores in aspects.items()}
-        besides = [*filter(None, (conclude_quality(s, name, seed=options.seed) for name, s in named.items()))]
-        printed += filter(None, [conclusion, *besides])
-        step = "refinement" if best_of is None else "draw"
-        sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
-        sections += [Section("Besides quality", besides)] if besides else []
+        printed = [*filter(None, [tables.loop_table(outcome, quality, source.name), conclusion])]
+        sections = loop_sections(outcome, quality, items, limits=(source.low, source.high))
         leave_loops(run, task, failed, RunOutcome(result, result, printed, more=sections))
 
 
@@ -280,18 +242,6 @@ def _ran(run: Run, program: Any, items: Sequence[Any]) -> LoopRun:
     how = {"lm": run.options.lm, "log_dir": run.folder.path, "num_threads": run.options.threads}
     with run.progress(len(items), "refining") as advance:
         return evaluation.run_loops(program, items, **how, progress=advance).checked()
-
-
-def _aspects(run: Run, task: RefineTask) -> list[evaluation.CachedScorer]:
-    """Return judges of fluency and understandability, each with a log; none where no model is named for them."""
-    scorers: list[evaluation.CachedScorer] = []
-    for criterion in (FLUENCY, UNDERSTANDABILITY) if run.options.aspects_lm is not None else ():
-        measuring(run.options.aspects_lm)
-        judge = PointwiseJudge(criterion)
-        judge.predict.lm = run.options.aspects_lm
-        source = feedback.JudgeFeedback(judge, source=task.fields[0])
-        scorers.append(evaluation.CachedScorer(source, run.folder.path / f"{criterion.name}.jsonl"))
-    return scorers
 
 
 def _output(loop: evaluation.Loop) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from evalbias.runs import RunFolder, check_free, write_whole
 from evalbias.values import digest, read_json, to_json
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk or a quota that is full
-SAME, NO_MODEL = "same", "grammar"  # words in the place of a model's name: the model of ``lm``, and none
+NO_MODEL = "grammar"  # word in the place of a model's name
 
 
 @dataclass(frozen=True)
@@ -245,15 +245,11 @@ def _open_models(options: Any, models: MeasuringModels, *, writes: bool) -> dict
         named = getattr(options, name, None)
         if named is None or named == NO_MODEL:
             continue
-        if named == SAME:
-            opened[name] = opened["lm"]
-            continue
         opening, proposes = models, name in ("proposer_lm", "reflection_lm")
         if name != "lm" and not (proposes and named == options.lm):
             opening = models.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
         if (named, opening) not in shared:
-            writing = writes or proposes or name == "instructscore"
-            shared[named, opening] = open_lm(named, opening, writes=writing)
+            shared[named, opening] = open_lm(named, opening, writes=writes or proposes)
         opened[name] = shared[named, opening]
     return opened
 

@@ -20,7 +20,6 @@ from evalbias.evaluation.loops import LoopScores as LoopScores
 from evalbias.evaluation.loops import LoopSummary as LoopSummary
 from evalbias.evaluation.loops import Paraphrased as Paraphrased
 from evalbias.evaluation.loops import compare_loops as compare_loops
-from evalbias.evaluation.loops import doublings as doublings
 from evalbias.evaluation.loops import measure_rounds as measure_rounds
 from evalbias.evaluation.loops import measure_style as measure_style
 from evalbias.evaluation.loops import run_loops as run_loops

@@ -124,11 +124,6 @@ class LoopRun:
         """Identifiers of the items."""
         return tuple(loop.id for loop in self.loops)
 
-    @property
-    def distinct(self) -> dict[str, int]:
-        """Item -> number of different outputs among its steps; failed items are left out."""
-        return {loop.id: len({step.output for step in loop.steps}) for loop in self.loops if loop.steps}
-
     def own(self) -> FloatArray:
         """Return (t + 1, n) the loop's own score after each number of refinements; NaN where undefined or failed."""
         return self._each(lambda loop, step: step.score)
@@ -301,11 +296,6 @@ def rounds_plot(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]
         "intervals. 0 = no bias. A rising line: the loop pleases its own judge more than it improves the text."
     )
     return Plot(title, caption, (Lines(lines, "round", "points above the expected score", null="0 = no bias"),))
-
-
-def doublings(k: int) -> tuple[int, ...]:
-    """Return 1, 2, 4, ... and k itself: the sizes at which a run of best of k is shown."""
-    return (*(2**n for n in range(k.bit_length()) if 2**n < k), k)
 
 
 def summarize_loop(

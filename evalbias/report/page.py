@@ -307,15 +307,15 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
 
 
 def loop_sections(
-    run: LoopRun, quality: ArrayLike, examples: Sequence[Mapping[str, Any]], *, limits: tuple[float, float], step: str
+    run: LoopRun, quality: ArrayLike, examples: Sequence[Mapping[str, Any]], *, limits: tuple[float, float]
 ) -> list[Section]:
     """Show a loop's own score beside the (t + 1, n) quality of its outputs, and the items that are farthest apart.
 
-    ``limits`` are those of the quality; ``step`` is what a loop does between two rows, such as "refinement".
+    ``limits`` are those of the quality.
     """
     sides = (run.own(), (run.low, run.high)), (np.asarray(quality, dtype=np.float64), limits)
     own, good = (np.asarray((values - low) / (high - low)) for values, (low, high) in sides)
-    drawing = plots.sides(own, good, step)
+    drawing = plots.sides(own, good)
     parts = [] if drawing is None else [Section("Own score and quality", [drawing], f"{drawing.title}.")]
     texts = []
     for loop, example in zip(run.loops, examples, strict=True):

@@ -296,23 +296,23 @@ def _row_label(name: str, narrow: bool) -> str:
 # --- what is drawn of results -----------------------------------------------------------------------------------------
 
 
-def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
+def sides(own: FloatArray, quality: FloatArray) -> Plot | None:
     """Draw a loop's own score and the quality of its outputs, on average over the items that define both; None without.
 
-    Both are (t + 1, n), as shares of their range; ``step`` is what a loop does between two rows.
+    Both are (t + 1, n), as shares of their range, after each number of refinements.
     """
     kept = ~np.isnan(own + quality).any(axis=0)
     if not kept.any():
         return None
     means = {name: side[:, kept].mean(axis=1) for name, side in (("own score", own), ("quality", quality))}
     courses = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, y in means.items()]
-    title = f"Over {count(len(own) - 1, step)}, {courses[0]} and {courses[1]}"
+    title = f"Over {count(len(own) - 1, 'refinement')}, {courses[0]} and {courses[1]}"
     caption = (
         f"Both in percent of the way from the worst to the best score of their scale, on average over {kept.sum():,} "
         "items that define both. An own score that rises faster than the quality is self-bias."
     )
     series = {name: without_band(np.arange(len(y), dtype=np.float64), y) for name, y in means.items()}
-    return Plot(title, caption, (Lines(series, f"{step}s", percent=True),))
+    return Plot(title, caption, (Lines(series, "refinements", percent=True),))
 
 
 def scatter(sides: Mapping[str, Judged]) -> Plot:

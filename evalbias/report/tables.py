@@ -14,7 +14,7 @@ from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.findings import AGREEMENT, Finding
 from evalbias.evaluation.judged import RATINGS
-from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
+from evalbias.evaluation.loops import LoopRun, LoopSummary
 from evalbias.evaluation.rankings import Row, order_spread
 from evalbias.evaluation.words import Table, count, joined
 from evalbias.measures.arrays import mean_of_defined
@@ -216,28 +216,19 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
     return Table(("loop", "quality", "Bias", "Dskew", "n"), rows, "Self-bias", caption)
 
 
-def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int | None = None) -> Table:
-    """Return one row a number of refinements, or a size k: mean own score, mean quality, tokens spent on an item.
+def loop_table(run: LoopRun, quality: ArrayLike, external: str) -> Table:
+    """Return one row a number of refinements: mean own score, mean quality, tokens spent on an item.
 
-    The (t + 1, n) quality is that of the source ``external``; ``best_of`` is k where the best of k drafts are drawn.
+    The (t + 1, n) quality is that of the source ``external``.
     """
     caption = f"{len(run.failed)} of {len(run.loops)} items failed"
-    steps, first, offset = tuple(range(run.iterations + 1)), "refinements", 0
-    if best_of is not None:
-        steps, first, offset = tuple(k - 1 for k in doublings(len(steps))), "k", 1
-        fewer = [count for count in run.distinct.values() if count < best_of]
-        drafts = f"all {best_of} drafts of every item are different"
-        if fewer:
-            drafts = f"{len(fewer)} of {len(run.distinct)} items have fewer than {best_of} different drafts, "
-            drafts += f"{np.mean(fewer):.1f} on average"
-        caption += f"; {drafts}"
     own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
     rows = []
-    for step in steps:
+    for step in range(run.iterations + 1):
         means = (words.signed(mean_of_defined(scores[step])) for scores in (own, values))
         undefined = int(np.isnan(own[step] + values[step]).sum())
-        rows.append((str(step + offset), *means, f"{tokens[step]:.0f}", str(undefined)))
-    headings = (first, "own score", "quality", "tokens", "undefined")
+        rows.append((str(step), *means, f"{tokens[step]:.0f}", str(undefined)))
+    headings = ("refinements", "own score", "quality", "tokens", "undefined")
     return Table(headings, rows, f"{run.feedback} beside {external}", caption, left=0)
 
 

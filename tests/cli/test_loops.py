@@ -89,35 +89,6 @@ def test_every_task_runs_with_a_real_local_model(task, run):
     assert told["tokens"][0] > 0
 
 
-def test_best_of_k_is_reported_by_k(run, tmp_path):
-    rows = [{"id": f"i{n}", "concepts": ["dog", f"c{n}"]} for n in range(3)]
-    options = ["refine run", "constrained-generation", "--best-of", 3, "--feedback", "external", "--max-tokens", 6]
-    shown = run(*options, "--out", "run", rows=rows, ask=evalbias).stdout
-    assert "all 3 drafts of every item are different" in " ".join(shown.split())
-    told = json.loads((tmp_path / "run/result.json").read_text())
-    assert (told["by"], told["distinct"]) == ("k", {"i0": 3, "i1": 3, "i2": 3})
-    assert json.loads((tmp_path / "run/run.json").read_text())["temperature"] == 1.0
-    assert len(told["own"]) == 3
-    drafts = {step["output"] for one in told["loops"] for step in one["steps"]}
-    (loop,) = answered("refine", "measure", "--data", "run", cwd=tmp_path)["loops"]
-    assert loop["numbers"] == [1, 2, 3]
-    assert loop["rounds"][0]["estimates"]["bias"]["value"] == 0  # the exact match is both the feedback and the quality
-    other = run(*options, "--seed", 1, rows=rows)
-    assert not drafts & {step["output"] for one in other["loops"] for step in one["steps"]}
-
-
-def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(run, tmp_path):
-    options = ["refine run", "constrained-generation", "--max-iterations", 1]
-    shown = run(*options, "--aspects-lm", "embedded", "--out", "other", ask=evalbias).stdout
-    assert "he judge of fluency, local/embedded" in " ".join(shown.split())
-    assert json.loads((tmp_path / "other/result.json").read_text())["failed"] == {}
-    settings = json.loads((tmp_path / "other/run.json").read_text())
-    assert settings["aspects_lm"]["model"] != settings["lm"]["model"]
-    shown = run(*options, "--aspects-lm", "same", ask=evalbias).stdout
-    assert "he judge of fluency, the model that wrote the texts" in " ".join(shown.split())
-    assert run(*options)["aspects"] == {}
-
-
 def test_a_killed_loop_goes_on_to_the_same_result(run, tmp_path):
     rows = [{"id": f"i{n}", "concepts": ["dog", f"c{n}"]} for n in range(4)]
     options = ["refine run", "constrained-generation", "--max-iterations", 2, "--max-tokens", 16, "--out"]
@@ -167,18 +138,8 @@ def test_the_commands_seed_decides_for_a_saved_loop(run, tmp_path):
     assert saved != loops("--program", "loop.json", "--seed", 4)
 
 
-def test_instructscore_aspects_and_style(run, model, tmp_path):
+def test_the_style_of_others_is_compared_on_the_scale_of_a_map(run, tmp_path):
     rows = [{**ITEMS["translation"], "id": f"i{n}", "output": "the dog running"} for n in range(2)]
-    (tmp_path / "request.txt").write_text("{reference} {output}")
-    judged = ["--feedback", "external", "--instructscore", model, "--instructscore-prompt", "request.txt"]
-    judged += ["--aspects-lm", "same", "--max-iterations", 1, "--out", "run"]
-    told = run("refine run", "translation", *judged, rows=rows)
-    assert told["failed"] == {}
-    assert {step["status"] for one in told["loops"] for step in one["steps"]} == {"unreadable"}  # of random weights
-    assert [*told["aspects"]] == ["judge of fluency", "judge of understandability"]
-    assert all(1 <= score <= 5 for rounds in told["aspects"].values() for row in rounds for score in row)
-    settings = json.loads((tmp_path / "run/run.json").read_text())
-    assert settings["instructscore_prompt"] == file_digest(tmp_path / "request.txt")
     as_jsonl(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in MQM])
     mapped = ["--quantile-map", "pairs.jsonl", "--out", "style"]
     style = run("refine style", "translation", *mapped, rows=rows)["report"]

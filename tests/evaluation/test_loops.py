@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.evaluation import LoopScores, Paraphrased, compare_loops, doublings, measure_rounds, measure_style
+from evalbias.evaluation import LoopScores, Paraphrased, compare_loops, measure_rounds, measure_style
 from evalbias.evaluation.loops import CachedScorer, conclude_quality, conclude_self, run_loops, summarize_loop
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Improvement, SelfRefine
@@ -254,7 +254,6 @@ def test_each_round_by_hand():
     for own, expected in (([1, 2], [1, 2]), (np.ones((2, 3)), np.ones((3, 3)))):
         with pytest.raises(ValueError, match=r"The scores have the shapes .*: give \(rounds, items\) each time"):
             measure_rounds(own, expected, seed=0)
-    assert [doublings(k) for k in (6, 8, 1)] == [(1, 2, 4, 6), (1, 2, 4, 8), (1,)]
     assert conclude_quality([[1.0, 2.0]], "chrF", seed=0) == ""  # nothing follows from a loop of one step
 
 

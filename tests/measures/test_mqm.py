@@ -10,7 +10,7 @@ import pytest
 
 from evalbias.lm.reading import named_choice
 from evalbias.measures import MQMError, mqm_score, read_mqm
-from evalbias.measures.mqm import LONGEST, read_instructscore
+from evalbias.measures.mqm import LONGEST
 from evalbias.programs.feedback import boxed_answer, read_missing, same_value
 
 READ = [  # with the critical, major and minor errors
@@ -207,35 +207,9 @@ def test_an_error_without_a_severity_is_never_left_out(rest, joint):
     assert listed(text) is None
 
 
-MAJOR = 'Error type 1: Incorrect translation is missing content\nMajor/minor: Major\nError location 1: "the dog"\n'
-MINOR = "Error type 2: awkward\nMajor/minor: Minor\nError location 2:\nExplanation for error 2: a matter of taste\n"
-LISTED = (MQMError("major", "the dog", "Incorrect translation is missing content"), MQMError("minor", None, "awkward"))
-
-
-@pytest.mark.parametrize(
-    ("report", "status", "errors"),
-    [
-        (f"Your Translation contains 2 errors:\n{MAJOR}{MINOR}", "errors", LISTED),
-        (f"Your translation contains one error:\n{MAJOR}", "errors", LISTED[:1]),
-        (MAJOR + MINOR, "errors", LISTED),  # announces nothing
-        ("Error type 1: style\nMajor/minor: minor", "errors", (MQMError("minor", None, "style"),)),  # no location
-        ("Your Translation contains 0 errors:", "no errors", ()),
-        ("Your Translation contains no errors.", "no errors", ()),
-        ("I cannot judge this.", "unreadable", ()),
-        (f"Your Translation contains three errors:\n{MAJOR}{MINOR}", "unreadable", ()),
-        ("Your Translation contains 1 error:\n" + MAJOR.replace("Major\n", "Major or Minor\n"), "unreadable", ()),
-        (" \n", "empty", ()),
-        (None, "empty", ()),
-    ],
-)
-def test_a_report_is_read_whole_or_not_at_all(report, status, errors):
-    reading = read_instructscore(report)
-    assert (reading.status, reading.errors) == (status, errors)
-
-
 # Long answers: small models repeat themselves up to the length limit.
 
-READERS = {"mqm": read_mqm, "mqm section": lambda text: read_mqm(f"Major: {text}"), "instructscore": read_instructscore}
+READERS = {"mqm": read_mqm, "mqm section": lambda text: read_mqm(f"Major: {text}")}
 READERS |= {"missing concepts": lambda text: read_missing(text, ["dog", "park", "run and jump", "a"])}
 READERS |= {"named choice": lambda text: named_choice(text, ["A", "B", "tie"])}
 READERS |= {"boxed answer": lambda text: same_value(boxed_answer(f"\\boxed{{{text}}}") or text, "1")}
@@ -256,13 +230,10 @@ def test_what_is_longer_than_any_list_is_unreadable():
     line = "'cat' is a minor style error\n"
     text = line * (LONGEST // len(line))
     assert len(read_mqm(text).errors) == LONGEST // len(line)
-    report = "Your Translation contains 0 errors:"
-    assert read_instructscore(report.ljust(LONGEST)).status == "no errors"
     assert read_missing("dog".ljust(LONGEST), ["dog"]) == ["dog"]
     assert read_mqm(text.ljust(LONGEST + 1)).status == "unreadable"
-    assert read_instructscore(report.ljust(LONGEST + 1)).status == "unreadable"
     assert read_missing("dog".ljust(LONGEST + 1), ["dog"]) is None
-    assert read_mqm(" " * (LONGEST + 1)).status == read_instructscore(" " * (LONGEST + 1)).status == "empty"
+    assert read_mqm(" " * (LONGEST + 1)).status == "empty"
 
 
 @pytest.mark.parametrize("number", ["123", "12345678", "9" * 5_000])

@@ -161,38 +161,6 @@ def test_a_judges_score_is_shown_as_text(lms):
         assert undefined.status.startswith(f"the output {problem}")
 
 
-REPORT = """Your Translation contains 2 errors:
-Error type 1: Incorrect translation is missing content
-Major/minor: Major
-Error location 1: "the dog"
-Explanation for error 1: it should say 'the two dogs'
-Error type 2: awkward
-Major/minor: Minor
-Error location 2:
-Explanation for error 2: Major/minor is a matter of taste
-"""
-
-
-def test_instructscore_shows_only_place_kind_and_severity():
-    lm = Scripted(REPORT, "Your Translation contains 0 errors:", REPORT[:140], "")
-    source = parts.InstructScore(lm)
-    example = {"id": "x", "reference": "the two dogs of {output}"}
-    feedback, none, torn, empty = (source(example, "the dog {reference}") for _ in range(4))
-    assert (feedback.score, none.score) == (-6, 0)
-    assert feedback.text.splitlines() == [
-        "'the dog' is a major error: Incorrect translation is missing content",
-        "'somewhere' is a minor error: awkward",
-    ]
-    assert none.text == "no-error"
-    assert [math.isnan(f.score) and f.status for f in (torn, empty)] == ["unreadable", "empty"]
-    assert 'ought to say: "the two dogs of {output}"' in lm.asked[0]  # texts are put in as they are
-    assert 'translated: "the dog {reference}"' in lm.asked[0]
-    with pytest.raises(ValueError, match="The item 'x' has no 'reference'"):
-        source({"id": "x"}, "y")
-    with pytest.raises(ValueError, match=r"lacks \{output\}"):
-        parts.InstructScore(lm, prompt="{reference}")
-
-
 # Bias needs own and expected scores on one scale: a metric is mapped onto MQM, or Bias is undefined.
 
 

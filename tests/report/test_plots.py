@@ -118,7 +118,7 @@ def test_a_loop_is_drawn_on_one_range_and_its_worst_items_flatter_themselves(sna
 
     run = LoopRun((loop("a", 1.0, 5.0), loop("b", 3.0, 3.0), Loop("c", ())), "own", 1.0, 5.0)
     quality = np.array([[-20.0, -10.0, np.nan], [-20.0, -5.0, np.nan]])
-    shown, worst = loop_sections(run, quality, [{"source": "s"}] * 3, limits=(-20.0, 0.0), step="refinement")
+    shown, worst = loop_sections(run, quality, [{"source": "s"}] * 3, limits=(-20.0, 0.0))
     # own .0 and .5, then 1 and .5; quality 0 and .5, then 0 and .75
     (item,) = worst.blocks[1]
     assert [shown.finding, item.reason] == snapshot
