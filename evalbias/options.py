@@ -151,7 +151,7 @@ class Items(Options):
         kw_only=False,
         metadata={
             "help": "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a tool's export (mlflow, "
-            "langfuse, langsmith, phoenix, inspect, promptfoo, deepeval, pydantic-evals, otel, label-studio "
+            "langfuse, langsmith, phoenix, inspect, promptfoo, deepeval, opik, pydantic-evals, otel, label-studio "
             "or mturk), or hf:NAME[:SPLIT]."
         },
     )

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from evalbias.data import importers, reading
 from evalbias.data.columns import NO_FIELD, WIDEST, Columns, looked_at, recognised_columns
 from evalbias.data.files import ANNOTATED, EXPORTS, Source, folder_files, memory_table
 from evalbias.data.hints import judges_of
-from evalbias.data.items import DataError
+from evalbias.data.items import METADATA, DataError
 from evalbias.data.long_form import JUDGED_BY
+from evalbias.data.nested import cells_at
 from evalbias.data.rating_values import OpenValuesError
 from evalbias.evaluation.answers import answers_of, resolve_each
 from evalbias.evaluation.biases import BIASES
@@ -95,18 +97,24 @@ def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
     for reason, places in source.left_out.items():
         _print(f"Left out, {reason}: {first_few(places, 3)}.")
     table = reading.table_of(source)
-    recognised = recognised_columns(table)
+    judges = judges_of(table.rows[0][1]) if name in EXPORTS and table.rows else []
+    told = [(where, {n: cell for n, cell in row.items() if n not in judges}) for where, row in table.rows]
+    recognised = recognised_columns(replace(table, rows=told))
     fields = {column: ours for ours, column in recognised.fields.items()}
-    reasons = {c: why for c, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
-    cells = {c: " | ".join(beginning(row.get(c), SHOWN) for _, row in table.rows[:3]) for c in reasons}
+    reasons = dict.fromkeys(judges, "a judge's, as the tool says")
+    reasons |= {c: why for c, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
+    first = replace(table, rows=table.rows[:3])
+    inside = {c: cells_at(first, c) for c in reasons if c not in table.columns}
+    shown = {c: inside[c] if c in inside else [row.get(c) for _, row in first.rows] for c in reasons}
+    cells = {c: " | ".join(beginning(cell, SHOWN) for cell in some) for c, some in shown.items()}
     rows = [(column, fields.get(column, "-"), why, cells[column]) for column, why in reasons.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
-    for question in recognised.questions:
+    for question in (q for q in recognised.questions if not judges or q.about != "the judge's ratings"):
         _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
     # 2. The commands that audit it, and what they measure.
     commands, panel, judged, values = list[str](), list[str](), list[Judged](), set[str]()
     n_answers = math.prod(len(question.answers) for question in recognised.questions if question.answers)
-    open_ = [*_answered(recognised, name, table)]
+    open_ = [*_answered(recognised, name, judges)]
     while open_ and (len(commands) < MOST or name in EXPORTS):
         settings = open_.pop(0)
         command, opened = command_line(spec, settings), spec if name in EXPORTS else source
@@ -152,14 +160,17 @@ def _print(text: str) -> None:
     typer.echo(f"{message(as_typed(text))}\n")
 
 
-def _answered(recognised: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:
+def _answered(recognised: Columns, name: str, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the options of an audit for each answer to the questions, or for each judge of a tool's export."""
     if name in EXPORTS:
         answers = [answer for question in recognised.questions for answer in question.answers]
         criteria = [*dict.fromkeys(answer["criterion"] for answer in answers if "criterion" in answer)]
-        for judge in judges_of(table.rows[0][1] if table.rows else {}):
-            own = [name for name in criteria if name == judge.rpartition("/")[2]] or criteria
-            yield from [{"scores_field": judge, "criterion": name} for name in own] or [{"scores_field": judge}]
+        people = {ours: column for ours, column in recognised.fields.items() if column.startswith(METADATA)}
+        mapped: dict[str, Any] = {"mapping": people} if people else {}
+        for judge in judges or [""]:
+            own = [name for name in criteria if judge and name == judge.rpartition("/")[2]] or criteria
+            asked = mapped | ({"scores_field": judge} if judge else {})
+            yield from [{**asked, "criterion": name} for name in own] or [asked]
         return
     alternatives = [question.answers for question in recognised.questions if question.answers]
     for chosen in itertools.islice(itertools.product(*alternatives), MOST):

@@ -32,13 +32,15 @@ NUMBERED = {  # numbers of choices -> how they may be meant: the first output, t
     frozenset(("-1", "0", "1")): ("0,1,-1", "1,-1,0", "-1,1,0"),
     frozenset(("1", "2", "3")): ("1,2,3", "1,3,2", "3,1,2"),
 }
-CONTAINERS = {"fields", "doc", "value", "values", "inputs"}  # objects of a tool's, whose names say nothing
+CONTAINERS = {"fields", "doc", "value", "values", "inputs", "example", "instance", "metadata"}
+"""Objects of a tool's, whose names say nothing."""
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
 PAIRS, TEXTS = "pairs of texts", "texts"
 TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
 OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
 """Kinds of cells that a column may have."""
 MOST_CHOICES = 3  # different numbers of choices; more are probabilities
+SHARES = ("1", "2")  # codes of both outputs of AlpacaEval's 1 + P
 MOST_CODES, LONGEST_CODE = 99, 200  # most codes of choices, and their characters
 
 
@@ -86,6 +88,11 @@ class Column:
     def is_names(self) -> bool:
         """True if the cells name a few of something, such as systems."""
         return self.kind == TEXTS and len({*self.filled}) > 1 and all(len(name) <= 60 for name in self.filled)
+
+    @property
+    def is_share(self) -> bool:
+        """True if the cells are shares between the numbers of two outputs, such as AlpacaEval's 1 + P(second)."""
+        return self.codes == SHARES and len({*self.filled}) > MOST_CHOICES
 
     @property
     def is_judges(self) -> bool:
@@ -187,7 +194,7 @@ def choice_codes(cells: Sequence[Any]) -> tuple[str, ...] | None:
         return None
     numbers = [cell for cell in cells if not isinstance(cell, str)]
     if len(numbers) == len(cells) and 1 <= min(numbers) < max(numbers) <= 2 and len({*numbers}) > MOST_CHOICES:
-        return ("1", "2")  # AlpacaEval's 1 + P
+        return SHARES
     if len({*cells}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in cells):
         return None
     codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in {*cells}}

@@ -17,7 +17,7 @@ import numpy as np
 
 from evalbias.data import cells, items, long_form, nested
 from evalbias.data.cells import LISTS, NUMBERED, PAIRS, PREFERRED, RATED, TALKS, TEXTS, Column, words_in, words_of
-from evalbias.data.files import Source
+from evalbias.data.files import Source, parsed_or_given
 from evalbias.data.items import CRITERION, word
 from evalbias.data.rating_values import NO_CODES, Codes, legible, unexplained
 
@@ -41,6 +41,10 @@ ROLES: Sequence[Role] = (
 )
 OURS = ("better", "ratings")  # our own names of people's ratings
 ENTRIES = ("scores.", "ratings.")  # beginnings of the paths into them
+LOGGED = {
+    "span_id",
+    "root_span_id",
+}  # columns of a tool's log, such as Braintrust's, whose scores are not people's alone
 RATINGS = ("score", "rating", "better")  # beginnings of the fields of people's ratings
 FEWEST_ALIKE, COMPARED = 20, 1000  # rows in which a column is people's mean or majority, if it is; and rows compared
 TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts
@@ -122,11 +126,15 @@ class _Table:
         self.table, self.rows, self.has_outcome, self.keep = table, len(table.rows), outcome is not None, codes.keep
         self.all: dict[str, Column] = {}
         inside = nested.paths(table)
+        self.questions, self.unread = list[OpenQuestion](), list[str]()
+        for name in table.columns:
+            if names := nested.named_entries([parsed_or_given(row.get(name)) for _, row in table.rows[:COMPARED]]):
+                why = f"{name!r} lists {', '.join(map(repr, names[:3]))}: give each of these a column of its own"
+                self._ask(name, why)
         for name in [*looked_at([name for name in table.columns if name != outcome]), *inside]:
             held = nested.cells_at(table, name) if name in inside else [row.get(name) for _, row in table.rows]
             self.all[name] = Column.of(name, legible(name, held, codes), is_inside=name in inside)
         self.fields, self.why = dict[str, str](), dict[str, str]()
-        self.questions, self.unread = list[OpenQuestion](), list[str]()
 
     def columns(self) -> Columns:
         self._read_texts()
@@ -318,7 +326,8 @@ class _Table:
         """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
         entries = [c for name, c in self.all.items() if name.startswith(ENTRIES)]
         others = any(c.has("people") and self._fits(c) for c in self.all.values() if not c.is_inside)
-        if others or {_whose([c]) for c in entries} & {THE_JUDGES, PEOPLES, NAMES}:
+        told = any(c.has("people") for c in entries) or {_whose([c]) for c in entries} & {THE_JUDGES, NAMES}
+        if others or told or self.all.keys() >= LOGGED:
             return []  # people's and judges' in one object, or nobody's for certain
         for column in [c for name, c in self.all.items() if name in nested.OWN and c.kind == cells.BY_NAME]:
             self._take(column.name, "our own name", column)
@@ -347,7 +356,7 @@ class _Table:
         for column in unread:
             alike = [c for c in self.free if c.words == column.words and self._fits(c)]
             says_who = column.has("judges") and not column.has("values") and column.is_names and judged
-            lost = alike or (column.has("people") and not rated) or (column.has("judges") and not judged)
+            lost = alike or (column.has("people") and not rated) or (column.is_judges and not judged)
             inside = any(c.is_inside and c.name.startswith(f"{column.name}.") for c in self.free)
             is_read = not (lost or says_who) or inside
             if is_read or (column.kind == TEXTS and not column.is_names) or column.kind == cells.NOTHING:
@@ -362,7 +371,7 @@ class _Table:
             if column.kind == LISTS:
                 why = f"{column.name!r} holds lists of choices: give each person a column, such as better_1, better_2"
             self._ask(column.name, why)
-            self.unread += [column.name] if column.has("judges") and not judged else []
+            self.unread += [column.name] if column.is_judges and not judged else []
 
     def _assign(self, people: Groups, judges: Groups, values: Groups, criteria: Sequence[str], *, rated: bool) -> None:
         """Take the columns that surely hold people's ratings, or the judge's, and ask whose the others are."""
@@ -387,7 +396,7 @@ class _Table:
             theirs = [*dict.fromkeys(itertools.chain(*people, called, *values))] or others
             if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
                 theirs = [c for c in others if c not in values[0] and _is_like(c, values[0])] or theirs
-            theirs = [c for c in theirs if c.codes != ("1", "2") or len({*c.filled}) <= cells.MOST_CHOICES]  # no shares
+            theirs = [c for c in theirs if not c.is_share]
         its = list[Column]()
         if len(judges) != 1:
             unnamed = [c for c in free if not c.has("people")]
@@ -594,8 +603,12 @@ def _numbers(columns: Sequence[Column]) -> frozenset[str]:
 def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Sequence[str]:
     """Return the labels that read columns of choices, one for each meaning, empty for plain codes; none if they differ.
 
-    Of a chosen and a rejected output (``is_preferred``), a judge that agrees may be the first output or 1.
+    Of a chosen and a rejected output (``is_preferred``), a judge that agrees may be the first output or 1. Shares, such
+    as AlpacaEval's 1 + P, lie between the codes of both outputs.
     """
+    whole = [c for c in columns if not c.is_share]
+    if 0 < len(whole) < len(columns) and {"1", "2"} <= (numbers := _numbers(whole)) <= {"1", "2", "1.5"}:
+        return NUMBERED[frozenset(("1", "2", "1.5"))]
     numbers, coded = _numbers(columns), {c.codes for c in columns if c.codes}
     if is_preferred and {"0", "1"} <= numbers <= {"0", "1", "0.5"}:
         return "1,0,0.5", "0,1,0.5"

@@ -10,7 +10,7 @@ from typing import Any
 from evalbias.data import files
 from evalbias.data.columns import MOST_NAMED, recognised_columns
 from evalbias.data.files import Source
-from evalbias.data.items import FIELDS, DataError, listed
+from evalbias.data.items import FIELDS, METADATA, DataError, listed
 from evalbias.data.rating_values import NO_CODES, Codes
 from evalbias.values import shell_word
 
@@ -61,7 +61,8 @@ def _mapped(mapping: Mapping[str, str]) -> str:
 def judges_of(item: Any) -> list[str]:
     """Return the fields of an item of a tool's export that may hold judges' scores."""
     ours = {*FIELDS, "id", "scores", "ratings"}
-    return [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
+    names = [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
+    return [name for name in names if not name.startswith(METADATA)]
 
 
 def certain_options(

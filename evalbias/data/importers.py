@@ -7,6 +7,7 @@ JSON, JSONL, CSV or Parquet, Inspect's ``.eval``, or a folder of them, such as a
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 from evalbias.data import files
 from evalbias.data.files import Row, Rows, Source, as_list, json_values, parsed_or_given
-from evalbias.data.items import LABELS, DataError, as_object, number, values_of_words, word
+from evalbias.data.items import LABELS, METADATA, DataError, as_number, as_object, number, values_of_words, word
 from evalbias.values import read_json
 
 # Paths: "a.b|c" is the value at b in a, or else at c. A name may hold dots, as pandas and OpenTelemetry write them. The
@@ -86,6 +87,7 @@ class Tool:
     also: Sequence[str] = ()  # other ids by which scores name the item
     source: str = ""
     output: str = ""
+    beside: str = ""  # path of an object that may hold people's ratings under names of the user's
     columns: str = ""  # path of an object with the item's texts under the user's own names, in place of both
     repeated: bool = False  # whether each of several records has what one person said of the item
     system: str = ""
@@ -438,6 +440,9 @@ def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
     for name in ("system", "input_id"):
         if (value := at(record, getattr(tool, name))) is not None:
             row[name] = str(value)
+    for name, value in _attributes(at(record, tool.beside)).items():
+        if isinstance(value, bool) or math.isfinite(as_number(value)):
+            row[f"{METADATA}{name}"] = value
     return {name: value for name, value in row.items() if value is not None}
 
 

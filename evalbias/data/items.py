@@ -20,6 +20,7 @@ from evalbias.measures.arrays import missing
 
 FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
 TIES = ("tie", "tie (bothbad)", "both_bad")  # words for a tie; the last two are the Chatbot Arena's
+METADATA = "metadata."  # begins the names of columns of numbers beside an item in a tool's export, which are no judge's
 CRITERION = "{criterion}"  # in the name of a field, stands for that of a criterion
 LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
 SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for a rounding error of 0
@@ -428,8 +429,14 @@ def content_of(example: dspy.Example, *, every: bool = False) -> str:
     if sum(len(text) for text in texts if isinstance(text, str)) < TELLING:
         return ""
     if every or example.get("input_id") is not None:
-        return repr(sorted((name, value) for name, value in example.items() if name not in ("id", "input_id")))
-    return repr([example.get("source"), *texts])
+        held = [(name, value) for name, value in example.items() if name not in ("id", "input_id")]
+        return repr(sorted((name, _spaced(value)) for name, value in held))
+    return repr([*map(_spaced, (example.get("source"), *texts))])
+
+
+def _spaced(value: Any) -> Any:
+    """Return a text with single blanks, as copies of it may differ in these; other values as they are."""
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 def input_keys(examples: Sequence[dspy.Example]) -> list[str]:
@@ -441,7 +448,7 @@ def input_keys(examples: Sequence[dspy.Example]) -> list[str]:
         >>> input_keys([dspy.Example(id=k, output="The same long answer twice.") for k in "ab"])
         ['a', 'a']
     """
-    keys = [f"item {i}" if input_field(e) is None else input_key(e) for i, e in enumerate(examples)]
+    keys = [f"item {i}" if input_field(e) is None else _spaced(input_key(e)) for i, e in enumerate(examples)]
     same: dict[str, str] = {}  # key -> another key of the same input, if any
 
     def first(key: str) -> str:

@@ -56,9 +56,23 @@ def paths(table: Source) -> list[str]:
             continue
         cells = [parsed_or_given(row.get(name)) for _, row in table.rows]
         objects = [cell for cell in cells if isinstance(cell, dict | list)]
+        if named_entries(objects):
+            continue  # of several criteria, which are neither raters nor repeats
         if objects and len(objects) == sum(not (missing(cell) or cell == "") for cell in cells):
             inside |= {f"{name}.{path}": None for cell in objects for path in _inner(cell)}
     return [path for path in inside if path not in table.columns][:MOST]
+
+
+def named_entries(cells: Sequence[Any]) -> list[str]:
+    """Return the names in lists of objects that say by ``name`` or ``metric`` on what each is; none for persons."""
+    persons = words_in("given names", "people", "persons", "speakers")
+    for key in ("name", "metric"):
+        lists = [cell for cell in cells if isinstance(cell, list)]
+        rows = [[str(e.get(key) or "") if isinstance(e, dict) else "" for e in cell] for cell in lists]
+        names = [*dict.fromkeys(name for row in rows for name in row)]
+        if len(names) > 1 and all(name[-1:].isalpha() and persons.isdisjoint(words_of(name)) for name in names):
+            return names if all(len({*row}) == len(row) for row in rows) else []
+    return []
 
 
 def raters_by_name(table: Source) -> dict[str, str]:

@@ -105,9 +105,9 @@ def read(
     for labels in wanted.choices.values():
         items.check_labels(labels)
     source = opened(source)
-    table = table_of(source, mapping or nested.raters_by_name(source))
     answers = {*wanted.numbers, *wanted.choices, *filter(None, [samples])} - {"better"}
-    nested.add_columns(table, answers)
+    table = table_of(source, mapping or nested.raters_by_name(source), answers)
+    nested.add_columns(table, answers)  # of columns under our names
     nested.drop_rest(table, [*answers, *table.mapping.values()])
     table = long_form.one_row_a_text(table, answers)
     judged = wanted.judged(table.columns)
@@ -165,10 +165,14 @@ def opened(source: Any) -> Source:
     return files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
 
 
-def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
-    """Return the rows of a source, or of what is ``opened``, under our names as ``read`` does; they need no output."""
+def table_of(source: Any, mapping: Mapping[str, str] | None = None, answers: Iterable[str] = ()) -> Source:
+    """Return the rows of a source, or of what is ``opened``, under our names as ``read`` does; they need no output.
+
+    A judge's ``answers`` may be paths into columns that get another name.
+    """
     table = opened(source)
     table = replace(table, rows=[(where, {**record}) for where, record in table.rows], left_out={**table.left_out})
+    nested.add_columns(table, answers)
     _join_marked(table)
     _read_winners(table)
     better = next((k for k in (1, 2) if mapping and mapping.get("better") == mapping.get(f"output_{k}", 0)), None)
@@ -605,7 +609,7 @@ def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[
         differences = [difference for difference in record["ratings"] if difference is not None]
         majority = {1: items.FIRST, -1: items.SECOND, 0: items.TIE}[int(np.sign(sum(differences)))]
         chosen.setdefault("better", int(majority) if differences else None)
-    if chosen.get("better") in (items.FIRST, items.SECOND):
+    if chosen.get("better") in (items.FIRST, items.SECOND) and "preference" not in codes:  # which may be a judge's
         chosen["preference"] = "AB"[chosen["better"]]
     return chosen
 

@@ -272,7 +272,7 @@ class Judged:
 
     @cached_property
     def rated_apart(self) -> str:
-        """How rated outputs score beside others: "0.5 standard deviations lower than"; empty if they are random ones."""
+        """How rated outputs score beside others: "0.5 standard deviations lower than"; empty if these are random."""
         if self.pairwise or not self.rated or self.labeled.all():
             return ""
         apart, p_value = missing_by_size(~self.labeled, -self.answers, clusters=self.clusters)

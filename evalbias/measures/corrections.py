@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, Clusters, FloatArray, checked, cluster_codes, ratio, settled, vectors
-from evalbias.measures.equal_quality import TOO_WEAK, Effect, EqualQuality
+from evalbias.measures.equal_quality import ONE_RATING, TOO_WEAK, Effect, EqualQuality
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval
 
 # Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
@@ -353,7 +353,8 @@ def fit_score_correction(
     for name, x in columns.items():
         effect = model.effect(name)
         if math.isnan(effect.value):
-            raise ValueError(f"What the scores owe to {name!r:.80} is undefined: {effect.reason}.")
+            how = " (`reliability` states it)" if effect.reason == ONE_RATING else ""
+            raise ValueError(f"What the scores owe to {name!r:.80} is undefined: {effect.reason}{how}.")
         center, bounds = 0.0 if differences else float(np.nanmean(x)), (float(np.nanmin(x)), float(np.nanmax(x)))
         slopes[name] = Slope(effect.value * effect.score_sd, center, bounds)
     return ScoreCorrection(slopes, pairs=differences)

@@ -119,7 +119,7 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
 REFUSED = ["", "--scores-field mine --winner-field tone"]
 REFUSED += [*(f"--scores-field mine --feature {name}" for name in ("length", "nothing", "source", "ratings", "mine"))]
 REFUSED += [*(f"--scores-field mine --feature {name}" for name in ("tone --feature tone", "human_scores"))]
-REFUSED += ["--scores-field mine --data bare.jsonl", "--scores-field mine --data human.jsonl"]
+REFUSED += [f"--scores-field mine --data {name}.jsonl" for name in ("bare", "human", "once")]
 REFUSED += ["--scores-field mine --data untold.jsonl --correction long.json"]
 REFUSED += [*(f"--scores-field mine --correction {name}" for name in ("scored.jsonl", "pairs.json", "wit.json"))]
 REFUSED += ["--scores-field mine --correction wit.json --feature tone --max-loss .1"]
@@ -132,6 +132,7 @@ REFUSED += ["--scores-field mine --correction wit.json --likelihood-lm embedded"
 def test_what_is_refused(file, tmp_path, words, snapshot):
     as_jsonl(tmp_path / "bare.jsonl", scored(12, rated=False))
     as_jsonl(tmp_path / "human.jsonl", [{**row, "human": 3, "annotator_1": 4} for row in scored(12, rated=False)])
+    as_jsonl(tmp_path / "once.jsonl", [{**row, "ratings": row["ratings"][:1]} for row in scored(30)])
     as_jsonl(tmp_path / "untold.jsonl", [{"mine": 3}, {"mine": 4}])
     save(ScoreCorrection({"length": Slope(0.1)}, pairs=True), tmp_path / "pairs.json")
     save(ScoreCorrection({"length": Slope(0.1)}), tmp_path / "long.json")

@@ -43,6 +43,8 @@ def cells(k, quality, rng):
     made |= {"few": rng.choice(("alpaca-13b", "llama-7b")), "judges": {"gpt-4o": 1 + noisy(), "claude": 1 + noisy()}}
     made |= {"raters": {"anna": 1 + noisy(), "ben": 1 + noisy()}, "mixed": {"human": 1 + noisy(), "gpt-4": 1 + noisy()}}
     made |= {"scorers": {"Facts": noisy() / 4, "Tone": noisy() / 4}}
+    made |= {"reviewed": {"Facts": noisy() / 4, "human_review": noisy() / 4}}
+    made |= {"named": [{"name": name, "value": noisy() / 4} for name in ("Facts", "Tone")]}
     made |= {"objects": [{"annotator": who, "rating": 1 + noisy()} for who in "xy"]}
     made |= {"both": {"question": f"What is thing {k // 2} of the town?", "answer": f"It is {said}"}}
     made |= {"012": rng.randrange(3), "half": rng.choice((0, 0.5, 1)), "-101": rng.randrange(-1, 2)}
@@ -542,6 +544,7 @@ def test_what_names_do_not_tell_is_asked(tmp_path, columns, snapshot):
 
 
 QA, PAIR = "question|q|; answer|a|", "question|q|; answer_a|a|; answer_b|a2|"
+TWO = (("Tone", "Facts"), ("Facts", "Tone"))
 BOTH = "prompt|q|; chosen|a|; rejected|a2|"
 ROLES = {  # columns -> fields that are certain besides the texts, and the answers to what is asked
     # people and judges in one object, or a list of objects
@@ -554,6 +557,10 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
     f"{QA}; scores|mixed|": ({"score": "scores.human", "scores_field": "scores.gpt-4"}, []),
     f"{QA}; scores|scorers|; human_review|unit|": (
         {}, [[{"score": "human_review", "scores_field": f"scores.{name}"} for name in ("Facts", "Tone")]]),
+    f"{QA}; scores|reviewed|": ({}, [[{"score": "scores.human_review", "scores_field": "scores.Facts"}]]),
+    f"span_id|id|; root_span_id|id|; {QA}; scores|scorers|": (  # of a log, and nobody's for certain
+        {}, [[{"score": f"scores.{a}", "scores_field": f"scores.{b}"} for a, b in TWO]]),
+    f"{QA}; human|15|; feedback|named|; judge|15|": ({"score": "human", "scores_field": "judge"}, [[]]),
     f"{QA}; annotations|objects|; judge|15|": ({"ratings": "annotations.rating", "scores_field": "judge"}, []),
     "fields|both|; human|15|; judge|15|": (
         {"source": "fields.question", "output": "fields.answer", "score": "human", "scores_field": "judge"}, []),
@@ -590,6 +597,8 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
         [[{"winner_field": "", "labels": "text_1,text_2"},
           *({"better": "", "labels": one} for one in ("0,2,1", "2,0,1", "1,2,0", "2,1,0"))]],
     ),
+    f"{PAIR}; human|12|; preference|share|": (  # 1 + P beside 1 and 2
+        {"better": "human"}, [[{"winner_field": "preference"}], [{"labels": "1,2,1.5"}, {"labels": "2,1,1.5"}]]),
     f"{PAIR}; preference|share|": ({}, [[{"winner_field": "preference"}], [{"labels": "1,2"}, {"labels": "2,1"}]]),
     # another scale, and one number that is far from the others
     f"{QA}; human_1|15|; human_2|pf|; judge|15|": (
@@ -675,13 +684,13 @@ def test_one_row_a_person_and_one_column_an_item_is_to_be_transposed(tmp_path):
         package.audit(path)
 
 
-@pytest.mark.parametrize("cells", ["=C,B", "far"])
-def test_a_judges_column_that_is_not_read_is_named_in_place_of_a_model(cells, tmp_path):
-    path = write(tmp_path, rows_of(f"{QA}; human|15|; llm_grade|{cells}|"), "csv")
+@pytest.mark.parametrize("column", ["llm_grade|=C,B|", "llm_grade|far|", "gpt-4 rating|=*,**|"])
+def test_a_judges_column_that_is_not_read_is_named_in_place_of_a_model(column, tmp_path):
+    path = write(tmp_path, rows_of(f"{QA}; human|15|; {column}"), "csv")
     said, commands = doctor(path.name, tmp_path)
     assert not commands
     assert "MODEL" not in said
-    assert "'llm_grade' holds 2 different values" in said
+    assert f"{column.partition('|')[0]!r} holds 2 different values" in said
 
 
 def test_answers_that_are_not_printed_are_counted(tmp_path):

@@ -1,11 +1,13 @@
 """Exports of evaluation and tracing tools, in small copies of their shapes: texts, raters and judges are told apart."""
 
 import json
+import re
 import zipfile
 
 import pandas
 import pytest
 from commands import as_jsonl
+from commands import evalbias as command
 
 import evalbias
 from evalbias import data
@@ -84,12 +86,20 @@ def sample(epoch, match, part):
     said = {"content": [{"type": "reasoning", "reasoning": "2 and 2"}, {"type": "text", "text": "Four."}]}
     scores = {"match": {"value": "P", "history": edits}, "graded": {"value": {"tone": part}}}
     output = {"choices": [{"message": {"role": "assistant", **said}}]}
-    return {"id": "t1", "epoch": epoch, "input": "2 + 2?", "target": "4", "output": output, "scores": scores}
+    return {
+        "id": "t1",
+        "epoch": epoch,
+        "input": "2 + 2?",
+        "target": "4",
+        "output": output,
+        "scores": scores,
+        "metadata": {"human": "3"},
+    }
 
 
 HEAD = {"version": 2, "eval": {"task": "sums", "model": "m-1"}}
 LOG = {**HEAD, "samples": [sample(1, "C", 3), sample(2, "N", float("nan"))]}
-INSPECT = {"ratings": {"match": [0.5]}, "match": 1, "graded/tone": 3, "system": "m-1"}
+INSPECT = {"ratings": {"match": [0.5]}, "match": 1, "graded/tone": 3, "system": "m-1", "metadata.human": "3"}
 
 
 def component(kind, passed, score, **more):
@@ -99,14 +109,22 @@ def component(kind, passed, score, **more):
 GRADED = [component("llm-rubric", True, 0.5, value="kind"), component("llm-rubric", True, 1, value="short")]
 GRADED += [component("human", True, 1), {"pass": True, "score": 0.5}]
 TESTED = {"testIdx": 0, "promptIdx": 0, "provider": {"id": "m-1", "label": ""}, "response": {"output": "Four."}}
+TESTED |= {"vars": {"human": 3, "question": "2 + 2?"}}
 TESTED |= {"prompt": {"raw": '[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]'}}
 TESTED |= {"gradingResult": {"pass": True, "score": 1, "componentResults": GRADED}}
-PROMPTFOO = {"ratings": {"human": [1]}, "llm-rubric_1": 0.5, "llm-rubric_2": 1, "system": "m-1"}
+PROMPTFOO = {"ratings": {"human": [1]}, "llm-rubric_1": 0.5, "llm-rubric_2": 1, "system": "m-1", "metadata.human": 3}
 
 CASE = {"name": "test_0", "input": "2 + 2?", "actualOutput": "Four.", "metricsData": [{"name": "Tone", "score": 0.5}]}
+CASE |= {"additionalMetadata": {"human": 4, "topic": "sums"}}
+SNAKE = {"test_cases": [{re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name): cell for name, cell in CASE.items()}]}
 TALK = {"name": "c", "turns": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "Four."}]}
 TALK |= {"metricsData": [{"name": "Tone", "success": True}]}
-DEEPEVAL = {"Tone": 0.5}
+DEEPEVAL = {"Tone": 0.5, "metadata.human": 4, "metadata.topic": None}
+
+FEEDBACK = [{"name": name, "value": value, "source": source, "created_by": who}
+            for name, value, source, who in (("tone", 4, "ui", "ann"), ("facts", 0.5, "sdk", "ci"))]  # fmt: skip
+LOGGED = {"id": "t1", "input": {"question": "2 + 2?"}, "output": {"answer": "Four."}, "feedback_scores": FEEDBACK}
+OPIK = {"ratings": {"tone": [4]}, "ci/facts": 0.5}
 
 
 def result(name, value):
@@ -170,6 +188,9 @@ FILES = [
     ("promptfoo", [{n: v for n, v in TESTED.items() if not n.endswith("Idx")}] * 2, PROMPTFOO),  # an older one
     ("deepeval", {"testCases": [CASE], "conversationalTestCases": []}, DEEPEVAL),
     ("deepeval", {"testCases": [CASE], "conversationalTestCases": [TALK]}, DEEPEVAL),
+    ("deepeval", SNAKE, DEEPEVAL),
+    ("opik", [LOGGED], OPIK),
+    ("opik", {"trace": LOGGED, "spans": []}, OPIK),
     ("pydantic-evals", REPORT, EVALS),
     ("otel", OTEL, {"tone": 0.5, "short": 1, "system": "m-1"}),
     ("label-studio", [TASK], {"ratings": {"tone": [4, 2]}, "m-1/tone": 3}),
@@ -270,6 +291,18 @@ def test_the_only_judge_is_audited_and_several_are_listed(tmp_path):
     ):
         with pytest.raises(ValueError, match=rf"Name one judge.*recorded scores {listed}\.$"):
             evalbias.audit(f"mlflow:{path}", **options)
+
+
+def test_peoples_ratings_beside_an_item_are_mapped_and_no_judges(tmp_path):
+    """Twenty cases of deepeval, whose people speak in the metadata alone."""
+    cases = [{**CASE, "input": f"q{k}", "metricsData": [{"name": "Annotator", "score": k % 5 / 4}]} for k in range(20)]
+    cases = [{**case, "additionalMetadata": {"human_score": k % 5}} for k, case in enumerate(cases)]
+    path = export(tmp_path, {"testCases": cases})
+    said = command("doctor", path.name, cwd=tmp_path).stdout
+    (printed,) = [line.strip() for line in said.splitlines() if line.startswith("  evalbias")]
+    assert printed.endswith("--map score=metadata.human_score --scores-field Annotator")
+    audited = evalbias.audit(f"deepeval:{path}", mapping={"score": "metadata.human_score"})
+    assert audited.measurements["agreement"].estimates["spearman"].value == pytest.approx(1)
 
 
 def test_a_label_among_numbers_is_named_by_its_item(tmp_path):

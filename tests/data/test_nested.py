@@ -19,6 +19,9 @@ CASES = {  # row's columns besides its output, mapping, judge's field -> ratings
         {"ratings": "annotations.rating"}, "j", [5, 1], 1),
     "a column as pandas writes it": (
         {"scores.gpt-4": 4, "scores.claude": 1, "anna": 3}, {"score": "anna"}, "scores.gpt-4", None, 4),
+    "an entry beside the output, which Weave keeps in one object": (
+        {"output": {"output": "This.", "scores": {"judge": 4}}, "anna": 3},
+        {"output": "output.output", "score": "anna"}, "output.scores.judge", None, 4),
     "several columns in a list": (
         {"anna": 3, "ben": 2, "j": 1}, {"ratings": ["anna", "ben"]}, "j", [3, 2], 1),
     "one rater": ({"human": 3, "j": 1}, {"ratings": "human"}, "j", [3], 1),
