@@ -473,7 +473,7 @@ class Changing(Seeded, Items):
 
     kinds: Sequence[str] = option(
         "What is changed: style, authority, bandwagon, label, 'label: a student', distraction, verbosity, injection or "
-        "null, by default all; probe run also takes what `probes` does in an audit. Repeatable.",
+        "null, by default all. Repeatable.",
         (),
     )
     scale: tuple[float, float] | None = again("scale")

@@ -18,7 +18,6 @@ from evalbias.evaluation.answers import answers_of, tell_left_out
 from evalbias.evaluation.probes import probe_answers, read_probes
 from evalbias.evaluation.words import count
 from evalbias.options import (
-    PROBES,
     MeasuringModels,
     Out,
     ProbeEmitOptions,
@@ -63,7 +62,7 @@ def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
 
 
 def probe_run_command(options: ProbeRunOptions, models: MeasuringModels, out: Out) -> None:
-    named, ready = named_kinds(options.kinds or EVERY, PROBES), audited_items(options)
+    named, ready = named_kinds(options.kinds or EVERY), audited_items(options)
     if options.limit is not None and options.limit < len(ready.questions):
         drawn = np.random.default_rng(options.seed).permutation(len(ready.questions))[: options.limit]
         ready = replace(ready, questions=[ready.questions[place] for place in sorted(drawn)])

@@ -170,18 +170,17 @@ def edited(text: str, kind: str, *, seed: int = 0, word: str = "") -> Edited:
     return edit.make(text, random.Random(f"{seed} {kind} {text}"), word or edit.word)
 
 
-def named_kinds(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
+def named_kinds(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Read kinds such as ``"style"`` or ``"label: a student"``: each as it is called -> its kind and its word.
 
-    ``others`` are names of further kinds. ValueError for an unknown name, a word that the kind does not take, or one
-    that is named twice.
+    ValueError for an unknown name, a word that the kind does not take, or one that is named twice.
     """
     named: dict[str, tuple[str, str]] = {}
     for kind in names:
         name, _, word = (part.strip() for part in kind.partition(":"))
         takes_word = name in KINDS and KINDS[name].word
-        if name not in (*GROUPS, *KINDS, *others) or (word and not takes_word) or BAR in word:
-            choices = ", ".join([*GROUPS, *KINDS, *others])
+        if name not in (*GROUPS, *KINDS) or (word and not takes_word) or BAR in word:
+            choices = ", ".join([*GROUPS, *KINDS])
             fault = f"The kind {kind!r:.80} is unknown: choose some of {choices}"
             raise ValueError(f"{fault}; label and injection take a word, such as 'label: a student', without {BAR!r}.")
         group = {f"{kind}: {word}" if word else kind: (kind, word) for kind in GROUPS.get(name, (name,))}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar, Literal
@@ -21,18 +21,18 @@ from evalbias.data.items import item_name, labelled, number
 from evalbias.data.probes import BAR, DIGEST, EDIT, KINDS, ORIGINAL, PLACEBO, STYLE, text_digest, with_edits
 from evalbias.evaluation import words
 from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
-from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, measure, people_missing
+from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, people_missing
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import ByName, Estimate, Measurement, Number, decide, items_needed
+from evalbias.evaluation.estimates import ByName, Estimate, Number, decide, items_needed
 from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples, shared_inputs
-from evalbias.evaluation.repeats import TOLERATED, WORTH, Order, Probes, probed, reach_of
+from evalbias.evaluation.repeats import TOLERATED, WORTH, reach_of
 from evalbias.evaluation.words import Status, Table, amount_words, count, decimals, joined, p_text, percent
 from evalbias.measures import resample
 from evalbias.measures.arrays import BoolArray, FloatArray, complete
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.families import holm
 from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share, p_of_interval
-from evalbias.options import PROBES, AuditOptions
+from evalbias.options import AuditOptions
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.items import candidates_of, length_feature
 from evalbias.programs.jury import AnyJudge, Rubric
@@ -92,8 +92,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         effects: Kind -> its effect.
         missing: Ids of rows that the answers lack, or to which the judge gave none.
         left_out: Number of scores of edits and placebos that do not count, because another row of theirs has none.
-        measurements: What was asked of the judge itself, such as the order of its options (``evalbias audit --probe``).
-        not_measured: The same -> why it could not be asked.
         margin: Smallest effect that is called worth finding, a twentieth of the scale.
     """
 
@@ -103,8 +101,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
     effects: Mapping[str, ProbeEffect]
     missing: Sequence[str] = ()
     left_out: int = 0
-    measurements: Mapping[str, Measurement] = field(default_factory=dict)
-    not_measured: Mapping[str, str] = field(default_factory=dict)
     margin: float = math.nan
 
     def _having(self, status: str) -> list[ProbeEffect]:
@@ -117,8 +113,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         if moved:
             effects = "; ".join(e.sentence for e in moved)
             sentences = [f"The judge is moved by what does not change the quality: {effects}."]
-        elif not self.effects:
-            sentences = []  # what follows is of the judge itself
         elif len(untold) == len(self.effects):
             sentences = ["Whether an edit moves the judge cannot be told."]
         if clear:
@@ -134,8 +128,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         sentences += self._compared()
         if untold:
             sentences.append(f"Not measured, because too few answers are complete: {_named(untold)}.")
-        sentences += map(Probes().conclusion, self.measurements.values())
-        sentences += [f"Not measured: {name} ({why})." for name, why in self.not_measured.items()]
         if self.missing:
             lost = f"{count(len(self.missing), 'row')} without a score ({first_few(self.missing, MOST_NAMED)})"
             sentences.append(f"{lost}; {count(self.left_out, 'score')} of edits or placebos left out for that.")
@@ -183,10 +175,9 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         return [Section("What moves the judge", [plot, effects, beside if pairs else None, *self.paragraphs[1:]])]
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("judge", "n", "pairwise", "margin", "missing", "left_out", "not_measured")
-        further = {name: m.estimates for name, m in self.measurements.items()}
+        names = ("judge", "n", "pairwise", "margin", "missing", "left_out")
         content = {name: getattr(self, name) for name in names}
-        return {"verdict": self.paragraphs[0], "kinds": dict(self.effects), **content, "further": further}
+        return {"verdict": self.paragraphs[0], "kinds": dict(self.effects), **content}
 
 
 def _named(effects: Sequence[ProbeEffect]) -> str:
@@ -430,7 +421,7 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
         judge: Judge of evalbias or its JSON file, a DSPy module or metric, or a function; see ``audit``.
         items: File, ``NAME:PATH`` of a tool's export, or list of examples or dicts; outputs, or pairs.
         kinds: Names of ``evalbias.data.probes.KINDS``, ``"style"`` or ``"all"``; ``"label: a student"`` and
-            ``"injection: 10 of 10"`` take a word. Also what an audit asks too, its option ``probes``.
+            ``"injection: 10 of 10"`` take a word.
         options: Further options of an audit, such as ``lm``, ``criterion``, ``scale``, ``reliability`` and ``seed``.
 
     Raises:
@@ -447,28 +438,15 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
 
 def probe_answers(audit: ResolvedAudit, kinds: Sequence[str]) -> ProbeReport:
     """Ask the judge of an audit about its items with each edit and placebo, and read the answers."""
-    named, judge = probes.named_kinds(kinds, PROBES), audit.judge
-    of_judge = [name for name, (kind, _) in named.items() if kind in PROBES]
-    edits = [name for name in named if name not in of_judge]
+    judge = audit.judge
     scale = judge.criterion.scale if isinstance(judge, PointwiseJudge | Rubric) else audit.scale
-    rows = with_edits(audit.questions, edits, seed=audit.seed, scale=scale)
-    if "candidates" in rows[0] and of_judge:
-        raise ValueError(f"`kinds` {of_judge[0]}: it is of a judge that scores, and this one compares. Leave it out.")
+    rows = with_edits(audit.questions, kinds, seed=audit.seed, scale=scale)
     if isinstance(judge, AnyJudge):
         judged = judge_examples(judge, rows, lm=audit.lm, progress=audit.progress)
     else:
         names = ("criterion", "scale", "num_threads", "progress")
         judged = function_scores(rows, judge, **{name: getattr(audit, name) for name in names})
-    report = ProbeReport(judged.judge, len(rows), judged.pairwise, {})
-    if edits:
-        report = read_probes(judged, reliability=audit.reliability, seed=audit.seed)
-    if of_judge:
-        originals = judged.take(np.arange(len(judged.ids))[:: 1 + 2 * len(edits)])
-        again = probed(originals, replace(audit, probes=of_judge))
-        further = [b for b in (Order(again.scale), Probes()) if b.applies(again)]
-        measured = {b.name: measure(b, again, seed=audit.seed) for b in further}
-        report = replace(report, measurements=measured, not_measured=again.unmeasurable)
-    return report
+    return read_probes(judged, reliability=audit.reliability, seed=audit.seed)
 
 
 # --- the observational counterpart: the effect at equal quality of a feature that a user names ------------------------

@@ -45,6 +45,7 @@ def corrected_mean(
     people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
     is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone,
     one has none. Ends are NaN where all labels are equal. Value and ends lie within the ``limits`` of people's scale.
+    Few verdicts, from 0 to 1, may all be alike, or all be the judge's: their error is that with one more that is not.
     All judges' corrected means are of one number, so a difference from another judge (``before``) is NaN. ValueError
     where lengths differ or a score is infinite.
 
@@ -66,10 +67,12 @@ def corrected_mean(
     spread = float((moved**2).sum())
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
     estimate = float(np.clip(human.mean() + weight * shift, *limits))
-    df = max(bare.units - (2 if weight else 1), 1)
-    error = np.sqrt(bare.units / df * ((deviations - weight * moved) ** 2).sum())
-    if np.ptp(human) == 0 or not error > 0:  # the error of equal labels may be a rounding error of their mean
+    df, squares = max(bare.units - (2 if weight else 1), 1), ((deviations - weight * moved) ** 2).sum()
+    if limits == (0.0, 1.0):
+        squares += 1 / len(human) ** 2
+    elif np.ptp(human) == 0 or not squares > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)
+    error = np.sqrt(bare.units / df * squares)
     half = float(scipy.special.stdtrit(df, (1 + draws.confidence) / 2) * error)
     return replace(bare, value=estimate, low=max(estimate - half, limits[0]), high=min(estimate + half, limits[1]))
 

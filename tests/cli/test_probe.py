@@ -94,16 +94,11 @@ def test_a_judge_is_asked(tmp_path):
     as_jsonl(tmp_path / "items.jsonl", rows)
     PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
     words = ("--data", "items.jsonl", "--judge", "judge.json", "--lm", "embedded", "--limit", 8)
-    kinds = ("--kind", "authority", "--kind", "instruction", "--kind", "order")
+    kinds = ("--kind", "authority")
     found = answered("probe", "run", *words, *kinds, "--out", "run", cwd=tmp_path)
     assert (found["n"], [*found["kinds"]]) == (8, ["authority"])
-    assert found["further"]["probes"]["obeyed"]["n"] == 8
-    assert found["further"]["order"]["shift"]["n"] == 8
-    bare = answered("probe", "run", *words, *kinds[2:], cwd=tmp_path)
-    assert (bare["n"], bare["kinds"], bare["further"]["order"]["shift"]["n"]) == (8, {}, 8)
-    assert "an edit moves the judge" not in bare["verdict"]
     again = evalbias("probe", "run", *words, *kinds, "--out", "run", cwd=tmp_path)
-    assert "answers asked 0, replayed 40" in again.stdout
+    assert "answers asked 0, replayed 24" in again.stdout
 
 
 REFUSED = ["emit --data items.jsonl --out items.jsonl", "emit --data items.jsonl --out new.csv"]

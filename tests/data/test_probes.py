@@ -39,7 +39,6 @@ def test_what_edits_write():
 def test_kinds_are_named_by_group_and_with_a_word():
     assert [*named_kinds(["style", "label", "label: a student"])] == [*GROUPS["style"], "label", "label: a student"]
     assert [*named_kinds(["all"])] == [*KINDS]
-    assert named_kinds(["order"], ["order"]) == {"order": ("order", "")}
     for wrong in (["fame"], ["emoji: x"], ["label: a|b"], ["order"]):
         with pytest.raises(ValueError, match=r"The kind '.*' is unknown: choose some of style, all, headings"):
             named_kinds(wrong)

@@ -169,8 +169,6 @@ def test_pairs_count_wins_of_the_edited_candidate_in_both_orders(snapshot):
     assert found.sentence == snapshot
     asked = probe(lambda e: choice(e.copy(candidates=e.candidates), 0, 1), pairs, kinds=["label"], seed=2)
     assert asked["label"].estimate.value == 0.5
-    with pytest.raises(ValueError, match="`kinds` order"):
-        probe(lambda e: 0, pairs, kinds=["label", "order"])
 
 
 class Grader(dspy.Module):  # a program that likes bold type

@@ -249,6 +249,15 @@ def test_a_corrected_mean_lies_on_the_scale(people, scale):
     assert corrected_mean(judged.answers, human).high > people[0]
 
 
+@pytest.mark.parametrize("passed", [1.0, 0.95])
+def test_few_verdicts_that_are_alike_or_all_the_judges_do_not_say_all(passed):
+    truth = np.where(np.arange(2000) % 20 < 20 * passed, 1.0, 0.0)
+    judge = np.where(np.arange(2000) % 50 == 49, 1 - truth, truth)  # wrong in 2 %, but in none that is labeled
+    found = corrected_mean(judge, np.where(np.arange(2000) < 40, truth, NAN), limits=(0.0, 1.0))
+    assert found.low < passed < found.high or found.high == passed == 1
+    assert found.high - found.low > 0.05
+
+
 def test_where_annotators_err_pass_or_fail_alone_corrects_the_share():
     right = np.where(np.random.default_rng(0).random((300, 4)) < 0.85, 1.0, 0.0)
     ratings = np.where(np.arange(300)[:, None] < 100, right[:, :3], NAN)
@@ -293,7 +302,8 @@ def test_a_win_rate():
     assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # shares
     assert [one.tested for one in found.numbers.values()] == [True, True, False, False]
     arrays = judge.astype(float), np.where(np.arange(400) < 100, wins, NAN)
-    for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):
+    corrected = corrected_mean(*arrays, limits=(0.0, 1.0))
+    for name, direct in (("corrected_mean", corrected), ("corrected_rate", corrected_rate(*arrays))):
         assert (found[name].value, found[name].low, found[name].high) == (direct.value, direct.low, direct.high)
         assert found[name].low < 0.6 < found[name].high
     grouped = replace(judged, inputs=tuple(str(i // 4) for i in range(400)))
