@@ -78,6 +78,9 @@ class PeopleAgreement(Bias):
             agreement = own.estimate(clusters, seed=seed) if judged.both_orders else estimates[own.name]
         # 2 what its interval shows; in one order, judge and people who like the same position agree by chance
         decides = estimates["kappa"] if judged.pairwise and not judged.both_orders else agreement
+        if decides.units < FEWEST_UNITS < decides.n:
+            few = f"these outputs answer {count(decides.units, 'input')}, and it takes {FEWEST_UNITS}"
+            return Validity("undefined", f"Whether the judge tells good from bad cannot be told: {few}.")
         if math.isnan(decides.low):
             return None
         status = _told_by(decides, human)

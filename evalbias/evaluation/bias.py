@@ -258,7 +258,7 @@ class EffectBias(Bias):
             columns=(judged.ratings, *columns),
             null=0.0,
             tested=False,
-            width=2.0 if judged.verdicts else math.inf if judged.pairwise else judged.width,
+            width=judged.width,
             says=says or self.says or f"Effect of {self.effect_of} at equal quality",
         )
 

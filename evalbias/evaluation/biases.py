@@ -450,8 +450,7 @@ class ScaleUse(Bias):
         if _of_two_values(judged):
             yield "scores of more than two values"
             return
-        rated = judged.covariates.get(RATINGS, np.empty((0, 0)))  # (n, raters)
-        if not ((~np.isnan(rated)).sum(axis=1) > 1).any():
+        if not _rated_twice(judged):
             yield f"two or more ratings of each item (columns rating_1, rating_2, ...; {MAPPED})"
         if judged.scale is None:
             yield "the judge's lowest and highest score (scale, --scale)"
@@ -468,7 +467,7 @@ class ScaleUse(Bias):
         numbers, scores = [], judged.answers
         costly: dict[str, Any] = {"signed": False, "tested": False}
         if rated_on_its_scale(judged) and not judged.rated_apart:
-            if RATINGS in judged.covariates:
+            if _rated_twice(judged):
                 says, ratings = "Points of the score for one point of quality", judged.covariate(RATINGS)
                 slope: dict[str, Any] = {"columns": (ratings,), "null": 1.0, "only_below": True, "tested": False}
                 numbers.append(Number("slope", "slope", scores, measures.quality_slope, says=says, **slope))
@@ -541,6 +540,11 @@ def _of_two_values(judged: Judged) -> bool:
     """Return whether the judge says 0 or 1 only, pass or fail: the use of a scale is about more than two values."""
     scores = judged.answers[~np.isnan(judged.answers)]
     return judged.scale in (None, (0, 1)) and len(scores) > 0 and bool(np.isin(scores, (0.0, 1.0)).all())
+
+
+def _rated_twice(judged: Judged) -> bool:
+    """Return whether any item has two ratings."""
+    return bool(((~np.isnan(judged.covariates.get(RATINGS, np.empty((0, 0))))).sum(axis=1) > 1).any())
 
 
 def _off_the_scale(judged: Judged, low: float, high: float) -> str:

@@ -17,6 +17,7 @@ from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
 from evalbias.evaluation.words import STATUSES, Status, count, joined
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
+from evalbias.measures.resample import FEWEST_UNITS
 from evalbias.measures.scale_use import SLOPE
 
 ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
@@ -452,7 +453,7 @@ def _first_step(
 ) -> NextStep:
     if validity is not None and validity.status not in ("valid", "undefined"):
         if validity.status == "not shown":
-            return NextStep("Have more items rated, and audit again")
+            return _more_ratings(judged)
         more = "" if judged.compilable else "--criterion 'NAME: DEFINITION' --lm MODEL"
         return NextStep("See whether a judge made with these ratings agrees better", "align", more)
     aims = [name for name, bias in BIASES.items() if bias.objective] if judged.pairwise else [Likelihood.name]
@@ -469,5 +470,10 @@ def _first_step(
         second, _, more = second_ratings(judged)
         return NextStep(f"Have {second}, to turn bounds into estimates", "doctor", more)
     if validity is None or validity.status == "undefined" or any(f.status == "too few items" for f in findings):
-        return NextStep("Have more items rated, and audit again")
+        return _more_ratings(judged)
     return NextStep("When the judge or its model changes, ask what that moved", "drift", "--before RUN --after FILE")
+
+
+def _more_ratings(judged: Judged) -> NextStep:
+    few = judged.clusters is not None and len(set(judged.clusters)) < FEWEST_UNITS
+    return NextStep(f"Have {'outputs of more inputs' if few else 'more items'} rated, and audit again")

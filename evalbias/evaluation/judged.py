@@ -309,7 +309,9 @@ class Judged:
 
     @property
     def width(self) -> float:
-        """Points from the lowest to the highest score of a judge that scores; infinite where its scale is unknown."""
+        """Points from the lowest to the highest score, or to an even pair's verdict; infinite where no end is known."""
+        if self.pairwise:
+            return np.inf if not self.verdicts else 1.0 if self.both_orders else 2.0
         low, high = (0.0, 1.0) if self.pass_or_fail else self.scale or (0.0, np.inf)
         return high - low
 

@@ -258,6 +258,23 @@ def test_few_verdicts_that_are_alike_or_all_the_judges_do_not_say_all(passed):
     assert found.high - found.low > 0.05
 
 
+def test_what_few_inputs_and_single_ratings_lack_is_told():
+    judged = replace(scored(np.random.default_rng(0), 60, raters=3), inputs=[str(k // 20) for k in range(60)])
+    found = audit_answers(judged)
+    assert "these outputs answer 3 inputs, and it takes 6" in found.first_screen[0]
+    assert found.next_step.why == "Have outputs of more inputs rated, and audit again"
+    once = having(judged, **{RATINGS: judged.covariates[RATINGS][:, :1]})
+    assert "two or more ratings of each item" in audit_answers(replace(once, scale=(1, 5))).not_measured["scale_use"]
+
+
+def test_bounds_that_allow_every_share_of_wins_are_no_bounds():
+    judged, *_ = pairs(np.random.default_rng(0), 100, 8)
+    swapped = np.concatenate([judged.answers, judged.answers[:, :, ::-1]], axis=1)
+    lengths = np.random.default_rng(1).integers(9, 99, (100, 2)).astype(float)
+    found = audit_answers(replace(judged, answers=swapped, covariates={**judged.covariates, LENGTHS: lengths}))
+    assert "too few or too unreliable" in found.not_measured["verbosity"]
+
+
 def test_where_annotators_err_pass_or_fail_alone_corrects_the_share():
     right = np.where(np.random.default_rng(0).random((300, 4)) < 0.85, 1.0, 0.0)
     ratings = np.where(np.arange(300)[:, None] < 100, right[:, :3], NAN)
