@@ -373,8 +373,8 @@ def _compiled(report: RefineReport) -> str:
     quality, bias, calls = comparison["quality"], comparison["bias"], comparison.cost["calls"]
     return (
         f"Compiled with the true quality as external feedback ({report.items} items, {report.calls} requests): at most "
-        f"{count(report.iterations, 'refinement')}, accepted if better by more than {report.margin:.0%} of the range, "
-        f"{count(len(report.demonstrations), 'demonstration')}{tried}. On {quality.after.n} other items: true quality "
+        f"{count(report.iterations, 'refinement')}, {count(len(report.demonstrations), 'demonstration')}{tried}. "
+        f"On {quality.after.n} other items: true quality "
         f"{quality.before.value:.2f} -> {quality.after.value:.2f} ({p_equals(quality.p_value)}), "
         f"Bias {bias.before.value:+.2f} -> {bias.after.value:+.2f}, "
         f"requests per item {calls[0]:.1f} -> {calls[1]:.1f}."

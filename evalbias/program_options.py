@@ -68,7 +68,7 @@ class JudgeOptions(ScoreOptions, RankOptions):
 
 # Run a refine loop, or measure recorded ones.
 
-TASK = Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"]
+TASK = Literal["translation", "constrained-generation", "mathematics"]
 
 
 class Mapped(Options):
@@ -111,8 +111,7 @@ class LoopOptions(Seeded, Mapped, Judging):
     task: TASK = field(
         metadata={
             "section": "Data",
-            "help": "Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. "
-            "In mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better.",
+            "help": "Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper.",
         }
     )
     data: Any = field(
@@ -123,9 +122,6 @@ class LoopOptions(Seeded, Mapped, Judging):
     )
     limit: int | None = option("Process only this many items, from the start.")
     max_tokens: int | None = option("Maximum length of an answer, in tokens. By default, what the task needs.")
-    examples: Path | None = option(
-        "JSON file of in-context examples for generate, feedback and refine, to replace the built-in ones ({}: none)."
-    )
     metric: Literal["chrf", "bleu"] = option("Reference metric for translations.", "chrf")
     threads: int = option("Number of items to process at a time.", 1)
 
@@ -156,7 +152,7 @@ class FeedbackOptions(LoopOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.feedback_temperature is not None and self.task.startswith("mathematics"):
+        if self.feedback_temperature is not None and self.task == "mathematics":
             raise ValueError("`feedback_temperature` is for feedback in words: in mathematics the feedback is a vote.")
 
 
@@ -176,8 +172,6 @@ class RefineOptions(FeedbackOptions):
         super().__post_init__()
         if self.program is not None and self.max_iterations is not None:
             raise ValueError("`program` decides the refinements: leave `max_iterations` out.")
-        if self.program is not None and self.examples is not None:
-            raise ValueError("`program` holds the examples of its prompts: leave `examples` out.")
 
 
 # Make a judge or a loop that is better in what is aimed at.

@@ -318,7 +318,10 @@ class Align(JudgeOptimizer):
 
     def _taught(self, problem: Problem) -> list[Offer]:
         """Return what DSPy's GEPA, with a model that reflects, and the user's own optimizers make of the judge."""
-        optimizers = {type(optimizer).__name__: optimizer for optimizer in self.optimizers}
+        optimizers = dict[str, Any]()
+        for optimizer in self.optimizers:
+            name, alike = type(optimizer).__name__, sum(type(o) is type(optimizer) for o in optimizers.values())
+            optimizers[f"{name} {alike + 1}" if alike else name] = optimizer
         if self.reflection_lm is not None and "GEPA" not in optimizers:
             optimizers["GEPA"] = dspy.GEPA(
                 metric=agreement_feedback(problem.student, reason=self.reason),

@@ -19,7 +19,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Comparison, Measurement, compare_judges
 from evalbias.evaluation.judged import LEVEL_SHARES, SAMPLES, Judged, judge_examples
 from evalbias.evaluation.words import count
-from evalbias.lm.cache import CachedLM, resolve_lm
+from evalbias.lm.cache import CachedLM, named_lm, resolve_lm
 from evalbias.lm.dspy_seam import Parameter, Teleprompter
 from evalbias.lm.types import Choices, Decision, Likelihood, Text
 from evalbias.optimizers.rules import Rule
@@ -133,7 +133,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             self.log_dir.mkdir(parents=True, exist_ok=True)
         with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
             answers = self.log_dir / "answers.jsonl" if self.log_dir is not None and self.keeps_answers else None
-            model = CachedLM(resolve_lm(lm, inner.predict), answers) if self.measures else lm
+            model = CachedLM(resolve_lm(lm, inner.predict), answers) if self.measures else named_lm(lm)
             own = Candidate(f"the given {self.noun}", inner)
             problem = Problem(inner, fit, held_back, test, model, own, inner)
             self.prepare(problem)
@@ -278,7 +278,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             raise ValueError("The trainset is empty: give training examples.")
         if isinstance(student, PairwiseJudge):
             check_two_candidates(valset)
-            for key in (input_key, lambda e: e.source):  # outputs of one input are compared with each other
+            for key in (input_key, lambda e: context_of(e) or input_key(e)):  # outputs of one input are compared
                 check_disjoint(trainset, valset, key, noun="inputs")
         check_disjoint(trainset, valset, example_key)
 

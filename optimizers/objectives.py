@@ -26,7 +26,7 @@ from evalbias.measures.resample import Draws, Statistic, interval, mean
 from evalbias.optimizers.rules import Keep, Rule
 from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.items import text_length
-from evalbias.programs.judges import answer_items
+from evalbias.programs.judges import answer_items, context_of
 from evalbias.programs.pairwise import PairwiseJudge
 
 SWAPS = 2_000  # swaps of the permutation test of an objective, and resamples of its interval
@@ -51,7 +51,7 @@ def check_searchable(examples: Sequence[dspy.Example], *, debiased: bool = False
     if debiased:
         seen: dict[tuple[str, frozenset[str]], int] = {}
         for i, e in enumerate(examples):
-            first = seen.setdefault((e.source, frozenset(e.candidates)), i)
+            first = seen.setdefault((context_of(e), frozenset(e.candidates)), i)
             if first != i:
                 raise ValueError(
                     f"The pairs {item_name(examples[first], first)!r:.80} and {item_name(e, i)!r:.80} hold the same "

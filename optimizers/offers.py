@@ -14,6 +14,7 @@ import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.lm.decisions import ClientLM
+from evalbias.lm.dspy_seam import FAILED
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.optimizers.base import Problem
@@ -176,6 +177,9 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
                 lines = predict(question=judge.predict.signature.instructions, cases=cases).guidelines or []
         except dspy.AdapterParseError:
             wrong = "the model that reflects answered in another form"
+            continue
+        except FAILED as error:  # such as texts that are too long for it
+            wrong = f"{type(error).__name__}: {error!s:.300}"
             continue
         for line in lines:
             text = " ".join(str(line).split()).lstrip("-*0123456789. ")

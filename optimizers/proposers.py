@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import dspy
 
 from evalbias.data.world import GENERAL
+from evalbias.lm.dspy_seam import UNSUPPORTED
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompts import ANSWERS, LANGUAGES, LETTERS, in_sentence
 from evalbias.programs.writing import LARGEST_SEED
@@ -118,15 +119,16 @@ class LMParaphraser:
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
         """A rejected wording is requested again, with another seed."""
-        calls = 0
+        calls, takes_seed = 0, True
         near = min(LANGUAGES.values(), key=lambda language: script_distance(language.reword, instruction, criterion))
         reword = dspy.Signature("instruction, keep: list[str] -> wording", near.reword)
 
         def draw(attempt: int) -> tuple[str, str | None]:
-            nonlocal calls
+            nonlocal calls, takes_seed
             predict, number = dspy.Predict(reword), (seed * 10_007 + attempt) % LARGEST_SEED
             keep = [criterion.title, ANSWERS] if ANSWERS in instruction else [criterion.title]
-            config = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": number}
+            config = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+            config["seed" if takes_seed else "rollout_id"] = number  # either gets past DSPy's cache
             wrong = None
             # The predictor's own history tells how its answers ended.
             with dspy.context(lm=self.lm, disable_history=False, max_history_size=10_000):
@@ -135,6 +137,11 @@ class LMParaphraser:
                 except dspy.AdapterParseError as error:
                     text = error.lm_response
                     wrong = "without the field that the adapter reads" if text.strip() else "empty"
+                except UNSUPPORTED:
+                    if not takes_seed:
+                        raise
+                    takes_seed = False
+                    return draw(attempt)
             calls += len(predict.history)
             last = predict.history[-1]["response"]  # LiteLLM's responses hold their choices
             if any(choice.finish_reason == "length" for choice in getattr(last, "choices", [last])):

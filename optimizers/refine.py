@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
@@ -34,7 +33,6 @@ class LoopRecord:
     """One loop over the training items, with at most t refinements."""
 
     feedback: str  # name of its source
-    margin: float  # least rise of a refinement, as a fraction of the source's range
     # (t + 1,) self-bias in points of the own score, undefined if the quality is on another scale; quality in its own.
     rounds: tuple[Measurement, ...]
     tokens: tuple[float, ...]  # (t + 1,) mean tokens spent on an item
@@ -56,11 +54,10 @@ class LoopRecord:
 class RefineReport(CompileReport):
     """Report of ``ExternalFeedbackRefine``; its comparison is of the self-bias on the valset."""
 
-    own: tuple[LoopRecord, ...]  # loops under the student's own feedback, one for each margin
+    own: LoopRecord  # loop under the student's own feedback
     external: LoopRecord  # loop under external feedback; its Bias is 0 where that feedback itself defines the quality
     shown: LoopRecord | None  # loop under its own feedback with demonstrations, over the other items; None without any
     iterations: int  # largest number of refinements of the compiled loop
-    margin: float  # margin of the compiled loop, as a fraction of the range of its own feedback
     demonstrations: tuple[str, ...]  # items whose accepted refinement became one; empty where they did not help
     items: int  # number of training items that were run
     calls: int  # requests to models for the training items
@@ -68,10 +65,8 @@ class RefineReport(CompileReport):
 
     @property
     def compiled_loop(self) -> LoopRecord:
-        """The loop under its own feedback that was compiled; for a given one that was kept, the nearest margin's."""
-        if self.demonstrations and self.shown is not None:
-            return self.shown
-        return min(self.own, key=lambda r: abs(r.margin - self.margin))
+        """The loop under its own feedback that was compiled, or kept."""
+        return self.shown if self.demonstrations and self.shown is not None else self.own
 
     def sections(self) -> list[Section]:
         own, external = self.compiled_loop, self.external
@@ -109,10 +104,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     """Compiles a refine loop under external feedback (Xu et al. 2024, section 5).
 
     The trainset holds items with ``id``, the loop's inputs, and what the external feedback needs. Over them, the
-    student's loop runs under its own feedback, once for every margin by which a refinement must be better, and once
-    under the external feedback. Refinements that the latter accepted become demonstrations, with which the loop runs
-    over the other items. Of all loops under the student's own feedback, the one that reaches the highest mean quality
-    with the fewest refinements is compiled; demonstrations that do not help are left out.
+    student's loop runs under its own feedback, and under the external feedback. Refinements that the latter accepted
+    become demonstrations, with which the loop runs over the other items. With or without them, the loop is compiled
+    that reaches the highest mean quality with the fewest refinements.
 
     It also takes the options of every optimizer; see ``JudgeOptimizer``. Intervals and tests have 2,000 resamples by
     default, and ``progress`` is called with 1 after every item of every loop.
@@ -121,7 +115,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         external: Feedback to learn from.
         quality: Source of the outputs' quality. Defaults to the external feedback itself.
         k: Largest number of demonstrations, taken from the items whose quality rose most; at most half of the items.
-        margins: Margins to try, as fractions of the range of the student's own feedback, ascending.
         num_threads: Items at a time.
         budget: Largest number of requests to models in the search. No item is begun once they are spent, with what the
             loop with demonstrations will likely cost; the last items may exceed it.
@@ -142,7 +135,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     _: KW_ONLY
     quality: Any = None
     k: int = 4
-    margins: Sequence[float] = (0.0, 0.1, 0.25)
     num_threads: int = 1
     budget: int | None = None
     log_dir: Path | None = None
@@ -151,9 +143,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     def __post_init__(self) -> None:
         if self.k < 0 or self.num_threads < 1:
             raise ValueError(f"k={self.k}, num_threads={self.num_threads}: give at least 0 and 1.")
-        self.margins = margins = tuple(self.margins)
-        if not margins or list(margins) != sorted({*margins}) or margins[0] < 0 or margins[-1] >= 1:
-            raise ValueError(f"margins={margins}: give different fractions in [0, 1), ascending.")
         if self.budget is not None and self.budget < 1:
             raise ValueError(f"budget={self.budget}: allow at least one prompt, or None for no limit.")
         checked_source(self.external)
@@ -171,44 +160,39 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         check_disjoint(trainset, valset, input_key, noun="inputs")  # a demonstration would show the answer
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        """Return the loop with the margin, the number of refinements and the demonstrations that are best.
+        """Return the loop with the number of refinements and the demonstrations that are best.
 
         ``ValueError`` if every item failed, or no item has a defined quality throughout.
         """
         student: SelfRefine = problem.student
         scorer = self._scorer()
-        # 1. Run the student's loop at every margin, and under the external feedback, within the budget.
-        by_margin, listening = self._run_all(problem)
+        # 1. Run the student's loop, also under the external feedback, within the budget.
+        given, listening = self._run_both(problem)
         items = problem.fit[: len(listening.loops)]
-        own = [self._record(run, items, scorer, margin) for margin, run in by_margin.items()]
-        external = self._record(listening, items, scorer, 0.0)
-        # 2. The items whose quality rose most are shown; on the others, the best margin is chosen.
+        own, external = (self._record(run, items, scorer) for run in (given, listening))
+        # 2. The items whose quality rose most are shown; the others tell whether that helps.
         rise = external.qualities[-1] - external.qualities[0]  # (n,)
         most = min(self.k, len(items) // 2)
         best = [int(n) for n in np.argsort(-rise, kind="stable") if rise[n] > 0][:most]
         others = [n for n in range(len(items)) if n not in best]
-        rivals = [(record, record.qualities[:, others]) for record in own]
-        iterations, chosen = self._choose(rivals)
+        rivals = [(own, own.qualities[:, others])]
         # 3. With the accepted refinements as demonstrations, the loop runs over these others again.
-        demonstrated, taught = None, with_steps(with_margin(student, chosen.margin), items, listening, best)
+        demonstrated, taught = None, with_steps(student, items, listening, best)
         if best:
             remaining = [items[n] for n in others]
-            demonstrated = self._record(
-                self._run(problem, taught, remaining, "shown"), remaining, scorer, chosen.margin
-            )
-            iterations, chosen = self._choose([*rivals, (demonstrated, demonstrated.qualities)])
-        # 4. Of all loops, the best with the fewest refinements is compiled.
-        compiled = taught if chosen is demonstrated else with_margin(student, chosen.margin)
+            demonstrated = self._record(self._run(problem, taught, remaining, "shown"), remaining, scorer)
+            rivals.append((demonstrated, demonstrated.qualities))
+        # 4. The best with the fewest refinements is compiled.
+        iterations, chosen = self._choose(rivals)
+        compiled = taught if chosen is demonstrated else student.deepcopy()
         compiled.max_iterations = iterations
         demonstrations = tuple(str(items[n].id) for n in best) if chosen is demonstrated else ()
-        loops = {"own": tuple(own), "external": external, "shown": demonstrated}
+        loops = {"own": own, "external": external, "shown": demonstrated}
         problem.details = {**loops, "items": len(items), "calls": problem.calls}
-        fraction = student.accept.margin / (student.feedback.high - student.feedback.low)
-        kept = {"iterations": student.max_iterations, "margin": fraction, "demonstrations": ()}
+        kept = {"iterations": student.max_iterations, "demonstrations": ()}
         problem.given = replace(problem.given, details=kept)
         name = f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}"
-        details = {"iterations": iterations, "margin": chosen.margin, "demonstrations": demonstrations}
-        return [Candidate(name, compiled, details)]
+        return [Candidate(name, compiled, {"iterations": iterations, "demonstrations": demonstrations})]
 
     def rules(self, problem: Problem) -> list[Rule]:
         return [quality_rule(n_resamples=self.n_resamples, seed=self.seed)]
@@ -248,39 +232,23 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         problem.calls += _calls(run.loops)
         return run
 
-    def _run_all(self, problem: Problem) -> tuple[dict[float, LoopRun], LoopRun]:
-        """Return the runs under the student's own feedback by margin, and the external run.
+    def _run_both(self, problem: Problem) -> tuple[LoopRun, LoopRun]:
+        """Return the runs of the student's loop under its own feedback and under the external one.
 
         The budget also covers one more loop like the first, which will run later with demonstrations.
         """
         student, items = problem.student, problem.fit
-        own = {margin: with_margin(student, margin) for margin in self.margins}
         listening: SelfRefine = student.deepcopy()
         listening.feedback, listening.accept = self.external, Improvement()  # a margin is in points of its own feedback
-        first, *wider = own
-        done: dict[float, list[Loop]] = {margin: [] for margin in own}
-        external: list[Loop] = []
+        own, external = list[Loop](), list[Loop]()
         size = len(items) if self.budget is None else self.num_threads
         for start in range(0, len(items), size):
             part = items[start : start + size]
-            base = self._run(problem, own[first], part, f"own-{first:g}").loops
-            done[first] += base
-            for margin in wider:
-                # A wider margin changes nothing where every accepted step exceeds it: that loop is copied, not run.
-                loop, again = own[margin], list[dspy.Example]()
-                for item, old in zip(part, base, strict=True):
-                    scores = [step.score for step in old.steps if step.accepted]
-                    if any(not loop.accept(before, after) for before, after in itertools.pairwise(scores)):
-                        again.append(item)
-                fresh = {loop.id: loop for loop in self._run(problem, loop, again, f"own-{margin:g}").loops}
-                done[margin] += [fresh.get(old.id, old) for old in base]
-                if self.progress is not None:
-                    self.progress(len(part) - len(again))
+            own += self._run(problem, student, part, "own").loops
             external += self._run(problem, listening, part, "external").loops
-            if self.budget is not None and problem.calls + _calls(done[first]) >= self.budget:
+            if self.budget is not None and problem.calls + _calls(own) >= self.budget:
                 break
-        runs = {margin: _run_of(loops, own[margin].feedback) for margin, loops in done.items()}
-        return runs, _run_of(external, self.external)
+        return _run_of(own, student.feedback), _run_of(external, self.external)
 
     # What the loops come to.
 
@@ -297,11 +265,10 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             seed=self.seed,
         )
 
-    def _record(self, run: LoopRun, items: Sequence[dspy.Example], scorer: CachedScorer, margin: float) -> LoopRecord:
+    def _record(self, run: LoopRun, items: Sequence[dspy.Example], scorer: CachedScorer) -> LoopRecord:
         rounds = self._measure(run, run.own(), run.quality(items, scorer))
         return LoopRecord(
             feedback=run.feedback,
-            margin=margin,
             rounds=tuple(rounds),
             tokens=tuple(run.tokens().tolist()),
             calls=tuple(run.calls().tolist()),
@@ -338,14 +305,7 @@ def _failed(run: LoopRun, scorer: CachedScorer) -> Mapping[str, str]:
     return {name: error for name, error in scorer.failed.items() if name in run.ids} | run.failed
 
 
-# Loops with another margin, and with demonstrations: the steps that external feedback accepted.
-
-
-def with_margin(loop: SelfRefine, margin: float) -> SelfRefine:
-    """Return a copy that accepts outputs better by more than this fraction of its range."""
-    copy: SelfRefine = loop.deepcopy()
-    copy.accept = Improvement(margin * (loop.feedback.high - loop.feedback.low))
-    return copy
+# Loops with demonstrations: the steps that external feedback accepted.
 
 
 def with_steps(loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, places: Sequence[int]) -> SelfRefine:

@@ -23,6 +23,7 @@ from evalbias.optimizers.objectives import Objective, both_answers, judged_in_or
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
 from evalbias.optimizers.rules import Rule
 from evalbias.optimizers.selection import Candidate, CompileReport
+from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs import Journal, check_settings
 from evalbias.values import describe
@@ -270,7 +271,7 @@ class _Search:
             log_dir = log_dir / "other-half" if problem.other else log_dir
             log_dir.mkdir(exist_ok=True)
             settings = {
-                "examples": [[e.source, e.candidates, None] for e in examples],
+                "examples": [[context_of(e), e.candidates, None] for e in examples],
                 "judge": describe(judge),
                 "proposer": describe(zepo.proposer),
                 "objective": describe(self.objective),

@@ -547,7 +547,7 @@ def _prompt_of(example: dspy.Example) -> str:
         return f"The prompt of the pair {tuple(example.ids)!r:.80}"
     if example.get("id") is not None:
         return f"The prompt of the item {example.id!r:.80}"
-    if example.get("source") is None:
+    if not example.get("source"):
         return f"The prompt of the item with the output {str(example.get('output'))[:60]!r}..."
     return f"The prompt of the item with the source {str(example['source'])[:60]!r}..."
 

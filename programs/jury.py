@@ -210,18 +210,20 @@ class Rubric(Instrument):
         """Score many items; ``lm`` and ``options`` are those of ``PointwiseJudge.batch``.
 
         A prediction has ``score``, the weighted mean on the criteria's scale; ``scores`` by criterion; ``coverage``,
-        the least of the criteria's; and ``parts``, the prediction on each. The score is NaN where one of them is that
-        has a weight; ``undefined`` says why.
+        the least of those with a weight; and ``parts``, the prediction on each. The score is NaN where one of them is
+        that has a weight; ``undefined`` says why.
         """
         lm = asked_together(self.judges, examples, resolve_lm(lm, self.predict))
         each = [judge.batch(examples, lm=lm, **options) for judge in self.judges]
         done = []
         for parts in zip(*each, strict=True):
             # score = sum_k w_k score_k, over the criteria with a weight
-            score = sum(w * part.score for w, part in zip(self.weights, parts, strict=True) if w)
+            weighted = [(w, part) for w, part in zip(self.weights, parts, strict=True) if w]
+            score = sum(w * part.score for w, part in weighted)
             by_name = dict(zip((judge.criterion.name for judge in self.judges), parts, strict=True))
-            why = [part.undefined for part in parts if "undefined" in part]
-            scores, coverage = {n: float(part.score) for n, part in by_name.items()}, min(p.coverage for p in parts)
+            why = [part.undefined for _, part in weighted if "undefined" in part]
+            scores = {n: float(part.score) for n, part in by_name.items()}
+            coverage = np.min([part.coverage for _, part in weighted])  # NaN if one of them is
             fields = {"score": float(score), "scores": scores, "coverage": float(coverage), "parts": by_name}
             done.append(dspy.Prediction(**fields, **({"undefined": why[0]} if why else {})))
         return done

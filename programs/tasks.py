@@ -13,7 +13,6 @@ from evalbias.data.items import item_name
 from evalbias.measures import QuantileMap
 from evalbias.programs.feedback import (
     ConceptsFeedback,
-    ConsistencyFeedback,
     ExactAnswer,
     ExactConcepts,
     FeedbackSource,
@@ -27,62 +26,25 @@ from evalbias.programs.writing import PlainPredict
 from evalbias.values import read_json
 
 Examples = Mapping[str, Sequence[dspy.Example]]
-"""Examples that the prompts of a loop show, by role; without examples a prompt is only its instructions."""
-NO_EXAMPLES: Examples = {}
-ROLES = ("generate", "feedback", "refine")
-"""Attributes of a loop whose prompts show examples; those for ``refine`` have ``draft`` and ``feedback``."""
+"""Examples that the prompts of a loop show, by role: "generate", "feedback" and "refine", attributes of the loop."""
 
 
-def read_examples(path: Path) -> Examples:
-    """Read examples from a JSON file: ``{"generate": [{FIELD: TEXT, ...}, ...], "feedback": [...], "refine": [...]}``.
-
-    A role that the file does not name has no examples. ``ValueError`` names the role and the example.
-    """
-    wanted = f"write a JSON object with lists of examples for some of {', '.join(ROLES)}"
-    content = read_json(path, wanted)
-    if unknown := content.keys() - set(ROLES):
-        raise ValueError(f"{path} names {min(unknown)!r:.60}: {wanted}.")
-    for role, rows in content.items():
-        if not isinstance(rows, list):
-            raise ValueError(f"{path}: {role!r} is not a list of examples.")
-        for number, row in enumerate(rows, start=1):
-            if not isinstance(row, dict):
-                raise ValueError(f"{path}: example {number} for {role!r} is {row!r:.60}; give an object with fields.")
+def read_examples(name: str) -> Examples:
+    """Read built-in examples: ``{"generate": [{FIELD: TEXT, ...}, ...], "feedback": [...], "refine": [...]}``."""
+    content = read_json(Path(__file__).with_name(name), "install evalbias again")
     return {role: [dspy.Example(row) for row in rows] for role, rows in content.items()}
 
 
-def show_examples(loop: Any, examples: Examples) -> None:
-    """Put examples into the prompts of a loop, in place of those that it has.
-
-    The modules ``generate``, ``feedback`` and ``refine`` of the loop take those of their role, each with one predictor.
-    ``ValueError`` if an example lacks a field of the prompt or has another one, or the loop asks no model in its role.
-    """
-    taken: set[int] = set()
-    for role in ROLES:
-        module, rows = getattr(loop, role, None), examples.get(role, ())
-        predictors = module.predictors() if isinstance(module, dspy.Module) else []
-        own = [predictor for predictor in predictors if id(predictor) not in taken]
-        taken |= {id(predictor) for predictor in own}
-        if len(own) == 1:
-            own[0].demos = _checked(role, rows, own[0])
-        elif rows:
-            raise ValueError(f"The loop has no prompt of its own for {role!r}: leave its examples out.")
+def show_examples(loop: SelfRefine, examples: Examples) -> None:
+    """Put examples into the prompts of a loop; each of the roles has one predictor."""
+    for role, rows in examples.items():
+        (predictor,) = getattr(loop, role).predictors()
+        predictor.demos = list(rows)
 
 
-def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -> list[dspy.Example]:
-    fields = predictor.signature.fields
-    names = [name for name, field in fields.items() if field.is_required()]
-    for number, row in enumerate(rows, start=1):
-        if set(row.keys()) - set(fields) or any(row.get(name) in (None, "", []) for name in names):
-            raise ValueError(
-                f"Example {number} for {role!r} has the fields {sorted(row.keys())!s:.500}: give {names}, filled."
-            )
-    return list(rows)
-
-
-TRANSLATION = read_examples(Path(__file__).with_name("translation.json"))
+TRANSLATION = read_examples("translation.json")
 """Three examples for each prompt, as many as the paper's (tables 7 to 9), in our own words."""
-CONCEPTS = read_examples(Path(__file__).with_name("concepts.json"))
+CONCEPTS = read_examples("concepts.json")
 """Two examples of feedback, as many as the paper's (table 12), in our own words; inflected ones are covered too."""
 
 
@@ -109,10 +71,6 @@ REFINE_WITH_CONCEPTS = dspy.Signature(
     "Rewrite the draft so that the concepts it misses and all others stand in it exactly as the list spells them.",
 )
 SOLVE = dspy.Signature("source -> output", r"Solve the problem step by step and put the answer into \boxed{}.")
-REFINE_SOLUTION = dspy.Signature(
-    "source, draft, feedback -> output",
-    r"Look at the draft and the feedback, solve the problem again and put the answer into \boxed{}.",
-)
 
 
 @dataclass(frozen=True)
@@ -128,10 +86,8 @@ class RefineTask:
 def translation(
     *,
     max_iterations: int = 10,
-    critical: float = -5.0,
     metric: FeedbackSource | None = None,
     to_mqm: QuantileMap | None = None,
-    examples: Examples = TRANSLATION,
     feedback_temperature: float = TEMPERATURE,
     seed: int = 0,
     **config: Any,
@@ -140,25 +96,23 @@ def translation(
 
     Outputs, refinements and feedback are drawn, as in the published code. Feedback that is drawn scores the same text
     differently from time to time, and a lucky score is accepted; at a ``feedback_temperature`` of 0 a text has one
-    score. ``critical`` is the weight of a critical error. ``metric`` is sacrebleu's chrF by default, and ``to_mqm``
-    maps it onto MQM scores; without it Bias is undefined, because the scales differ. The prompts name an item's
-    ``source_language``, if it has one. ``examples`` are those of the prompts, by default as many as the paper's;
-    ``NO_EXAMPLES`` shows none. ``config`` sets ``temperature`` and others of the writing requests; ``max_tokens``
+    score. ``metric`` is sacrebleu's chrF by default, and ``to_mqm`` maps it onto MQM scores; without it Bias is
+    undefined, because the scales differ. The prompts name an item's ``source_language``, if it has one, and show as
+    many examples as the paper's. ``config`` sets ``temperature`` and others of the writing requests; ``max_tokens``
     applies to the feedback too.
     """
     write, rewrite = _writer(TRANSLATE, 300, config), _writer(REFINE_TRANSLATION, 300, config)
-    feedback = MQMFeedback(critical=critical, temperature=feedback_temperature, **_limit(config))
+    feedback = MQMFeedback(temperature=feedback_temperature, **_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     source = ReferenceFeedback("chrf") if metric is None else metric
     external = source if to_mqm is None else MappedFeedback(source, to_mqm)
-    show_examples(loop, examples)
+    show_examples(loop, TRANSLATION)
     return RefineTask("translation", loop, external, ("source", "target_language", "reference"))
 
 
 def constrained_generation(
     *,
     max_iterations: int = 10,
-    examples: Examples = CONCEPTS,
     feedback_temperature: float = TEMPERATURE,
     seed: int = 0,
     **config: Any,
@@ -167,7 +121,7 @@ def constrained_generation(
     write, rewrite = _writer(WRITE_WITH_CONCEPTS, 400, config), _writer(REFINE_WITH_CONCEPTS, 400, config)
     feedback = ConceptsFeedback(temperature=feedback_temperature, **_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
-    show_examples(loop, examples)
+    show_examples(loop, CONCEPTS)
     return RefineTask("constrained-generation", loop, ExactConcepts(), ("concepts",))
 
 
@@ -176,35 +130,17 @@ def mathematics(
     max_iterations: int = 10,
     paths: int = 10,
     stop: bool = False,
-    examples: Examples = NO_EXAMPLES,
     seed: int = 0,
     **config: Any,
 ) -> RefineTask:
     """Make the paper's mathematics task: a vote on ``paths`` new solutions replaces the answer in every iteration.
 
     ``stop`` ends an item with the first vote that agrees, see ``SelfConsistencyRefine``. The correct answer is the
-    external source. The paper shows no examples; those for ``generate`` are solutions with ``source`` and ``output``.
-    The other arguments are those of ``translation``.
+    external source. The prompt shows no examples. The other arguments are those of ``translation``.
     """
     solve = _writer(SOLVE, 800, config)
     loop = SelfConsistencyRefine(solve, paths=paths, max_iterations=max_iterations, stop=stop, seed=seed)
-    show_examples(loop, examples)
     return RefineTask("mathematics", loop, ExactAnswer(), ("source", "answer"))
-
-
-def mathematics_refiner(
-    *, max_iterations: int = 10, paths: int = 10, examples: Examples = NO_EXAMPLES, seed: int = 0, **config: Any
-) -> RefineTask:
-    """Make a mathematics task with a refiner, which is told the vote; its solution is accepted if the score is better.
-
-    The correct answer is the external source. Examples for ``feedback`` are solutions, shown before every path. The
-    other arguments are those of ``translation``.
-    """
-    solve, rewrite = _writer(SOLVE, 800, config), _writer(REFINE_SOLUTION, 800, config)
-    feedback = ConsistencyFeedback(_writer(SOLVE, 800, config), paths=paths, seed=seed)
-    loop = SelfRefine(solve, feedback, rewrite, max_iterations=max_iterations, seed=seed)
-    show_examples(loop, examples)
-    return RefineTask("mathematics-refiner", loop, ExactAnswer(), ("source", "answer"))
 
 
 def _writer(signature: Any, max_tokens: int, config: Mapping[str, Any]) -> PlainPredict:
@@ -220,7 +156,6 @@ TASKS = {
     "translation": translation,
     "constrained-generation": constrained_generation,
     "mathematics": mathematics,
-    "mathematics-refiner": mathematics_refiner,
 }
 
 

@@ -270,11 +270,11 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
             seed=options.seed,
             log_dir=run.folder.path / "loops",
         )
-        with run.progress((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
+        with run.progress(3 * len(train) + 2 * len(test), "refining") as optimizer.progress:
             compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.options.lm)
         report, path = compiled.report, run.folder.path / "program.json"
         written = keep(compiled, report, path, compared=report.comparison, kind="loop")
-        loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
+        loops = [loop for loop in (report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
         printed = list(filter(None, [refine_table(report), report.decision, written]))

@@ -24,7 +24,7 @@ from evalbias.options import Models, Out
 from evalbias.program_options import FeedbackOptions, LoopOptions, RefineOptions, SelfOptions, StyleOptions
 from evalbias.programs import feedback
 from evalbias.programs.loops import Improvement, SelfRefine
-from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
+from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items
 from evalbias.report import tables
 from evalbias.report.page import loop_sections, worst_items
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
@@ -155,8 +155,6 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
         metric, to_mqm = feedback.ReferenceFeedback(options.metric), options.quantile_map
         config |= {"metric": metric, "to_mqm": None if to_mqm is None else quantile_map(to_mqm)[0]}
         more["metric"] = {"name": metric.name, "signature": metric.signature}
-    if options.examples is not None:
-        config["examples"] = read_examples(options.examples)
     if isinstance(options, FeedbackOptions):
         own = {"max_iterations": options.max_iterations, "feedback_temperature": options.feedback_temperature}
         config |= {name: value for name, value in own.items() if value is not None}
@@ -174,7 +172,7 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
 def with_refiner(task: RefineTask) -> SelfRefine:
     """Return the task's loop if a refiner listens to its feedback: none does where votes replace the answer."""
     if not isinstance(task.loop, SelfRefine):
-        raise ValueError(f"In the task {task.name} votes replace the answer: use --task {task.name}-refiner.")
+        raise ValueError(f"In the task {task.name} votes replace the answer, and nothing refines it: choose another.")
     return task.loop
 
 
@@ -186,8 +184,6 @@ def _load(loop: SelfRefine, file: Path, seed: int) -> None:
     except ValueError as error:
         raise ValueError(f"{file} is no compiled loop of this task: {error}") from error
     loop.seed = seed
-    if isinstance(loop.feedback, feedback.ConsistencyFeedback):
-        loop.feedback.seed = seed
 
 
 def leave_loops(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:

@@ -126,11 +126,13 @@ class AnyLM(types.MeasuringLM):
                 response = self._send(request)
                 if ours or seam.measured_shares(response):
                     return seam.read_judgment(response, choices)
+                seam.refuses.setdefault(self.lm, True)  # an engine of a user that takes it for another request
             except seam.UNSUPPORTED:
                 if ours:  # its own refusal is about these choices
                     raise
                 seam.refuses[self.lm] = True
-        for top in seam.TOPS:  # 2. by its most probable first tokens
+        lacks = seam.lacks.setdefault(self.lm, set())
+        for top in (top for top in seam.TOPS if top not in lacks):  # 2. by its most probable first tokens
             try:
                 config = dspy.lm15.Config(max_tokens=1, temperature=1.0, top_p=1.0, logprobs=top)
                 response = self._send(seam.chat_request(self.model, messages, config))
@@ -139,6 +141,7 @@ class AnyLM(types.MeasuringLM):
             except (*seam.UNSUPPORTED, *seam.INVALID) as error:
                 refusal = error
             else:
+                lacks.update(seam.TOPS[: seam.TOPS.index(top)])
                 return seam.read_first_token(response, choices)
         try:  # 3. a model that reports no log-probabilities answers a plain request
             self._send(seam.text_request(self.model, Text(question.prompt, PLAIN_TOKENS)))
@@ -163,12 +166,15 @@ class AnyLM(types.MeasuringLM):
     def _text(self, question: Text) -> Written:
         """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""
         apart = {} if question.seed is None else {"rollout_id": question.seed}
+        lacks = seam.lacks.setdefault(self.lm, set())
+        seeded = question.seed is not None and seam.SEED not in lacks
         try:
-            response = self._send(seam.text_request(self.model, question), **apart)
+            response = self._send(seam.text_request(self.model, question, seed=seeded), **apart)
         except seam.UNSUPPORTED:
-            if question.seed is None:
+            if not seeded:
                 raise
             response = self._send(seam.text_request(self.model, question, seed=False), **apart)
+            lacks.add(seam.SEED)
         return Written(response.text or "")
 
     def samples(self) -> list[FloatArray]:

@@ -135,11 +135,6 @@ class Engine:
         """Answer one request."""
         raise NotImplementedError
 
-    async def complete_async(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request of many simultaneous ones; by default in a thread, where requests are batched."""
-        response: lm15.Response = await in_thread(self.complete, request)
-        return response
-
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         """Yield the events of the answer once it is complete, its text in words."""
         return events_of(self.complete(request))
@@ -162,7 +157,7 @@ def events_of(response: lm15.Response) -> Iterator[Any]:
 
 
 class AsyncEngine:
-    """The async form of an engine, by its ``complete_async``."""
+    """The async form of an engine: requests in threads, where simultaneous ones are batched or in flight together."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -171,7 +166,8 @@ class AsyncEngine:
         return self  # copies of a program share the model
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
-        return await self._engine.complete_async(request)
+        response: lm15.Response = await in_thread(self._engine.complete, request)
+        return response
 
     async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
         for event in events_of(await self.complete(request)):
@@ -212,6 +208,9 @@ def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[
 
 refuses: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 """Model -> whether it refuses judgments, so that none is asked in vain for each of them, which tracers show."""
+lacks: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
+"""Model -> what else it refused before it answered without: a ``SEED``, or one of ``TOPS``."""
+SEED = "seed"
 
 
 def refuses_judgments(lm: Any, request: lm15.Request) -> bool:

@@ -33,8 +33,8 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
     """Return the choice that a written answer names; None if it names none, or several.
 
     The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its own,
-    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names none;
-    English and Japanese are read.
+    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names none,
+    nor do a model's thoughts before its answer (``<think>...</think>``); English and Japanese are read.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
@@ -44,7 +44,9 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
         >>> named_choice("A and B are equal", ["A", "B"]) is None
         True
     """
-    own, text = {half_width(choice): choice for choice in choices}, half_width(text)
+    own, text = {half_width(choice): choice for choice in choices}, half_width(text.rpartition("</think>")[2])
+    if "<think>" in text:  # thoughts that the token limit cut off name no answer
+        return None
     by_name = {name.casefold(): choice for name, choice in own.items()}
     lines = text.strip().splitlines() or [""]
     for part in (lines[0].strip(_MARKS), text):

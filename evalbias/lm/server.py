@@ -249,12 +249,6 @@ class ServerEngine(Engine):
         self.answer([question_of(request, "ServerLM")], answers)
         return response_of(request, answers[0])
 
-    async def complete_async(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request from a coroutine on any event loop."""
-        answers: dict[int, Any] = {}
-        await asyncio.wrap_future(self.pool.submit(self._begun([question_of(request, "ServerLM")], answers)))
-        return response_of(request, answers[0])
-
 
 # Find out, once, which model a server serves and which dialect it speaks, and whether several servers agree.
 

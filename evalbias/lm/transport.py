@@ -20,7 +20,6 @@ import time
 import urllib.request
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -69,12 +68,9 @@ class Pool:
                 self._opened = _Opened()
             return self._opened
 
-    def submit(self, job: Coroutine[Any, Any, Result]) -> Future[Result]:
-        return asyncio.run_coroutine_threadsafe(job, self.opened.loop)
-
     def run(self, job: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the event loop and return its result; an interrupt cancels it."""
-        future = self.submit(job)
+        future = asyncio.run_coroutine_threadsafe(job, self.opened.loop)
         try:
             return future.result()
         except KeyboardInterrupt:

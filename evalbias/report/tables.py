@@ -250,8 +250,6 @@ def _refine_caption(report: RefineReport) -> str:
     """Say what was compiled, and what it does on other items."""
     limit = f"{count(report.iterations, 'refinement')} at most"
     caption = f"compiled from {report.items} items, {report.calls} calls: {limit}"
-    if report.iterations and report.margin > 0:
-        caption += f", accepted when better by more than {report.margin:.0%} of the range"
     caption += f", {count(len(report.demonstrations), 'demonstration')}"
     if report.shown is not None and not report.demonstrations:
         caption += " (some were tried and did not help)"

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import answered, as_jsonl, evalbias, kill_once, records, refused
+from commands import answered, as_jsonl, evalbias, kill_once, refused
 from lm.models import save
 
 from evalbias.programs.tasks import TASKS
-from evalbias.values import file_digest
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +15,6 @@ ITEMS = {
     "translation": {"source": "un chien court", "target_language": "English", "reference": "a dog runs"},
     "constrained-generation": {"concepts": ["dog", "park"]},
     "mathematics": {"source": "2 + 2", "answer": "4"},
-    "mathematics-refiner": {"source": "2 + 2", "answer": "4"},
 }
 
 
@@ -109,12 +107,12 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     options = ["optimize --aim self-bias", "constrained-generation", "--max-iterations", 1, "--max-tokens", 16]
     options += ["--bare", "--out"]  # four items are too few to choose on
     whole = run(*options, "whole", rows=rows)
-    log = tmp_path / "killed/loops/own-0/steps.jsonl"
+    log = tmp_path / "killed/loops/own/steps.jsonl"
     done = run(*options, "killed", rows=rows, ask=lambda *words, cwd: kill_once(log, *words, cwd=cwd))
     assert run(*options, "killed", rows=rows) == whole
     assert log.read_text().startswith(done)
     report = whole["report"]
-    assert report["own"][0]["feedback"] == "own list of missing concepts"
+    assert report["own"]["feedback"] == "own list of missing concepts"
     assert report["external"]["feedback"] == "exact match of concepts"
     assert report["comparison"]["self"]["cost"]["calls"][0] > 0
     assert report["iterations"] in (0, 1)
@@ -122,16 +120,15 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     assert len(run(*task, "--program", program, rows=rows)["own"]) == report["iterations"] + 1
     wrong = run(*task, "--program", tmp_path / "killed/run.json", rows=rows, ask=refused)
     assert "run.json" in wrong
-    rows = [ITEMS["mathematics-refiner"]]
-    wrong = run("refine run", "mathematics-refiner", "--program", program, rows=rows, ask=refused)
+    wrong = run("refine run", "translation", "--program", program, ask=refused)
     assert "program.json" in wrong
 
 
 def test_the_commands_seed_decides_for_a_saved_loop(run, tmp_path):
-    TASKS["mathematics-refiner"](max_iterations=1, paths=10, seed=5).loop.save(str(tmp_path / "loop.json"))
+    TASKS["constrained-generation"](max_iterations=1, seed=5).loop.save(str(tmp_path / "loop.json"))
 
     def loops(*options):
-        return run("refine run", "mathematics-refiner", *options)["loops"]
+        return run("refine run", "constrained-generation", *options)["loops"]
 
     saved = loops("--program", "loop.json", "--seed", 3)
     assert saved == loops("--max-iterations", 1, "--seed", 3)
@@ -146,54 +143,3 @@ def test_the_style_of_others_is_compared_on_the_scale_of_a_map(run, tmp_path):
     expected = style["before"]["items"]["expected"]
     assert len(style["after"]["items"]["scores"]) == 2
     assert -25 < expected[0] == expected[1] < 0
-
-
-def test_a_file_of_examples_is_shown_and_kept_in_the_run(run, tmp_path):
-    rows = {"generate": [{"concepts": ["sun"], "output": "The sun shines."}], "feedback": [], "refine": []}
-    (tmp_path / "examples.json").write_text(json.dumps(rows))
-    own, built_in = (
-        run("refine run", "constrained-generation", "--max-iterations", 0, *more, "--out", out)
-        for out, more in (("own", ["--examples", "examples.json"]), ("built-in", []))
-    )
-    assert own["tokens"] != built_in["tokens"]
-    kept = [json.loads((tmp_path / name / "run.json").read_text()).get("examples") for name in ("own", "built-in")]
-    assert kept == [file_digest(tmp_path / "examples.json"), None]
-
-
-def test_bias_of_translations_needs_a_map(data_dir, run, tmp_path):
-    def measured(*options, ask=evalbias):
-        return ask("refine", "measure", *options, "--resamples", 50, "--json", cwd=tmp_path)
-
-    folder = data_dir / "self_bias_recorded"
-    recorded = ["--data", folder / "mt/gpt-3.5-turbo__jav_Latn-en.jsonl", "--expected", "bleurt_raw"]
-    (told,) = json.loads(measured(*recorded, "--quantile-map", folder / "bleurt_to_mqm_pairs.jsonl").stdout)["loops"]
-    assert told["rounds"][0]["estimates"]["bias"]["value"] == pytest.approx(0.11, abs=0.02)  # an unbiased judge
-    as_jsonl(tmp_path / "narrow.jsonl", [{"bleurt_raw": x, "mqm": y} for x, y in [(0.5, -25), (0.6, 0)]])
-    narrow = measured(*recorded, "--quantile-map", "narrow.jsonl")
-    raw = [row["bleurt_raw"] for row in records(recorded[1])]
-    outside = sum(not 0.5 <= x <= 0.6 for x in raw)
-    assert list(json.loads(narrow.stdout)["outside_map"].values()) == [outside]
-    assert f"{outside} of {len(raw)} scores of 'bleurt_raw' lie outside the map's 0.5 to 0.6" in narrow.stderr
-
-    rows = [{**ITEMS["translation"], "output": "a dog"}] * 2
-    for metric in ("chrf", "bleu"):
-        as_jsonl(tmp_path / f"{metric}.jsonl", [{metric: x, "mqm": y} for x, y in MQM])
-    plain = run("refine run", "translation", "--max-iterations", 1, "--out", "plain", rows=rows, ask=evalbias)
-    assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
-    assert 'human MQM scores: lines such as {"chrf": 50.0, "mqm": -12.0}.' in plain.stderr
-    unmapped = measured("--data", "plain", ask=refused)
-    assert "has no Bias: own scores lie in -25 to 0, and the quality in 0 to 100" in unmapped
-    mapped = measured("--data", "plain", "--quantile-map", "chrf.jsonl", ask=refused)
-    assert "plain has no output with both an own and an expected score" in mapped  # the model writes no feedback
-    other = ["--quantile-map", "bleu.jsonl"]
-    for wrong, metric in (
-        (measured("--data", "plain", *other, ask=refused), "chrf"),
-        (measured(*recorded, *other, ask=refused), "bleurt_raw"),
-        (run("refine run", "translation", *other, rows=rows, ask=refused), "chrf"),
-    ):
-        assert f"The quantile map was fitted to scores of 'bleu', but these are scores of {metric!r}" in wrong
-    style = ["refine style", "translation", *other, "--metric", "bleu", "--out", "style"]
-    assert "No Bias is measured" not in run(*style, rows=rows, ask=evalbias).stderr
-    settings = json.loads((tmp_path / "style/run.json").read_text())
-    assert settings["metric"]["name"] == "bleu"
-    assert len(settings["quantile_map"]) == 64

@@ -94,7 +94,6 @@ REFUSED = [  # command, what is given each time, and what else
     ),
     ("audit", SCORES, ["--device cpu --api-base x", "--lm a --likelihood-lm b", "--likelihood-lm b --dialect chat"]),
     ("refine run", SUMS, ["--metric bleu"]),
-    ("refine run", SUMS, ["--examples sums.jsonl"]),
     ("refine run", "--lm embedded --task translation", ["--data german.jsonl --metric comet", "--data half.jsonl"]),
     ("refine run", "--lm embedded --task mathematics", ["--data bare.jsonl"]),
     ("refine style", SUMS, [""]),

@@ -12,7 +12,7 @@ from evalbias.evaluation import LoopScores, Paraphrased, compare_loops, measure_
 from evalbias.evaluation.loops import CachedScorer, conclude_quality, conclude_self, run_loops, summarize_loop
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Improvement, SelfRefine
-from evalbias.programs.tasks import check_items, mathematics_refiner, translation
+from evalbias.programs.tasks import check_items, translation
 from evalbias.programs.writing import PlainPredict
 from evalbias.report.tables import self_bias_table
 from evalbias.runs import Journal
@@ -153,17 +153,6 @@ def test_bad_items():
             run_loops(loop, wrong)
     with pytest.raises(ValueError, match="'x0' has no 'target_language'"):
         check_items(translation(), items(1))
-
-
-def test_a_mathematics_refiner_is_told_the_vote():
-    task = mathematics_refiner(max_iterations=1, paths=3)
-    lm = Scripted(r"\boxed{5}", r"\boxed{4}", r"\boxed{4}", r"\boxed{6}", r"so \boxed{4}", *[r"\boxed{4}"] * 3)
-    task.loop.set_lm(lm)
-    found = task.loop(source="2+2", answer="4")
-    assert (found.score, found.stopped) == (1, "iterations")
-    assert "most paths end in \\boxed{4}" in lm.asked[4]
-    assert task.external({"answer": "4"}, found.output).score == 1
-    assert not any("answer" in prompt.lower().split("\n")[0] for prompt in lm.asked)
 
 
 def texts(*outputs):

@@ -80,6 +80,32 @@ def test_an_engine_of_a_user_is_asked_for_judgments_until_it_refuses_one():
     assert calls.ended == ["LMUnsupportedFeatureError", None, None, None]
 
 
+@pytest.mark.parametrize("scoring", ["expected", "sampled"])
+def test_what_a_model_refused_once_is_not_sent_again(scoring):
+    lm, engine = writer(lambda *_: {"1": 0.5, "2": 0.3, "3": 0.2}, top=3, seeds=False)
+    complete, refused = engine.complete, []
+
+    def few(request):
+        try:
+            if request.config.logprobs is not None and request.config.logprobs > 5:
+                raise dspy.lm15.InvalidRequestError("at most 5 logprobs")
+            return complete(request)
+        except dspy.lm15.LM15Error as error:
+            refused.append(str(error))
+            raise
+
+    engine.complete = few
+    judge = pointwise(lm, scoring=scoring, **({"sampling": Sampling(samples=9)} if scoring == "sampled" else {}))
+    for number in range(3):
+        assert 1 <= judge(source="s", output=f"o{number}").score <= 3
+    expected = ["it only writes", "at most 5 logprobs"] if scoring == "expected" else ["it takes no seed"]
+    assert [*dict.fromkeys(refused)] == expected
+    assert len(refused) <= (2 if scoring == "expected" else 9)  # several draws are in flight at first
+    before = len(refused)
+    judge(source="s", output="other")
+    assert len(refused) == before
+
+
 def pointwise(lm, **options):
     judge = PointwiseJudge(C, **options)
     judge.predict.lm = lm
@@ -220,6 +246,8 @@ READ = [
     ("AB", None, ["B is better than A", "A better text would be", "B better", "A/B", "Both A and B", "A over B", ""]),
     ("AB", None, ["I like BB", "A is worse.", "Not A", "A is not better", "Option B is not as good as the other."]),
     ("AB", None, ["I can't say A", "Neither A", "A and B are equal", "Both B and A were fluent."]),
+    ("AB", "B", ["<think>A? No, not A.</think>\n\nB", "it may be A, or not</think>**B**"]),
+    ("AB", None, ["<think>It could be A", "<think>It is A</think>"]),
     (("A", "B", "Tie"), "Tie", ["tie", "It is a TIE."]),
     ("12345", "4", ["4", "Quality: 4", "4/5", "4 out of 5", "Rating (1-5): 4", "4 of 5"]),
     ("12345", "3", ["**Score: 3** (fluent)", "3 because it is fluent"]),

@@ -262,6 +262,20 @@ def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item
     assert found.report.settings["reflection_lm"]["model"] == "reflecting"
 
 
+def test_a_model_that_cannot_reflect_costs_no_other_offer_and_optimizers_of_one_class_are_all_tried():
+    def too_long(request):
+        raise dspy.lm15.ContextLengthError("8,000 tokens at most")
+
+    reflecting = Reflecting()
+    reflecting.engine.write = too_long
+    few = [dspy.LabeledFewShot(k=k) for k in (2, 3)]
+    found = aligned(Prompted(better_by_an_edit), labeled(32), reflection_lm=reflecting, budget=20, optimizers=few)
+    assert "8,000 tokens at most" in found.report.left_out["guidelines"]
+    names = " ".join(candidate.name for candidate in found.report.candidates)
+    assert "what LabeledFewShot compiled" in names
+    assert "what LabeledFewShot 2 compiled" in names
+
+
 def test_a_model_that_reflects_on_itself_is_warned_of_and_sees_the_judges_own_labels(caplog):
     reflecting = Reflecting()
     reflecting.model = Prompted.model

@@ -50,7 +50,7 @@ USUAL = {}
 FEW = {"n_resamples": 99}
 DEMOS, MITIGATION = partial(BiasedDemos, 4, **FEW), partial(LikelihoodMitigation, (2,), **FEW)
 SEARCH = partial(ZEPO, GrammarParaphraser(PARTS), population=3, epochs=2, **FEW)
-REFINE = partial(ExternalFeedbackRefine, Letters(), k=1, margins=(0.0,), **FEW)
+REFINE = partial(ExternalFeedbackRefine, Letters(), k=1, **FEW)
 SCORES, COMPARES, LOOP = partial(PointwiseJudge, C), partial(PairwiseJudge, C), partial(refine_loop, iterations=2)
 WRITER, HELD_OUT = partial(Scripted, "ab", "aabb", "aabbb"), of_sources(16, 2)
 CASES = {
@@ -173,7 +173,7 @@ def test_a_loop_whose_generator_was_compiled_by_dspy_is_returned_with_its_demons
     student.loop = refine_loop(iterations=2)
     student.loop.generate._compiled = True
     texts = ("ab", "aabb", "aabbcc", "ab", "aab", "aaab")  # own, then external feedback: quality 1, 2, 3
-    optimizer = ExternalFeedbackRefine(Letters(), k=1, margins=(0.0,), n_resamples=50, select=False)
+    optimizer = ExternalFeedbackRefine(Letters(), k=1, n_resamples=50, select=False)
     compiled = optimizer.compile(student, trainset=SOURCES[:2], lm=Scripted(*texts[:3] * 2, *texts[3:] * 2, "aaaaaa"))
     assert compiled.report.demonstrations == ("i0",)
     assert [demo.output for demo in compiled.loop.generate.predict.demos] == ["aaab"]

@@ -43,6 +43,15 @@ def search(lm=None, *, judge=None, pairs=None, valset=None, proposer=None, **opt
     return zepo.compile(judge or PairwiseJudge(C), trainset=pairs or all_pairs(), valset=valset, lm=lm or Wording())
 
 
+def test_pairs_that_answer_to_nothing_are_searched_too(tmp_path):
+    judge = PairwiseJudge(C, inputs={"answer": "Output"})
+    pairs = [pair(a, a + 1).without("source").copy(id=str(a)) for a in range(24)]
+    options = {"objective": DebiasedFairness(), "epochs": 1, "log_dir": tmp_path}
+    report = search(judge=judge, pairs=pairs[:16], valset=pairs[16:], **options).report
+    assert len(report.tried) == 5
+    assert report.comparison
+
+
 FOUR = [tuple(f"{place}{option}" for option in range(6)) for place in "abc"] + [("quality.",)]
 ALIKE = [("on", "on the"), ("whole", "the whole"), ("{name}",)]
 
@@ -357,6 +366,20 @@ def test_every_server_takes_a_paraphrasers_seeds_and_one_that_has_nothing_ends_t
     assert report.stopped == "the proposer has nothing new (8 wordings turned down, most of them empty)"
     assert len(report.rejected) == 8
     assert len(report.tried) == 1
+
+
+def test_a_model_that_takes_no_seed_rewords_without_one():
+    lm = says(field("Which has quality?"), field("On quality, which?"))
+    complete = lm.engine.complete
+
+    def without_seed(request):
+        if request.config.seed is not None:
+            raise dspy.lm15.UnsupportedFeatureError("it takes no seed")
+        return complete(request)
+
+    lm.engine.complete = without_seed
+    assert reworded(lm, n=2).instructions == ("Which has quality?", "On quality, which?")
+    assert len(lm.asked) == 2
 
 
 @pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), objectives.CalibrationGap(), POSITION])

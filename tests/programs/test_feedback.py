@@ -1,6 +1,5 @@
 """Feedback sources: scores, texts, ranges, required fields, and scores on the scale of MQM."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge, tasks
 from evalbias.programs import feedback as parts
 from evalbias.programs.feedback import MappedFeedback, ReferenceFeedback, ScorerFeedback, read_missing, same_value
-from evalbias.programs.tasks import CONCEPTS, TRANSLATION, mathematics, mathematics_refiner, read_examples, translation
+from evalbias.programs.tasks import CONCEPTS, TRANSLATION, translation
 from evalbias.programs.writing import PlainPredict
 
 WORDS = ["dog", "run", "park"]
@@ -277,8 +276,6 @@ def test_every_prompt_of_a_translation_shows_its_examples():
         for example in examples:
             assert all(str(text) in prompt for text in example.values())
         assert prompt.index(examples[-1]["source"]) < prompt.index("un chien")
-    bare = asked(translation(max_iterations=0, examples=tasks.NO_EXAMPLES), "a dog", "no-error", **ITEM)
-    assert bare[0] == "Source: un chien\nTarget language: English\nOutput:"
 
 
 def test_the_feedback_of_the_examples_is_read_as_it_is_meant():
@@ -298,52 +295,7 @@ def test_concepts_show_two_examples_of_feedback_alone_and_tasks_do_not_share_the
     assert write == "Concepts: dog\nOutput:"
     assert [feedback.count(label) for label in ("Concepts:", "Missing:")] == [3, 3]
     assert "Two friends laughed" in feedback
-    for make in tasks.TASKS.values():
+    for make in (translation, tasks.constrained_generation):
         loop = make().loop
         loop.generate.predict.demos.append("changed")
         assert make().loop.generate.predict.demos == loop.generate.predict.demos[:-1]
-
-
-def test_a_file_of_examples(tmp_path):
-    file = tmp_path / "examples.json"
-    solved = {"source": "1 + 1", "output": r"\boxed{2}"}
-    file.write_text(json.dumps({"generate": [solved]}))
-    examples = read_examples(file)
-    assert examples == {"generate": [dspy.Example(solved)]}
-    file.write_text('{"generate": [{"base": "x", "self": "y"}]}')
-    assert read_examples(file)["generate"][0].toDict() == {"base": "x", "self": "y"}
-    task = mathematics(max_iterations=0, paths=2, examples=examples)
-    assert all(r"\boxed{2}" in prompt for prompt in asked(task, r"\boxed{4}", source="2 + 2"))
-    task = mathematics_refiner(max_iterations=0, paths=2, examples=examples)
-    first, *paths = asked(task, r"\boxed{4}", source="2 + 2")
-    assert "1 + 1" in first
-    assert not any("1 + 1" in path for path in paths)
-
-
-WRONG = {
-    "[1]": r"holds \[1\] in place of a JSON object: write a JSON object with lists of examples",
-    '{"write": []}': "names 'write': write a JSON object with lists of examples for some of generate, feedback, refine",
-    '{"refine": {}}': "'refine' is not a list",
-    '{"refine": [{}, 3]}': "example 2 for 'refine' is 3",
-    "{": "is not valid JSON",
-}
-
-
-@pytest.mark.parametrize("content", WRONG)
-def test_a_file_that_holds_no_examples_is_refused(content, tmp_path):
-    (tmp_path / "examples.json").write_text(content)
-    with pytest.raises(ValueError, match=WRONG[content]):
-        read_examples(tmp_path / "examples.json")
-
-
-@pytest.mark.parametrize(
-    ("make", "role", "fields", "message"),
-    [
-        (translation, "feedback", ("source", "translation", "errors"), "Example 1 for 'feedback' has"),
-        (translation, "generate", ("text",), r"has the fields \['text'\]: give \['source', 'target_language', 'o"),
-        (mathematics, "feedback", ("source", "output"), "no prompt of its own for 'feedback'"),
-    ],
-)
-def test_examples_that_do_not_fit_a_prompt_are_refused(make, role, fields, message):
-    with pytest.raises(ValueError, match=message):
-        make(examples={role: [dspy.Example(dict.fromkeys(fields, ""))]})

@@ -262,10 +262,9 @@ def boxed_draw(request):
             lambda request: "dog" if "Output:" in request.messages[-1].text else "'dog' is a major style error",
             8,
         ),
-        (lambda: TASKS["mathematics-refiner"](max_iterations=2, paths=3), boxed_draw, 12),
         (lambda: mathematics(max_iterations=3, paths=4), boxed_draw, 1 + 4 * 4),
     ],
-    ids=["feedback", "paths of a solution", "paths of a vote"],
+    ids=["feedback", "paths of a vote"],
 )
 def test_whatever_is_drawn_is_drawn_anew(make, answer, requests):
     with dspy.context(lm=(lm := Seeded(answer))):

@@ -56,10 +56,12 @@ def test_the_score_is_the_weighted_mean_of_the_criteria():
 
 def test_a_refused_part_leaves_the_score_undefined_with_the_reason():
     lm = Reads(refuses=lambda question: "short" in question.prompt[0]["content"])
-    (found,) = Rubric([POLITE, SHORT]).batch([item(3, 1, id="x")], lm=lm)
-    assert np.isnan(found.score)
-    assert found.undefined.startswith("The prompt of the item 'x' has 99 tokens")
-    assert Rubric([POLITE, SHORT], weights=[1, 0]).batch([item(3, 1)], lm=lm)[0].score == pytest.approx(3)
+    for criteria in ([POLITE, SHORT], [SHORT, POLITE]):
+        (found,) = Rubric(criteria).batch([item(3, 1, id="x")], lm=lm)
+        assert np.isnan([found.score, found.coverage]).all()
+        assert found.undefined.startswith("The prompt of the item 'x' has 99 tokens")
+    (found,) = Rubric([POLITE, SHORT], weights=[1, 0]).batch([item(3, 1)], lm=lm)  # nothing of it is undefined
+    assert (found.score, found.coverage, found.get("undefined")) == (pytest.approx(3), pytest.approx(0.8), None)
 
 
 def test_a_model_of_closed_questions_gets_one_request_an_item():

@@ -175,14 +175,14 @@ def test_pairs_of_loops_fit(snapshot):
 def test_a_compilation_fits_and_is_drawn(tmp_path, snapshot):
     rounds = loops.measure_rounds(OWN / 25 + 1, EXPECTED / 25 + 1, quality=EXPECTED, **DRAWS)
 
-    def record(feedback, margin):
-        return LoopRecord(feedback, margin, tuple(rounds), (12345.0,) * 11, (123.0,) * 11, {})
+    def record(feedback):
+        return LoopRecord(feedback, tuple(rounds), (12345.0,) * 11, (123.0,) * 11, {})
 
     first, *_, last = (replace(one, cost={"calls": 22.0}) for one in rounds)
-    records = {"own": (record("own MQM", 0.0), record("own MQM", 0.1)), "external": record("chrf", 0.0)}
-    settings = {"iterations": 3, "margin": 0.1, "demonstrations": ("a", "b"), "items": 50, "calls": 1100}
+    records = {"own": record("own MQM"), "external": record("chrf")}
+    settings = {"iterations": 3, "demonstrations": ("a", "b"), "items": 50, "calls": 1100}
     compared = {"self": compare_judges(first, last, n_intervals=20, **DRAWS)}
-    shown = record("own MQM", 0.1)
+    shown = record("own MQM")
     report = RefineReport(chosen="3 refinements", **records, shown=shown, **settings, comparison=compared)
     assert len(cells(tables.refine_table(report), width=80)) == 11
     assert f"Bias {first['bias'].text()} -> {last['bias'].text()}" in said(tables.refine_table(report))
@@ -193,8 +193,8 @@ def test_a_compilation_fits_and_is_drawn(tmp_path, snapshot):
     assert [line[3, 1] for line in plot.marks[0].series.values()] == [rounds[3]["bias"].value] * 2
     write_png(plot, tmp_path / "sides.png")
     assert image.imread(tmp_path / "sides.png").std() > 0
-    nothing = {"shown": None, "iterations": 0, "margin": math.nan, "demonstrations": (), "comparison": {}}
-    alone = replace(report, own=(record("own", math.nan),), **nothing)
+    nothing = {"shown": None, "iterations": 0, "demonstrations": (), "comparison": {}}
+    alone = replace(report, own=record("own"), **nothing)
     assert [plain(tables.refine_table(one)) for one in (report, alone)] == snapshot
 
 
