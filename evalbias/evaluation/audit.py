@@ -14,7 +14,7 @@ from evalbias.evaluation.agreement import BOTH, CorrectedEstimates, PeopleAgreem
 from evalbias.evaluation.answers import ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import BIASES, title_of
-from evalbias.evaluation.estimates import LEVEL, ByName, Measurement, label_next
+from evalbias.evaluation.estimates import LEVEL, ByName, Measurement
 from evalbias.evaluation.findings import (
     AGREEMENT,
     ALPHA,
@@ -53,7 +53,6 @@ from evalbias.programs.items import candidates_of, length_feature
 from evalbias.programs.jury import AnyJudge
 from evalbias.values import keywords, to_json
 
-MOST_LABELS = 40  # number of items that an audit names for labeling
 UNDECIDED: Mapping[Status, str] = {
     "too few items": "There are too few items to rule out a bias on",
     "no sign": "No bias was found on",
@@ -82,7 +81,6 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
         missing: The judgments that are missing, and what they could change; None without any.
-        label_next: Ids of the items that people should label next; empty where they labeled all or none.
         groups: Value of the field ``by`` -> agreement with people on its items.
         discuss: ``"raters"`` and ``"judge"`` -> ids of the items on which raters differ most from each other, and the
             judge most from people, where there are repeated scores and ratings.
@@ -101,7 +99,6 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     provenance: Mapping[str, Any]
     warnings: Sequence[str] = ()
     missing: MissingJudgments | None = None
-    label_next: Sequence[str] = ()
     groups: Mapping[str, Measurement] = field(default_factory=dict)
     discuss: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -158,7 +155,6 @@ class AuditReport(ByName[Measurement], parts="measurements"):
             "groups": {name: m.estimates for name, m in self.groups.items()},
             "not_measured": self.not_measured,
             "missing_judgments": self.missing,
-            "label_next": self.label_next,
             "discuss": self.discuss,
             "undefined": dict(self.judged.reasons),
             "provenance": self.provenance,
@@ -330,7 +326,7 @@ def audit_answers(
     conclusions = [m.bias.conclusion(m) for m in measurements.values()]
     alone = f"Only {title_of(str(only))} was asked for: no other bias was tested." if left_out else ""
     reasons = reasons_of(findings, exact=reliability == 1)
-    labeled, repeats = judged.labeled, measurements.get(Repeats.name)
+    repeats = measurements.get(Repeats.name)
     used = {**settings, "only": only, "criteria": criteria if criteria > 1 else None}
     used = {name: value for name, value in used.items() if value is not None}
     return AuditReport(
@@ -347,7 +343,6 @@ def audit_answers(
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         missing=lost,
-        label_next=label_next(judged, MOST_LABELS, seed) if labeled.any() and not labeled.all() else [],
         groups={} if by is None else _by_group(judged, by, seed=seed),
         discuss={} if repeats is None else repeats.bias.discuss(repeats),
     )

@@ -454,7 +454,6 @@ class Bars:
     x_label: Label = ""
     y_label: str = ""
     percent: bool = False  # whether the heights are shares
-    mean: Estimate | None = None  # estimate of the mean, drawn with its interval and with the line of an unbiased judge
 
 
 @dataclass(frozen=True)

@@ -279,20 +279,6 @@ class SelfBias(Bias):
             numbers.append(Number("quality", "quality", judged.covariate(QUALITY), estimate_mean))
         return numbers
 
-    def plot(self, measurement: Measurement) -> Plot | None:
-        values = measurement.numbers["bias"].values
-        values, mean_of = values[~np.isnan(values)], measurement["bias"]
-        if not len(values):
-            return None
-        direction = "above" if mean_of.value >= 0 else "below"
-        lie, interval = f"{abs(mean_of.value):.2f} points {direction}", f"95 % interval {mean_of.interval}"
-        title = f"The model's own scores lie {lie} the expected ones on average ({interval})"
-        caption = "0 = no bias. To the right of it, the model scores its own output higher than it should."
-        edges = np.histogram_bin_edges(values, bins=min(24, max(6, int(np.sqrt(len(values))))))
-        counts = np.histogram(values, bins=edges)[0].astype(np.float64)
-        label = ("too low", "points from the expected score", "too high")
-        return Plot(title, caption, [Bars({"items": counts}, edges, label, "items", mean=mean_of)])
-
 
 @dataclass(frozen=True)
 class SelfPreference(EffectBias):

@@ -147,9 +147,6 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
         yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
     if audit.missing is not None:
         yield Section("Missing judgments", [audit.missing.table()], audit.missing.sentence())
-    if audit.label_next:
-        words = "Ratings of these items would make the corrected mean most precise:"
-        yield Section(f"Items to label next ({len(audit.label_next):,})", [words, Quote(", ".join(audit.label_next))])
     if reasons := audit.judged.reasons:
         yield Section(f"Items without an answer ({len(reasons):,})", [dict(list(reasons.items())[:NAMED])])
 

@@ -202,34 +202,15 @@ class _Drawing:
     def bars(self, mark: Bars) -> None:
         axis, colors = self.axis, self.colors
         widths, centers = np.diff(mark.edges), (mark.edges[:-1] + mark.edges[1:]) / 2
-        looks = ((colors.accent, 0.85), (colors.ink, 0.3)) if mark.mean is None else ((colors.ink, 0.28),)
+        looks = ((colors.accent, 0.85), (colors.ink, 0.3))
         for k, ((name, heights), (color, alpha)) in enumerate(zip(mark.heights.items(), looks, strict=False)):
-            width = widths * (0.84 if mark.mean is None else 0.92) / len(mark.heights)
+            width = widths * 0.84 / len(mark.heights)
             place = centers + (k - (len(mark.heights) - 1) / 2) * width
             axis.bar(place, heights, width=width, color=color, alpha=alpha, label=name)
-        if mark.mean is not None:
-            self.mean(mark.mean, float(max(heights.max() for heights in mark.heights.values())), mark.edges)
         if mark.percent:
             axis.yaxis.set_major_formatter(lambda value, _: percent(value))
         else:
             axis.locator_params(axis="y", integer=True, nbins=4)
-
-    def mean(self, mean: Estimate, top: float, edges: FloatArray) -> None:
-        """Draw a mean with its interval, beside the line of an unbiased judge."""
-        axis, colors = self.axis, self.colors
-        if not np.isnan(mean.low):
-            axis.axvspan(mean.low, mean.high, color=colors.accent, alpha=0.25, lw=0)
-        axis.axvline(mean.value, color=colors.accent)
-        axis.axvline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
-        sides = ("right", -5), ("left", 5)
-        of_null, of_mean = sides if mean.value >= 0 else sides[::-1]
-        for place, words, color, (side, offset) in (
-            (0.0, "0 = no bias", colors.muted, of_null),
-            (mean.value, f"mean {mean.value:+.2f}", colors.accent, of_mean),
-        ):
-            self.words(words, (place, top * 1.2), (offset, 0), color=color, ha=side, va="top")
-        reach = max(abs(edges[0]), abs(edges[-1]), 1e-9) * 1.08
-        axis.set(ylim=(0, top * 1.25), xlim=(-reach, reach))
 
     def lines(self, mark: Lines) -> None:
         axis, colors = self.axis, self.colors

@@ -283,12 +283,6 @@ def test_two_audits_are_compared_by_one_bias():
     assert change.difference.value == pytest.approx(after["scale_use"]["slope"].value - change.before.value)
 
 
-def test_items_to_label_are_named():
-    rows = [row | ({"ratings": [None, None]} if i < 7 else {}) for i, row in enumerate(in_points(60))]
-    shown = printed(in_terminal(of_scores(rows), full=True))
-    assert re.search(r"Items to label next \(7\)\n.*\n(\w+, ){6}\w+\n", shown)
-
-
 def test_a_slope_that_is_tolerated_is_said_to_be():
     found = of_scores(in_points(800, slope=0.92), only="scale_use")
     finding = about(found, "scale_use")

@@ -119,7 +119,7 @@ def said(judged, *, every, askable=False, **settings):
     found = audit_answers(replace(judged, compilable=askable), **settings)
     told = {"verdict": list(found.paragraphs)}
     told |= {"findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.findings}}
-    told |= {"not measured": dict(found.not_measured), "label next": len(found.label_next)}
+    told |= {"not measured": dict(found.not_measured)}
     return {**told, "shown": shown_of(found)} if every else told
 
 
