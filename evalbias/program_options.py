@@ -229,7 +229,6 @@ class ScoringAim(Choosing, Seeded, options.Likely, Judging, Items):
     scale: tuple[float, float] | None = again("scale", ScoreOptions)
     judge: Path | None = option("JSON file of the judge to begin with, instead of a new one for `criterion`.")
     k: int = option("Number of demonstrations.", 8)
-    candidates: Path | None = option("File of ids, one per line: only these training items may become demonstrations.")
     split_by: Literal["instance", "input"] = option(
         "What to split by; with input, all items of one input land on the same side.", "instance"
     )

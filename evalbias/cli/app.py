@@ -35,7 +35,7 @@ MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template
 SECTIONS = {  # heading -> its options, in the order of a command's help
     "Aim": "aim",
     "Data": "file data systems before after rated loops mapping missing keep levels labels by pairs split_by limit "
-    "candidates documents",
+    "documents",
     "Model and judge": JUDGE,
     REST: "",
     "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "

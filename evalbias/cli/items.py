@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import MISSING, asdict, fields
-from pathlib import Path
 from typing import Any
 
 from evalbias import data
 from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
-from evalbias.data.files import decoded, memory_table
+from evalbias.data.files import memory_table
 from evalbias.data.hints import lacking
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
@@ -136,8 +135,6 @@ def scored(options: ScoringAim, judges: Sequence[PointwiseJudge]) -> Split:
     if options.limit is not None and options.limit < len(items):
         items = random.Random(options.seed).sample(items, options.limit)
     train, test = data.split(items, seed=options.seed, by=options.split_by)
-    if options.candidates is not None:
-        train = _only(train, options.candidates)
     check_ratings(items, criteria, spec)
     return Split(dataset, criteria, test, train)
 
@@ -193,15 +190,3 @@ def check_ratings(items: Sequence[Any], criteria: Sequence[Criterion], spec: str
                     f"The item {item.id!r:.80} has {score:g} on {criterion.name}, outside the scale {low} to {high}: "
                     "correct it, or give the scale that people rated on with --scale."
                 )
-
-
-def _only(train: Sequence[Any], file: Path) -> list[Any]:
-    lines = decoded(file.read_bytes(), file).splitlines()
-    ids = dict.fromkeys(line.strip() for line in lines if line.strip())
-    unknown = ids.keys() - {str(e.id) for e in train}
-    if unknown:
-        raise ValueError(
-            f"{file} lists {min(unknown)!r:.80}, which is no training item of this split ({len(unknown)} such ids): "
-            "give the seed and the data that the list was made for."
-        )
-    return [e for e in train if str(e.id) in ids]

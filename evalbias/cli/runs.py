@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,21 +46,12 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
 @app.command("show")
 def show_command(
     run: Folder,
-    opens: Annotated[bool, typer.Option("--open", help="Open its report in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a run's settings and the numbers of its result, or its report."""
+    """Show a run's settings and the numbers of its result."""
     from evalbias.runs import flatten, read_run
 
     record = read_run(run)
-    if opens:
-        from evalbias.report.page import FILE
-
-        if not (record.path / FILE).is_file():
-            raise ValueError(f"{record.path} has no report, because the run is {record.status}.")
-        if not webbrowser.open((record.path / FILE).resolve().as_uri()):
-            raise ValueError(f"No browser was found: open {record.path / FILE} in one.")
-        return
     if as_json:
         print_json({"settings": record.settings, "result": record.result, "status": record.status})
         return

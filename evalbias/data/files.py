@@ -478,7 +478,7 @@ def _check_distinct(names: Iterable[str], where: str) -> None:
 
 # Parquet: read in pieces, because a file of kilobytes may hold gigabytes.
 
-BATCH, SMALL_BATCH = 1024, 16  # rows read at once: usually, and where many long texts may take few bytes
+BATCH = 16  # rows read at once: many of one long text may take few bytes
 VALUE = 64  # bytes that a value of a Parquet file takes in Python besides its text
 
 
@@ -495,13 +495,13 @@ def parquet_rows(source: Source) -> Rows:
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw))
         file.scan_contents()  # raises where the layout is damaged; to look at it would end the process
-        size, texts, rows = _layout(file.metadata)
+        groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+        size = VALUE * sum(group.column(k).num_values for group in groups for k in range(group.num_columns))
         check_unpacked(size, len(raw), path)
-        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw), read_dictionary=texts)
         names = file.schema_arrow.names
         _check_distinct(names, str(path))
         for group in range(file.num_row_groups):  # Arrow cannot join the nested texts of two
-            for batch in file.iter_batches(rows, row_groups=[group]):
+            for batch in file.iter_batches(BATCH, row_groups=[group]):
                 size += sum(map(_size, batch.columns))
                 check_unpacked(size, len(raw), path)
                 where = f"{path}, rows {number + 1} to {number + batch.num_rows}"
@@ -511,26 +511,6 @@ def parquet_rows(source: Source) -> Rows:
                     yield f"{path}, row {number}", dict(zip(names, record, strict=True))
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged or no Parquet file ({error!s:.200}); download it again.") from error
-
-
-def _layout(metadata: Any) -> tuple[int, list[str], int]:
-    """Return how to read a Parquet file: bytes of values besides their texts, columns of shared texts, rows at a time.
-
-    A text that many rows share may be stored once. Arrow can keep it so until the rows are counted, except in columns
-    with a delta encoding, in which each text builds on the one before.
-    """
-    leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    size, shared, rows = 0, [], BATCH
-    for i, leaf in enumerate(leaves):
-        chunks = [group.column(i) for group in groups]
-        size += sum(chunk.num_values for chunk in chunks) * max(VALUE, leaf.length or 0)  # length: of a fixed width
-        if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type != "DECIMAL":
-            if any("DELTA" in encoding for chunk in chunks for encoding in chunk.encodings):
-                rows = SMALL_BATCH
-            else:
-                shared.append(leaf.path)
-    return size, shared, rows
 
 
 def _size(array: Any) -> int:

@@ -43,27 +43,24 @@ class Colors(NamedTuple):
 
 THEME = Colors("#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f", "#101112")  # an SVG gets the theme's variables
 LIGHT = Colors("#1f1e1b", "#6a675f", "#dedad0", "#22609c", "#b0561c", "#ffffff")
-WIDE, NARROW = 640, 320  # width in pixels of a plot on a screen, and on a telephone
+WIDTH = 640  # pixels of a plot on a screen
 TAG = "<[^>]+>"  # of an SVG file; what stands between tags is the text of labels, which comes from data
 DASHED = (0, (4, 3))
 
 
-def draw(plot: Plot) -> tuple[Markup, Markup]:
-    """Return a plot as SVG in two widths, whose text stays text and whose colors are those of the page's theme."""
-    drawn = []
-    for narrow in (False, True):
-        file = io.StringIO()
-        _save(plot, file, THEME, narrow, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-        drawn.append(Markup(_inline(file.getvalue())))
-    return drawn[0], drawn[1]
+def draw(plot: Plot) -> Markup:
+    """Return a plot as SVG, whose text stays text and whose colors are those of the page's theme."""
+    file = io.StringIO()
+    _save(plot, file, THEME, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return Markup(_inline(file.getvalue()))
 
 
 def write_png(plot: Plot, path: Path) -> None:
     """Write a plot, with its title, as PNG."""
-    _save(plot, path, LIGHT, False, format="png", dpi=144)
+    _save(plot, path, LIGHT, format="png", dpi=144)
 
 
-def _save(plot: Plot, file: Any, colors: Colors, narrow: bool, **options: Any) -> None:
+def _save(plot: Plot, file: Any, colors: Colors, **options: Any) -> None:
     from matplotlib import style
     from matplotlib.figure import Figure
     from matplotlib.text import Text
@@ -82,14 +79,14 @@ def _save(plot: Plot, file: Any, colors: Colors, narrow: bool, **options: Any) -
         "legend.frameon": False,
     }
     with style.context(["default", cast(Any, settings)]):  # not what a matplotlibrc in the current folder says
-        heights, width = [_height(mark) for mark in plot.marks], NARROW if narrow else WIDE
-        figure = Figure(figsize=(width / 72, sum(heights) / 72), layout="constrained")  # 72 units an inch: as pixels
+        heights = [_height(mark) for mark in plot.marks]
+        figure = Figure(figsize=(WIDTH / 72, sum(heights) / 72), layout="constrained")  # 72 units an inch: as pixels
         alike = all(isinstance(mark, Dots) for mark in plot.marks)  # judges before and after, on the same axes
         axes = figure.subplots(len(heights), 1, sharex=alike, sharey=alike, squeeze=False, height_ratios=heights)[:, 0]
         for axis, mark in zip(axes, plot.marks, strict=True):
             axis.tick_params(length=0, pad=6)
             axis.spines[["left", "right", "top"]].set_visible(False)
-            _Drawing(figure, axis, colors, narrow).mark(mark)
+            _Drawing(figure, axis, colors).mark(mark)
         if colors is LIGHT:
             axes[0].set_title(textwrap.fill(plot.title, 90), loc="left", fontsize=12.5)
         for text in figure.findobj(Text):  # names in them come from data: a dollar sign starts no formula
@@ -130,12 +127,11 @@ def _height(mark: object) -> int:
 
 @dataclass
 class _Drawing:
-    """One mark on its axes; a narrow one is laid out for a telephone."""
+    """One mark on its axes."""
 
     figure: Figure
     axis: Axes
     colors: Colors
-    narrow: bool
 
     def mark(self, mark: Intervals | Dots | Bars | Lines | Stack) -> None:
         getattr(self, type(mark).__name__.lower())(mark)
@@ -144,7 +140,7 @@ class _Drawing:
             self.grid("y")
             handles, names = self.axis.get_legend_handles_labels()
             if len(names) > 1:
-                self.figure.legend(handles, names, loc="outside upper left", ncols=1 if self.narrow else 2)
+                self.figure.legend(handles, names, loc="outside upper left", ncols=2)
 
     def intervals(self, mark: Intervals) -> None:
         axis, colors = self.axis, self.colors
@@ -154,7 +150,7 @@ class _Drawing:
             axis.set_xticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
         else:
             axis.set_xlim(*_limits(every, mark.null))
-            axis.locator_params(axis="x", nbins=4 if self.narrow else 7)
+            axis.locator_params(axis="x", nbins=7)
         for place, row in enumerate(mark.rows.values()):
             for k, e in enumerate(row):
                 y = place + 0.34 * (k - (len(row) - 1) / 2)
@@ -165,7 +161,7 @@ class _Drawing:
         if mark.null is not None:
             self.null(mark.null, mark.null_words)
         axis.set_ylim(len(mark.rows) - 0.4, -1.1 if mark.null is not None else -0.6)
-        names = [_row_label(name, self.narrow) for name in mark.rows]
+        names = [_row_label(name) for name in mark.rows]
         axis.set_yticks(range(len(names)) if any(names) else [], names if any(names) else [], color=colors.ink)
         self.labels(mark.x_label, "")
         if any(names):
@@ -196,8 +192,6 @@ class _Drawing:
             x, y, low, high = mark.line.T
             axis.fill_between(x, low, high, color=colors.accent, alpha=0.22, lw=0)
             axis.plot(x, y, color=colors.accent)
-        if self.narrow:
-            axis.locator_params(axis="x", nbins=5)
 
     def bars(self, mark: Bars) -> None:
         axis, colors = self.axis, self.colors
@@ -251,7 +245,7 @@ class _Drawing:
     def labels(self, x: Label, y: str) -> None:
         if not isinstance(x, str):
             less, counted, more = x
-            x = f"{less}  ←  →  {more}" if self.narrow and len("".join(x)) > 40 else f"{less}  ←  {counted}  →  {more}"
+            x = f"{less}  ←  {counted}  →  {more}"
         self.axis.set(xlabel=x, ylabel=y)
 
     def grid(self, side: Literal["x", "y"]) -> None:
@@ -268,10 +262,10 @@ def _limits(estimates: Sequence[Estimate], null: float | None) -> tuple[float, f
     return (max(low, 0.0), min(high, 1.0)) if all(e.unit == SHARE for e in estimates) else (low, high)
 
 
-def _row_label(name: str, narrow: bool) -> str:
+def _row_label(name: str) -> str:
     """Break the name of a row into lines that leave room for the plot; a very long one is cut."""
     name = visible(name)
-    return textwrap.fill(textwrap.shorten(name, 60, placeholder=" …") or name[:60], 16 if narrow else 32)
+    return textwrap.fill(textwrap.shorten(name, 60, placeholder=" …") or name[:60], 32)
 
 
 # --- what is drawn of results -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from lm.gguf_files import save_llama
 from lm.models import load, save
 
 from benchmarks.sets import read
-from evalbias import Criterion, data, embedded_judge_lm
+from evalbias import Criterion, embedded_judge_lm
 from evalbias.cli.judge import brief_of, in_words
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, files
@@ -118,19 +118,6 @@ def test_a_criterion_on_the_command_line_makes_a_new_judge(new, tmp_path):
     judge = PointwiseJudge(Criterion(world.NAME, world.DEFINITION, scale=(1, 7), **labels))
     expected = [one.score for one in judge.batch(world.examples(3, seed=1), lm=embedded_judge_lm())]
     assert [row["score"] for row in records(tmp_path / "run/scores.jsonl")] == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_demonstrations_are_taken_from_the_candidates_alone(scoring, items, tmp_path):
-    train, _ = data.split(list(data.read(items)), seed=0)
-    for name, chosen in (("a", train[:100]), ("b", train[100:])):
-        (tmp_path / f"{name}.txt").write_text("".join(f"{e.id}\n" for e in chosen))
-    options = [*LIKELY, *scoring, "--bare", "--resamples", 200, "--out", "run"]
-    evalbias(*options, "--candidates", "a.txt", cwd=tmp_path)
-    demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
-    assert len(demos) == 8
-    assert {demo["source"] + demo["output"] for demo in demos} <= {e.source + e.output for e in train[:100]}
-    assert "train.ids: " in refused(*options, "--candidates", "b.txt", cwd=tmp_path)
 
 
 @pytest.mark.slow

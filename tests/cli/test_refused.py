@@ -24,7 +24,6 @@ def folder(tmp_path_factory):
     as_jsonl(folder / "pairs.jsonl", [{"source": f"q{k}", **pair} for k in range(4)])
     as_jsonl(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
     (folder / "stars.csv").write_text("data,text,stars\na,b,3\nc,d,4\ne,f,2\ng,h,5\ni,j,1\n")
-    (folder / "ids.txt").write_text("elsewhere\n")
     (folder / "unfinished").mkdir()
     (folder / "unfinished/result.json").write_text('{"ranges": {}, "own": [], "quality": []}')
     as_jsonl(folder / "empty.jsonl", [])
@@ -51,11 +50,7 @@ REFUSED = [  # command, what is given each time, and what else
     ("optimize --aim likelihood", NAMED, [f"--data {name} --lm embedded" for name in ("none.jsonl", "webnlg2020")]),
     ("optimize --aim likelihood", DATA, ["--criterion wit", WIT, "--criterion summeval:fluency --scale 1-7"]),
     ("optimize --aim likelihood", DATA, ["--judge compares.json", "--judge scores.json --scale 1-5"]),
-    (
-        "optimize --aim likelihood",
-        ITEMS,
-        ["--split-by topic", NAMED, f"-k 2 {WIT}", "--candidates ids.txt", "--epochs 2"],
-    ),
+    ("optimize --aim likelihood", ITEMS, ["--split-by topic", NAMED, f"-k 2 {WIT}", "--epochs 2"]),
     ("optimize --aim likelihood", ITEMS, ["--scale 1-3", "--scale 5-1", "--scale 0.5-2", "--seed -1", "-k 0"]),
     ("optimize --aim likelihood", ITEMS, ["--bare -k 1 --out /proc/none/run", "--out ''", "--out="]),
     ("optimize --aim likelihood", f"{MAPPED},score=stars {NAMED}", [WIT]),

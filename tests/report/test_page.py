@@ -106,7 +106,7 @@ def test_hostile_texts_stay_texts_and_a_page_asks_for_nothing(folder, measured):
     assert set(read.targets) <= set(read.ids)
     assert len(read.ids) == len(set(read.ids))
     assert len(page.encode()) < 1_500_000
-    assert read.tags.count("svg") == 2 * len(measured)  # every plot in two widths
+    assert read.tags.count("svg") == 1 * len(measured)  # every plot in two widths
     for title in ("Likelihood", "Position", "Verbosity", "The 50 items to look at first", "What was run", "Glossary"):
         assert title in text
     assert "50 % = no bias" in text
@@ -118,10 +118,10 @@ def test_hostile_texts_stay_texts_and_a_page_asks_for_nothing(folder, measured):
 def test_colours_are_the_themes():
     (section,) = sections(measure(BIASES["position"], pairs(), seed=0, n_resamples=20))
     (plot,) = (block for block in section.blocks if isinstance(block, Plot))
-    wide, narrow = draw(plot)
-    colors = set(re.findall(r"#[0-9a-f]{6}", wide + narrow))
-    assert colors <= {"#000000", "#ffffff"} - set(re.findall(r"(?:fill|stroke): (#\w+)", wide))
-    assert "var(--accent)" in wide
+    drawn = draw(plot)
+    colors = set(re.findall(r"#[0-9a-f]{6}", drawn))
+    assert colors <= {"#000000", "#ffffff"} - set(re.findall(r"(?:fill|stroke): (#\w+)", drawn))
+    assert "var(--accent)" in drawn
 
 
 @pytest.mark.slow
@@ -129,14 +129,14 @@ def test_plots_of_one_page_share_no_names_and_a_page_is_the_same_each_time(measu
     first, second = (Page("t", "c", [*sections(measured)]).html() for _ in range(2))
     assert first == second
     svgs = re.findall(r"<svg.*?</svg>", first, re.DOTALL)
-    assert len(svgs) == 2 * sum(isinstance(block, Plot) for one in sections(measured) for block in one.blocks)
+    assert len(svgs) == sum(isinstance(block, Plot) for one in sections(measured) for block in one.blocks)
     names = [name for svg in svgs for name in re.findall(r' id="([^"]+)"', svg)]
     assert len(names) == len(set(names))
 
 
 def test_a_notebook_shows_plot_and_numbers_and_leads_nowhere(measured):
     read = Reader(measured["position"]._repr_html_())
-    assert read.tags.count("svg") == 2
+    assert read.tags.count("svg") == 1
     assert "table" in read.tags
     assert read.loads == []
     assert set(read.targets) <= set(read.ids)
@@ -144,7 +144,7 @@ def test_a_notebook_shows_plot_and_numbers_and_leads_nowhere(measured):
     milder = replace(judged, answers=judged.answers - 0.2 * judged.covariates[LIKELIHOODS])
     after = measure(BIASES["likelihood"], milder, seed=0, n_resamples=50)
     shown = compare_judges(measured["likelihood"], after, n_resamples=50, n_intervals=50, seed=0)._repr_html_()
-    assert Reader(shown).tags.count("svg") == 4  # effect and BiasScore against 0, performance apart
+    assert Reader(shown).tags.count("svg") == 2  # effect and BiasScore against 0, performance apart
 
 
 def test_terms_are_explained_once_a_text_only_in_our_words_and_stand_in_the_glossary():

@@ -150,17 +150,17 @@ def test_the_scatter_shows_before_above_after():
     alone = scatter({"": scored(np.random.default_rng(0), 900)})
     assert [len(mark.points[""][0]) for mark in alone.marks] == [900]
     assert alone.caption.endswith("dots are drawn, evenly spaced by likelihood.")
-    assert 300 <= draw(alone)[0].count("<use ") < 350  # the ticks are drawn so too
+    assert 300 <= draw(alone).count("<use ") < 350  # the ticks are drawn so too
 
 
 def test_names_from_data_are_drawn_as_they_are():
     names = {"$\\frac{": 0.1, "<script>": 0.2, "a" * 300: 0.3}
     estimates = {name: Estimate(name, name, v, v - 0.1, v + 0.1, 9, 0, null=0.0) for name, v in names.items()}
-    for svg in draw(interval_plot(estimates, "writers")):
-        assert "$\\frac{" in svg
-        assert "&lt;script&gt;" in svg
-        assert "<script" not in svg
-        assert "a" * 61 not in svg
+    svg = draw(interval_plot(estimates, "writers"))
+    assert "$\\frac{" in svg
+    assert "&lt;script&gt;" in svg
+    assert "<script" not in svg
+    assert "a" * 61 not in svg
 
 
 def test_everything_on_the_axis_of_the_first_headline_is_drawn():
@@ -181,7 +181,7 @@ def test_everything_on_the_axis_of_the_first_headline_is_drawn():
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_shares_are_drawn_between_0_and_100_percent(share):
     estimates = {"x": Estimate("x", "x", share, share, share, 9, 0, unit=SHARE, signed=False)}
-    ticks = re.findall(r">(\S+)</text>", draw(interval_plot(estimates, "shares"))[0])
+    ticks = re.findall(r">(\S+)</text>", draw(interval_plot(estimates, "shares")))
     numbers = [float(tick.replace("\N{MINUS SIGN}", "-")) for tick in ticks if tick not in ("x", SHARE)]
     assert 0 <= min(numbers) <= max(numbers) <= 1
 
@@ -189,7 +189,7 @@ def test_shares_are_drawn_between_0_and_100_percent(share):
 def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
     judged = with_effect(0.3)
     judged.covariates[LENGTHS] = np.arange(1.0, len(judged.ids) + 1)
-    drawn = draw(drawing_of("agreement", judged))[0]
+    drawn = draw(drawing_of("agreement", judged))
     labels = [found_in("agreement", judged)[name].label for name in ("likelihood_floor", "length_floor")]
     assert not any(name in drawn for name in ("one rater", *labels))
     words = " ".join(" ".join(re.findall(r">([^<>]+)</text>", drawn)).split())
@@ -208,6 +208,6 @@ def test_the_axis_of_verdicts_has_a_short_name(verdicts, axis):
 )
 def test_a_label_is_a_text_whatever_it_says(label):
     estimate = Estimate("x", "x", 0.1, 0, 0.2, 9, 0)
-    (wide, _) = draw(Plot("title", "caption", [Intervals({"x": [estimate]}, x_label=label)]))
+    wide = draw(Plot("title", "caption", [Intervals({"x": [estimate]}, x_label=label)]))
     texts = [text.text for text in ET.fromstring(wide).iter("{http://www.w3.org/2000/svg}text")]
     assert ("a\ufffd\ufffd\ufffdb" if label.startswith("a") else label) in texts

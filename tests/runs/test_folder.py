@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import evalbias, refused
+from commands import evalbias
 from filelock._identity import host_name
 
 from evalbias import runs
@@ -267,16 +267,6 @@ def folder(tmp_path):
         with RunFolder(tmp_path / name, SETTINGS) as opened:
             opened.write_result(RESULT)
     return tmp_path
-
-
-def test_a_report_is_opened(folder, monkeypatch):
-    opened = []
-    monkeypatch.setattr("webbrowser.open", lambda uri: opened.append(uri) or len(opened) == 1)
-    assert "one has no report, because the run is finished" in refused("runs", "show", "one", "--open", cwd=folder)
-    (folder / "one/report.html").touch()
-    assert evalbias("runs", "show", "one", "--open", cwd=folder).stdout == ""
-    assert opened == [(folder / "one/report.html").resolve().as_uri()]
-    assert "No browser was found" in refused("runs", "show", "one", "--open", cwd=folder)
 
 
 def test_runs_are_listed_and_shown(folder):
