@@ -104,7 +104,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
     "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
     "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
-    **dict.fromkeys(("judge", "program", "examples", "quantile_map", "correction"), FILE),
+    **dict.fromkeys(("judge", "program", "quantile_map", "correction"), FILE),
     **dict.fromkeys(("limit", "documents", "population", "epochs", "budget", "orders", "resamples"), COUNT),
     **dict.fromkeys(("label_next", "max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
     "samples": Flag(more={"min": 2}),

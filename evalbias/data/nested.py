@@ -15,6 +15,7 @@ from evalbias.data.items import DataError, number
 from evalbias.measures.arrays import missing
 
 OWN = ("scores", "ratings")  # our objects of people's; of which an entry is named, the others are not people's
+NAMING = words_in("criteria", "writers") | {"name", "judge"}  # in names of what tells the objects of a list apart
 NOT_GIVEN = {"draft", "discarded", "pending"}  # status of an answer that does not count
 MOST = 30  # entries of a table's objects that are looked at
 
@@ -64,14 +65,17 @@ def paths(table: Source) -> list[str]:
 
 
 def named_entries(cells: Sequence[Any]) -> list[str]:
-    """Return the names in lists of objects that say by ``name`` or ``metric`` on what each is; none for persons."""
+    """Return the names in lists of objects that say by a name whose, or on what, each is; none for those of persons."""
+    lists = [cell for cell in cells if isinstance(cell, list)]
     persons = words_in("given names", "people", "persons", "speakers")
-    for key in ("name", "metric"):
-        lists = [cell for cell in cells if isinstance(cell, list)]
+    keys = dict.fromkeys(str(key) for cell in lists for entry in cell if isinstance(entry, dict) for key in entry)
+    for key in (key for key in keys if NAMING & {*words_of(key)}):
         rows = [[str(e.get(key) or "") if isinstance(e, dict) else "" for e in cell] for cell in lists]
         names = [*dict.fromkeys(name for row in rows for name in row)]
-        if len(names) > 1 and all(name[-1:].isalpha() and persons.isdisjoint(words_of(name)) for name in names):
-            return names if all(len({*row}) == len(row) for row in rows) else []
+        numbered = "name" in words_of(key) and any(name[-1:].isdecimal() for name in names)  # u1, u2 may be persons
+        are_persons = numbered or not all(name and persons.isdisjoint(words_of(name)) for name in names)
+        if len(names) > 1 and not are_persons and all(len({*row}) == len(row) for row in rows):
+            return names
     return []
 
 

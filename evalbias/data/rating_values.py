@@ -16,7 +16,7 @@ from evalbias.data.cells import LETTERS, choice_codes, words_in, words_of
 from evalbias.data.files import Source
 from evalbias.data.items import LARGEST, DataError, as_number, cells_of, remedy_for, value_code, word
 from evalbias.measures.arrays import FloatArray
-from evalbias.values import first_few
+from evalbias.values import first_few, shell_word
 
 RATINGS = words_in("values", "people", "judges", "models", "given names")  # words in the names of columns of ratings
 Cells = Sequence[tuple[str, str, Any]]  # column, with its criterion if there are several; place; and value
@@ -153,7 +153,8 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
     if not remedy and 2 * len(others) > len(cells) and len({str(cell) for *_, cell in others}) > 1:
         remedy = "or, of words in an order, all of them: `levels` WORST,...,BEST"
     elif not remedy:
-        remedy = f"or leave it empty (null in JSON) where there is none; `missing` {codes} counts it as missing"
+        remedy = "or leave it empty (null in JSON) where there is none"
+        remedy += f"; `missing` {shell_word(codes)} counts it as missing" if codes else ""
     refusal = f"{where}: {name!r:.80} is {first!r:.80}{among}: give a number, {remedy}.{more}"
     raise _refused(refusal, codes, are_few=remedy.endswith("as missing"))
 
@@ -164,11 +165,11 @@ def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
     some = [code for code, _ in counts.most_common(MOST_LISTED)]
     listing = first_few([f"{code!r:.80} in {n}" for code, n in counts.most_common()], MOST_LISTED)
     more = f" {len(others)} of {len(cells)} cells are no {what}: {listing}." if len(others) > 1 else ""
-    return ",".join(code for code in some if "," not in code and len(code) <= LONGEST) or "VALUE", more
+    return ",".join(code for code in some if "," not in code and len(code) <= LONGEST), more
 
 
 def _refused(refusal: str, codes: str, *, are_few: bool) -> DataError:
-    return OpenValuesError(refusal, codes.split(",")) if are_few and codes != "VALUE" else DataError(refusal)
+    return OpenValuesError(refusal, codes.split(",")) if are_few and codes else DataError(refusal)
 
 
 def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
@@ -184,8 +185,8 @@ def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
         hint = "" if labels else " If 1 means the first and 2 the second: --labels 1,2."
         python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
         codes, more = _counted(cells, others, "choices")
-        if 2 * len(others) < len(cells):
-            hint += f" Where no choice was made: `missing` {codes}.{more}"
+        if 2 * len(others) < len(cells) and codes:
+            hint += f" Where no choice was made: `missing` {shell_word(codes)}.{more}"
         refusal = f"{errors[0]} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}"
         raise _refused(refusal, codes, are_few=2 * len(others) < len(cells))
 

@@ -44,6 +44,7 @@ def cells(k, quality, rng):
     made |= {"raters": {"anna": 1 + noisy(), "ben": 1 + noisy()}, "mixed": {"human": 1 + noisy(), "gpt-4": 1 + noisy()}}
     made |= {"scorers": {"Facts": noisy() / 4, "Tone": noisy() / 4}}
     made |= {"reviewed": {"Facts": noisy() / 4, "human_review": noisy() / 4}}
+    made |= {"judged two": [{"judge": name, "score": 1 + noisy()} for name in ("gpt-4", "claude")]}
     made |= {"named": [{"name": name, "value": noisy() / 4} for name in ("Facts", "Tone")]}
     made |= {"objects": [{"annotator": who, "rating": 1 + noisy()} for who in "xy"]}
     made |= {"both": {"question": f"What is thing {k // 2} of the town?", "answer": f"It is {said}"}}
@@ -561,6 +562,8 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
     f"span_id|id|; root_span_id|id|; {QA}; scores|scorers|": (  # of a log, and nobody's for certain
         {}, [[{"score": f"scores.{a}", "scores_field": f"scores.{b}"} for a, b in TWO]]),
     f"{QA}; human|15|; feedback|named|; judge|15|": ({"score": "human", "scores_field": "judge"}, [[]]),
+    f"{QA}; human|15|; judgments|judged two|": ({"score": "human"}, [[]]),
+    "source|q|; system_output|a|; human|15|; judge|15|": ({"score": "human", "scores_field": "judge"}, []),
     f"{QA}; annotations|objects|; judge|15|": ({"ratings": "annotations.rating", "scores_field": "judge"}, []),
     "fields|both|; human|15|; judge|15|": (
         {"source": "fields.question", "output": "fields.answer", "score": "human", "scores_field": "judge"}, []),
