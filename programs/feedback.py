@@ -432,67 +432,30 @@ class MappedFeedback:
         return replace(feedback, score=float(self._map([feedback.score])[0]))
 
 
-# Read which concepts an answer names as missing: "all covered", a list in any layout, or a short sentence.
-# Nothing is missing only where the answer says so and nothing else. An answer that names a concept among words that are
-# not understood, contradicts itself, or names no concept is unreadable.
+# Read which concepts an answer names as missing: "none", a Python list, or concepts with commas, bullets or numbers
+# between. Nothing is missing only where the answer says so and nothing else. An answer in other words is unreadable.
 
-
-# Parts of sentences.
-_NOUN = r"(?:concepts?|words?|keywords?|items?)"
-_OF_THEM = (
-    r"(?: of)?(?: (?:the|them|these|those|given|specified|required|listed|provided|input|two|three|four|five|\d+))*"
-)
-_ALL = rf"(?:(?:all|every one|each){_OF_THEM}(?: {_NOUN})?|every (?:\w+ )?{_NOUN}|everything)"
-_BE = r"(?:is|are|was|were|has been|have been)"
-_COVERED = r"(?:covered|included|present|mentioned|contained|used|there)"
-_TEXT = r"(?:the|this) (?:\w+ )?(?:sentence|text|output|draft)"
-
-# Answers that nothing is missing.
-_ALL_ARE_COVERED = rf"{_ALL} (?:{_BE} )?(?:all )?{_COVERED}(?: (?:in|by) {_TEXT})?"
-_COVERS_ALL = rf"(?:(?:{_TEXT}|it) )?(?:covers|includes|contains|mentions|uses) {_ALL}"
-_NONE_IS_MISSING = (
-    rf"(?:there {_BE} )?(?:none|nothing|no(?: missing)? {_NOUN})"
-    rf"(?:(?: of (?:them|(?:the|these|those) {_NOUN}))? (?:{_BE} )?missing)?"
-)
-_SAID = rf"(?:(?:yes|no)[,.] )?(?:{_ALL_ARE_COVERED}|{_COVERS_ALL}|{_NONE_IS_MISSING})|no|n/a|nil"
-_EMPTY_LIST = r"\s*(?:\[\s*\]|\(\s*\))\s*"
-_NOTHING = re.compile(rf"\W*(?:{_SAID})\W*|{_EMPTY_LIST}", re.IGNORECASE)
-
-# Words around a list of missing concepts.
-_YES_OR_NO = re.compile(r"^(?:yes|no)[,.] ", re.IGNORECASE)
-_LABEL = re.compile(
-    r"^(?![^:]*\b(?:no|not|nothing|none)\b)(?=([^,\n:\[]*?\bmissing\b))\1[^,\n:\[]*(?::|\bare\b|\bis\b)", re.IGNORECASE
-)  # the first "missing" alone is tried: the lookahead never goes back
-_LEAVES_OUT = re.compile(
-    rf"^(?:{_TEXT}|it) (?:(?:does not|doesn't|fails to) (?:cover|include|contain|mention|use)|lacks|omits|misses"
-    r"|leaves out|is missing):? ",
+_NOTHING = re.compile(
+    r"(?:(?:yes|no)[,.] )?(?:all(?: (?:of )?(?:the )?(?:concepts|words))?(?: (?:is|are))? (?:covered|included|present)|"
+    r"(?:none|nothing|no concepts?)(?:(?: is| are)? missing)?|no|n/a)",
     re.IGNORECASE,
 )
-_THE_CONCEPTS = re.compile(rf"^(?:the (?:following )?{_NOUN}:? |{_NOUN} (?=[\"'\u2018\u201c]))", re.IGNORECASE)
-_IS_MISSING = re.compile(
-    rf"(?<![\s:(\u2013-])[\s:(\u2013-]*(?:\b{_BE} )?(?:missing|not {_COVERED})(?: (?:in|from|by) {_TEXT})?\W*$",
-    re.IGNORECASE,
-)
-
-# The layout of a list.
 _MARKUP = re.compile(r"\*\*|__|```\w*")
-_BREAK = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+|[,;|/&\n\u2022、，；]|\band\b|[.!]\s|。", re.MULTILINE | re.IGNORECASE)
-_AROUND = " \t.!:*-+\u2013\u2022'\"`\u2018\u2019\u201c\u201d()[]{}。「」『』（）"
-_MARK = 0xE000  # the first of the private characters that stand for concepts
+_LABEL = re.compile(r"^(?:the )?missing(?: concepts?| words?)?(?::| (?:is|are):?)", re.IGNORECASE)
+_BREAK = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+|[,;&\n\u2022、，；]|\band\b", re.IGNORECASE)
+_AROUND = " \t.!*-+\u2013'\"`\u2018\u2019\u201c\u201d()[]{}。「」『』（）"
 
 
 def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     r"""Read the missing concepts from a written answer, in the order of ``concepts``; None if it is unreadable.
 
-    The answer may say that all are covered, or be a Python list, or concepts in bullets, numbers, or a row, also in a
-    sentence such as "The text does not mention dog." or after a label such as "Missing:". Entries without a concept are
-    ignored. An entry with a concept among other words makes the answer unreadable, as does an entry that says that all
-    are covered, and more than ``LONGEST`` characters. A Python list that names other words only says that something is
-    missing too, and is returned as it is.
+    The answer may say that nothing is missing, or be a Python list, or concepts in bullets, numbers or a row, also
+    after a label such as "Missing:". Any other word makes it unreadable, as do more than ``LONGEST`` characters. A
+    Python list of other words only says that something is missing too, and is returned as it is.
 
     Examples:
-        >>> read_missing("1. dog\n2. cat", ["dog", "park"]), read_missing("all covered", ["dog", "park"])
-        (['dog'], [])
+        >>> read_missing("1. dog\n2. cat", ["dog", "cat"]), read_missing("all covered", ["dog", "park"])
+        (['dog', 'cat'], [])
         >>> read_missing("犬、「公園」。", ["犬", "公園", "投げる"])
         ['犬', '公園']
         >>> print(read_missing("All covered except dog.", ["dog", "park"]))
@@ -500,36 +463,30 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     """
     if len(text) > LONGEST:
         return None
-    answer = _MARKUP.sub("", re.sub("[\ue000-\uf8ff]", "", text)).strip()
-    listed = answer  # without the words before and after the list
-    for words_around in (_YES_OR_NO, _LABEL, _LEAVES_OUT, _THE_CONCEPTS, _IS_MISSING):
-        listed = words_around.sub("", listed, count=1).strip()
-    if _NOTHING.fullmatch(answer) or _NOTHING.fullmatch(listed):
+    listed = _LABEL.sub("", _MARKUP.sub("", text).strip(), count=1).strip()
+    if _NOTHING.fullmatch(listed.strip(_AROUND)):
         return []
     words = _python_list(listed)
-    if words is not None and len(words) == 1 and _NOTHING.fullmatch(words[0]):
+    if words == []:
         return []
-    # A concept may hold "and" or a comma, so concepts become marks before the list is cut; longer ones come first.
-    marks = {concept.lower(): chr(_MARK + n) for n, concept in enumerate(dict.fromkeys(concepts))}
-    pattern = "|".join(re.escape(concept) for concept in sorted(marks, key=len, reverse=True)) or "(?!)"
-    entries = []
-    for part in [listed] if words is None else words:
-        marked = re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", lambda m: marks[m.group().lower()], part, flags=re.IGNORECASE)
-        entries += [_IS_MISSING.sub("", entry).strip(_AROUND) for entry in _BREAK.split(marked)]
-    named = {entry for entry in entries if entry in marks.values()}
-    unnamed = [entry for entry in entries if entry not in named]
-    if any(_NOTHING.fullmatch(entry) or any(mark in entry for mark in marks.values()) for entry in unnamed):
-        return None
-    return [concept for concept in concepts if marks[concept.lower()] in named] or words or None
+    names = {name for entry in (_BREAK.split(listed) if words is None else words) if (name := _bare(entry))}
+    missing = [concept for concept in concepts if _bare(concept) in names]
+    if words is None:
+        return missing if names and names <= {*map(_bare, concepts)} else None
+    return missing or [word for word in words if word.strip()] or None
+
+
+def _bare(text: str) -> str:
+    return text.strip(_AROUND).casefold()
 
 
 def _python_list(text: str) -> list[str] | None:
-    """Return the words of a Python list, without empty ones; None if the text is something else."""
+    """Return the words of a Python list; None if the text is something else."""
     try:
         words = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: lists nested too deep
         return None
-    return [str(word) for word in words if str(word).strip()] if isinstance(words, list | tuple | set) else None
+    return [*map(str, words)] if isinstance(words, list | tuple | set) else None
 
 
 # Feedback for constrained generation: the missing concepts, listed by the model or found in the text.

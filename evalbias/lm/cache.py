@@ -31,7 +31,7 @@ from evalbias.lm.dspy_seam import is_provider
 from evalbias.lm.fingerprint import cache_folder, code_hash, keeps
 from evalbias.lm.types import Answers, Choices, Likelihood, MeasuringLM, Question, Refused, chunk_of, total_usage
 from evalbias.runs import Journal
-from evalbias.values import digest, get_logger, to_json
+from evalbias.values import digest, get_logger, model_settings, to_json
 
 INTERVAL = 1.0  # time in seconds between flushes to the disk, and reports of progress, while answers of a server arrive
 
@@ -392,8 +392,14 @@ def keeping_likelihoods(lm: Any) -> MeasuringLM:
     return CachedLM(model) if model.is_local else model
 
 
+ASKED = ("temperature", "top_p", "top_k", "n", "seed", "stop", "max_tokens", "max_completion_tokens")
+"""Settings of a model that questions set themselves."""
+
+
 def model_identity(lm: Any) -> dict[str, Any]:
     """Return what decides a model's numbers, for run.json and the keys of answers: never an address or a key."""
     if hasattr(lm, "provenance"):
         return dict(lm.provenance())
-    return {"model": str(getattr(lm, "model", type(lm).__name__))}
+    own = model_settings(getattr(lm, "kwargs", None) or {})
+    settings = {name: value for name, value in own.items() if value and name not in ASKED}
+    return {"model": str(getattr(lm, "model", type(lm).__name__)), **({"settings": settings} if settings else {})}

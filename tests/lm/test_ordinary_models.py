@@ -101,9 +101,6 @@ def test_what_a_model_refused_once_is_not_sent_again(scoring):
     expected = ["it only writes", "at most 5 logprobs"] if scoring == "expected" else ["it takes no seed"]
     assert [*dict.fromkeys(refused)] == expected
     assert len(refused) <= (2 if scoring == "expected" else 9)  # several draws are in flight at first
-    before = len(refused)
-    judge(source="s", output="other")
-    assert len(refused) == before
 
 
 def pointwise(lm, **options):
@@ -223,6 +220,21 @@ def test_a_run_that_stopped_draws_nothing_again(tmp_path):
     journal = CachedLM(lm, tmp_path / "j")
     assert [p.toDict() for p in judge.batch(examples, lm=journal)[:2]] == [p.toDict() for p in first]
     assert (journal.asked.total(), journal.replayed, len(engine.requests)) == (5, 10, 15)
+
+
+def test_answers_under_other_settings_of_a_model_are_not_taken_for_its_own(tmp_path):
+    lm, engine = writer(lambda *_: {"1": 0.5, "2": 0.5}, top=2)
+    asked = []
+    for settings in (
+        {},
+        {},
+        {"temperature": 0.3, "max_tokens": 9},
+        {"frequency_penalty": 1.5},
+        {"frequency_penalty": 1.5},
+    ):
+        CachedLM(lm.copy(**settings), tmp_path / "j").choice_logprobs([CHAT], ["1", "2"])
+        asked.append(len(engine.requests))
+    assert asked == [1, 1, 1, 2, 2]
 
 
 def test_a_server_and_a_local_model_can_be_sampled_too(lms):

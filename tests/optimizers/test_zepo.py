@@ -46,10 +46,9 @@ def search(lm=None, *, judge=None, pairs=None, valset=None, proposer=None, **opt
 def test_pairs_that_answer_to_nothing_are_searched_too(tmp_path):
     judge = PairwiseJudge(C, inputs={"answer": "Output"})
     pairs = [pair(a, a + 1).without("source").copy(id=str(a)) for a in range(24)]
-    options = {"objective": DebiasedFairness(), "epochs": 1, "log_dir": tmp_path}
-    report = search(judge=judge, pairs=pairs[:16], valset=pairs[16:], **options).report
-    assert len(report.tried) == 5
-    assert report.comparison
+    objective = DebiasedFairness()
+    found = search(judge=judge, pairs=pairs, objective=objective, epochs=1, log_dir=tmp_path)
+    assert len(found.report.tried) == 5
 
 
 FOUR = [tuple(f"{place}{option}" for option in range(6)) for place in "abc"] + [("quality.",)]
@@ -379,7 +378,6 @@ def test_a_model_that_takes_no_seed_rewords_without_one():
 
     lm.engine.complete = without_seed
     assert reworded(lm, n=2).instructions == ("Which has quality?", "On quality, which?")
-    assert len(lm.asked) == 2
 
 
 @pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), objectives.CalibrationGap(), POSITION])

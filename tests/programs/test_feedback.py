@@ -59,35 +59,28 @@ def test_missing_concepts_by_the_model_and_by_exact_match():
 
 ANSWERS = {
     (): (
-        "all covered ~ All covered. ~ 'all covered' ~ All specified concepts are covered. ~ "
-        "Every concept is covered. ~ All of the given concepts are included in the sentence. ~ "
-        "All of the concepts are included ~ None ~ None. ~ No. ~ All concepts are present. ~ Missing: none ~ "
-        "Missing concepts: [] ~ There are no missing concepts. ~ Nothing. ~ none missing ~ none are missing ~ "
-        "no concepts are missing ~ None of them is missing. ~ Missing: no ~ `none` ~ No, nothing is missing. ~ "
-        "Yes, all concepts are covered. ~ covers all concepts ~ **All covered** ~ ['none'] ~ "
-        "The text covers all of the given concepts. ~ () ~ []"
+        "all covered ~ All covered. ~ 'all covered' ~ All of the concepts are included ~ None ~ None. ~ No. ~ "
+        "All concepts are present. ~ Missing: none ~ Missing concepts: [] ~ Nothing. ~ none missing ~ "
+        "none are missing ~ no concepts are missing ~ Missing: no ~ `none` ~ No, nothing is missing. ~ "
+        "Yes, all concepts are covered. ~ **All covered** ~ ['none'] ~ () ~ []"
     ),
     ("dog", "park"): (
-        "- dog\n- park ~ dog and park ~ The missing concepts are: dog, park. ~ * Dog\n* Park ~ dog / park ~ "
-        "dog, park are missing ~ The missing concepts are dog and park. ~ 1. dog\n2. park ~ 1) dog 2) park ~ "
+        "- dog\n- park ~ dog and park ~ The missing concepts are: dog, park. ~ * Dog\n* Park ~ "
+        "The missing concepts are dog and park. ~ 1. dog\n2. park ~ 1) dog 2) park ~ "
         "(dog; park) ~ Missing:\n(1) **dog**\n(2) `park` ~ **Missing concepts:** dog & park ~ "
-        "`dog`, \u201cpark\u201d ~ \u2022 dog \u2022 park ~ The concepts 'dog' and 'park' are not covered. ~ "
-        "The text does not mention dog and park."
+        "`dog`, \u201cpark\u201d ~ \u2022 dog \u2022 park"
     ),
     ("run", "park"): "Missing Concepts: ['park', 'run']",
     ("park",): "Missing: park",
-    ("dog",): (
-        'The concept "dog" is missing. ~ It lacks dog. ~ No, the missing concept is dog. ~ dog (missing) ~ '
-        "dog. Everything else is covered. ~ ['dog', 'cat'] ~ ['', 'dog']"
-    ),  # a cat was not asked for
+    ("dog",): "['dog', 'cat'] ~ ['', 'dog'] ~ Missing concept: dog",  # a cat was not asked for
     ("cat",): "['cat']",  # wrong, but it does not say that all are covered
     None: (
         "cat ~ All covered except dog. ~ ['dog'] The concept 'park' occurs, but makes no sense. ~ dog, none ~ "
         "Yes. ~ all but one are covered ~ The text does not mention dog or cats, or park. ~ "
         "dog (missing), park (covered) ~ - ~  ~ 1. dog: covered\n2. park: missing ~ dog is not missing ~ "
         "None of the concepts is covered. ~ Not missing: dog ~ none of the concepts ~ "
-        "It does not cover all concepts. ~ [''] ~ [' ', ''] ~ dog, park are all there ~ "
-        f"all covered, dog ~ {'[' * 5_000}"
+        "It does not cover all concepts. ~ [''] ~ [' ', ''] ~ dog, park are all there ~ It lacks dog. ~ dog, cat ~ "
+        f"The text does not mention dog and park. ~ dog (missing) ~ all covered, dog ~ {'[' * 5_000}"
     ),
 }
 """The concepts that an answer names as missing, None where it is unreadable -> answers."""
@@ -100,17 +93,15 @@ def test_answers_that_name_missing_concepts(answer, missing):
     assert read_missing(answer, WORDS) == (None if missing is None else list(missing))
 
 
-def test_concepts_may_hold_the_words_and_marks_that_separate_a_list():
-    concepts = ["rock and roll", "ice cream", "ice", "c++", "24/7", "word"]
+def test_concepts_of_several_words_and_languages_are_read_in_a_list():
     for answer in ("犬、公園", "犬，公園", "犬；公園", "「犬」、「公園」。"):
         assert read_missing(answer, ["犬", "公園", "投げる"]) == ["犬", "公園"]
-    assert read_missing("rock and roll and ice", concepts) == ["rock and roll", "ice"]
+    concepts = ["rock and roll", "ice cream", "ice", "c++", "24/7", "word"]
     assert read_missing("ice cream, C++", concepts) == ["ice cream", "c++"]
-    assert read_missing("1. 24/7\n2. word", concepts) == ["24/7", "word"]
-    assert read_missing("word and ice", concepts) == ["ice", "word"]
-    assert read_missing("ice creams", concepts) is None
-    assert read_missing("none", []) == []
-    assert read_missing("ice", []) is None
+    assert read_missing("1. 24/7\n2. word and ice", concepts) == ["ice", "24/7", "word"]
+    assert read_missing("['rock and roll', 'ice']", concepts) == ["rock and roll", "ice"]
+    assert read_missing("rock and roll", concepts) is read_missing("ice creams", concepts) is None
+    assert (read_missing("none", []), read_missing("ice", [])) == ([], None)
 
 
 def test_the_majority_of_paths():

@@ -87,7 +87,7 @@ def test_text_and_plots_stand_out_in_both_themes(folder, dark):  # noqa: F811
         assert min(browser.evaluate(contrast)) >= 4.5  # WCAG AA
         back = browser.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (int(back[4:].split(",")[0]) < 128) == dark
-        fill = "getComputedStyle(document.querySelector('figure .wide svg text')).fill"
+        fill = "getComputedStyle(document.querySelector('figure .plot svg text')).fill"
         assert browser.evaluate(fill) != "rgb(0, 0, 0)"
 
 
