@@ -52,14 +52,10 @@ _NO_NUMBERS = {"c": "complex numbers", "M": "dates", "m": "durations", "S": "byt
 
 
 def numbers(values: ArrayLike, name: str) -> FloatArray:
-    """Convert values to a float array of the same shape; a masked value becomes NaN, and True is 1."""
-    if isinstance(values, np.ma.MaskedArray) or (
-        isinstance(values, list | tuple) and any(isinstance(value, np.ma.MaskedArray) for value in values)
-    ):
-        masked: Any = np.ma.asarray(values)
-        array = np.full(masked.shape, np.nan)
-        array[~np.ma.getmaskarray(masked)] = numbers(masked.compressed(), name)
-        return array
+    """Convert values to a float array of the same shape; True is 1, and a masked array is refused."""
+    parts = values if isinstance(values, list | tuple) else [values]
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        raise ValueError(f"{name} is masked: give NaN for masked values, as values.filled(numpy.nan) of floats does.")
     raw: Any = np.asarray(values)
     kinds = {np.asarray(value).dtype.kind for value in raw.flat} if raw.dtype == object else {raw.dtype.kind}
     if refused := kinds & _NO_NUMBERS.keys():

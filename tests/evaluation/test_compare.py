@@ -1,7 +1,6 @@
 """Is one system better than another? From outputs to findings, in Python and by the command."""
 
 import re
-from functools import partial
 
 import dspy
 import numpy as np
@@ -169,14 +168,8 @@ def quality_and_words(name):
 
 
 def writer(request):
-    """Write three times as much where the instructions say so, as every proposer of instructions does."""
+    """Write three times as much where the instructions say so."""
     asked = repr(request)
-    if "new_instruction" in asked:  # GEPA's
-        return '{"new_instruction": "Write at length."}'
-    wanted = [name for name in re.findall(r"\[\[ ## (\w+) ## ]]", asked) if name != "completed"]
-    if wanted[-1] != "output":  # of COPRO, MIPROv2 or SIMBA
-        texts = {"module_advice": '{"self": "Write at length."}'}
-        return "\n".join(f"[[ ## {name} ## ]]\n{texts.get(name, 'Write at length.')}" for name in dict.fromkeys(wanted))
     quality, words = quality_and_words(asked)
     times = 3 if "Write at length" in asked else 1
     return f"[[ ## output ## ]]\nq={quality} z=0" + " word" * int(times * words)
@@ -197,28 +190,13 @@ def evaluate():
     return dspy.Evaluate(devset=devset, metric=judge_metric(judge), num_threads=1)
 
 
-ONE = {"num_threads": 1}
-NO_DEMOS, WHOLE = {"max_bootstrapped_demos": 0, "max_labeled_demos": 0}, {"minibatch": False}
-OPTIMIZERS = {  # with the options of ``compile``
-    "COPRO": (partial(dspy.COPRO, breadth=2, depth=1), {"eval_kwargs": ONE}),
-    "GEPA": (partial(dspy.GEPA, max_metric_calls=40, reflection_lm=Seeded(writer, temperature=1.0), **ONE), {}),
-    "MIPROv2": (partial(dspy.MIPROv2, auto=None, num_candidates=2, **NO_DEMOS, **ONE), {"num_trials": 3, **WHOLE}),
-    "SIMBA": (partial(dspy.SIMBA, bsize=4, num_candidates=3, max_steps=2, max_demos=0, **ONE), {}),
-}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "COPRO")) for name in OPTIMIZERS]
-)
-def test_what_an_optimizer_of_dspy_gained_is_length(name, evaluate):
-    program, (optimizer, options) = dspy.Predict("source -> output"), OPTIMIZERS[name]
+def test_what_a_program_gains_by_writing_more_is_length(evaluate):
+    program = dspy.Predict("source -> output")
+    longer = dspy.Predict(program.signature.with_instructions("Write at length."))
     with dspy.context(lm=Seeded(writer, temperature=1.0)):
-        train = [dspy.Example(source=f"item {k}").with_inputs("source") for k in range(100, 108)]
-        optimized = optimizer(metric=evaluate.metric).compile(program, trainset=train, **options)
-        assert "Write at length." in optimized.signature.instructions
-        before, after = (evaluate(one).score / 100 for one in (program, optimized))
+        before, after = (evaluate(module).score / 100 for module in (program, longer))
         rated = [ratings_of(k) for k in range(200, 400)]
-        found = compare(before=program, after=optimized, evaluate=evaluate, rated=rated)
+        found = compare(before=program, after=longer, evaluate=evaluate, rated=rated)
     assert found["gain"].value == pytest.approx(4 * (after - before), abs=0.1)  # in points of 1 to 5, not from 0 to 1
     assert found["gain"].value > 0.3
     assert found["length"].value == pytest.approx(found["gain"].value, abs=0.15)

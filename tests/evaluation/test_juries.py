@@ -120,23 +120,6 @@ def test_what_each_writer_gets_from_each_judge():
     assert "No judge of the 2 that wrote outputs is shown to give its own more" in str(jury_worth(written(own=0.0)))
 
 
-@pytest.mark.slow
-def test_the_page_shows_who_prefers_whom(tmp_path):
-    rows, judged = [], written(120)
-    for k in range(120):
-        known = {"id": str(k), "input_id": judged[0].inputs[k], "system": judged[0].writers[k], "output": f"t{k}"}
-        rows.append(known | {m.judge: m.answers[k] for m in judged} | {"ratings": judged[0].ratings[k].tolist()})
-    file = as_jsonl(tmp_path / "rows.jsonl", rows)
-    ran = evalbias("jury", "--data", file, "--judges", "a,b,c", cwd=tmp_path).stdout
-    assert "What each writer gets" not in ran
-    (folder,) = tmp_path.glob("runs/*")
-    page, result = ((folder / name).read_text() for name in ("report.html", "result.json"))
-    assert "What each writer gets from each judge" in page
-    found = json.loads(result)
-    assert found["writers"].keys() == {"a", "b", "c"}
-    assert found["own"]["b"]["value"] == pytest.approx(jury_worth(written(120)).own["b"].value)
-
-
 def test_who_wrote_what_is_told_where_it_is_known(worth):
     assert worth.writers == worth.own == {}
     each_by_its_own = [replace(one, writers=[*one.ids]) for one in written()]

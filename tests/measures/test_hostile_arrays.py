@@ -1,4 +1,4 @@
-"""What every public measure does with masked arrays, pandas objects, other orders and units, and constant scores."""
+"""What every public measure does with pandas objects, other orders and units, and constant scores."""
 
 import dataclasses
 import inspect
@@ -30,7 +30,7 @@ DRAWN = {"draws": m.Draws(resamples=30, swaps=30)}
 
 def pair(x):
     """Probabilities of two classes, of which the second follows from the first."""
-    return np.ma.stack([x, 1 - x], axis=1) if np.ma.isMaskedArray(x) else np.stack([x, 1 - np.asarray(x)], axis=1)
+    return np.stack([x, 1 - np.asarray(x)], axis=1)
 
 
 def frame(x):
@@ -39,7 +39,7 @@ def frame(x):
 
 
 def choices(x):
-    """Zeros and ones that keep NaN, a mask and an index."""
+    """Zeros and ones that keep NaN and an index."""
     return x - x % 1 + (x >= 0.5) if isinstance(x, pd.Series) else x * 0 + (x >= 0.5)
 
 
@@ -113,16 +113,6 @@ def test_every_measure_of_arrays_is_tried():
     no_arrays = {"mqm_score", "read_mqm"}
     functions = {name for name, value in vars(m).items() if inspect.isfunction(value)}
     assert functions - no_arrays == CALLS.keys()
-
-
-@EACH
-@settings(max_examples=8)
-@given(SCORES, hn.arrays(np.bool_, N))
-def test_a_masked_value_is_undefined(name, x, mask):
-    hidden = np.where(mask, 999.0, x)
-    same(
-        CALLS[name](np.ma.masked_array(hidden, mask), lambda a: a), CALLS[name](np.where(mask, np.nan, x), lambda a: a)
-    )
 
 
 @pytest.mark.parametrize("name", sorted(CALLS.keys() - ALONE))
@@ -208,6 +198,7 @@ NO_NUMBERS += [(np.array([None, np.datetime64("2024-01-01")], dtype=object), "x 
 NO_NUMBERS += [([2**53 + 1], r"x holds integers beyond 2\*\*53"), ([-(2**63)], r"x holds integers beyond 2\*\*53")]
 NO_NUMBERS += [([0, 10**30], r"x holds integers beyond 2\*\*53")]
 NO_NUMBERS += [(np.array([1, 2**64 - 1], dtype=np.uint64), r"x holds integers beyond 2\*\*53")]
+NO_NUMBERS += [(np.ma.masked_array([1.0, 9.0], [False, True]), "x is masked: give NaN")]
 
 
 @pytest.mark.parametrize(("values", "message"), NO_NUMBERS)
@@ -221,8 +212,6 @@ def test_what_is_a_number_is_taken():
     for none in (None, pd.NA, np.nan):
         assert numbers([1, none], "x") == pytest.approx([1, np.nan], nan_ok=True)
     assert numbers(pd.Series(pd.array([1, None], dtype="Int64")), "x") == pytest.approx([1, np.nan], nan_ok=True)
-    rows = [np.ma.masked_array([1, 2**60], [False, True]), [3, 4]]
-    assert numbers(rows, "x").ravel() == pytest.approx([1, np.nan, 3, 4], nan_ok=True)
     assert numbers(np.empty((0, 3), dtype=int), "x").shape == (0, 3)
 
 
