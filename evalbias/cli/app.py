@@ -39,8 +39,7 @@ SECTIONS = {  # heading -> its options, in the order of a command's help
     "Model and judge": JUDGE,
     REST: "",
     "Measurement": "only probes kinds features task likelihood_lm own_system own_family reduction reliability outcome "
-    "pass_mark length",
-    "Quality": "metric quantile_map",
+    "pass_mark length metric quantile_map",
     "Running models": f"{MODELS} samples sample_temperature sample_tokens",
     "Run": "fail_on certify summary threads seed out full as_json yes help",
 }

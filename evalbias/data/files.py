@@ -544,18 +544,8 @@ FORMATS: dict[str, Callable[[Source], Rows]] = {
     "parquet": parquet_rows,
 }
 HUB = "hf"  # name of the Hugging Face hub as a source
-EXPORTS = (
-    "mlflow",
-    "langfuse",
-    "langsmith",
-    "phoenix",
-    "inspect",
-    "promptfoo",
-    "deepeval",
-    "opik",
-    "pydantic-evals",
-    "otel",
-)
+EXPORTS: tuple[str, ...] = ("mlflow", "langfuse", "langsmith", "phoenix", "inspect")
+EXPORTS += ("promptfoo", "deepeval", "opik", "pydantic-evals", "otel")
 ANNOTATED = ("label-studio", "mturk")
 """Names of the tools whose exports ``importers`` reads: of judged texts, and of columns that the user named."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data import files, items, long_form, nested, rating_values
+from evalbias.data import files, importers, items, long_form, nested, rating_values
 from evalbias.data.cells import FIRSTS, MOST_CHOICES, words_in, words_of
 from evalbias.data.columns import recognised_columns
 from evalbias.data.files import Source
@@ -159,10 +159,12 @@ def opened(source: Any) -> Source:
         return source if isinstance(source, Source) else files.memory_table(source)
     name, path = parse_spec(os.fspath(source))
     if name in (*files.EXPORTS, *files.ANNOTATED):
-        from evalbias.data import importers
-
         return importers.export_table(name, _existing(path))
-    return files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
+    try:
+        return files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
+    except DataError as error:
+        tool = importers.recognised(path) if Path(path).is_file() else None
+        raise (DataError(f"{path} is an export of {tool}: give {tool}:{path}.") if tool else error) from None
 
 
 def table_of(source: Any, mapping: Mapping[str, str] | None = None, answers: Iterable[str] = ()) -> Source:

@@ -243,6 +243,8 @@ def test_an_archive_of_inspect_is_its_json_log_whose_epochs_are_items_of_one_sou
             archive.writestr(f"samples/t1_epoch_{one['epoch']}.json", json.dumps(one))
     assert str([*data.read(f"inspect:{tmp_path}/log.eval")]) == str([*items])
     assert recognised(tmp_path / "log.eval") == "inspect"
+    with pytest.raises(DataError, match="is an export of inspect: give inspect:"):
+        data.read(tmp_path / "log.json")
 
 
 def test_exports_of_traces_and_of_scores_are_joined_in_a_folder(tmp_path):

@@ -599,9 +599,7 @@ def test_choices_of_several_people(tmp_path):
         assert [item.get("preference") for item in items] == ["A", None, "B", None]
     alpaca = {"output_1": "a", "output_2": "b", "better": 1, "preference": 1.75}  # of a judge, as AlpacaEval names it
     choices = dict.fromkeys(("better", "preference"), (1, 2, 1.5))
-    told = data.read(
-        [alpaca, {**alpaca, "preference": 1.25}, *[{**alpaca, "preference": k} for k in (1, 2)]], choices=choices
-    )
+    told = data.read([{**alpaca, "preference": share} for share in (1.75, 1.25, 1, 2)], choices=choices)
     assert [(item.better, item.preference) for item in told] == [(0, 0.75), (0, 0.25), (0, 0), (0, 1)]
     coded = data.read([{**rows[0], "better_1": 1, "better_2": 3, "better_10": 2}], choices={"better": (1, 2, 3)})
     assert (coded[0].ratings, coded[0].better) == ([1, 0, -1], -1)
