@@ -1,5 +1,6 @@
 """What a user can correct is told in one message with exit code 2, before any model is asked."""
 
+import re
 import shlex
 
 import pytest
@@ -103,5 +104,6 @@ REFUSED = [  # command, what is given each time, and what else
 def test_it_is_told(folder, command, words, snapshot):
     before = sorted(folder.rglob("*"))
     _, _, told = refused(*command.split(), *shlex.split(words), cwd=folder).rpartition(" for help. ")
+    told = re.sub("(Error: Invalid value for [^:]*): .*", r"\1", told)  # the rest is typer's, in words of its version
     assert told == snapshot
     assert [file for file in sorted(folder.rglob("*")) if file not in before and "runs" not in file.parts] == []
