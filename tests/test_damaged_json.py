@@ -5,7 +5,6 @@ import pytest
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
 from evalbias.programs.files import load
-from evalbias.programs.tasks import read_examples
 from evalbias.runs import read_run
 from evalbias.values import read_json
 
@@ -21,7 +20,7 @@ def damage(file):
     raise ValueError(read_run(file.parent).damage)
 
 
-READERS = [(read_json, "x.json"), (read_examples, "x.json"), (load, "x.json")]
+READERS = [(read_json, "x.json"), (load, "x.json")]
 READERS += [(lambda file: check_json_files(file.parent), "config.json"), (adapter, "adapter_config.json")]
 READERS += [(damage, "run.json")]
 

@@ -100,7 +100,7 @@ def test_the_likelihood_of_the_judged_text_is_after_all_other_inputs():
     assert asked.context[-1]["content"] == context
     assert asked.continuation == ASKED["answer"]
     assert found.covariates["lengths"].tolist() == [8.0]
-    assert found.inputs == ("When?\nContext: It opens at noon.\nReference answer: At noon.",)
+    assert found.inputs == ("When? Context: It opens at noon. Reference answer: At noon.",)
     names = {"source": "Article", "hint": "Hint", "output": "Summary"}
     own = PointwiseJudge(RIGHT, inputs=names).read(dspy.Example(source="a", hint="b", output="c"))
     assert (own.source, own.all_inputs, own.output) == ("a", "a\nHint: b", "c")
