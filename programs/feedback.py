@@ -442,7 +442,7 @@ _NOTHING = re.compile(
 )
 _MARKUP = re.compile(r"\*\*|__|```\w*")
 _LABEL = re.compile(r"^(?:the )?missing(?: concepts?| words?)?(?::| (?:is|are):?)", re.IGNORECASE)
-_BREAK = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+|[,;&\n\u2022、，；]|\band\b", re.IGNORECASE)
+_BREAK, _AND = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+|[,;\n\u2022、，；]"), re.compile(r"&|\band\b", re.IGNORECASE)
 _AROUND = " \t.!*-+\u2013'\"`\u2018\u2019\u201c\u201d()[]{}。「」『』（）"
 
 
@@ -469,10 +469,12 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     words = _python_list(listed)
     if words == []:
         return []
-    names = {name for entry in (_BREAK.split(listed) if words is None else words) if (name := _bare(entry))}
+    asked, entries = {*map(_bare, concepts)}, _BREAK.split(listed) if words is None else words
+    parts = [[entry] if words is not None or _bare(entry) in asked else _AND.split(entry) for entry in entries]
+    names = {name for entry in parts for part in entry if (name := _bare(part))}
     missing = [concept for concept in concepts if _bare(concept) in names]
     if words is None:
-        return missing if names and names <= {*map(_bare, concepts)} else None
+        return missing if names and names <= asked else None
     return missing or [word for word in words if word.strip()] or None
 
 

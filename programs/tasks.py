@@ -111,11 +111,7 @@ def translation(
 
 
 def constrained_generation(
-    *,
-    max_iterations: int = 10,
-    feedback_temperature: float = TEMPERATURE,
-    seed: int = 0,
-    **config: Any,
+    *, max_iterations: int = 10, feedback_temperature: float = TEMPERATURE, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make a task like ``translation``: the model lists missing concepts, with exact match as external source."""
     write, rewrite = _writer(WRITE_WITH_CONCEPTS, 400, config), _writer(REFINE_WITH_CONCEPTS, 400, config)
@@ -126,12 +122,7 @@ def constrained_generation(
 
 
 def mathematics(
-    *,
-    max_iterations: int = 10,
-    paths: int = 10,
-    stop: bool = False,
-    seed: int = 0,
-    **config: Any,
+    *, max_iterations: int = 10, paths: int = 10, stop: bool = False, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make the paper's mathematics task: a vote on ``paths`` new solutions replaces the answer in every iteration.
 
@@ -152,11 +143,7 @@ def _limit(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name == "max_tokens"}
 
 
-TASKS = {
-    "translation": translation,
-    "constrained-generation": constrained_generation,
-    "mathematics": mathematics,
-}
+TASKS = {"translation": translation, "constrained-generation": constrained_generation, "mathematics": mathematics}
 
 
 def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:

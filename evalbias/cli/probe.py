@@ -17,14 +17,7 @@ from evalbias.data.probes import named_kinds, with_edits
 from evalbias.evaluation.answers import answers_of, tell_left_out
 from evalbias.evaluation.probes import probe_answers, read_probes
 from evalbias.evaluation.words import count
-from evalbias.options import (
-    MeasuringModels,
-    Out,
-    ProbeEmitOptions,
-    ProbeReadOptions,
-    ProbeRunOptions,
-    reading_of,
-)
+from evalbias.options import MeasuringModels, Out, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions, reading_of
 from evalbias.programs import PairwiseJudge
 from evalbias.runs import write_jsonl
 from evalbias.values import message

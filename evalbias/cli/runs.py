@@ -44,10 +44,7 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
 
 
 @app.command("show")
-def show_command(
-    run: Folder,
-    as_json: Json = False,
-) -> None:
+def show_command(run: Folder, as_json: Json = False) -> None:
     """Show a run's settings and the numbers of its result."""
     from evalbias.runs import flatten, read_run
 

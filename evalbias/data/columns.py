@@ -41,10 +41,7 @@ ROLES: Sequence[Role] = (
 )
 OURS = ("better", "ratings")  # our own names of people's ratings
 ENTRIES = ("scores.", "ratings.")  # beginnings of the paths into them
-LOGGED = {
-    "span_id",
-    "root_span_id",
-}  # columns of a tool's log, such as Braintrust's, whose scores are not people's alone
+LOGGED = {"span_id", "root_span_id"}  # columns of a log such as Braintrust's, whose scores are not people's alone
 RATINGS = ("score", "rating", "better")  # beginnings of the fields of people's ratings
 FEWEST_ALIKE, COMPARED = 20, 1000  # rows in which a column is people's mean or majority, if it is; and rows compared
 TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts

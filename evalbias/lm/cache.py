@@ -401,5 +401,5 @@ def model_identity(lm: Any) -> dict[str, Any]:
     if hasattr(lm, "provenance"):
         return dict(lm.provenance())
     own = model_settings(getattr(lm, "kwargs", None) or {})
-    settings = {name: value for name, value in own.items() if value and name not in ASKED}
+    settings = {name: value for name, value in own.items() if value is not None and name not in ASKED}
     return {"model": str(getattr(lm, "model", type(lm).__name__)), **({"settings": settings} if settings else {})}

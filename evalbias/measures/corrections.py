@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, Clusters, FloatArray, checked, cluster_codes, ratio, settled, vectors
 from evalbias.measures.equal_quality import ONE_RATING, TOO_WEAK, Effect, EqualQuality
-from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, effective_size
 
 # Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
 # judge's mean score is wrong by its bias; people on some items show by how much, if these are a random sample of all.
@@ -45,7 +45,8 @@ def corrected_mean(
     people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
     is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone,
     one has none. Ends are NaN where all labels are equal. Value and ends lie within the ``limits`` of people's scale.
-    Few verdicts, from 0 to 1, may all be alike, or all be the judge's: their error is that with one more that is not.
+    Few verdicts, from 0 to 1, may all be alike, or all be the judge's: their error is that with one more that is not,
+    among as many independent ones as the labeled inputs are worth (see ``estimate_share``).
     All judges' corrected means are of one number, so a difference from another judge (``before``) is NaN. ValueError
     where lengths differ or a score is infinite.
 
@@ -69,7 +70,8 @@ def corrected_mean(
     estimate = float(np.clip(human.mean() + weight * shift, *limits))
     df, squares = max(bare.units - (2 if weight else 1), 1), ((deviations - weight * moved) ** 2).sum()
     if limits == (0.0, 1.0):
-        squares += 1 / len(human) ** 2
+        variance = bare.units / (bare.units - 1) * float((deviations**2).sum())
+        squares += 1 / effective_size(float(human.mean()), variance, bare.units) ** 2
     elif np.ptp(human) == 0 or not squares > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)
     error = np.sqrt(bare.units / df * squares)

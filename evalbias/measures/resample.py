@@ -407,7 +407,7 @@ def estimate_share(
         return bare
     variance = variance_of_mean(kept, codes)
     if exact:
-        size, tail = _effective_size(value, variance * (units - 1) / units, units), (1 - draws.confidence) / 2
+        size, tail = effective_size(value, variance * (units - 1) / units, units), (1 - draws.confidence) / 2
         hits = value * size  # of n items without clusters, size is n
         low = float(scipy.stats.beta.ppf(tail, hits, size - hits + 1)) if hits > 0 else 0.0
         high = float(scipy.stats.beta.isf(tail, hits + 1, size - hits)) if hits < size else 1.0
@@ -437,14 +437,14 @@ def difference_of_shares(
 
 def share_ends(value: float, variance: float, *, units: int, confidence: float) -> tuple[float, float]:
     """Compute Wilson's interval of a share from so many units, two or more, with a variance; see ``estimate_share``."""
-    spread, size = value * (1 - value), _effective_size(value, variance, units)
+    spread, size = value * (1 - value), effective_size(value, variance, units)
     squared = float(scipy.special.stdtrit(units - 1, (1 + confidence) / 2)) ** 2
     center = (value + squared / (2 * size)) / (1 + squared / size)
     half = np.sqrt(squared / size * (spread + squared / (4 * size))) / (1 + squared / size)
     return float(min(value, center - half)), float(max(value, center + half))
 
 
-def _effective_size(value: float, variance: float, units: int) -> float:
+def effective_size(value: float, variance: float, units: int) -> float:
     """Compute the number of independent decisions that vary as much as a share does; see ``estimate_share``."""
     spread = value * (1 - value)
     most = units + 4 * spread * units**2

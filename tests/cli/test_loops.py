@@ -41,9 +41,6 @@ def run(model, tmp_path):
     return call
 
 
-MQM = [(0, -25), (40, -10), (100, 0)]  # pairs of a metric's score and a human one
-
-
 def test_refine_measure_on_the_recordings(data_dir, tmp_path):
     folder = data_dir / "self_bias_recorded/mt"
     file = folder / "gpt-3.5-turbo__yor-en.jsonl"
@@ -58,8 +55,7 @@ def test_refine_measure_on_the_recordings(data_dir, tmp_path):
     assert {f.name for f in (tmp_path / "run").iterdir()} == {"run.json", "result.json", "report.html"}
     several = ["--data", file, "--data", folder / "deepseek_moe__yor-en.jsonl.gz", "--expected", "bleurt_mapped"]
     shown = evalbias("refine", "measure", *several, "--resamples", 50, "--out", "several", cwd=tmp_path).stdout
-    assert "first -> last" in shown
-    assert "Between loops" in shown
+    assert all(words in shown for words in ("first -> last", "Between loops"))
     assert "on the items of both, not corrected for 1 pair" in " ".join(shown.split())
     both = json.loads((tmp_path / "several/result.json").read_text())
     assert [loop["name"] for loop in both["loops"]] == ["gpt-3.5-turbo__yor-en", "deepseek_moe__yor-en"]
@@ -118,10 +114,8 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     assert report["iterations"] in (0, 1)
     task, program = ["refine run", "constrained-generation", "--max-tokens", 16], tmp_path / "killed/program.json"
     assert len(run(*task, "--program", program, rows=rows)["own"]) == report["iterations"] + 1
-    wrong = run(*task, "--program", tmp_path / "killed/run.json", rows=rows, ask=refused)
-    assert "run.json" in wrong
-    wrong = run("refine run", "translation", "--program", program, ask=refused)
-    assert "program.json" in wrong
+    assert "run.json" in run(*task, "--program", tmp_path / "killed/run.json", rows=rows, ask=refused)
+    assert "program.json" in run("refine run", "translation", "--program", program, ask=refused)
 
 
 def test_the_commands_seed_decides_for_a_saved_loop(run, tmp_path):
@@ -137,9 +131,14 @@ def test_the_commands_seed_decides_for_a_saved_loop(run, tmp_path):
 
 def test_the_style_of_others_is_compared_on_the_scale_of_a_map(run, tmp_path):
     rows = [{**ITEMS["translation"], "id": f"i{n}", "output": "the dog running"} for n in range(2)]
-    as_jsonl(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in MQM])
+    as_jsonl(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in ((0, -25), (40, -10), (100, 0))])
     mapped = ["--quantile-map", "pairs.jsonl", "--out", "style"]
     style = run("refine style", "translation", *mapped, rows=rows)["report"]
     expected = style["before"]["items"]["expected"]
     assert len(style["after"]["items"]["scores"]) == 2
     assert -25 < expected[0] == expected[1] < 0
+    unmapped = run("refine style", "translation", rows=rows, ask=evalbias).stderr
+    assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in unmapped
+    as_jsonl(tmp_path / "loop.jsonl", [{"id": k, "iteration": 0, "self_score": -3, "chrf": 99 + k} for k in range(10)])
+    words = ["refine", "measure", "--data", "loop.jsonl", "--expected", "chrf", *mapped[:2]]
+    assert "8 of 10 scores of 'chrf' lie outside the map's 0 to 100" in evalbias(*words, cwd=tmp_path).stderr

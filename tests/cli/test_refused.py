@@ -1,5 +1,6 @@
 """What a user can correct is told in one message with exit code 2, before any model is asked."""
 
+import json
 import re
 import shlex
 
@@ -25,11 +26,15 @@ def folder(tmp_path_factory):
     as_jsonl(folder / "pairs.jsonl", [{"source": f"q{k}", **pair} for k in range(4)])
     as_jsonl(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
     (folder / "stars.csv").write_text("data,text,stars\na,b,3\nc,d,4\ne,f,2\ng,h,5\ni,j,1\n")
-    (folder / "unfinished").mkdir()
-    (folder / "unfinished/result.json").write_text('{"ranges": {}, "own": [], "quality": []}')
+    rounds = {"ranges": {"own": [-25, 0], "quality": [0, 100]}, "own": [[-1]], "quality": [[9]]}
+    for name, result in {"unfinished": rounds, "unmapped": {**rounds, "loops": [{"id": 1}]}}.items():
+        (folder / name).mkdir()
+        (folder / name / "result.json").write_text(json.dumps(result))
     as_jsonl(folder / "empty.jsonl", [])
     as_jsonl(folder / "round.jsonl", [{"iteration": 0}])
     as_jsonl(folder / "loop.jsonl", [{"id": 1, "iteration": 0, "self_score": 3}])
+    as_jsonl(folder / "map.jsonl", [{"bleu": x, "mqm": x - 25} for x in (0, 25)])
+    (folder / "unmapped/run.json").write_text('{"metric": {"name": "chrf"}, "data_sha256": ""}')
     as_jsonl(folder / "bare.jsonl", [{"source": "x"}])
     as_jsonl(folder / "half.jsonl", [{"source": "x", "target_language": "en"}])
     as_jsonl(folder / "german.jsonl", [{"source": "Hund", "target_language": "English", "reference": "dog"}])
@@ -83,11 +88,8 @@ REFUSED = [  # command, what is given each time, and what else
     ("audit", "--data items.jsonl", ["--judge scores.json", "--lm embedded"]),
     ("audit", SAVED, ["--criterion fluency", "--scale 0-100", "--task Say.", "--language ja"]),
     ("audit", CHOICES, ["--samples 3", "--scale 1-5"]),
-    (
-        "audit",
-        SCORES,
-        ["--language ja", "--pairs 500", "--labels 1,2", "--task 'Say it.'", "--scale 1-5", "--scale five"],
-    ),
+    ("audit", SCORES, ["--language ja", "--pairs 500", "--labels 1,2", "--task 'Say it.'"]),
+    ("audit", SCORES, ["--scale 1-5", "--scale five"]),
     ("audit", SCORES, ["--device cpu --api-base x", "--lm a --likelihood-lm b", "--likelihood-lm b --dialect chat"]),
     ("refine run", SUMS, ["--metric bleu"]),
     ("refine run", "--lm embedded --task translation", ["--data german.jsonl --metric comet", "--data half.jsonl"]),
@@ -95,6 +97,7 @@ REFUSED = [  # command, what is given each time, and what else
     ("refine style", SUMS, [""]),
     ("refine measure", "--data rated.jsonl --own mine", ["", "--expected mine"]),
     ("refine measure", "--data", ["round.jsonl", "loop.jsonl", "unfinished"]),
+    ("refine measure", "--data unmapped", ["", "--quantile-map map.jsonl"]),
 ]
 
 

@@ -86,15 +86,8 @@ def sample(epoch, match, part):
     said = {"content": [{"type": "reasoning", "reasoning": "2 and 2"}, {"type": "text", "text": "Four."}]}
     scores = {"match": {"value": "P", "history": edits}, "graded": {"value": {"tone": part}}}
     output = {"choices": [{"message": {"role": "assistant", **said}}]}
-    return {
-        "id": "t1",
-        "epoch": epoch,
-        "input": "2 + 2?",
-        "target": "4",
-        "output": output,
-        "scores": scores,
-        "metadata": {"human": "3"},
-    }
+    texts = {"id": "t1", "epoch": epoch, "input": "2 + 2?", "target": "4", "output": output}
+    return {**texts, "scores": scores, "metadata": {"human": "3"}}
 
 
 HEAD = {"version": 2, "eval": {"task": "sums", "model": "m-1"}}

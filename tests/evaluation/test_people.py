@@ -258,6 +258,16 @@ def test_few_verdicts_that_are_alike_or_all_the_judges_do_not_say_all(passed):
     assert found.high - found.low > 0.05
 
 
+def test_verdicts_of_one_input_that_are_alike_count_about_as_one():
+    truth = np.where(np.arange(1000) % 50 < 45, 1.0, 0.0)  # 20 of 200 inputs with five verdicts fail
+    labels, inputs = np.where(np.arange(1000) < 45, truth, NAN), [k // 5 for k in range(1000)]
+    apart, found = (corrected_mean(truth, labels, clusters=c, limits=(0.0, 1.0)) for c in (None, inputs))
+    assert found.low < 0.9 < apart.low
+    shares = 0.45 + truth / 10  # of many raters: labels that differ as these do leave no room for one more
+    free, found = corrected_mean(shares, shares), corrected_mean(shares, shares, limits=(0.0, 1.0))
+    assert found.low == pytest.approx(free.low, abs=1e-4)
+
+
 def test_what_few_inputs_and_single_ratings_lack_is_told():
     judged = replace(scored(np.random.default_rng(0), 60, raters=3), inputs=[str(k // 20) for k in range(60)])
     found = audit_answers(judged)

@@ -225,16 +225,11 @@ def test_a_run_that_stopped_draws_nothing_again(tmp_path):
 def test_answers_under_other_settings_of_a_model_are_not_taken_for_its_own(tmp_path):
     lm, engine = writer(lambda *_: {"1": 0.5, "2": 0.5}, top=2)
     asked = []
-    for settings in (
-        {},
-        {},
-        {"temperature": 0.3, "max_tokens": 9},
-        {"frequency_penalty": 1.5},
-        {"frequency_penalty": 1.5},
-    ):
+    others = {"frequency_penalty": 1.5}, {"enable_thinking": False}
+    for settings in ({}, {}, {"temperature": 0.3, "max_tokens": 9}, *others, *others):
         CachedLM(lm.copy(**settings), tmp_path / "j").choice_logprobs([CHAT], ["1", "2"])
         asked.append(len(engine.requests))
-    assert asked == [1, 1, 1, 2, 2]
+    assert asked == [1, 1, 1, 2, 3, 3, 3]
 
 
 def test_a_server_and_a_local_model_can_be_sampled_too(lms):

@@ -66,15 +66,13 @@ EXACT = {
 """The same, whose interval draws no resamples, or only to estimate a variance."""
 ALL = RESAMPLED | EXACT
 IN_ALL = pytest.mark.parametrize("name", sorted(ALL))
-PER_CLASS = {"balanced": 2}
-"""Estimators whose units are those of a class -> items for each of them."""
 
 
 @IN_ALL
 def test_an_interval_holds_its_value_and_says_its_units(name):
     estimator, values, given = ALL[name]
     by_two = np.repeat(np.arange(N // 2), 2).tolist()
-    for clusters, units in ((None, N // PER_CLASS.get(name, 1)), (by_two, N // 2)):
+    for clusters, units in ((None, N // (2 if name == "balanced" else 1)), (by_two, N // 2)):  # units of one class
         found = estimator(values, *given, clusters=clusters, draws=few())
         assert found.low <= found.value <= found.high
         assert (found.n, found.undefined, found.units, found.reason) == (N, 0, units, "")
