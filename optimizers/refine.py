@@ -189,8 +189,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         demonstrations = tuple(str(items[n].id) for n in best) if chosen is demonstrated else ()
         loops = {"own": own, "external": external, "shown": demonstrated}
         problem.details = {**loops, "items": len(items), "calls": problem.calls}
-        kept = {"iterations": student.max_iterations, "demonstrations": ()}
-        problem.given = replace(problem.given, details=kept)
+        problem.given = replace(problem.given, details={"iterations": student.max_iterations, "demonstrations": ()})
         name = f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}"
         return [Candidate(name, compiled, {"iterations": iterations, "demonstrations": demonstrations})]
 

@@ -98,10 +98,12 @@ def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
         _print(f"Left out, {reason}: {first_few(places, 3)}.")
     table = reading.table_of(source)
     judges = judges_of(table.rows[0][1]) if name in EXPORTS and table.rows else []
-    told = [(where, {n: cell for n, cell in row.items() if n not in judges}) for where, row in table.rows]
+    reasons = dict.fromkeys(judges, "a judge's, as the tool says")
+    if name in EXPORTS and any(row.get("ratings") for _, row in table.rows):
+        reasons |= {c: "not used, beside people's ratings in the tool" for c in table.columns if c.startswith(METADATA)}
+    told = [(where, {n: cell for n, cell in row.items() if n not in reasons}) for where, row in table.rows]
     recognised = recognised_columns(replace(table, rows=told))
     fields = {column: ours for ours, column in recognised.fields.items()}
-    reasons = dict.fromkeys(judges, "a judge's, as the tool says")
     reasons |= {c: why for c, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
     first = replace(table, rows=table.rows[:3])
     inside = {c: cells_at(first, c) for c in reasons if c not in table.columns}

@@ -435,8 +435,12 @@ def content_of(example: dspy.Example, *, every: bool = False) -> str:
 
 
 def _spaced(value: Any) -> Any:
-    """Return a text with single blanks, as copies of it may differ in these; other values as they are."""
-    return " ".join(value.split()) if isinstance(value, str) else value
+    """Return a text with single blanks, as copies may differ in these; lines of code keep their indentation."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    lines = text.splitlines() if "\n " in text or "\n\t" in text else [text]
+    return "\n".join(line[: len(line) - len(line.lstrip())] + " ".join(line.split()) for line in lines)
 
 
 def input_keys(examples: Sequence[dspy.Example]) -> list[str]:

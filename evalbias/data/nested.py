@@ -16,6 +16,7 @@ from evalbias.measures.arrays import missing
 
 OWN = ("scores", "ratings")  # our objects of people's; of which an entry is named, the others are not people's
 NAMING = words_in("criteria", "writers") | {"name", "judge"}  # in names of what tells the objects of a list apart
+VALUES = words_in("values") | {"value"}  # in names of what ratings hold, and tool calls or documents do not
 NOT_GIVEN = {"draft", "discarded", "pending"}  # status of an answer that does not count
 MOST = 30  # entries of a table's objects that are looked at
 
@@ -69,7 +70,7 @@ def named_entries(cells: Sequence[Any]) -> list[str]:
     lists = [cell for cell in cells if isinstance(cell, list)]
     persons = words_in("given names", "people", "persons", "speakers")
     keys = dict.fromkeys(str(key) for cell in lists for entry in cell if isinstance(entry, dict) for key in entry)
-    for key in (key for key in keys if NAMING & {*words_of(key)}):
+    for key in (key for key in keys if NAMING & {*words_of(key)} and VALUES & {*words_of(" ".join(keys))}):
         rows = [[str(e.get(key) or "") if isinstance(e, dict) else "" for e in cell] for cell in lists]
         names = [*dict.fromkeys(name for row in rows for name in row)]
         numbered = "name" in words_of(key) and any(name[-1:].isdecimal() for name in names)  # u1, u2 may be persons

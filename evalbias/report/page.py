@@ -306,10 +306,7 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
 def loop_sections(
     run: LoopRun, quality: ArrayLike, examples: Sequence[Mapping[str, Any]], *, limits: tuple[float, float]
 ) -> list[Section]:
-    """Show a loop's own score beside the (t + 1, n) quality of its outputs, and the items that are farthest apart.
-
-    ``limits`` are those of the quality.
-    """
+    """Show a loop's own score beside its (t + 1, n) quality within ``limits``, and the items farthest apart."""
     sides = (run.own(), (run.low, run.high)), (np.asarray(quality, dtype=np.float64), limits)
     own, good = (np.asarray((values - low) / (high - low)) for values, (low, high) in sides)
     drawing = plots.sides(own, good)

@@ -217,10 +217,7 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
 
 
 def loop_table(run: LoopRun, quality: ArrayLike, external: str) -> Table:
-    """Return one row a number of refinements: mean own score, mean quality, tokens spent on an item.
-
-    The (t + 1, n) quality is that of the source ``external``.
-    """
+    """Return one row a number of refinements: means of own scores and of (t + 1, n) quality by ``external``; tokens."""
     caption = f"{len(run.failed)} of {len(run.loops)} items failed"
     own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
     rows = []

@@ -46,6 +46,7 @@ def cells(k, quality, rng):
     made |= {"reviewed": {"Facts": noisy() / 4, "human_review": noisy() / 4}}
     made |= {"judged two": [{"judge": name, "score": 1 + noisy()} for name in ("gpt-4", "claude")]}
     made |= {"named": [{"name": name, "value": noisy() / 4} for name in ("Facts", "Tone")]}
+    made |= {"calls": [{"name": name, "arguments": f"{k} apples"} for name in ("add", "divide")]}  # of an agent
     made |= {"objects": [{"annotator": who, "rating": 1 + noisy()} for who in "xy"]}
     made |= {"both": {"question": f"What is thing {k // 2} of the town?", "answer": f"It is {said}"}}
     made |= {"012": rng.randrange(3), "half": rng.choice((0, 0.5, 1)), "-101": rng.randrange(-1, 2)}
@@ -545,7 +546,6 @@ def test_what_names_do_not_tell_is_asked(tmp_path, columns, snapshot):
 
 
 QA, PAIR = "question|q|; answer|a|", "question|q|; answer_a|a|; answer_b|a2|"
-TWO = (("Tone", "Facts"), ("Facts", "Tone"))
 BOTH = "prompt|q|; chosen|a|; rejected|a2|"
 ROLES = {  # columns -> fields that are certain besides the texts, and the answers to what is asked
     # people and judges in one object, or a list of objects
@@ -559,9 +559,9 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
     f"{QA}; scores|scorers|; human_review|unit|": (
         {}, [[{"score": "human_review", "scores_field": f"scores.{name}"} for name in ("Facts", "Tone")]]),
     f"{QA}; scores|reviewed|": ({}, [[{"score": "scores.human_review", "scores_field": "scores.Facts"}]]),
-    f"span_id|id|; root_span_id|id|; {QA}; scores|scorers|": (  # of a log, and nobody's for certain
-        {}, [[{"score": f"scores.{a}", "scores_field": f"scores.{b}"} for a, b in TWO]]),
-    f"{QA}; human|15|; feedback|named|; judge|15|": ({"score": "human", "scores_field": "judge"}, [[]]),
+    f"span_id|id|; root_span_id|id|; {QA}; scores|scorers|": ({},  # of a log, and nobody's for certain
+        [[{"score": f"scores.{a}", "scores_field": f"scores.{b}"} for a, b in (("Tone", "Facts"), ("Facts", "Tone"))]]),
+    f"{QA}; human|15|; tags|named|; tools|calls|; judge|15|": ({"score": "human", "scores_field": "judge"}, [[]]),
     f"{QA}; human|15|; judgments|judged two|": ({"score": "human"}, [[]]),
     "source|q|; system_output|a|; human|15|; judge|15|": ({"score": "human", "scores_field": "judge"}, []),
     f"{QA}; annotations|objects|; judge|15|": ({"ratings": "annotations.rating", "scores_field": "judge"}, []),

@@ -280,10 +280,8 @@ def test_the_only_judge_is_audited_and_several_are_listed(tmp_path):
     for k, row in enumerate(rows):
         row["assessments"] += [assessment("CODE", "words", k), assessment("LLM_JUDGE", "gpt", k % 2, "safe")]
     export(tmp_path, rows)
-    for options, listed in (
-        ({}, "'gpt/tone', 'words/tone', 'gpt/safe'"),
-        ({"criterion": "tone"}, "'gpt/tone', 'words/tone'"),
-    ):
+    of_tone = "'gpt/tone', 'words/tone'"
+    for options, listed in (({}, f"{of_tone}, 'gpt/safe'"), ({"criterion": "tone"}, of_tone)):
         with pytest.raises(ValueError, match=rf"Name one judge.*recorded scores {listed}\.$"):
             evalbias.audit(f"mlflow:{path}", **options)
 
@@ -294,10 +292,12 @@ def test_peoples_ratings_beside_an_item_are_mapped_and_no_judges(tmp_path):
     cases = [{**case, "additionalMetadata": {"human_score": k % 5}} for k, case in enumerate(cases)]
     path = export(tmp_path, {"testCases": cases})
     said = command("doctor", path.name, cwd=tmp_path).stdout
-    (printed,) = [line.strip() for line in said.splitlines() if line.startswith("  evalbias")]
-    assert printed.endswith("--map score=metadata.human_score --scores-field Annotator")
+    assert said.partition("The command:")[2].endswith("--map score=metadata.human_score --scores-field Annotator\n")
     audited = evalbias.audit(f"deepeval:{path}", mapping={"score": "metadata.human_score"})
     assert audited.measurements["agreement"].estimates["spearman"].value == pytest.approx(1)
+    path = export(tmp_path, [{**LOGGED, "id": str(k), "metadata": {"human_score": k % 5}} for k in range(20)])
+    said = command("doctor", path.name, cwd=tmp_path).stdout  # people's scores in the tool itself come first
+    assert said.endswith(":export.json --scores-field ci/facts\n")
 
 
 def test_a_label_among_numbers_is_named_by_its_item(tmp_path):

@@ -221,6 +221,7 @@ LONG = "An answer that is long enough to tell."
         ([{"outputs": [LONG, "x"]}, {"outputs": ["x", LONG]}, {"outputs": [LONG, "y"]}], "aac"),  # in both orders
         ([{"output": LONG, "source": "p"}, {"output": LONG, "source": "q"}], "pq"),
         ([{"output": LONG, "source": "p"}, {"output": f"{LONG} ", "source": "p\n"}], "pp"),  # and other blanks
+        ([{"output": f"if x:\n {LONG}\n{end}"} for end in ("y", " y", "y ")], "aba"),  # code
         ([{"output": LONG, "input_id": "1"}, {"output": f" {LONG}", "input_id": "2"}], "11"),
         ([{"output": LONG, "source": "p", "input_id": k} for k in "12"], "11"),
         ([{"output": LONG, "input_id": k, "score": 3} for k in "12"], "11"),

@@ -101,8 +101,7 @@ def test_concepts_of_several_words_and_languages_are_read_in_a_list():
     assert read_missing("1. 24/7\n2. word and ice", concepts) == ["ice", "24/7", "word"]
     assert read_missing("['rock and roll', 'ice']", concepts) == ["rock and roll", "ice"]
     assert read_missing("rock and roll, word and ice", concepts) == ["rock and roll", "ice", "word"]
-    assert read_missing("ice creams", concepts) is None
-    assert (read_missing("none", []), read_missing("ice", [])) == ([], None)
+    assert [read_missing(*of) for of in (("none", []), ("ice", []), ("ice creams", concepts))] == [[], None, None]
 
 
 def test_the_majority_of_paths():
