@@ -216,9 +216,10 @@ def test_an_export_of_another_tool_is_told(tmp_path, tool, content, expected):
 
 def test_every_tool_has_a_file_here_and_a_plain_table_is_no_export(tmp_path):
     assert {tool for tool, _, _ in FILES} == set(TOOLS) == {*EXPORTS, *ANNOTATED}
-    assert recognised(as_jsonl(tmp_path / "rows.jsonl", [{"id": 1, "source": "a", "output": "b", "score": 1}])) is None
+    plain = [{"id": 1, "source": "a", "output": "b", "score": 1}]
+    files = as_jsonl(tmp_path / "rows.jsonl", plain), export(tmp_path, {"test_cases": plain}), tmp_path / "rows.csv"
     (tmp_path / "rows.csv").write_text("trace_id,name,value\n1,a,2\n")
-    assert recognised(tmp_path / "rows.csv") is None
+    assert [*map(recognised, files)] == [None] * 3
 
 
 def test_what_nobody_scored_is_left_out_and_counted(tmp_path):
@@ -287,7 +288,7 @@ def test_the_only_judge_is_audited_and_several_are_listed(tmp_path):
 
 
 def test_peoples_ratings_beside_an_item_are_mapped_and_no_judges(tmp_path):
-    """Twenty cases of deepeval, whose people speak in the metadata alone."""
+    """Twenty cases of deepeval, whose people speak in metadata alone; in Opik they also score, which comes first."""
     cases = [{**CASE, "input": f"q{k}", "metricsData": [{"name": "Annotator", "score": k % 5 / 4}]} for k in range(20)]
     cases = [{**case, "additionalMetadata": {"human_score": k % 5}} for k, case in enumerate(cases)]
     path = export(tmp_path, {"testCases": cases})
@@ -296,8 +297,7 @@ def test_peoples_ratings_beside_an_item_are_mapped_and_no_judges(tmp_path):
     audited = evalbias.audit(f"deepeval:{path}", mapping={"score": "metadata.human_score"})
     assert audited.measurements["agreement"].estimates["spearman"].value == pytest.approx(1)
     path = export(tmp_path, [{**LOGGED, "id": str(k), "metadata": {"human_score": k % 5}} for k in range(20)])
-    said = command("doctor", path.name, cwd=tmp_path).stdout  # people's scores in the tool itself come first
-    assert said.endswith(":export.json --scores-field ci/facts\n")
+    assert command("doctor", path.name, cwd=tmp_path).stdout.endswith(":export.json --scores-field ci/facts\n")
 
 
 def test_a_label_among_numbers_is_named_by_its_item(tmp_path):
