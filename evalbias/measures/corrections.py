@@ -71,7 +71,7 @@ def corrected_mean(
     df, squares = max(bare.units - (2 if weight else 1), 1), ((deviations - weight * moved) ** 2).sum()
     if limits == (0.0, 1.0):
         variance = bare.units / (bare.units - 1) * float((deviations**2).sum())
-        squares += 1 / effective_size(float(human.mean()), variance, bare.units) ** 2
+        squares += 1 / min(len(human), effective_size(float(human.mean()), variance, bare.units)) ** 2
     elif np.ptp(human) == 0 or not squares > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)
     error = np.sqrt(bare.units / df * squares)
