@@ -3,11 +3,14 @@
 The public names are listed in ``__init__.pyi`` and loaded on first use, so that ``import evalbias`` is fast.
 """
 
+import os
 from importlib.metadata import version
 from typing import Any
 
 import lazy_loader
 
+# Torch's threads spin while they wait: beside a busy process, two minutes for what takes 4 s if they sleep
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 

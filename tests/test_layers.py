@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -112,9 +113,15 @@ def test_no_public_name_is_the_name_of_a_submodule(package):
     ],
 )
 def test_importing_loads_nothing_heavy(modules, heavy):
-    code = f"import sys, {modules}; print([m for m in {heavy!r} if m in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
-    assert told.stdout.strip() == "[]"
+    code = (
+        f"import os, sys, {modules}; print([m for m in {heavy!r} if m in sys.modules], os.environ['OMP_WAIT_POLICY'])"
+    )
+    for policy in ({}, {"OMP_WAIT_POLICY": "ACTIVE"}):  # threads of torch sleep, unless the user says otherwise
+        env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"} | policy
+        told = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/", env=env
+        )
+        assert told.stdout.split() == ["[]", *(policy.values() or ["PASSIVE"])]
 
 
 def test_every_public_name_loads_and_they_are_few_and_differ_by_more_than_a_capital():

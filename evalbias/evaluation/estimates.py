@@ -472,32 +472,28 @@ def significant(results: Mapping[str, Any]) -> dict[str, Any]:
     return {name: result for (name, result), p in zip(results.items(), adjusted, strict=True) if p < LEVEL}
 
 
-def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests: int = 1) -> int | None:
-    """Compute how many items are needed to show an effect of a given size, ``wanted`` > 0, with probability ``power``.
+def items_needed(estimate: Estimate, wanted: float, *, tests: int = 1) -> int | None:
+    """Compute how many items are needed to show an effect of a size, ``wanted``, in 80 % of cases.
 
     The standard error is read off the wider side of the 95 % interval and shrinks with the root of the number of items,
-    as many of them from each input as now: n' = n ((t_{1 - .025 / tests} + t_power) standard error / beyond)^2, with
-    the quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first). What
+    as many of them from each input as now: n' = n ((t_{1 - .025 / tests} + t_.8) standard error / beyond)^2, with the
+    quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first). What
     the interval allows for the ends of the scales does not shrink: the effect has to be shown to lie ``beyond`` it.
 
     None where no number would do: the interval is undefined, or the estimate is (one rating of unknown reliability), or
     the ends of the scales alone may show an effect of that size.
     """
-    if not wanted > 0 or not 0 < power < 1 or tests < 1:
-        remedy = "give a size above 0, a probability between 0 and 1, and a number of at least 1"
-        raise ValueError(f"wanted={wanted}, power={power}, tests={tests}: {remedy}.")
     half = max(estimate.high - estimate.value, estimate.value - estimate.low) - estimate.allowance
     beyond = wanted - estimate.allowance
     if not math.isfinite(estimate.high - estimate.low + estimate.value) or not beyond > 0:
         return None
     units = estimate.units or estimate.n
     error = half / float(scipy.special.stdtrit(max(units - 1, 1), 0.975))
-    levels = (1 - 0.025 / tests, power)
 
     def growth(factor: float) -> float:
         """Return how many times as many items are needed if Student's t is that of ``factor`` times the units."""
         df = max(units * factor - 1, 1)
-        quantiles = sum(float(scipy.special.stdtrit(df, level)) for level in levels)
+        quantiles = sum(float(scipy.special.stdtrit(df, level)) for level in (1 - 0.025 / tests, 0.8))
         return (quantiles * error / beyond) ** 2
 
     fewest = 2 / units
