@@ -1,6 +1,6 @@
 """The papers' methods on a prompted judge that agrees with people: rated code snippets (ICE, CoNaLa).
 
-usage: python -m benchmarks.code_judge {agreement,demonstrations,fairness,loops,speed} --lm FILE [FILE ...]
+usage: python -m benchmarks.code_judge {agreement,demonstrations,fairness,loops} --lm FILE [FILE ...]
            [--dtype bfloat16] [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--out DIR] [--write]
 
 ``agreement`` asks how well the judge, as it is, agrees with people on each of our sets. ``demonstrations`` compares 8
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,6 @@ from benchmarks.align import SETS, SNIPPETS, Side, drawn, rated, snippets
 from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown
 from benchmarks.position import INSTRUCTION
 from benchmarks.self_bias import first_to_last
-from benchmarks.speed import ours, published_style
-from benchmarks.workloads import Workload
 from evalbias.data import pairs
 from evalbias.evaluation import compare_with_baselines, measure, summarize_loop
 from evalbias.evaluation.biases import BIASES, measure_all
@@ -330,29 +327,11 @@ def loops(args: argparse.Namespace, models: Mapping[str, Sequence[Any]]) -> str:
     )
 
 
-def speed(args: argparse.Namespace, lm: Any) -> str:
-    """Return the judgments per second from a cold start, beside one forward pass a prompt of the same weights."""
-    judge, items = evalbias.PointwiseJudge(RATED), snippets(args.seed, MAPPED, args.problems)[1][: args.pairs]
-    body, answers = [], []
-    for name, method, count in (("evalbias", ours, args.pairs), ("one forward pass a prompt", published_style, 20)):
-        prompts: Any = [judge.messages(item) for item in items[:count]]
-        started = time.process_time()
-        answers.append(method(lm, Workload("CoNaLa", prompts, [RATED.labels] * count)))
-        body.append([name, count, as_text(count / (time.process_time() - started))])
-    largest = np.abs(np.array(answers[0][:20]) - np.array(answers[1])).max()
-    text = (
-        f"From a cold start, one thread. Largest difference of a log-probability on both's prompts: {largest:.2f} nats."
-    )
-    return f"{text}\n\n{markdown(['method', 'prompts', 'judgments a second of CPU time'], body)}"
-
-
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="code-judge")
-    parser.add_argument("study", choices=["agreement", "demonstrations", "fairness", "loops", "speed"])
-    parser.add_argument(
-        "--lm", nargs="+", required=True, help="the judge; of loops all that write, the best judge first"
-    )
+    parser.add_argument("study", choices=["agreement", "demonstrations", "fairness", "loops"])
+    parser.add_argument("--lm", nargs="+", required=True, help="the judge; of loops all writers, the best judge first")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--problems", type=int, default=75, help="problems on each side, with two snippets each")
     parser.add_argument("--seeds", type=int, default=5, help="draws of the random demonstrations")
@@ -365,9 +344,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     writers = [evalbias.LocalLM(file, dtype=args.dtype) for file in args.lm]
     judges = [keeping_answers(lm, args.out / f"answers{number or ''}.jsonl") for number, lm in enumerate(writers)]
-    if args.study == "speed":
-        text = speed(args, writers[0])
-    elif args.study == "loops":
+    if args.study == "loops":
         text = loops(args, {Path(file).stem: two for file, *two in zip(args.lm, writers, judges, strict=True)})
     else:
         study = {"agreement": agreement, "demonstrations": demonstrations, "fairness": fairness}[args.study]

@@ -1,6 +1,6 @@
 """How fast are judge probabilities, beside what a user would pick instead? All methods in one interleaved run.
 
-usage: python -m benchmarks.speed [--models SmolLM2 "Gemma 3" random] [--workloads pointwise population llmbar]
+usage: python -m benchmarks.speed [--models SmolLM2 "Gemma 3" Qwen random] [--workloads pointwise population llmbar]
            [--size 64] [--slow-size 16] [--repeats 3] [--threads N] [--methods NAME ...] [--device cpu]
            [--hidden 512 --layers 8 --vocabulary 32000] [--write]
 
@@ -30,9 +30,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 
-from benchmarks.harness import argument_parser, finish, markdown
-from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
+from benchmarks.harness import argument_parser, finish, markdown, percents
+from benchmarks.pretrained import GEMMA3, QWEN, SMOLLM2, models_folder
 from benchmarks.servers import SERVERS, Server, llama_file, post, requantized, vllm, with_weights
 from benchmarks.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM, ServerLM
@@ -40,7 +41,8 @@ from evalbias.lm.tokens import Scored, choice_sequences, joint
 from evalbias.lm.tree import Rows
 from evalbias.lm.types import MeasuringLM
 
-MODELS = {"SmolLM2": SMOLLM2, "Gemma 3": GEMMA3}
+MODELS = {"SmolLM2": SMOLLM2, "Gemma 3": GEMMA3, "Qwen": QWEN}
+LARGE = 2**30  # bytes of a file that is not measured in 32 bits by others
 RANDOM = "random"
 HALF = "bfloat16"
 TOLERANCE = 2e-3
@@ -69,8 +71,8 @@ SLOW = (PUBLISHED, GENERATE, HARNESS)
 """Methods that compute every prompt by itself, without a shared prefix."""
 HARNESS_BATCH = 8
 HEADINGS = ["workload", "prompts", "method", "weights", "seconds (range)", "prompts/s", "time / evalbias"]
-HEADINGS += ["deviation in nats", "peak memory", "processed / distinct tokens", "time / floor"]
-HEADINGS += ["GFLOP/s of a matrix product"]
+HEADINGS += ["deviation in nats", "of the score", "same choice", "peak memory", "processed / distinct tokens"]
+HEADINGS += ["time / floor", "GFLOP/s of a matrix product"]
 
 Answers = list[list[float]]
 """Log-probability of every choice after every prompt."""
@@ -263,6 +265,8 @@ class Measured:
     memory: int = 0  # peak in bytes
     rates: list[float] = field(default_factory=list)  # GFLOP/s of a matrix product before every repeat
     deviation: float = 0.0  # largest difference of a log-probability from evalbias in 32 bits, in nats
+    moved: float = 0.0  # largest difference of an expected choice, numbered from 0, from the same
+    same: float = 1.0  # least share of prompts after which the same choice is the likeliest
 
 
 def measured(lm: LocalLM, work: Workload, contenders: Mapping[str, Contender], repeats: int) -> dict[str, Measured]:
@@ -284,7 +288,14 @@ def measured(lm: LocalLM, work: Workload, contenders: Mapping[str, Contender], r
             if contender.exact and deviation > TOLERANCE * max(1.0, float(np.abs(truth).max())):
                 raise AssertionError(f"{contender.title} deviates by {deviation:.2g} nats on {work.name}.")
             results[name].deviation = max(results[name].deviation, deviation)
+            results[name].moved = max(results[name].moved, float(np.abs(expected(answers) - expected(truth)).max()))
+            results[name].same = min(results[name].same, float((answers.argmax(1) == truth.argmax(1)).mean()))
     return results
+
+
+def expected(answers: np.ndarray) -> np.ndarray:
+    """Return (n,) expected choices, numbered from 0, of (n, c) log-probabilities."""
+    return np.asarray(softmax(answers, axis=1) @ np.arange(answers.shape[1]))
 
 
 def gemm(model: Any) -> float:
@@ -333,13 +344,14 @@ def rows(
         median, rate = statistics.median(result.seconds), statistics.median(result.rates)
         seconds = f"{median:.2f} ({min(result.seconds):.2f} to {max(result.seconds):.2f})"
         speeds = [seconds, f"{len(work.prompts) / median:.1f}", f"{median / own:.2f}x"]
-        deviation, ours_alone = f"{result.deviation:.1e}", ["", "", ""]
+        ours_alone = ["", "", ""]
+        deviations = [f"{result.deviation:.1e}", f"{result.moved:.3f}", *percents(result.same)]
         if name == OURS:
             floor = f"{median * rate / gflop:.2f} ({median * rate / (gflop + attention):.2f})"
             ours_alone = [f"{run / distinct:.3f}", floor, f"{(gflop + attention) / median:.0f} of {rate:.0f}"]
-            deviation = ""
+            deviations = ["", "", ""]
         cells = [work.name, str(len(work.prompts)), contenders[name].title, contenders[name].weights]
-        body.append([*cells, *speeds, deviation, f"{result.memory / 2**20:.0f} MB", *ours_alone])
+        body.append([*cells, *speeds, *deviations, f"{result.memory / 2**20:.0f} MB", *ours_alone])
     return body
 
 
@@ -394,9 +406,10 @@ def contenders_of(
 
 
 def _precisions(file: Path, place: Path) -> dict[str, Path]:
-    """Return the file as it is, and in 8 and 32 bits."""
+    """Return the file as it is, and in 8 and 32 bits; a large one, of which several would not fit, not in 32."""
     kind = file.stem.rsplit(".", 1)[-1].rsplit("-", 1)[-1].upper()
-    return {kind: file, "Q8_0": requantized(file, "Q8_0", place), "F32": requantized(file, "F32", place)}
+    made = ["Q8_0"] if file.stat().st_size > LARGE else ["Q8_0", "F32"]
+    return {kind: file, **{other: requantized(file, other, place) for other in made}}
 
 
 def _llama(file: Path, place: Path) -> AbstractContextManager[Server]:
@@ -439,7 +452,7 @@ def compared(
 def main() -> None:
     """Parse the command line and run the benchmark."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--models", nargs="+", choices=[*MODELS, RANDOM], default=[*MODELS])
+    parser.add_argument("--models", nargs="+", choices=[*MODELS, RANDOM], default=["SmolLM2", "Gemma 3"])
     parser.add_argument("--workloads", nargs="+", choices=[*WORKLOADS], default=COMMON)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--slow-size", type=int, default=16, help="prompts for methods that share no prefix")
@@ -468,11 +481,12 @@ def main() -> None:
             where = f"{torch.get_num_threads()} threads" if device == "cpu" else torch.cuda.get_device_name(device)
             text = (
                 f"{lm.model}, {lm.engine.loaded.model.num_parameters():,} parameters, {where}; medians of "
-                f"{args.repeats} interleaved repeats, each from a cold start. *Deviation* is the largest difference of "
-                "a log-probability from evalbias in float32. The floor is the time of the distinct tokens' arithmetic "
-                "(weights, and the logits that are read) at the rate of a matrix product in the same run; in brackets, "
-                "it includes attention. Memory is the peak of the GPU, or of the method's own processes; vLLM's "
-                "includes 2 GiB for its KV cache."
+                f"{args.repeats} interleaved repeats, each from a cold start. *Deviation* is the largest difference "
+                "of a log-probability from evalbias in float32; *of the score*, that of the expected choice, numbered "
+                "from 0; *same choice*, how often the likeliest one is the same. The floor is the time of the distinct "
+                "tokens' arithmetic (weights, and the logits that are read) at the rate of a matrix product in the "
+                "same run; in brackets, it includes attention. Memory is the peak of the GPU, or of the method's own "
+                "processes; vLLM's includes 2 GiB for its KV cache."
             )
             if missing:
                 text += f" Missing: {', '.join(missing)}."

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from benchmarks import sets
+from benchmarks.align import CODE, snippets
 from benchmarks.harness import lines
 from evalbias.data import pairs as make_pairs
 from evalbias.data.world import GENERAL
@@ -93,9 +94,16 @@ def llmbar(n: int) -> Workload:
     return Workload("LLMBar pairs, both orders", prompts[:n], [("A", "B")] * n)
 
 
+def conala(n: int) -> Workload:
+    """Return n snippets of code, which are scored as an audit scores them."""
+    judge, problems = PointwiseJudge(CODE), -(-n // 2)
+    prompts: list[Prompt] = [judge.messages(item) for item in snippets(0, problems, problems)[1][:n]]
+    return Workload("code scored, CoNaLa", prompts, [CODE.labels] * n)
+
+
 WORKLOADS = {
     workload.__name__.replace("_", "-"): workload
-    for workload in (pointwise, population, population_first, likelihood, summaries, llmbar)
+    for workload in (pointwise, population, population_first, likelihood, summaries, llmbar, conala)
 }
 
 

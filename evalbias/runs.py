@@ -292,8 +292,7 @@ UNANSWERED = {SETTINGS, "sample.json"}  # files of a run that has no answer yet
 LOCKS = (LOCK, KERNEL)
 WRITTEN = re.compile(  # what runs write into their folders and into those below
     r"((run|result|sample|program|loop|search|correction|jury|judge(-.+)?)\.json|report\.html"
-    r"|(judgments|likelihoods|answers|scores|rankings|outputs|steps|quality|fluency|understandability"
-    r"|proposals|instructions|corrected)\.jsonl"
+    r"|(judgments|likelihoods|answers|scores|rankings|outputs|steps|quality|proposals|corrected)\.jsonl"
     r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"
     r"|\.lock(\.fd)?"
 )
