@@ -150,7 +150,7 @@ def real() -> Iterator[tuple[str, JuryReport, LearnedJury]]:
 
 def row_of(name: str, found: JuryReport) -> Sequence[object]:
     """Return the row of a real panel."""
-    votes, best = found.votes, found.subsets[-1]
+    votes = found.votes
     return (
         name,
         len(found.judges),
@@ -160,7 +160,6 @@ def row_of(name: str, found: JuryReport) -> Sequence[object]:
         f"{found.best} {found.validities[found.best].value:+.2f}",
         f"{found.validities[MEAN].value:+.2f}",
         f"{found.gain.value:+.2f} ({found.gain.low:+.2f} to {found.gain.high:+.2f})",
-        f"{', '.join(best.judges)} {best.validity:+.2f}",
     )
 
 
@@ -194,7 +193,7 @@ def recorded() -> list[tuple[str, JuryReport, LearnedJury]]:
 
 def worth_table(args: argparse.Namespace) -> str:
     """Return what recorded panels are worth."""
-    names = ("panel", "judges", "items", "votes", "errors / seem", "best judge", "mean", "mean less best", "best set")
+    names = ("panel", "judges", "items", "votes", "errors / seem", "best judge", "mean", "mean less best")
     return markdown(names, [row_of(name, found) for name, found, _ in recorded()])
 
 

@@ -392,7 +392,6 @@ class JuryOptions(Seeded, Reliable, Likely, Long, Items):
     swapped_field: str | None = option("Field of a judge's choices in the other order; {judge} stands for its name.")
     criterion: Any = option(CRITERION)
     costs: Mapping[str, float] | None = option("Cost of one answer of each judge, such as gpt-4=30; 1 if not given.")
-    families: Sequence[str] = option("Pattern of the names of judges of one family, such as 'gpt-*'. Repeatable.", ())
 
 
 # What changed between two files of judged outputs.

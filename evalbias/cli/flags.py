@@ -96,7 +96,6 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
     "systems": Flag(kind=list[str], read=read_names, more={"metavar": "A,B,..."}),
     "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),
-    "families": Flag("--family", list[str], more={"metavar": "PATTERN"}),
     "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
     "probes": Flag("--probe", list[str], more={"metavar": "PROBE"}),
     "only": Flag(more={"metavar": "BIAS"}),  # whose names are too long for one line

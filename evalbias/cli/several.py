@@ -59,12 +59,11 @@ def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> Non
         with run.progress(0):
             judged = panel_of(options)
         how: dict[str, Any] = {"costs": options.costs, "reliability": options.reliability}
-        worth = jury_worth(judged, families=options.families, **how)
+        worth = jury_worth(judged, **how)
         learned = learn_jury(judged, seed=options.seed, **how)
         file = run.folder.path / "jury.json"
         save(learned.rule, file)
         result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}
-        members, sets, *_ = worth.tables
-        printed = [*worth.paragraphs, members, sets, f"{learned}\njury: {file}"]
+        printed = [*worth.paragraphs, worth.tables[0], f"{learned}\njury: {file}"]
         more = [Section("The jury", learned.sentences, learned.sentences[0])]
         run.leave(RunOutcome(result, result, printed, page=worth, more=more, verdict=worth.paragraphs[:1]))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
 from functools import partial
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from evalbias.evaluation.bias import MARGINS, Intervals, Plot, Report, Section
 from evalbias.evaluation.biases import BIASES, SelfPreference, title_of
 from evalbias.evaluation.estimates import Estimate, decide, significant
 from evalbias.evaluation.judged import Judged, rated_again, ratings_left_out, written_by
-from evalbias.evaluation.words import Table, count, ends, joined, short, signed, unsigned, with_interval
+from evalbias.evaluation.words import Table, count, ends, joined, short, signed, with_interval
 from evalbias.measures import juries
 from evalbias.measures.arrays import FloatArray, defined, standardized
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD
@@ -31,7 +29,6 @@ from evalbias.values import keywords, to_json
 MEAN = "mean of all"  # name of the jury whose members count alike
 EFFECTS = ("likelihood_effect", "length_effect", "first_rate")  # numbers of biases that members may share
 FEWEST = 30  # fewest items from which a jury is told of or learned
-NEAR = 0.01  # correlation with quality by which a cheaper set may be lower and is named all the same
 AVERAGED = {"biased": "averaging does not remove it", "no sign": "averaging cancels it, or leaves too little to matter"}
 FOR_JUDGE = "{judge}"  # what stands for a judge's name in the field of its choices in the other order
 
@@ -115,12 +112,10 @@ class JuryReport(Report):
         seeming: The same against the mean rating, whose noise all members share.
         correlations: (K, K) correlations of the errors at equal quality.
         worth: Judge -> correlation of the mean of all less that of the mean of the others.
-        subsets: Best members at each cost, cheapest first.
         shared: Biases of the members and of their mean.
         writers: Judge -> writer -> what its outputs get from this judge more than those of others, at equal quality.
         own: Judge that wrote outputs -> what it gives these more than the other judges give them, at equal quality, in
             standard deviations of a score.
-        families: Pattern of names -> mean correlation of errors within that family less that of all other pairs.
         noise: Share of the mean rating's variance that is noise.
         notes: Sentences about ratings that were left out, or were given for what the others say.
     """
@@ -135,11 +130,9 @@ class JuryReport(Report):
     seeming: float
     correlations: FloatArray
     worth: Mapping[str, Interval]
-    subsets: tuple[juries.Subset, ...]
     shared: tuple[Shared, ...]
     writers: Mapping[str, Mapping[str, Estimate]]
     own: Mapping[str, Estimate]
-    families: Mapping[str, Interval]
     noise: float
     notes: tuple[str, ...] = ()
 
@@ -170,21 +163,10 @@ class JuryReport(Report):
         )
         if not any(self.validities[judge].low > 0 for judge in self.judges):
             paragraphs.append("No judge is shown to follow quality at all.")
-        top = max(subset.validity for subset in self.subsets)
-        enough = next(subset for subset in self.subsets if subset.validity >= top - NEAR)
-        paragraphs.append(
-            f"The cheapest set within {NEAR:g} of the best of all {2**k - 1} is {joined(enough.judges)} "
-            f"(cost {enough.cost:g} of {sum(self.costs):g}): {unsigned(enough.validity)}. "
-            "The best of many looks better than it is."
-        )
         less = {judge: e for judge, e in self.worth.items() if e.high < 0}
         if less:
             without = joined([f"{judge} ({signed(-e.value)})" for judge, e in less.items()])
             paragraphs.append(f"The mean is better without {without}.")
-        for name, e in self.families.items():
-            differ = "more alike" if e.low > 0 else "less alike" if e.high < 0 else "no more alike, as far as is shown,"
-            beside = f"error correlation {with_interval(e)} beside other pairs"
-            paragraphs.append(f"Judges {name} err {differ} than others: {beside}.")
         biases = (shared.sentence() for shared in self.shared)
         return (*paragraphs, *filter(None, (self._own_sentence(), *biases, *self.notes)))
 
@@ -209,18 +191,15 @@ class JuryReport(Report):
         names = ["judge", "cost", "with quality", "adds to the others", *(title_of(s.bias) for s in self.shared)]
         items = f"{self.votes.n} items, {self.votes.undefined} undefined"
         note = f"correlations with quality, without the raters' noise; in brackets: 95 % intervals; {items}"
-        sets = [(f"{s.cost:g}", joined(s.judges), unsigned(s.validity)) for s in self.subsets]
         errors = [(judge, *map(signed, row)) for judge, row in zip(self.judges, self.correlations, strict=True)]
         rows_of = {judge: [Estimate(name=judge, label=judge, **vars(e))] for judge, e in self.validities.items()}
         caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
         plot = Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows_of)])
         members = Table(names, rows, f"What each judge is worth, on {self.criterion}", note)
-        best = Table(("cost", "judges", "with quality"), sets, "Best mean at each cost", left=2)
         alike = Table(("", *self.judges), errors, "Correlations of errors at equal quality")
         answer, *others = self.paragraphs
         return [
             Section("Is a jury worth it?", [*others, members, plot], answer),
-            Section("The best judges at each cost", [best]),
             Section("What the errors share", [alike]),
             *self._writers(),
         ]
@@ -263,7 +242,7 @@ def jury(options: JuryOptions) -> JuryReport:
         ValueError: Fewer than two judges, or items that do not tell quality: with fewer than two ratings and no
             ``reliability``, or too few.
     """
-    how: dict[str, Any] = {"costs": options.costs, "families": options.families, "reliability": options.reliability}
+    how: dict[str, Any] = {"costs": options.costs, "reliability": options.reliability}
     return jury_worth(panel_of(options), **how)
 
 
@@ -271,7 +250,6 @@ def jury_worth(
     judged: Sequence[Judged],
     *,
     costs: Mapping[str, float] | None = None,
-    families: Sequence[str] = (),
     reliability: float | None = None,
 ) -> JuryReport:
     """Say what judges that answered the same items are worth together; ``judge`` of each is its name."""
@@ -306,11 +284,9 @@ def jury_worth(
         seeming=float(juries.error_correlation(whole, noisy[None])[0]),
         correlations=np.clip(juries.error_correlations(whole, panel.validities[None])[0], -1, 1),
         worth={name: gain_over(others) for name, others in zip(names, 1 - alone, strict=True)},
-        subsets=tuple(juries.best_subsets(panel, prices)),
         shared=tuple(shared_biases(judged, mean_of(judged), reliability)),
         writers=by_writer(judged, reliability),
         own=own_bonus(judged, reliability),
-        families={pattern: _family(panel, names, pattern) for pattern in families},
         noise=panel.noise,
         notes=tuple(filter(None, (*ratings_left_out(judged[0]), rated_again(judged[0])))),
     )
@@ -344,16 +320,6 @@ def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | N
         if each and not any(math.isnan(e.value) for e in each.values()):
             shared.append(Shared(bias.name, each, each.pop(jury.judge), jury.judge))
     return shared
-
-
-def _family(panel: Panel, names: Sequence[str], pattern: str) -> Interval:
-    """Estimate how much more the errors of judges whose names match a pattern correlate than those of other pairs."""
-    inside = np.array([fnmatchcase(a, pattern) and fnmatchcase(b, pattern) for a, b in combinations(names, 2)])
-    if inside.all() or not inside.any():
-        matched = "all" if inside.all() else "no two"
-        raise ValueError(f"`families` {pattern!r:.80} is matched by {matched} judges: write gpt-*.")
-    weights = inside / inside.sum() - ~inside / (~inside).sum()
-    return panel.estimate(partial(juries.error_correlation, weights=weights), most=2.0)
 
 
 # Who gets more from whom, where the items name their writers.

@@ -16,7 +16,6 @@ from evalbias.measures.arrays import SLACK, TINY, BoolArray, Clusters, FloatArra
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SEVERAL, SINGULAR
 from evalbias.measures.ratings import Rated, pool
 from evalbias.measures.resample import GROUPS, Interval, influences
-from evalbias.measures.verdicts import latent_rates
 
 # In z(score_j) = v_j quality + e_j, with quality of variance 1, v_j is the judge's correlation with quality, and
 #
@@ -26,7 +25,6 @@ from evalbias.measures.verdicts import latent_rates
 # scores and ratings, and the variance of quality from products of two different ratings (``pool``): in neither does
 # noise meet itself. What it does not know: errors that an item's raters share count as quality.
 
-MOST_JUDGES = 16  # of which all subsets are tried
 LEAST_WEIGHT = 0.02  # part of all weights below which a member is not worth asking
 FEWEST_ITEMS = 10  # fewest items that a panel is fitted to, as in a part of the items
 NO_QUALITY = "People's ratings of an item agree no more than by chance, so they do not tell quality: rate more items."
@@ -85,8 +83,8 @@ class Panel:
             raise ValueError(SEVERAL)
         kept, k = scored & (counts >= (2 if reliability is None else 1)), table.shape[1]
         self.n, self.undefined, self.names = int(kept.sum()), int((~kept).sum()), tuple(names or map(str, range(k)))
-        if not 2 <= k <= MOST_JUDGES:
-            raise ValueError(f"The scores are of {k} judges: give 2 to {MOST_JUDGES}.")
+        if k < 2:
+            raise ValueError(f"The scores are of {k} judges: give two or more.")
         if self.n < FEWEST_ITEMS:
             n_scored = (~np.isnan(table)).sum(axis=0)
             least = f" ({self.names[n_scored.argmin()]!r} scored {n_scored.min()})"
@@ -219,36 +217,10 @@ def validity(correlations: FloatArray, validities: FloatArray, *, weights: Float
     return np.asarray(np.einsum("...j,gj->g...", weights, validities) / spreads)
 
 
-@dataclass(frozen=True)
-class Subset:
-    """Judges whose mean follows quality better than that of all cheaper ones."""
-
-    judges: tuple[str, ...]
-    cost: float
-    validity: float  # correlation of the mean of their standardized scores with quality
-
-
-def best_subsets(panel: Panel, costs: Sequence[float]) -> list[Subset]:
-    """Find the best judges at each cost, cheapest first: no other set is as good for the same cost or less.
-
-    All of the 2^K - 1 sets are compared by ``validity``. The best of many looks better than it is.
-    """
-    masks = (np.arange(1, 2 ** len(panel.names))[:, None] >> np.arange(len(panel.names))) & 1  # (sets, K)
-    sums = masks @ np.asarray(costs, dtype=np.float64)
-    heights = validity(panel.correlations[None], panel.validities[None], weights=masks.astype(np.float64))[0]
-    front, best = list[Subset](), -math.inf
-    for place in np.lexsort([-heights, sums]):
-        if heights[place] > best:
-            best = float(heights[place])
-            members = tuple(panel.names[k] for k in np.flatnonzero(masks[place]))
-            front.append(Subset(members, float(sums[place]), min(best, 1.0)))
-    return front
-
-
 # How the scores of the members become the jury's, learned from rated items.
 
 
-Kind = Literal["mean", "median", "verdict"]
+Kind = Literal["mean", "verdict"]
 LARGEST = 1e30  # largest size of a score, and so of a rule's numbers: products of a few of them must stay finite
 
 
@@ -257,8 +229,8 @@ class JuryRule:
     """How the scores of K members become one, and which members are asked first.
 
     With z = (score - center) / spread of each member, the jury's score is M + D a: ``"mean"`` has a = sum_j w_j z_j,
-    the weights adding up to 1, ``"median"`` the median of the z, and ``"verdict"`` the sign of offset + sum_j w_j z_j,
-    where z is 1 or -1, or 0 for a tie. M and D are the weighted means of the centers and of the spreads.
+    the weights adding up to 1, and ``"verdict"`` the sign of offset + sum_j w_j z_j, where z is 1 or -1, or 0 for
+    a tie. M and D are the weighted means of the centers and of the spreads.
 
     Examples:
         >>> JuryRule.plain(3)([[1.0, 2.0, 6.0], [1.0, np.nan, 2.0]]).tolist()
@@ -299,8 +271,7 @@ class JuryRule:
     def __call__(self, scores: ArrayLike) -> FloatArray:
         """Compute the jury's scores (n,) from the members' (n, K); NaN where one that is needed is."""
         z, weights = self._standardized(scores), np.array(self.weights)
-        used = z[:, self.members]
-        joint = np.median(used, axis=1) if self.kind == "median" else used @ weights[list(self.members)] + self.offset
+        joint = z[:, self.members] @ weights[list(self.members)] + self.offset
         if self.kind == "verdict":
             joint = np.sign(np.where(np.abs(joint) <= SLACK, 0.0, joint))
         middle, unit = (weights @ np.array(values) / weights.sum() for values in (self.centers, self.spreads))
@@ -331,10 +302,8 @@ def fit_rules(
 ) -> dict[str, JuryRule]:
     """Fit every way to combine K members to rated items: name -> rule; ``panel_options`` are arguments of ``Panel``.
 
-    Scores become the equal mean, the median, the mean of the best set, and the mean with weights of the inverse error
-    covariance, shrunk and not negative. ``verdicts`` are the two values of verdicts, the worse first, which become the
-    majority, that of the best set, the weighted majority, and of three members and more the likeliest class by their
-    rates of error (Dawid and Skene 1979), which are fitted without the ratings.
+    Scores become the equal mean, and the mean with weights of the inverse error covariance, shrunk and not negative.
+    ``verdicts`` are the two values of verdicts, the worse first, which become the majority and the weighted majority.
     """
     panel, k = Panel(scores, ratings, **panel_options), scores.shape[1]
     rows = scores[~np.isnan(scores).any(axis=1)]
@@ -343,18 +312,9 @@ def fit_rules(
     if verdicts is not None:
         centers, spreads = np.full(k, np.mean(verdicts)), np.full(k, np.ptp(verdicts) / 2)
     scale = tuple(centers.tolist()), tuple(spreads.tolist())
-    judges = best_subsets(panel, [1.0] * k)[-1].judges
-    best = np.isin(panel.names, judges) / len(judges)
-    weights = {"equal": np.full(k, 1 / k), "best set": best, "weighted": inverse_error_weights(panel)}
+    weights = {"equal": np.full(k, 1 / k), "weighted": inverse_error_weights(panel)}
     what = "mean" if verdicts is None else "majority"
-    rules = {f"{name} {what}": JuryRule(kind, tuple(w.tolist()), *scale) for name, w in weights.items()}
-    if verdicts is None:
-        return rules | {"median": JuryRule("median", (1 / k,) * k, *scale)}
-    if k > 2:
-        signs = (rows - centers) / spreads
-        signs = np.concatenate([signs, -signs]) if panel_options.get("mirrored") else signs
-        rules["Dawid and Skene"] = dawid_skene(signs, scale)
-    return rules
+    return {f"{name} {what}": JuryRule(kind, tuple(w.tolist()), *scale) for name, w in weights.items()}
 
 
 def inverse_error_weights(panel: Panel) -> FloatArray:
@@ -425,18 +385,3 @@ def _slopes(x: FloatArray, y: FloatArray, penalty: float) -> FloatArray:
     root = math.sqrt(penalty * float((x**2).sum()) / k)
     rows, goal = np.vstack([x, root * np.eye(k)]), np.concatenate([y, np.full(k, root * c)])
     return np.asarray(scipy.optimize.nnls(rows, goal)[0])
-
-
-def dawid_skene(signs: FloatArray, scale: tuple[tuple[float, ...], tuple[float, ...]]) -> JuryRule:
-    """Fit two latent classes to verdicts (n, K) of 1 and -1, 0 for none, and return the rule of the likelier class."""
-    patterns, counts = np.unique((np.sign(signs) + 1) / 2, axis=0, return_counts=True)
-    patterns = np.where(patterns == 0.5, -1.0, patterns)
-    fitted = latent_rates(counts[None].astype(np.float64), patterns)[0]
-    least = 1 / len(signs)
-    share, tpr, tnr = np.split(np.clip(np.nan_to_num(fitted, nan=0.5), least, 1 - least), [1, 1 + signs.shape[1]])
-    passed, failed = np.log(tpr / (1 - tnr)), np.log((1 - tpr) / tnr)
-    weights = np.maximum(passed - failed, 0.0) / 2
-    offset = float(scipy.special.logit(share[0]) + (passed + failed).sum() / 2)
-    if not weights.sum() > 0:
-        weights, offset = np.ones(len(weights)), 0.0
-    return JuryRule("verdict", tuple(weights.tolist()), *scale, offset=offset)

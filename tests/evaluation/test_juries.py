@@ -22,7 +22,7 @@ COMMAND = ["jury", "--data", PANEL, "--map", "source=facts,output=reply"]
 
 @pytest.fixture(scope="module")
 def worth():
-    return jury(PANEL, mapping=MAP, judges=JUDGES, costs={"large": 10}, families=["small*"])
+    return jury(PANEL, mapping=MAP, judges=JUDGES, costs={"large": 10})
 
 
 def test_one_judge_is_what_the_others_lack(worth, snapshot):
@@ -31,15 +31,14 @@ def test_one_judge_is_what_the_others_lack(worth, snapshot):
     assert worth.best == "large"
     assert worth.worth["large"].low > 0 > worth.worth["small-2"].high
     assert worth.correlations[1, 2] == worth.correlations.max(where=~np.eye(4, dtype=bool), initial=-1) > 0.5
-    assert [one.cost for one in worth.subsets] == [1, 2, 10, 11, 12]
 
 
 def test_the_command_says_what_python_says(worth, tmp_path):
-    result = answered(*COMMAND, "--judges", ",".join(JUDGES), "--cost", "large=10", "--family", "small*", cwd=tmp_path)
+    result = answered(*COMMAND, "--judges", ",".join(JUDGES), "--cost", "large=10", cwd=tmp_path)
     assert result["schema"] == "evalbias.jury/1"
     assert result["paragraphs"] == [*worth.paragraphs]
     assert result["votes"]["value"] == pytest.approx(worth.votes.value)
-    assert result["subsets"][0] == {"judges": ["other"], "cost": 1, "validity": pytest.approx(0.683, abs=0.01)}
+    assert result["validities"]["other"]["value"] == pytest.approx(0.683, abs=0.01)
     assert result["shared"]["verbosity"].keys() == {*JUDGES, MEAN}
     (report,) = tmp_path.glob("runs/*/report.html")
     assert "worth 2.9 independent votes" in report.read_text()
@@ -145,7 +144,6 @@ CORRECTABLE = [(ROWS, "a", "--judges a"), (ROWS, "a,a", "--judges a"), (ROWS, "a
 CORRECTABLE += [(ROWS, "a,b", "--reliability"), (ROWS, "a,c --reliability 1", "'c' gives all the same score")]
 CORRECTABLE += [(ROWS, "a,b --reliability 1 --cost d=3", "--cost names 'd'")]
 CORRECTABLE += [(ROWS, "a,b --cost a=dear", "--cost: write")]
-CORRECTABLE += [(ROWS, "a,b --reliability 1 --family *", "matched by all judges")]
 CORRECTABLE += [(ROWS[:29], "a,b --reliability 1", "29 items of 29 inputs"), ([], "a,b", "no items")]
 CORRECTABLE += [([row | {"source": "q"} for row in ROWS], "a,b --reliability 1", "of one input")]
 CORRECTABLE += [([{name: row[name] for name in ("output", "a", "b")} for row in ROWS], "a,b", "Nobody rated")]
