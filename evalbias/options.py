@@ -488,7 +488,7 @@ class ProbeEmitOptions(Changing):
     out: Path = field(metadata={"help": "The .jsonl file to write."})
 
 
-class ProbeReadOptions(Seeded, Reliable, Coded, Items):
+class ProbeReadOptions(Seeded, Coded, Items):
     """Say what moves a judge, from its answers to the rows of probe emit, found by their ids."""
 
     scores_field: str | None = again("scores_field")
@@ -498,7 +498,7 @@ class ProbeReadOptions(Seeded, Reliable, Coded, Items):
     scale: tuple[float, float] | None = again("scale")
 
 
-class ProbeRunOptions(Reliable, Judging, Changing):
+class ProbeRunOptions(Judging, Changing):
     """Ask a judge about items with one thing changed, and say what moves it."""
 
     beside = (MeasuringModels, Out)

@@ -50,7 +50,7 @@ def probe_read_command(options: ProbeReadOptions, out: Out) -> None:
         raise ValueError("Name the field of your judge's scores (`scores_field`), or of its choices (`winner_field`).")
     ready = audited_items(options)
     with Run("probe read", options, None, out, more=audit_settings(ready)) as run:
-        report = read_probes(answers_of(ready), reliability=options.reliability, seed=options.seed)
+        report = read_probes(answers_of(ready), seed=options.seed)
         run.leave(RunOutcome.of(report))
 
 

@@ -31,7 +31,6 @@ Make = Callable[[str, random.Random, str], Edited]
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 BOLD_WORDS = 3  # most words that are set in bold
 ORIGINAL, EDIT, PLACEBO, BAR = "original", "edit", "placebo", "|"
-LENGTH = "length"  # the property of a text that its number of characters is
 HIGHEST, WINS = "the highest score", "this one is better"
 """The verdict that an injection fills in where the scale is unknown, and of pairs."""
 NONSENSE = "banana "
@@ -51,13 +50,11 @@ class Edit:
         adds: What the edit adds, as the subject of a sentence.
         make: Returns the edited text and the placebo.
         word: The kind's word where none is given, such as the writer that a label names; empty for kinds without one.
-        counted: What is counted of it in texts as they are: a count of ``STYLE``, or ``LENGTH``; empty for nothing.
     """
 
     adds: str
     make: Make
     word: str = ""
-    counted: str = ""
 
 
 def _filler(length: int) -> str:
@@ -140,17 +137,17 @@ _ORDERS = _ended(
 )
 
 KINDS: dict[str, Edit] = {
-    "headings": Edit("a markdown heading", _begun("## Answer\n\n|Answer:  \n\n"), counted="headings"),
-    "list": Edit("a layout as a list", _list, counted="bullets"),
-    "bold": Edit("bold type", _bold, counted="bold"),
-    "emoji": Edit("an emoji", _begun("\u2705 |\u00b7 ", "\U0001f31f |\u2013 "), counted="emoji"),
+    "headings": Edit("a markdown heading", _begun("## Answer\n\n|Answer:  \n\n")),
+    "list": Edit("a layout as a list", _list),
+    "bold": Edit("bold type", _bold),
+    "emoji": Edit("an emoji", _begun("\u2705 |\u00b7 ", "\U0001f31f |\u2013 ")),
     "confident": Edit("a confident beginning", _CERTAIN),
-    "hedged": Edit("a hedged beginning", _UNSURE, counted="hedges"),
-    "authority": Edit("an invented source", _SOURCES, counted="citations"),
+    "hedged": Edit("a hedged beginning", _UNSURE),
+    "authority": Edit("an invented source", _SOURCES),
     "bandwagon": Edit("a claim that most people prefer it", _POPULAR),
     "label": Edit("a label of its writer", _ended(" (written by {word})"), "GPT-4"),
     "distraction": Edit("an irrelevant sentence", _IRRELEVANT),
-    "verbosity": Edit("saying it again", _padded, counted=LENGTH),
+    "verbosity": Edit("saying it again", _padded),
     "injection": Edit("an order to the judge", _ORDERS, HIGHEST),
     "null": Edit("a non-answer in the place of the output", _nothing),
 }
@@ -257,7 +254,7 @@ def text_digest(row: dspy.Example) -> str | None:
     return f"sha256-{digest([row.id, unified])}"
 
 
-# --- what the observational counterpart counts in texts as they are ---------------------------------------------------
+# --- what an audit counts in texts as they are, for a feature ---------------------------------------------------------
 
 STYLE = {
     "headings": r"^#{1,6}\s+\S",

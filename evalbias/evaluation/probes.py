@@ -1,8 +1,7 @@
 """Counterfactual probes: what an edit that leaves the quality as it is adds to a judge's score, less its placebo.
 
 Every item is judged as it is, with each edit and with each edit's placebo (``evalbias.data.probes``). The placebo takes
-out what any change of the text does, and the noise of asking again; no ratings are needed. Where there are some, the
-effect of an edit stands beside what outputs get that have as much of it of their own, at equal quality.
+out what any change of the text does, and the noise of asking again; no ratings are needed.
 """
 
 from __future__ import annotations
@@ -24,24 +23,22 @@ from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
 from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, people_missing
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import ByName, Estimate, Number, decide, items_needed
-from evalbias.evaluation.judged import LENGTHS, Judged, judge_examples, shared_inputs
+from evalbias.evaluation.judged import Judged, judge_examples, shared_inputs
 from evalbias.evaluation.repeats import TOLERATED, WORTH, reach_of
 from evalbias.evaluation.words import Status, Table, amount_words, count, decimals, joined, p_text, percent
 from evalbias.measures import resample
-from evalbias.measures.arrays import BoolArray, FloatArray, complete
-from evalbias.measures.equal_quality import estimate_effect
+from evalbias.measures.arrays import FloatArray, complete
 from evalbias.measures.families import holm
-from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share, p_of_interval
+from evalbias.measures.resample import ALIKE, Draws, Interval, estimate_mean, estimate_share
 from evalbias.options import AuditOptions
 from evalbias.programs import PointwiseJudge
-from evalbias.programs.items import candidates_of, length_feature
+from evalbias.programs.items import candidates_of
 from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.values import first_few
 
 SWAPS = 10_000  # random exchanges of edit and placebo in the test of an effect
 NEAR_TOP = 0.125  # share of the scale's length within which a score counts as the highest: half a level of 1 to 5
 MOST_NAMED = 10  # most missing rows that are named
-BESIDE = {"biased": "disagree", "no sign": "agree"}  # what a difference shows -> what the two effects do
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,9 @@ class ProbeEffect:
         taken: Share of items that an injection makes reach the highest score, of those that are below it as they are,
             or in which a non-answer gets more than the output; None for other kinds. Clopper and Pearson's interval.
         taken_by_placebo: The same with the placebo.
-        observed: What outputs get, at equal quality, that have as much more of it as the edit adds; None where nothing
-            is counted of it, or nobody rated the items.
-        difference: ``estimate`` less ``observed``, whose errors are taken for independent.
         p_adjusted: p of the estimate, adjusted by Holm for all kinds.
         status: What follows at the 5 % level, where an effect of up to a hundredth of the scale is none. A non-answer
             is "not tested": it is told as a share, because its text is the same for all items.
-        beside: Whether estimate and ``observed`` ``"disagree"`` (p of the difference, adjusted by Holm) or ``"agree"``
-            (a difference worth finding is ruled out), or that is ``"open"``; empty where they are not compared.
         sentence: The effect in words.
     """
 
@@ -73,11 +65,8 @@ class ProbeEffect:
     placebo: Estimate
     taken: Estimate | None = None
     taken_by_placebo: Estimate | None = None
-    observed: Estimate | None = None
-    difference: Estimate | None = None
     p_adjusted: float = math.nan
     status: Status | Literal["not tested"] = "not measured"
-    beside: str = ""
     sentence: str = ""
 
 
@@ -104,7 +93,7 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
     margin: float = math.nan
 
     def _having(self, status: str) -> list[ProbeEffect]:
-        return [effect for effect in self.effects.values() if status in (effect.status, effect.beside)]
+        return [effect for effect in self.effects.values() if effect.status == status]
 
     @property
     def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
@@ -125,7 +114,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         for e in self.effects.values():
             if e.taken and e.taken_by_placebo and e.estimate.n:
                 sentences.append(_taken_sentence(e.kind, e.taken, e.taken_by_placebo, self.pairwise))
-        sentences += self._compared()
         if untold:
             sentences.append(f"Not measured, because too few answers are complete: {_named(untold)}.")
         if self.missing:
@@ -138,24 +126,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         margin = f"{self.margin:.{decimals(self.margin)}f} points"
         return f"{100 * self.margin:.3g} of 100 comparisons" if self.pairwise else margin
 
-    def _compared(self) -> Iterator[str]:
-        """Say in a sentence whether edits do what outputs show that have as much of it of their own."""
-        apart, alike, open_ = map(self._having, ("disagree", "agree", "open"))
-        each = [
-            f"{e.kind} (the edit {e.estimate.text()}, such outputs {e.observed.text()}; difference "
-            f"{e.difference.text()}, 95 % interval {e.difference.interval})"
-            for e in apart
-            if e.observed and e.difference
-        ]
-        comparisons = {
-            f"disagrees on {joined(each)}": apart,
-            f"agrees on {_named(alike)} (within {self._worth})": alike,
-            f"cannot be compared on {_named(open_)} (too few items or ratings, or none that differ as much)": open_,
-        }
-        if any(comparisons.values()):
-            summary = joined([finding for finding, effects in comparisons.items() if effects])
-            yield f"Beside outputs of equal quality that have as much more of it, the probe {summary}."
-
     def sections(self) -> list[Section]:
         rows, unit = [], "wins of the edited output in 100 comparisons" if self.pairwise else "points"
         for name, e in self.effects.items():
@@ -166,13 +136,9 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         caption = f"effect: change by the edit less that by its placebo, {unit}; p: adjusted by Holm"
         headings = ("kind", "finding", "effect", "95 % interval", "p", "edit", "placebo", "n")
         effects = Table(headings, rows, caption=caption, left=2)
-        compared = [e for e in self.effects.values() if e.beside]
-        pairs = [(e.kind, e.beside, *map(_with_interval, (e.estimate, e.observed, e.difference))) for e in compared]
-        caption = "of outputs: what those get, at equal quality, that have as much more of it as the edit adds"
-        beside = Table(("kind", "they", "of the edit", "of outputs", "difference"), pairs, caption=caption, left=2)
         defined = {name: e.estimate for name, e in self.effects.items() if not math.isnan(e.estimate.low)}
         plot = interval_plot(defined, "Effects of edits less those of their placebos")
-        return [Section("What moves the judge", [plot, effects, beside if pairs else None, *self.paragraphs[1:]])]
+        return [Section("What moves the judge", [plot, effects, *self.paragraphs[1:]])]
 
     def to_dict(self) -> dict[str, Any]:
         names = ("judge", "n", "pairwise", "margin", "missing", "left_out")
@@ -182,10 +148,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
 
 def _named(effects: Sequence[ProbeEffect]) -> str:
     return joined([effect.kind for effect in effects])
-
-
-def _with_interval(e: Estimate | None) -> str:
-    return "" if e is None else e.text() if math.isnan(e.low) else f"{e.text()} ({e.interval})"
 
 
 def _taken_sentence(kind: str, taken: Estimate, placebo: Estimate, pairwise: bool) -> str:
@@ -205,11 +167,10 @@ def _taken_sentence(kind: str, taken: Estimate, placebo: Estimate, pairwise: boo
 # --- answers, matched by id -------------------------------------------------------------------------------------------
 
 
-def read_probes(judged: Judged, *, reliability: float | None = None, seed: int = 0) -> ProbeReport:
+def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
     """Estimate the effects of the edits from a judge's answers to ``with_edits``, in any order.
 
-    An item counts for a kind if the original, the edit and the placebo have an answer. Where people rated the originals
-    (once, with a ``reliability``), effects stand beside what outputs get that have as much of it of their own.
+    An item counts for a kind if the original, the edit and the placebo have an answer.
 
     Raises:
         ValueError: The ids or texts are not those of ``with_edits``, or an original is nowhere.
@@ -229,7 +190,7 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
     missing = [ids[row][column] for row, column in np.argwhere(np.isnan(table))]
     pairs = table[1:].reshape(len(kinds), 2, len(items))
     whole = ~np.isnan(table[0] + pairs.sum(axis=1))  # (k, n)
-    # 2 the effects, what outputs get that have as much of it, and what follows
+    # 2 the effects, and what follows
     clusters = shared_inputs([*versions.inputs.values()])
     high = judged.scale[1] if judged.scale is not None else np.nanmax(values)
     top = None if judged.pairwise else float(high) - NEAR_TOP * reach
@@ -237,9 +198,6 @@ def read_probes(judged: Judged, *, reliability: float | None = None, seed: int =
     for kind, both, kept in zip(kinds, pairs, whole, strict=True):
         scores = np.where(kept, [table[0], *both], np.nan)
         effects[kind] = _effect(kind, scores, reach=reach, top=top, clusters=clusters, seed=seed)
-        if (beside := _observed(judged, values, versions, kind, kept, reliability)) is not None:
-            difference = _difference(effects[kind].estimate, beside)
-            effects[kind] = replace(effects[kind], observed=beside, difference=difference)
     decided = _decided(effects, margin=WORTH * reach, pairwise=judged.pairwise)
     lost = int((~np.isnan(pairs) & ~whole[:, None]).sum())
     return ProbeReport(judged.judge, len(items), judged.pairwise, decided, missing, lost, margin=WORTH * reach)
@@ -340,74 +298,22 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
     return replace(interval, p_value=float(np.fmax(p_value, resample.skewed_mean_p(kept, codes))))
 
 
-def _counted(judged: Judged, name: str) -> FloatArray:
-    """Count a property of ``STYLE`` in the texts, (n,) or (n, 2) of pairs; of ``LENGTH`` its logarithm."""
-    if name == probes.LENGTH:
-        unknown = np.full((len(judged.ids), 2) if judged.pairwise else len(judged.ids), np.nan)
-        return length_feature(judged.covariates.get(LENGTHS, unknown))
-    texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
-    counts = np.array([[probes.style_count(text, name) for text in row] for row in texts], dtype=np.float64)
-    return counts if judged.pairwise else counts[:, 0]
-
-
-def _observed(
-    judged: Judged, values: FloatArray, versions: _Versions, kind: str, kept: BoolArray, reliability: float | None
-) -> Estimate | None:
-    """Estimate what outputs get, in points at equal quality, for having as much more of it as an edit adds.
-
-    None where nothing is counted of it, nobody rated, the texts are not there, or all have as much.
-    """
-    if not ((name := KINDS[_base(kind)].counted) and judged.labeled.any() and kept.any()):
-        return None
-    counts = judged.first_less_second(_counted(judged, name))
-    more = (versions.of(counts, kind, EDIT) - versions.of(counts, ORIGINAL))[kept].mean()
-    originals = np.array([versions.rows[item, ORIGINAL, ""] for item in versions.places])
-    own, judged = counts[originals], judged.take(originals)
-    if not (more > 0 and np.ptp(own) > 0):
-        return None
-    feature = own / more if more <= np.ptp(own) else np.full(len(own), np.nan)  # nothing is extrapolated
-    estimator = partial(
-        estimate_effect,
-        names=("property",),
-        unscaled=("property",),
-        reliability=reliability,
-        systems=judged.systems,
-        differences=judged.pairwise,
-        mirrored=judged.both_orders,
-    )
-    columns = (judged.ratings, feature)
-    effect = Number("observed", "at equal quality", values[originals], estimator, columns=columns, null=0.0)
-    e = effect.estimate(judged.clusters, seed=0)
-    return replace(e.scaled(e.points), unit="points")
-
-
-def _difference(first: Estimate, second: Estimate) -> Estimate:
-    """Subtract an estimate from another one, with the interval of both intervals (MOVER, Zou and Donner 2008)."""
-    value, units = first.value - second.value, min(first.units, second.units)
-    low = value - math.hypot(first.value - first.low, second.high - second.value)
-    high = value + math.hypot(first.high - first.value, second.value - second.low)
-    p = p_of_interval(value, low, high, null=0.0, units=units)
-    return replace(first, value=value, low=low, high=high, p_value=p, units=units, reason=second.reason)
-
-
 def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: bool) -> dict[str, ProbeEffect]:
     """Say what each effect shows, with Holm's correction over the kinds."""
     adjusted = holm([e.estimate.p_value for e in effects.values()])
-    apart = holm([e.difference.p_value if e.difference else math.nan for e in effects.values()])
     decided = {}
-    for (kind, effect), p, p_apart in zip(effects.items(), adjusted, apart, strict=True):
-        e, d = effect.estimate, effect.difference
+    for (kind, effect), p in zip(effects.items(), adjusted, strict=True):
+        e = effect.estimate
         tolerated = e.low <= 0 <= e.high or abs(e.value) <= margin * TOLERATED / WORTH
         status: Status | Literal["not tested"] = decide(e, margin, 1.0 if tolerated else p)
         if e.null is None and status != "not measured":
             status = "not tested"
-        beside = "" if d is None else BESIDE.get(decide(d, margin, p_apart), "open")
         scale, (name, _, word) = 100 if pairwise else 1, kind.partition(": ")
         main, edit, placebo = e.scaled(scale), effect.edit.scaled(scale), effect.placebo.scaled(scale)
         what, adds = "wins in 100 comparisons" if pairwise else "points", KINDS[name].adds
         parts = f"; by the edit {edit.text()}, by its placebo {placebo.text()}"
         sentence = f"{f'{adds} ({word})' if word else adds} brings {amount_words(main, what, note=parts)}"
-        decided[kind] = replace(effect, p_adjusted=p, status=status, beside=beside, sentence=sentence)
+        decided[kind] = replace(effect, p_adjusted=p, status=status, sentence=sentence)
     return decided
 
 
@@ -422,7 +328,7 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
         items: File, ``NAME:PATH`` of a tool's export, or list of examples or dicts; outputs, or pairs.
         kinds: Names of ``evalbias.data.probes.KINDS``, ``"style"`` or ``"all"``; ``"label: a student"`` and
             ``"injection: 10 of 10"`` take a word.
-        options: Further options of an audit, such as ``lm``, ``criterion``, ``scale``, ``reliability`` and ``seed``.
+        options: Further options of an audit, such as ``lm``, ``criterion``, ``scale`` and ``seed``.
 
     Raises:
         ValueError: An unknown kind, an item without a text, or a judge that answers none.
@@ -446,10 +352,10 @@ def probe_answers(audit: ResolvedAudit, kinds: Sequence[str]) -> ProbeReport:
     else:
         names = ("criterion", "scale", "num_threads", "progress")
         judged = function_scores(rows, judge, **{name: getattr(audit, name) for name in names})
-    return read_probes(judged, reliability=audit.reliability, seed=audit.seed)
+    return read_probes(judged, seed=audit.seed)
 
 
-# --- the observational counterpart: the effect at equal quality of a feature that a user names ------------------------
+# --- of outputs as they are: the effect at equal quality of a feature that a user names -------------------------------
 
 FEATURES = "features"
 """Key of ``provenance``: names of the features whose effects an audit measures."""
@@ -530,3 +436,10 @@ def _field(judged: Judged, name: str) -> FloatArray:
     if len(widths) > 1 or (max(widths) == 2 and not judged.pairwise):
         raise ValueError(f"{name!r:.80} holds lists: give one number an item, or two for every pair of outputs.")
     return np.array(rows, dtype=np.float64) if widths == {2} else np.array(rows, dtype=np.float64)[:, 0]
+
+
+def _counted(judged: Judged, name: str) -> FloatArray:
+    """Count a property of ``STYLE`` in the texts, (n,) or (n, 2) of pairs."""
+    texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
+    counts = np.array([[probes.style_count(text, name) for text in row] for row in texts], dtype=np.float64)
+    return counts if judged.pairwise else counts[:, 0]
