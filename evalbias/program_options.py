@@ -299,8 +299,8 @@ class OptimizeOptions(ScoringAim, ComparingAim, LoopAim, AgreementAim):
     aim: str | None = option(  # type: ignore[assignment]
         "What becomes better. Of judges of labeled items: agreement. Of judges that score: likelihood. Of judges that "
         "compare: fairness of the two positions "
-        "(the paper's), debiased (fairness of decisions averaged over both orders), confidence, context-free, "
-        "calibration, position or verbosity. Of both: probe:KIND, such as probe:authority, with a KIND of evalbias "
+        "(the paper's), debiased (fairness of decisions averaged over both orders), confidence, context-free or "
+        "calibration. Of both: probe:KIND, such as probe:authority, with a KIND of evalbias "
         "probe. Of refine loops: self-bias. By default what `judge` or the data allow: agreement if people rated or "
         "compared the outputs, else fairness if there are pairs or several outputs of an input."
     )

@@ -11,8 +11,7 @@ import numpy as np
 
 from evalbias.data.items import input_key, item_name
 from evalbias.data.probes import BAR, EDIT, ORIGINAL, PLACEBO, edited_place, named_kinds, with_edits
-from evalbias.evaluation.bias import Bias
-from evalbias.evaluation.estimates import Estimate, Number
+from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.evaluation.repeats import counted_deviation
 from evalbias.lm.cache import measuring
@@ -207,30 +206,6 @@ class CalibrationGap(Objective):
             logprobs = np.log(shares_of(judged))
         logprobs[np.isinf(logprobs).any(axis=1)] = np.nan
         return -calibration_gap(logprobs)
-
-
-class BiasObjective(Objective):
-    """Minus the distance of a bias, such as ``BIASES["verbosity"]``, from its value for an unbiased judge."""
-
-    def __init__(self, bias: Bias) -> None:
-        if bias.objective is None:
-            raise ValueError(f"The bias {bias.name!r} has no objective: choose another.")
-        self.bias = bias
-        self.name = bias.name
-
-    def __call__(self, judged: Judged) -> float:
-        number = self._number(judged)
-        return -abs(number.value() - float(number.null or 0.0))
-
-    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        number = self._number(judged)
-        if number.counted is None:
-            return super().resampled(judged, counts)
-        values = over_defined(number.counted, counts, number.values, *number.columns)
-        return -np.abs(values - float(number.null or 0.0))
-
-    def _number(self, judged: Judged) -> Number:
-        return self.bias.number(str(self.bias.objective), judged)
 
 
 class ProbeObjective(Objective):

@@ -184,12 +184,6 @@ class ZEPO(JudgeOptimizer):
             raise ValueError(
                 f"The search cannot begin with the instruction {own!r}: it is {wrong}, which every wording must hold."
             )
-        classes = len(judge.labels(examples[0]))
-        uniform = judged_in_order(judge, np.full((1, classes), 1 / classes), examples[:1])
-        if isinstance(self.objective, objectives.BiasObjective) and not self.objective.bias.applies(uniform):
-            raise ValueError(
-                f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
-            )
         problem.given = replace(problem.given, name=in_one_line(own), details={"best": 0})
 
     def candidates(self, problem: Problem) -> list[Candidate]:

@@ -28,7 +28,7 @@ from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, pairs, read, world
 from evalbias.data import split as split_items
 from evalbias.data.items import comparable
-from evalbias.evaluation import BIASES, compare_with_baselines
+from evalbias.evaluation import compare_with_baselines
 from evalbias.evaluation.bias import Section
 from evalbias.evaluation.rankings import PROMPTS, PUBLISHED_ORDERS, Row
 from evalbias.optimizers import ZEPO, objectives
@@ -177,10 +177,8 @@ def search_wording(options: ComparingAim, models: MeasuringModels, out: Out) -> 
 
 
 def objective_of(options: ComparingAim) -> objectives.Objective:
-    """Return the objective of an aim: one of ``OBJECTIVES``, a bias that has one, or a probe."""
-    if options.aim in OBJECTIVES:
-        return OBJECTIVES[options.aim]()
-    return objectives.BiasObjective(BIASES[options.aim]) if options.aim in BIASES else probe_of(options)
+    """Return the objective of an aim: one of ``OBJECTIVES``, or a probe."""
+    return OBJECTIVES[options.aim]() if options.aim in OBJECTIVES else probe_of(options)
 
 
 def drawn_pairs(options: ComparingAim, split: Split, objective: objectives.Objective) -> list[dspy.Example]:
@@ -298,7 +296,7 @@ SCORING, COMPARING = Aim(ScoringAim, compile_scoring), Aim(ComparingAim, search_
 AIMS: dict[str, Aim] = {
     "agreement": AGREEING,
     "likelihood": SCORING,
-    **dict.fromkeys([*OBJECTIVES, *(bias.name for bias in BIASES.values() if bias.objective)], COMPARING),
+    **dict.fromkeys(OBJECTIVES, COMPARING),
     "self-bias": Aim(LoopAim, compile_loop),
 }
 PROBES = {f"{PROBE}KIND of a judge that scores": SCORING, f"{PROBE}KIND of a judge that compares": COMPARING}

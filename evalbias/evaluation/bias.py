@@ -23,7 +23,7 @@ from evalbias.evaluation.judged import BY_CONSTRUCTION, LENGTHS, Judged, mean_of
 from evalbias.evaluation.words import Table, amount_words, decimals, ends, interval_words, joined, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, EqualQuality, estimate_effect
-from evalbias.measures.resample import SHARE, estimate_share, mean
+from evalbias.measures.resample import SHARE, estimate_share
 from evalbias.measures.scale_use import LEAST, SLOPE
 from evalbias.programs.judges import median_coverage
 
@@ -52,7 +52,6 @@ class Bias:
     # of the outputs cannot explain decides whether the judge is biased.
     headlines: ClassVar[tuple[str, ...]] = ()
     beside: ClassVar[tuple[str, ...]] = ()  # names of numbers that share the plot of the headlines, whatever their form
-    objective: ClassVar[str | None] = None  # name of the number that a search may bring to its null
     helps: ClassVar[Mapping[str, str]] = {}  # "pairs", "scores", "others" (not of evalbias) -> what helps, at what cost
 
     def numbers(self, judged: Judged) -> list[Number]:
@@ -64,7 +63,7 @@ class Bias:
         return self.suits(judged) and bool(self.numbers(judged))
 
     def number(self, name: str, judged: Judged) -> Number:
-        """Return one of the numbers, such as the objective of a search; ValueError where the items do not allow it."""
+        """Return one of the numbers; ValueError where the items do not allow it."""
         for number in self.numbers(judged):
             if number.name == name:
                 return number
@@ -178,7 +177,7 @@ def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot | None:
 
 def share_number(name: str, label: str, values: FloatArray, **described: Any) -> Number:
     """Return the share of (n,) values in [0, 1]."""
-    return Number(name, label, values, estimate_share, counted=mean, signed=False, **described)
+    return Number(name, label, values, estimate_share, signed=False, **described)
 
 
 # --- the effect of a property of the text at equal quality ------------------------------------------------------------

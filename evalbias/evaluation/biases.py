@@ -47,7 +47,7 @@ from evalbias.measures import decision_shares, estimate, estimate_mean, longer_w
 from evalbias.measures.agreement import counted_spearman, estimate_pearson
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
-from evalbias.measures.pairs import counted_fairness, estimate_balanced_rate, over_orders
+from evalbias.measures.pairs import estimate_balanced_rate, over_orders
 from evalbias.programs.items import length_feature
 
 
@@ -129,7 +129,7 @@ class Position(Bias):
 
     name = title = "position"
     question = "Does the order in which two outputs are shown decide which one wins?"
-    favored, judges, objective = "the output shown first", "pairs", "fairness"
+    favored, judges = "the output shown first", "pairs"
     headlines = ("first_rate", "fairness", "position_consistency", "first_rate_balanced")
     helps: ClassVar[Mapping[str, str]] = {
         "pairs": "ask in both orders and average, which removes it at twice the prompts (PairwiseJudge with "
@@ -160,7 +160,7 @@ class Position(Bias):
         says = "How often the first position wins"
         numbers = [
             Number("first_rate", "first", wins[:, 0], rate, says=says, **first, **unsure),
-            Number("fairness", "fairness", wins, fair, counted=counted_fairness, null=0.0, **unsure),
+            Number("fairness", "fairness", wins, fair, null=0.0, **unsure),
         ]
         if both:
             says = "How often the same output wins in both orders"
@@ -219,11 +219,11 @@ class Verbosity(EffectBias):
     question = "Does the judge prefer longer text, at equal quality?"
     favored, more, less = "an output that is one standard deviation longer", "longer", "shorter"
     feature_name = effect_of = "length"
-    effect_name, objective = "length_effect", "longer_rate"
+    effect_name = "length_effect"
     headlines = ("length_effect", "longer_rate")
     helps: ClassVar[Mapping[str, str]] = {
-        "pairs": "'evalbias optimize --aim verbosity --criterion CRITERION --data FILE --lm MODEL' searches for "
-        "a wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
+        "pairs": "say in the definition that length does not count, and audit the judge again; outputs of equal "
+        "length avoid it",
         "scores": "say in the definition that length does not count, and audit the judge again; outputs of equal "
         "length avoid it, and 'evalbias correct' subtracts it from recorded scores",
         "others": "'evalbias correct' with this audit's data and field subtracts it from the scores where that costs "

@@ -18,7 +18,7 @@ from evalbias.evaluation.words import UNDEFINED, Status, Table, count, ends, joi
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.equal_quality import Effect, within_scale
 from evalbias.measures.families import holm
-from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
+from evalbias.measures.resample import ALONE, Draws, Interval, p_of_interval
 from evalbias.values import to_json
 
 Part = TypeVar("Part")
@@ -96,7 +96,6 @@ class Number(Named):
     estimator: Callable[..., Interval]  # of (values, *columns, before=None, clusters=None, draws); see measures
     _: KW_ONLY
     columns: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns about the items, not the judge's
-    counted: Statistic | None = None  # the statistic f(counts, values, *columns) -> (k,) behind it, where judges race
     width: float = math.inf  # points between the lowest and the highest score, which no effect surpasses
     # Whether ``compare_judges`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one whose
     # interval has its own test, or one that is not of the judge.

@@ -11,7 +11,7 @@ from typing import Any
 
 from evalbias.evaluation.agreement import PeopleAgreement, Validity
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, holding
-from evalbias.evaluation.biases import BIASES, Joint, Likelihood, ScaleUse, Verbosity, title_of
+from evalbias.evaluation.biases import Joint, Likelihood, Position, ScaleUse, Verbosity, title_of
 from evalbias.evaluation.estimates import Estimate, Measurement, decide, items_needed
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
 from evalbias.evaluation.words import STATUSES, Status, count, joined
@@ -456,12 +456,12 @@ def _first_step(
             return _more_ratings(judged)
         more = "" if judged.compilable else "--criterion 'NAME: DEFINITION' --lm MODEL"
         return NextStep("See whether a judge made with these ratings agrees better", "align", more)
-    aims = [name for name, bias in BIASES.items() if bias.objective] if judged.pairwise else [Likelihood.name]
+    searched, aim = (Position.name, "fairness") if judged.pairwise else (Likelihood.name, Likelihood.name)
     for finding in (f for some in shown_findings(findings) for f in some):
         if not (judged.compilable or judged.pairwise or finding.is_shown_by_bounds) and finding.bias in SUBTRACTED:
             return NextStep(f"Take {title_of(finding.bias)} off these scores, where that costs no agreement", "correct")
-        if judged.compilable and finding.bias in aims:
-            return NextStep("Search for a judge without this bias", "optimize", f"--aim {finding.bias}")
+        if judged.compilable and finding.bias == searched:
+            return NextStep("Search for a judge without this bias", "optimize", f"--aim {aim}")
         if finding.remedy:
             return NextStep(f"{finding.remedy[:1].upper()}{finding.remedy[1:]}")
     if judged.compilable:

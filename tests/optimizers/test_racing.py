@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from fakes import PARTS, Wording, pair
 
-from evalbias.evaluation import BIASES, Judged
+from evalbias.evaluation import Judged
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers import zepo as module
-from evalbias.optimizers.objectives import BiasObjective, Confidence, ContextFreeConfidence, Fairness
+from evalbias.optimizers.objectives import Confidence, ContextFreeConfidence, Fairness
 from evalbias.optimizers.proposers import GrammarParaphraser
 from evalbias.optimizers.zepo import IMAGINED, alike, drop, imagined, race_rounds
 from evalbias.programs import Criterion, PairwiseJudge
@@ -134,7 +134,7 @@ def pairwise_answers(rng, n=30):
 
 @pytest.mark.parametrize(
     "objective",
-    [Fairness(), Confidence(), *(BiasObjective(BIASES[name]) for name in ("position", "verbosity"))],
+    [Fairness(), Confidence()],
     ids=lambda objective: objective.name,
 )
 def test_objectives_in_resamples_are_those_of_repeated_items(objective):

@@ -15,7 +15,7 @@ from fakes import LEANS, PARTS, Comparer, Wording, pair, rated
 from models_of_text import Seeded
 
 from evalbias import data
-from evalbias.evaluation import BIASES, Judged
+from evalbias.evaluation import Judged
 from evalbias.measures import decision_rates
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers.objectives import Confidence, ContextFreeConfidence, DebiasedFairness, Fairness, ProbeObjective
@@ -23,7 +23,7 @@ from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Pro
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.values import to_json
 
-C, POSITION = Criterion("quality", "is it good?"), objectives.BiasObjective(BIASES["position"])
+C = Criterion("quality", "is it good?")
 
 
 def all_pairs(n=8):
@@ -380,7 +380,7 @@ def test_a_model_that_takes_no_seed_rewords_without_one():
     assert reworded(lm, n=2).instructions == ("Which has quality?", "On quality, which?")
 
 
-@pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), objectives.CalibrationGap(), POSITION])
+@pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), objectives.CalibrationGap()])
 def test_other_objectives_are_searched(objective):
     lm = Wording()
     report = search(lm, objective=objective).report
@@ -400,7 +400,7 @@ def test_objectives_by_hand():
     assert ContextFreeConfidence()(answers) == pytest.approx(math.log(2))
     assert objectives.CalibrationGap()(answers) == pytest.approx(-math.log(9) / 2)
     assert objectives.CalibrationGap()(judged([1.0, 0.0], [0.8, 0.2])) == pytest.approx(-math.log(4))
-    assert Fairness()(answers) == POSITION(answers) == pytest.approx(-0.25)
+    assert Fairness()(answers) == pytest.approx(-0.25)
 
 
 TWICE = [pair(2, 1), pair(3, 1), pair(1, 2)]
@@ -434,7 +434,6 @@ def test_only_a_larger_objective_is_accepted():
         ("content-free .* select=False", lambda: search(objective=ContextFreeConfidence(), select=True)),
         (r"'Which\?'.*'quality'", lambda: search(judge=PairwiseJudge(C, instruction="Which?"))),
         ("'0' and '2' .* ordered=False", lambda: search(pairs=TWICE, objective=DebiasedFairness())),
-        ("bias 'unknown'", lambda: search(NEVER, objective=objectives.BiasObjective(UnknownBias()))),
         ("item '0' has no edit", lambda: ProbeObjective("label")(Judged(("0",), "quality", np.full((1, 1, 2), 0.5)))),
         ("kind 'fame'", lambda: ProbeObjective("fame")),
     ],
@@ -446,13 +445,6 @@ def test_bad_input(match, call):
 
 
 NEVER = Comparer()
-
-
-class UnknownBias:  # needs a covariate that the search does not have
-    name, headlines, objective = "unknown", ("share",), "share"
-
-    def applies(self, judged):
-        return "moods" in judged.covariates
 
 
 def test_a_grammar_without_the_name_of_the_criterion_proposes_nothing():
