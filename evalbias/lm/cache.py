@@ -197,7 +197,7 @@ class CachedLM(MeasuringLM):
             likelihoods = {key: records[key] for key in new if isinstance(todo[key], Likelihood)}
             if self._store is not None and likelihoods:
                 self._store.write(likelihoods)
-            self._kept |= new
+            self._kept |= new | ({} if self._lm.answers_alone else refused)
             self.asked.update(type(todo[key]) for key in new)
             usages = [answer.usage for answer in new.values() if answer.usage is not None]
             counts = [count for usage in usages for count in (usage.prompt, usage.completion)]

@@ -124,8 +124,10 @@ def test_prompts_that_begin_alike_are_in_one_chunk(tmp_path):
 def test_a_stopped_run_asks_the_chunks_of_one_that_was_not_to_the_last_digit(tmp_path):
     questions = [Choices(prompt, CHOICES) for prompt in many(70)]
     lm = Batched()
-    whole, refused, _ = outcome(CachedLM(lm, tmp_path / "whole", chunk=8), questions)
-    calls = []
+    kept = CachedLM(lm, tmp_path / "whole", chunk=8)
+    whole, refused, _ = outcome(kept, questions)
+    calls, asked = [], len(lm.sent)
+    assert (outcome(kept, questions)[1], len(lm.sent)) == (refused, asked)  # neither is what was refused
     for stopped in (0, 1, 3, 2, -1):  # in the first call, then after one more, three more, two more
         part = Batched(stopped)
         answers, again, ended = outcome(CachedLM(part, tmp_path / "j", chunk=8), questions)
