@@ -193,7 +193,7 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
     ]
     inside = without_outliers(judged)[0]
     alike = judged.scale is None and judged.on_peoples_scale  # and, of an unknown scale, both reach the same ends
-    reached = (scores, judged.covariates.get(RATINGS, human)) if alike else ()
+    reached = (scores, judged.ratings) if alike else ()
     if rated_on_its_scale(inside) or judged.pass_or_fail or len({(np.nanmin(x), np.nanmax(x)) for x in reached}) == 1:
         above, says = scores - inside.covariate(HUMAN_SCORES), "Points above people's, on average"
         numbers.append(Number("leniency", "above people", above, estimate_points, says=says))
@@ -203,7 +203,7 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
     if judged.pass_or_fail:
         kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement with one annotator beyond chance (kappa)"
         numbers.append(number("kappa", "kappa with one annotator", kappa, says))
-    columns = ceiling_columns(judged.covariates.get(RATINGS, np.empty((0, 1))))
+    columns = ceiling_columns(judged.ratings)
     if not np.isnan(columns).all():
         kinds = {"human_ceiling": ("one rater", CEILING, measures.agreement.counted_spearman)}
         if judged.pass_or_fail:
@@ -230,12 +230,12 @@ def without_outliers(judged: Judged) -> tuple[Judged, int]:
     if judged.scale is None or judged.pairwise or HUMAN_SCORES not in judged.covariates:
         return judged, 0
     low, high = judged.scale
-    rated = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
+    rated = judged.ratings
     outside = (rated < low) | (rated > high)  # NaN is neither
     if not 0 < (number := int(outside.sum())) <= FEW * (~np.isnan(rated)).sum():
         return judged, 0
     kept = np.where(outside, np.nan, rated)
-    people = {HUMAN_SCORES: mean_of_raters(kept)} | ({RATINGS: kept} if RATINGS in judged.covariates else {})
+    people = {HUMAN_SCORES: mean_of_raters(kept), RATINGS: kept}
     return replace(judged, covariates={**judged.covariates, **people}), number
 
 
@@ -254,21 +254,20 @@ def _of_choices(judged: Judged) -> list[Number]:
         numbers.append(share_number("accuracy_swapped", "accuracy, swapped", same, says=says))
         says = "Same choice in both orders"
         numbers.append(share_number("consistency", "consistent", judged.consistent, says=says))
-    settings: dict[str, Any] = {"columns": (preferred,), "tested": False}
+    beside_people = partial(Number, columns=(preferred,), tested=False)
     kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement beyond chance (Cohen's kappa)"
-    numbers.append(Number("kappa", "kappa", chosen[0], kappa, says=says, **settings))
+    numbers.append(beside_people("kappa", "kappa", chosen[0], kappa, says=says))
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
         brier, error = measures.brier_scores(judged.win_shares, preferred), measures.estimate_calibration_error
         says = "Calibration error of the probabilities (ECE)"
         numbers.append(share_number("brier", "Brier", brier, says="Squared error of the probabilities (Brier)"))
-        ece = Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **settings)
-        numbers.append(ece)
+        numbers.append(beside_people("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False))
     if RATINGS in judged.covariates:
         rating, others = np.moveaxis(measures.agreement.one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = agreeing((1 + np.sign(rating)) / 2, side(others))  # (n, r), ties as those of the judge
         if not np.isnan(ceiling).all():
-            own: dict[str, Any] = {"says": CEILING, "signed": False, "tested": False}
-            numbers.append(Number("human_ceiling", "one rater", ceiling, _one_rater, **own))
+            untested = partial(Number, signed=False, tested=False)
+            numbers.append(untested("human_ceiling", "one rater", ceiling, _one_rater, says=CEILING))
     return numbers
 
 
@@ -351,17 +350,17 @@ class CorrectedEstimates(Bias):
             kind, mean, who = "mean", estimate_mean, ""
             headings = ["judge's mean", "people's mean", "corrected"]
             says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
-        of_all: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
+        of_all = partial(Number, columns=(people,), signed=False, tested=False)
         corrected = partial(measures.corrected_mean, limits=limits)
         numbers = [
             Number(f"judge_{kind}", headings[0], scores, mean, signed=False, says=says[0]),
             Number(f"people_{kind}", headings[1], people, mean, signed=False, says=says[1]),
-            Number("corrected_mean", headings[2], scores, corrected, says=says[2], **of_all),
+            of_all("corrected_mean", headings[2], scores, corrected, says=says[2]),
         ]
         verdicts = np.concatenate([scores, people])
         if judged.pairwise and np.isin(verdicts[~np.isnan(verdicts)], (0.0, 1.0)).all():
             label = f"{who}by sensitivity and specificity"
-            numbers.append(Number("corrected_rate", label, scores, measures.corrected_rate, says=label, **of_all))
+            numbers.append(of_all("corrected_rate", label, scores, measures.corrected_rate, says=label))
         return numbers
 
     def sentence_of_all(self, measurement: Measurement, judged: Judged) -> str:

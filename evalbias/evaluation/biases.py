@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -95,9 +95,9 @@ class Likelihood(EffectBias):
             effects.append(self.effect(judged, per_token, name=name, label=label, says=says))
         if ls is not None and judged.pairwise:
             rank, label = partial(estimate, partial(over_orders, counted_spearman)), "likelihood correlation"
-            settings: dict[str, Any] = {"null": 0.0, "confounded": True, "columns": (judged.first_less_second(ls),)}
-            says = "Rank correlation of likelihood and winning"
-            return [*effects, Number("likelihood_correlation", label, judged.first_wins, rank, says=says, **settings)]
+            says, columns = "Rank correlation of likelihood and winning", (judged.first_less_second(ls),)
+            correlation = partial(Number, columns=columns, null=0.0, confounded=True, says=says)
+            return [*effects, correlation("likelihood_correlation", label, judged.first_wins, rank)]
         if ls is None or human is None:
             return []
         scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
@@ -154,21 +154,21 @@ class Position(Bias):
         shares = np.mean([decision_shares(order) for order in orders], axis=0)  # (n, c), NaN without every order
         entropies = np.mean([measures.negative_entropies(order) for order in orders], axis=0)  # (n,)
         wins = win_shares(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
-        first: dict[str, Any] = {"null": 1 / wins.shape[1], "signed": False}
+        of_first = partial(Number, null=1 / wins.shape[1], signed=False)
         rate, fair = (partial(f, both_orders=both) for f in (measures.estimate_first_rate, measures.estimate_fairness))
-        unsure: dict[str, Any] = {"confounded": not both}  # in one order the better outputs may stand first
+        unsure = not both  # in one order the better outputs may stand first
         says = "How often the first position wins"
         numbers = [
-            Number("first_rate", "first", wins[:, 0], rate, says=says, **first, **unsure),
-            Number("fairness", "fairness", wins, fair, null=0.0, **unsure),
+            of_first("first_rate", "first", wins[:, 0], rate, says=says, confounded=unsure),
+            Number("fairness", "fairness", wins, fair, null=0.0, confounded=unsure),
         ]
         if both:
             says = "How often the same output wins in both orders"
             numbers.append(share_number("position_consistency", "consistent", judged.consistent, null=1.0, says=says))
         elif BETTER in judged.covariates and not judged.in_fixed_places:
-            first = {**first, "columns": (1 - judged.preferred,), "says": f"{says}, people's choices balanced"}
-            balanced = "first, balanced"
-            numbers.append(Number("first_rate_balanced", balanced, wins[:, 0], estimate_balanced_rate, **first))
+            says, columns = f"{says}, people's choices balanced", (1 - judged.preferred,)
+            balanced = partial(of_first, columns=columns, says=says)
+            numbers.append(balanced("first_rate_balanced", "first, balanced", wins[:, 0], estimate_balanced_rate))
         return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
 
     def plot(self, measurement: Measurement) -> Plot | None:
@@ -241,8 +241,8 @@ class Verbosity(EffectBias):
             first, second = lengths.T
             wins = longer_wins(judged.win_shares, first, second)
             equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
-            unsure: dict[str, Any] = {"says": "How often the longer output wins", "confounded": True}
-            numbers.append(share_number("longer_rate", "longer", wins, null=0.5, excluded=equal, **unsure))
+            rate = partial(share_number, null=0.5, confounded=True, says="How often the longer output wins")
+            numbers.append(rate("longer_rate", "longer", wins, excluded=equal))
         if judged.provenance.get(LENGTH) == "graphemes":
             unit = " (graphemes)"
             numbers = [replace(n, label=n.label + unit, says=n.says and n.says + unit) for n in numbers]
@@ -263,7 +263,7 @@ class SelfBias(Bias):
     headlines = ("bias", "skewness")
 
     def numbers(self, judged: Judged) -> list[Number]:
-        if judged.pairwise or EXPECTED not in judged.covariates:
+        if EXPECTED not in judged.covariates:  # which loops alone have
             return []
         own, expected = judged.answers, judged.covariates[EXPECTED]
         difference = differences(own, expected)
@@ -336,7 +336,7 @@ class SelfPreference(EffectBias):
         if not (judged.rated and several and (self.own is None or own is not None)):
             return []
         numbers = super().numbers(judged)
-        if own is not None and not judged.pairwise and judged.covariates.get(RATINGS, np.empty((0, 0))).shape[1] > 2:
+        if own is not None and judged.systems is not None and judged.ratings.shape[1] > 2:
             says = "The same among outputs that people rate low"
             name, label = "own_excess_at_failures", "own system's failures"
             numbers.append(self.effect(_failures(judged), own, name=name, label=label, says=says))
@@ -436,7 +436,7 @@ class ScaleUse(Bias):
         if _of_two_values(judged):
             yield "scores of more than two values"
             return
-        if not _rated_twice(judged):
+        if judged.rating_counts.max(initial=0) < 2:
             yield f"two or more ratings of each item (columns rating_1, rating_2, ...; {MAPPED})"
         if judged.scale is None:
             yield "the judge's lowest and highest score (scale, --scale)"
@@ -451,19 +451,19 @@ class ScaleUse(Bias):
         if judged.pairwise or _of_two_values(judged):
             return []
         numbers, scores = [], judged.answers
-        costly: dict[str, Any] = {"signed": False, "tested": False}
+        untested = partial(Number, signed=False, tested=False)
         if rated_on_its_scale(judged) and not judged.rated_apart:
-            if _rated_twice(judged):
+            if judged.rating_counts.max(initial=0) > 1:
                 says, ratings = "Points of the score for one point of quality", judged.covariate(RATINGS)
-                slope: dict[str, Any] = {"columns": (ratings,), "null": 1.0, "only_below": True, "tested": False}
-                numbers.append(Number("slope", "slope", scores, measures.quality_slope, says=says, **slope))
+                slope = partial(Number, columns=(ratings,), null=1.0, only_below=True, tested=False)
+                numbers.append(slope("slope", "slope", scores, measures.quality_slope, says=says))
             human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
             spread = partial(estimate, scale_use.counted_spread)
-            numbers.append(Number("spread_ratio", "spread", scores, spread, columns=(human,), says=says, **costly))
+            numbers.append(untested("spread_ratio", "spread", scores, spread, columns=(human,), says=says))
         if (levels := _levels(judged)) is not None:
             places, says = scale_use.nearest_levels(scores, levels), "Share of the two most used scores"
             top = partial(scale_use.estimate_top_two, levels=len(levels))
-            numbers.append(Number("top_two_share", "two most used", places, top, says=says, **costly))
+            numbers.append(untested("top_two_share", "two most used", places, top, says=says))
         return numbers
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
@@ -528,14 +528,9 @@ def _of_two_values(judged: Judged) -> bool:
     return judged.scale in (None, (0, 1)) and len(scores) > 0 and bool(np.isin(scores, (0.0, 1.0)).all())
 
 
-def _rated_twice(judged: Judged) -> bool:
-    """Return whether any item has two ratings."""
-    return bool(((~np.isnan(judged.covariates.get(RATINGS, np.empty((0, 0))))).sum(axis=1) > 1).any())
-
-
 def _off_the_scale(judged: Judged, low: float, high: float) -> str:
     """Say which of people's ratings lie outside the scale; empty where none does."""
-    rated = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES)).reshape(len(judged.ids), -1)  # (n, raters)
+    rated = judged.ratings  # (n, raters)
     outside = (rated < low) | (rated > high)
     items = np.flatnonzero(outside.any(axis=1))
     if not len(items):

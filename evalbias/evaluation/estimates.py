@@ -529,10 +529,9 @@ def rate_again(judged: Judged, count: int, seed: int) -> list[str]:
     300 simulated items, its error was .7 of that with random ones. The second item of an input comes after the
     first of every other; items without texts come in random order.
     """
-    once = (~np.isnan(judged.ratings)).sum(axis=1) == 1 if judged.rated else np.zeros(len(judged.ids), dtype=bool)
     lengths = judged.covariates.get(LENGTHS, np.zeros(len(judged.ids)))
     values = judged.first_less_second(lengths) if lengths.ndim > 1 else lengths
-    shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(once & ~np.isnan(values)))
+    shuffled = np.random.default_rng(seed).permutation(np.flatnonzero((judged.rating_counts == 1) & ~np.isnan(values)))
     ordered = shuffled[np.argsort(values[shuffled], kind="stable")]
     from_both_ends = dict.fromkeys(np.column_stack([ordered, ordered[::-1]]).ravel().tolist())
     return [judged.ids[place] for place in in_turns(judged, [*from_both_ends])[:count]]

@@ -35,8 +35,7 @@ from evalbias.values import first_few
 
 # Names of covariates. Each is (n,) numbers about the outputs, or (n, 2) about those of pairs; NaN where undefined.
 
-LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
-"""LS in nats, lengths of the texts, Score_h."""
+LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"  # LS in nats, of the texts, Score_h
 PER_TOKEN = "likelihoods_per_token"  # LS divided by the number of tokens, where LS is the sum over them
 RATINGS = "ratings"
 """(n, r) single ratings of each item in the raters' order, NaN where a rater gave none. For pairs they are each rater's
@@ -59,8 +58,7 @@ BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
 CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
 MOST_LEVELS = 100  # largest number of levels whose probabilities are kept
-MOST_DRAWS = 100
-"""Largest number of drawn answers, of which a tie counts as two, whose shares are told from a model's probabilities."""
+MOST_DRAWS = 100  # largest number of drawn answers (a tie is two) whose shares are told from a model's probabilities
 
 Writers = Sequence[str] | Sequence[tuple[str, str]]
 
@@ -121,7 +119,6 @@ class Judged:
         """Return the answers to some of the items, (m,) places from 0, as often and in the order as they are picked."""
         rows = [int(pick) for pick in picks]
         ids = tuple(self.ids[row] for row in rows)
-        present = set(ids)
         return replace(
             self,
             ids=ids,
@@ -131,16 +128,15 @@ class Judged:
             coverage=self.coverage[rows] if len(self.coverage) else self.coverage,
             writers=cast(Writers, [self.writers[row] for row in rows]) if len(self.writers) else (),
             examples=[self.examples[row] for row in rows] if len(self.examples) else (),
-            reasons={name: why for name, why in self.reasons.items() if name in present},
+            reasons={name: self.reasons[name] for name in ids if name in self.reasons},
         )
 
     def counted_in(self, unit: str) -> Judged:
         """Return the same answers with the lengths of the texts in "characters" or "graphemes"."""
         if LENGTHS not in self.covariates or self.provenance.get(LENGTH) in (unit, UNSEEN):
             return self
-        counted = _lengths(_texts(self.examples, pairwise=self.pairwise), unit, self.covariates[LENGTHS].shape)
-        covariates = {**self.covariates, LENGTHS: counted}
-        return replace(self, covariates=covariates, provenance={**self.provenance, LENGTH: unit})
+        new = _lengths(_texts(self.examples, pairwise=self.pairwise), unit, self.covariates[LENGTHS].shape)
+        return replace(self, covariates={**self.covariates, LENGTHS: new}, provenance={**self.provenance, LENGTH: unit})
 
     # --- what kind of judge and items ---
 
@@ -243,9 +239,14 @@ class Judged:
         return "choice" if self.pairwise and RATINGS not in self.covariates else "rating"
 
     @property
+    def rating_counts(self) -> IntArray:
+        """(n,) number of ratings of each item; 0 without any."""
+        return np.asarray((~np.isnan(self.ratings)).sum(axis=1)) if self.rated else np.zeros(len(self.ids), np.int64)
+
+    @property
     def rated_once(self) -> int:
         """Number of items with one rating where enough have several: effects at equal quality leave them out."""
-        counts = (~np.isnan(self.covariates.get(RATINGS, np.empty((0, 0))))).sum(axis=1)
+        counts = self.rating_counts
         return int((counts == 1).sum()) if told_by_several((counts > 0).sum(), (counts > 1).sum()) else 0
 
     @cached_property
@@ -285,10 +286,7 @@ class Judged:
 
         Of an unknown scale, the range of scores and ratings together counts, of which scores must reach over a quarter.
         """
-        if HUMAN_SCORES not in self.covariates or self.pairwise:
-            return False
-        rated = self.covariates.get(RATINGS, self.covariates[HUMAN_SCORES])
-        scores, human = (values[~np.isnan(values)] for values in (self.answers, rated))
+        scores, human = self._points
         if not len(scores) or not len(human):
             return False
         if self.scale is not None:
@@ -301,11 +299,14 @@ class Judged:
     @cached_property
     def pass_or_fail(self) -> bool:
         """True if a judge that scores, and everybody who rates, says 1 or 0 only: pass or fail."""
+        return all(len(points) > 0 and np.isin(points, (0.0, 1.0)).all() for points in self._points)
+
+    @cached_property
+    def _points(self) -> tuple[FloatArray, FloatArray]:
+        """The defined scores and people's ratings of a judge that scores; none where people did not score too."""
         if self.pairwise or HUMAN_SCORES not in self.covariates:
-            return False
-        rated = self.covariates.get(RATINGS, self.covariates[HUMAN_SCORES])
-        columns = [values[~np.isnan(values)] for values in (self.answers, rated)]
-        return all(len(values) > 0 and np.isin(values, (0.0, 1.0)).all() for values in columns)
+            return np.empty(0), np.empty(0)
+        return self.answers[~np.isnan(self.answers)], self.ratings[~np.isnan(self.ratings)]
 
     @property
     def width(self) -> float:
@@ -587,8 +588,8 @@ def gather(
             check_size(ratings, f"People's ratings on {criterion.name!r}")
     # 3 who wrote the outputs, to which inputs
     ids, unknown = tuple(item_name(e, i) for i, e in enumerate(examples)), np.full((n, 1, 2) if pairwise else n, np.nan)
-    about: dict[str, Any] = {"writers": _writers(examples, pairwise), "provenance": provenance, "examples": examples}
-    return Judged(ids, criterion.name, unknown, covariates, inputs, **about)
+    known = Judged(ids, criterion.name, unknown, covariates, inputs, provenance=provenance, examples=examples)
+    return replace(known, writers=_writers(examples, pairwise))
 
 
 def shared_inputs(inputs: Sequence[str]) -> Sequence[str] | None:

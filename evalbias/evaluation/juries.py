@@ -242,8 +242,7 @@ def jury(options: JuryOptions) -> JuryReport:
         ValueError: Fewer than two judges, or items that do not tell quality: with fewer than two ratings and no
             ``reliability``, or too few.
     """
-    how: dict[str, Any] = {"costs": options.costs, "reliability": options.reliability}
-    return jury_worth(panel_of(options), **how)
+    return jury_worth(panel_of(options), costs=options.costs, reliability=options.reliability)
 
 
 def jury_worth(

@@ -259,8 +259,8 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
         return Number(kind + part, kind + part, np.round(values, 9), estimator, **more).estimate(**how)
 
     (original, edit, placebo), name = scores, _base(kind)
-    shift: dict[str, Any] = {"null": None if name == "null" else 0.0, "says": kind}
-    main = estimated("", edit - placebo, partial(estimate_probe, unseen=reach), **shift)
+    null, estimator = None if name == "null" else 0.0, partial(estimate_probe, unseen=reach)
+    main = estimated("", edit - placebo, estimator, null=null, says=kind)
     main = replace(main, unit="win rate" if top is None else "points")
     effect = ProbeEffect(kind, main, estimated("_edit", edit - original), estimated("_placebo", placebo - original))
     if name not in ("null", "injection"):

@@ -65,22 +65,22 @@ class Repeats(Bias):
         if SAMPLES not in judged.covariates:
             return []
         judge, people = self._moments(judged)
-        settings: dict[str, Any] = {"signed": False, "tested": False}
+        untested = partial(Number, signed=False, tested=False)
         steady = partial(estimate_coefficient, repeats.counted_steadiness)
         share = partial(repeats.estimate_part, repeats.counted_noise_share)
         noise, needed = (partial(estimate, statistic) for statistic in (repeats.counted_noise, repeats.counted_needed))
         flips, says = repeats.flip_shares(judged.covariate(SAMPLES)), "Two scores of the same input differ"
         repeated, enough = "Correlation of two scores of an input", f"Scores of an input whose mean is {NOISE} noise"
         numbers = [
-            Number("test_retest", "test-retest", judge, steady, says=repeated, **settings),
-            Number("noise_share", "noise", judge, share, says="Share of noise in the audited mean", **settings),
+            untested("test_retest", "test-retest", judge, steady, says=repeated),
+            untested("noise_share", "noise", judge, share, says="Share of noise in the audited mean"),
             share_number("flip_rate", "flip rate", flips, says=says),
-            Number("noise_sd", "noise, points", judge, noise, says="Noise of one score, in points", **settings),
-            Number("samples_needed", "scores needed", judge, needed, says=enough, **settings),
+            untested("noise_sd", "noise, points", judge, noise, says="Noise of one score, in points"),
+            untested("samples_needed", "scores needed", judge, needed, says=enough),
         ]
         for part in PARTS if judged.rated else ():
             says, share = f"Disagreement: {LABELS[part]}", partial(repeats.estimate_disagreement, part=part)
-            numbers.append(Number(part, LABELS[part], judge, share, columns=(people,), says=says, **settings))
+            numbers.append(untested(part, LABELS[part], judge, share, columns=(people,), says=says))
         return numbers
 
     def _moments(self, judged: Judged) -> tuple[FloatArray, FloatArray]:
@@ -392,7 +392,8 @@ class Order(Bias):
         if ORDER not in judged.covariates:
             return []
         scores, again = _both(judged, ORDER)
-        unasked: dict[str, Any] = {"excluded": _left_out(judged, ORDER)}
+        unasked = _left_out(judged, ORDER)
+        share = partial(share_number, excluded=unasked)
         levels = np.floor(scores + 0.5)
         changed = np.where(np.isnan(scores + again), np.nan, levels != np.floor(again + 0.5))
         near = np.abs(scores - np.floor(scores) - 0.5) <= NEAR
@@ -401,10 +402,10 @@ class Order(Bias):
         says = "Share of outputs whose nearest level changes"
         moved = "Shift of the score by reversed options, in points"
         return [
-            Number("shift", "shift", shift, _shift_of(judged, TOLERATED), null=0.0, says=moved, **unasked),
-            share_number("changed", "changed", changed, says=says, **unasked),
-            share_number("near_ties", "of these near ties", changed * near, says=f"{says} in a near tie", **unasked),
-            Number("spread", "spread", scores, spread, signed=False, says="Spread of the scores", **unasked),
+            Number("shift", "shift", shift, _shift_of(judged, TOLERATED), null=0.0, says=moved, excluded=unasked),
+            share("changed", "changed", changed, says=says),
+            share("near_ties", "of these near ties", changed * near, says=f"{says} in a near tie"),
+            Number("spread", "spread", scores, spread, signed=False, says="Spread of the scores", excluded=unasked),
         ]
 
     def margin(self, estimate: Estimate) -> float:
@@ -477,23 +478,22 @@ class Probes(Bias):
         for name in [probe for probe in (UNREAD, INSTRUCTION) if probe in judged.covariates]:
             same = SAME * reach_of(judged)
             scores, again = _both(judged, name)
-            unasked: dict[str, Any] = {"excluded": _left_out(judged, name)}
+            unasked = _left_out(judged, name)
             rise = np.round(again - scores, 9)
             if name == UNREAD:
                 stays = np.where(np.isnan(rise), np.nan, np.abs(rise) <= same)
                 share = partial(estimate, _explained, limits=(0.0, 1.0))
                 says = "Share of scores that stay the same with nonsense in place of the output"
                 decided = "Share of the variance of scores that the output decides"
-                plain: dict[str, Any] = {"columns": (again,), "signed": False, **unasked}
-                numbers.append(share_number("unchanged", "unchanged", stays, says=says, **unasked))
-                numbers.append(Number("explained", "explained", scores, share, says=decided, **plain))
+                numbers.append(share_number("unchanged", "unchanged", stays, says=says, excluded=unasked))
+                explained = partial(Number, columns=(again,), signed=False, excluded=unasked)
+                numbers.append(explained("explained", "explained", scores, share, says=decided))
             else:
                 raised = np.where(np.isnan(rise), np.nan, rise > same)
                 says = "Points that a request for the highest level adds to the score"
-                numbers += [
-                    Number("obeyed", "obeyed", rise, _shift_of(judged), says=says, **unasked),
-                    share_number("raised", "raised", raised, says="Share of scores that the request raises", **unasked),
-                ]
+                numbers.append(Number("obeyed", "obeyed", rise, _shift_of(judged), says=says, excluded=unasked))
+                says = "Share of scores that the request raises"
+                numbers.append(share_number("raised", "raised", raised, says=says, excluded=unasked))
         return numbers
 
     def conclusion(self, measurement: Measurement) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from evalbias.evaluation.bias import Bias, Plot, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, items_needed
-from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.judged import LEVEL_SHARES, Judged, mean_of_raters
 from evalbias.evaluation.words import p_equals
 from evalbias.measures import Interval, estimate, estimate_share, forecasts, verdicts
 from evalbias.measures.arrays import FloatArray, mean_of_defined
@@ -51,27 +51,25 @@ class PassOrFail(Bias):
     def numbers(self, judged: Judged) -> list[Number]:
         if not judged.pass_or_fail:
             return []
-        people: FloatArray = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
+        people = judged.ratings
         passed, failed = ((people == verdict).any(axis=1) for verdict in (1, 0))
         labeled, several, scores = passed | failed, bool((passed & failed).any()), judged.answers
-        settings: dict[str, Any] = {"columns": (people,), "tested": False}
-        numbers = []
+        of_people, numbers = partial(Number, columns=(people,)), []
         for name, (label, says) in RATES.items():
             if several or not name.startswith("annotator"):
                 used = labeled if several else {"tpr": passed, "tnr": failed}.get(name, labeled)
                 tested = not several and name in ("tpr", "tnr", "kappa")
-                own: dict[str, Any] = {"says": says, "signed": "kappa" in name, "tested": tested}
-                own["excluded"] = int((~used).sum())
-                estimator = partial(verdicts.estimate_rate, of=name)
-                numbers.append(Number(name, label, scores, estimator, **{**settings, **own}))
+                rate = partial(of_people, signed="kappa" in name, tested=tested, excluded=int((~used).sum()))
+                numbers.append(rate(name, label, scores, partial(verdicts.estimate_rate, of=name), says=says))
         numbers.append(share_number("pass_rate", "judge passes", scores, says="Share that the judge passes"))
         if not labeled.all():
-            own = {"says": "Share of all items that deserves to pass, labeled or not", "signed": False}
-            numbers.append(Number("corrected_rate", "corrected", scores, verdicts.corrected_rate, **settings, **own))
+            share = partial(of_people, signed=False, tested=False)
+            says = "Share of all items that deserves to pass, labeled or not"
+            numbers.append(share("corrected_rate", "corrected", scores, verdicts.corrected_rate, says=says))
         if several:
             says, outside = "Excess agreement of two, which independent errors do not have", int((~labeled).sum())
-            own = {"says": says, "null": 0.0, "excluded": outside}
-            numbers.append(Number("dependence", "dependence", scores, verdicts.estimate_dependence, **settings, **own))
+            excess = partial(of_people, null=0.0, tested=False, excluded=outside, says=says)
+            numbers.append(excess("dependence", "dependence", scores, verdicts.estimate_dependence))
         return numbers
 
     def plot(self, measurement: Measurement) -> Plot | None:
@@ -192,7 +190,7 @@ class Forecasts(Bias):
         passed, p = passed_by_people(judged, self.pass_mark), self.forecasts(judged)
         if passed is None or p is None:
             return []
-        settings: dict[str, Any] = {"signed": False, "tested": False}
+        untested = partial(Number, signed=False, tested=False)
         shares = (mean_of_raters(passed),)
         skill = partial(estimate, forecasts.counted_brier_skill)
         error = partial(estimate, forecasts.counted_calibration_error)
@@ -200,8 +198,8 @@ class Forecasts(Bias):
         says = "Skill against the base rate (Brier)"
         return [
             Number("brier_skill", "Brier skill", p, skill, columns=shares, says=says, tested=False),
-            Number("forecast_error", "ECE", p, error, columns=shares, says="Calibration error (ECE)", **settings),
-            Number("flawless_error", "flawless", p, flawless, columns=(passed,), says=than, **settings),
+            untested("forecast_error", "ECE", p, error, columns=shares, says="Calibration error (ECE)"),
+            untested("flawless_error", "flawless", p, flawless, columns=(passed,), says=than),
         ]
 
     def forecasts(self, judged: Judged) -> FloatArray | None:
@@ -269,16 +267,16 @@ class DecidesAlone(Bias):
         people = passed_by_people(judged, self.pass_mark) if judged.rated and not judged.pairwise else None
         if people is None or (mark := self._mark(judged)) is None:
             return []
-        settings: dict[str, Any] = {"columns": (people,), "signed": False, "tested": False}
+        of_people = partial(Number, columns=(people,), signed=False, tested=False)
         says, scores = "Wrong, if it decided all", judged.answers
         wrong = partial(_share_wrong, mark=mark)
-        numbers = [Number("wrong", "wrong, deciding all", scores, wrong, says=says, **settings)]
+        numbers = [of_people("wrong", "wrong, deciding all", scores, wrong, says=says)]
         for error in ERRORS:
             alone = verdicts.decided_alone(scores, people, error=error / 100, mark=mark, clusters=judged.clusters)
             for part, (name, words) in PARTS.items():
                 if math.isfinite(getattr(alone, part)):
                     estimator, label = partial(_of_alone, part=part, error=error / 100, mark=mark), words.format(error)
-                    numbers.append(Number(f"{name}_{error}", label, scores, estimator, **settings))
+                    numbers.append(of_people(f"{name}_{error}", label, scores, estimator))
         return numbers
 
     def _mark(self, judged: Judged) -> float | None:

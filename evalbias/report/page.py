@@ -204,7 +204,7 @@ def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ())
     judged, ranked = measurement.judged, None
     if judged is None:
         return None
-    if judged.pairwise and BETTER in judged.covariates:
+    if BETTER in judged.covariates:
         ranked = _by_people(judged)
     elif judged.both_orders:
         ranked = _by_order(judged)
