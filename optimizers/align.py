@@ -215,6 +215,21 @@ class Align(JudgeOptimizer):
         problem.left_out |= first.left_out | second.left_out
         return made
 
+    def fault_of_whole(self, problem: Problem, candidate: Candidate) -> str:
+        """Have the judge that is made from all labels answer those that it does not show.
+
+        What was tested is what each half made. All labels may give other demonstrations, and worse ones.
+        """
+        before, items = problem.given.answers, [*problem.fit, *problem.held_back]
+        shown = offers.shown_by(candidate.program, items)
+        others = [place for place in range(len(items)) if place not in shown]
+        if candidate.program is problem.student or candidate.kind == READING or before is None or not others:
+            return ""
+        after, measure = self.answers(problem, candidate.program, [items[i] for i in others]), agreement_of(before)
+        old, new = (measure.value(judged) for judged in (before.take(np.array(others)), after))
+        why = f"agrees less than the given judge when made from all labels ({measure.label} {old:.2f} -> {new:.2f})"
+        return why if new < old else ""
+
     def rules(self, problem: Problem) -> list[Rule]:
         """Better agreement at no larger bias; or else, of scores, fewer points from people's."""
         if problem.given.answers is None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -148,15 +149,19 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             selection = Selection(candidates[0])
             if self.select:
                 problem.baseline = inner
-                selection = choose(
+                choice = partial(
+                    choose,
                     problem.given,
-                    candidates,
-                    self.rules(problem),
+                    rules=self.rules(problem),
                     test=lambda program: self.tested(problem, program),
                     spent=lambda: self._spent(problem),
                     inputs=len(set(map(input_key, held_back))),
                     noun=self.noun,
                 )
+                selection = choice(candidates=candidates)
+                while crosses and (fault := self.fault_of_whole(problem, selection.chosen)):
+                    candidates = [replace(c, fault=fault) if c is selection.chosen else c for c in candidates]
+                    selection = choice(candidates=candidates)
             # 6. The valset only reports.
             comparisons = self.validate(problem, selection)
         # 7. A copy of the student holds the chosen part.
@@ -252,6 +257,10 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
         """Return kind -> candidate made from all inputs, ``problem.fit``; each half has ``made`` its own."""
         return kinds_of(self.candidates(problem))
+
+    def fault_of_whole(self, problem: Problem, candidate: Candidate) -> str:
+        """Return why a candidate, made from all inputs, is not what the halves made; empty where it is."""
+        return ""
 
     # What a method writes.
 

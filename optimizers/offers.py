@@ -247,10 +247,14 @@ def taught(problem: Problem, optimizers: Mapping[str, Any]) -> list[Offer]:
         if quoted := quotes(program.predict.signature.instructions, items, judge):
             left_out[name] = f"its instruction quotes an item ({quoted!r:.60})"
             continue
-        demos = {_texts(judge, demo) for demo in program.predict.demos}
-        places = {i for i, e in enumerate(items) if _texts(judge, e) in demos}
-        offers.append(Offer(taught_by(name), f"what {name} compiled", program, frozenset(places)))
+        offers.append(Offer(taught_by(name), f"what {name} compiled", program, shown_by(program, items)))
     return offers
+
+
+def shown_by(judge: Any, items: Sequence[dspy.Example]) -> frozenset[int]:
+    """Return the places of the items that a judge shows in every prompt, unlike the nearest ones to each item."""
+    demos = set() if getattr(judge, "nearest", None) else {_texts(judge, demo) for demo in judge.predict.demos}
+    return frozenset(i for i, e in enumerate(items) if _texts(judge, e) in demos)
 
 
 def taught_by(name: str) -> str:

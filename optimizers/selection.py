@@ -34,6 +34,7 @@ class Candidate:
     price: float = 0.0  # what a judgment costs, in any unit; less of it decides between equals
     kind: str = ""  # what it is, whichever inputs it is made from; empty where the name says so
     search: Any = None  # what the search found, from which the method makes a candidate of more inputs
+    fault: str = ""  # why it cannot be chosen, whatever its answers say; empty where nothing is known
 
 
 def count_unanswered(judged: Judged) -> int:
@@ -206,7 +207,7 @@ def _choose_by(
             p_values[i] = p_value
     # 2. Of those without a fault, the lowest first cost sets the mark, and within its error the next cost decides; on
     #    the items that all of them answered.
-    faults = ["", *(_fault(rule, answers[i], before, p_values[i], more[i]) for i in others)]
+    faults = ["", *(programs[i].fault or _fault(rule, answers[i], before, p_values[i], more[i]) for i in others)]
     common = [last_items(judged, min(len(each.ids) for each in answers)) for judged in answers]
     ranks = [[math.inf if math.isnan(cost) else cost for cost in rule.costs(judged)] for judged in common]
     good = [i for i in others if not faults[i]]

@@ -14,7 +14,7 @@ import pytest
 import evalbias
 from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.optimizers import Align
+from evalbias.optimizers import Align, align
 from evalbias.optimizers.align import ENOUGH
 from evalbias.optimizers.offers import LIBRARY, READING, REASONING, quotes, spread, taught
 from evalbias.optimizers.race import Race, reading
@@ -109,6 +109,19 @@ def test_an_edit_that_helps_is_found_on_ninety_labels_and_a_judge_without_a_bett
     assert (kept.report.chosen, kept.report.left_out["Broken"]) == ("the given judge", "RuntimeError: no")
     assert kept.predict.signature.instructions == judge.predict.signature.instructions
     assert kept.report.agreement["before"] == kept.report.agreement["after"]
+
+
+def test_a_judge_that_all_labels_make_worse_than_the_halves_made_it_is_not_chosen(monkeypatch):
+    remade = align.remade
+
+    def spoiled(*search):
+        offer = remade(*search)
+        return offer if offer.kind == READING else replace(offer, program=with_lines(offer.program, ["Spoiled."]))
+
+    monkeypatch.setattr(align, "remade", spoiled)
+    report = aligned(Prompted(lambda text: 3.0 if "Spoiled" in text else better_by_an_edit(text)), labeled(90)).report
+    assert report.chosen == "the given judge"
+    assert "agrees less than the given judge when made from all labels (Pearson" in report.decision
 
 
 def test_the_numbers_of_few_labels_are_of_judges_that_did_not_see_the_item():
