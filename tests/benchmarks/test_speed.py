@@ -32,7 +32,7 @@ def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm
     body = rows(lm, work, contenders, results)
     assert [row[2] for row in body] == ["evalbias", "one by one", "rounded"]
     assert [row[7] for row in body][0::2] == ["", "2.5e-01"]
-    assert [row[9] for row in body] == ["1.000", "", ""]  # every distinct token is processed once
+    assert [row[11] for row in body] == ["1.000", "", ""]  # every distinct token is processed once
     contenders["off"] = Contender("rounded", "float32", off, True, 4)
     with pytest.raises(AssertionError, match=r"rounded deviates by 0\.25 nats on LLMBar"):
         measured(lm, work, contenders, 1)
