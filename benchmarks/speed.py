@@ -42,7 +42,6 @@ from evalbias.lm.tree import Rows
 from evalbias.lm.types import MeasuringLM
 
 MODELS = {"SmolLM2": SMOLLM2, "Gemma 3": GEMMA3, "Qwen": QWEN}
-LARGE = 2**30  # bytes of a file that is not measured in 32 bits by others
 RANDOM = "random"
 HALF = "bfloat16"
 TOLERANCE = 2e-3
@@ -345,7 +344,8 @@ def rows(
         seconds = f"{median:.2f} ({min(result.seconds):.2f} to {max(result.seconds):.2f})"
         speeds = [seconds, f"{len(work.prompts) / median:.1f}", f"{median / own:.2f}x"]
         ours_alone = ["", "", ""]
-        deviations = [f"{result.deviation:.1e}", f"{result.moved:.3f}", *percents(result.same)]
+        chosen = [f"{result.moved:.3f}", *percents(result.same)] if len(work.choices[0]) > 1 else ["", ""]
+        deviations = [f"{result.deviation:.1e}", *chosen]
         if name == OURS:
             floor = f"{median * rate / gflop:.2f} ({median * rate / (gflop + attention):.2f})"
             ours_alone = [f"{run / distinct:.3f}", floor, f"{(gflop + attention) / median:.0f} of {rate:.0f}"]
@@ -406,9 +406,9 @@ def contenders_of(
 
 
 def _precisions(file: Path, place: Path) -> dict[str, Path]:
-    """Return the file as it is, and in 8 and 32 bits; a large one, of which several would not fit, not in 32."""
+    """Return the file as it is, and in 8 and 32 bits; one above 1 GiB, of which several would not fit, not in 32."""
     kind = file.stem.rsplit(".", 1)[-1].rsplit("-", 1)[-1].upper()
-    made = ["Q8_0"] if file.stat().st_size > LARGE else ["Q8_0", "F32"]
+    made = ["Q8_0"] if file.stat().st_size > 2**30 else ["Q8_0", "F32"]
     return {kind: file, **{other: requantized(file, other, place) for other in made}}
 
 
