@@ -61,6 +61,9 @@ $(LOWEST)/.installed: pyproject.toml | $(UV)
 # Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp is built here (cmake, g++).
 VLLM := .servers/vllm
 LLAMA := .servers/llama
+# Compiler's options for llama.cpp: LLAMA_FLAGS="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" where llama-server stops with
+# an illegal instruction, as in virtual machines that list AMX and do not let it run.
+LLAMA_FLAGS :=
 
 test-servers: $(STAMP) $(VLLM)/.installed $(LLAMA)/.installed  ## the same model in real servers (5 GB, C++ compiler)
 	$(BIN)/python -m pytest -m servers tests/servers
@@ -77,7 +80,8 @@ $(LLAMA)/.installed:
 	$(LLAMA)/bin/pip download --quiet --no-deps --no-binary :all: --dest $(LLAMA)/source llama-cpp-python==0.3.36
 	tar --extract --gzip --strip-components 1 --directory $(LLAMA)/source --file $(LLAMA)/source/*.tar.gz
 	cmake -S $(LLAMA)/source/vendor/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
-		-DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF
+		-DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF \
+		-DCMAKE_C_FLAGS="$(LLAMA_FLAGS)" -DCMAKE_CXX_FLAGS="$(LLAMA_FLAGS)"
 	cmake --build $(LLAMA)/build --target llama-server llama-quantize --parallel 2
 	cp $(LLAMA)/build/bin/llama-server $(LLAMA)/build/bin/llama-quantize $(LLAMA)/bin/
 	touch $@

@@ -486,12 +486,12 @@ def main() -> None:
                 "from 0; *same choice*, how often the likeliest one is the same. The floor is the time of the distinct "
                 "tokens' arithmetic (weights, and the logits that are read) at the rate of a matrix product in the "
                 "same run; in brackets, it includes attention. Memory is the peak of the GPU, or of the method's own "
-                "processes; vLLM's includes 2 GiB for its KV cache."
+                "processes: evalbias's holds the weights of its rows at once, and vLLM's 2 GiB for its KV cache."
             )
             if missing:
                 text += f" Missing: {', '.join(missing)}."
             title = f"Throughput on {'a CPU' if device == 'cpu' else where}: {name}"
-            section = name if args.workloads == COMMON else " ".join([name, *args.workloads])
+            section = name if args.workloads == COMMON else " ".join([name, *args.workloads, *(args.methods or [])])
             finish(args, "speed", f"## {title}\n\n{text}\n\n{markdown(HEADINGS, body)}", section=section)
 
 
