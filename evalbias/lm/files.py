@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import struct
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -305,21 +306,28 @@ def _unpack_q4_k(packed: NDArray[np.uint8], weights: NDArray[np.float32]) -> Non
 
 def _reader(file: Path) -> Any:
     try:
-        from gguf import GGUFReader
+        from gguf import GGUFReader, GGUFValueType
     except ImportError as error:
         raise ImportError(f"{file} is a GGUF file, which takes an extra: pip install 'evalbias[gguf]'.") from error
     if sys.version_info < (3, 11):
         raise ImportError(f"{file} is a GGUF file, which takes Python 3.11 or newer.")
 
     class Reader(GGUFReader):  # type: ignore[misc]
-        def __setattr__(self, name: str, value: Any) -> None:
-            # an array's slices take a third of the time of a mapped file's
-            super().__setattr__(name, value.view(np.ndarray) if name == "data" else value)
-
         def _get(self, offset: int, *arguments: Any, **order: Any) -> Any:
             if offset >= len(self.data):  # else a list of any length is read on and on behind the end of the file
                 raise ValueError(f"it ends at byte {len(self.data)}")
             return super()._get(offset, *arguments, **order)
+
+        def _get_field_parts(self, offset: int, kind: int) -> Any:
+            if kind != GGUFValueType.ARRAY or (count := int(self._get(offset + 4, np.uint64)[0])) <= MOST:
+                return super()._get_field_parts(offset, kind)
+            # tokens or merges, which transformers reads: the loop over them takes five seconds
+            of, end = GGUFValueType(int(self._get(offset, np.uint32)[0])), offset + 12
+            if of is not GGUFValueType.STRING:
+                end += count * np.dtype(self.gguf_scalar_to_np[of]).itemsize
+            for _ in range(count if of is GGUFValueType.STRING else 0):
+                end += 8 + struct.unpack_from("<Q", self.data, end)[0]
+            return end - offset, [], [], [GGUFValueType.ARRAY, of]
 
     with readable(f"{file} is not a whole GGUF file", "fetch it again"):
         return Reader(file)

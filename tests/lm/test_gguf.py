@@ -161,13 +161,14 @@ def test_a_damaged_file_is_named(file, tmp_path, old, new, match):
 
 
 @pytest.mark.slow
-def test_a_list_that_is_longer_than_the_file_is_refused_at_once(file, tmp_path):
-    content, name = file.read_bytes(), b"tokenizer.ggml.token_type"
+@pytest.mark.parametrize("name", [b"tokenizer.ggml.token_type", b"tokenizer.ggml.tokens"])
+def test_a_list_that_is_longer_than_the_file_is_refused_at_once(name, file, tmp_path):
+    content = file.read_bytes()
     start = content.index(name) + len(name) + 8  # behind the kinds of list and item: the length
     assert 0 < int.from_bytes(content[start : start + 8], "little") < 1000
-    bytes_without_end = bytes(4) + (2**62).to_bytes(8, "little")
-    (tmp_path / "long.gguf").write_bytes(content[: start - 4] + bytes_without_end + content[start + 8 :])
-    with pytest.raises(ValueError, match=r"long\.gguf is not a whole GGUF file .*it ends at byte"):
+    without_end = (2**62).to_bytes(8, "little")
+    (tmp_path / "long.gguf").write_bytes(content[:start] + without_end + content[start + 8 :])
+    with pytest.raises(ValueError, match=r"long\.gguf is not a whole GGUF file"):
         load(tmp_path / "long.gguf")
 
 
