@@ -28,11 +28,11 @@ class Criterion:
             One line without a colon; not "total", which names the mean over criteria.
         definition: Sentence or question that says what is judged.
         scale: Lowest and highest score, ascending whole numbers at most 1000 apart; those in between are labels too.
-        task: Instruction that the outputs were written under; d of the likelihood score (Ohi et al. 2024, eq 1).
+        task: Instruction that the writers of the outputs followed; d of the likelihood score (Ohi et al. 2024, eq 1).
         source_label: Word that introduces the source in a prompt.
         output_label: Word that introduces the output in a prompt.
-        levels: Description of every score, from the lowest; () for none. Of a scale from 0 to 1 they say what no and
-            yes mean.
+        levels: Description of every score, from the lowest; () for none. On a scale from 0 to 1, the meanings of no and
+            yes.
         answers: Word that a judge answers for every score, from the lowest; () for the numbers. Of a scale from 0 to 1,
             a judge's own criterion has the words for no and yes.
 
@@ -90,12 +90,12 @@ class Criterion:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The scores as the judge answers them: in words, or the numbers."""
+        """Answers that stand for the scores, ascending: the criterion's words, or the numbers."""
         return self.answers or tuple(str(value) for value in self.values)
 
     @property
     def title(self) -> str:
-        """The name as the prompt shows it: "data coverage" for ``data_coverage``."""
+        """Name as it is printed in the prompt: "data coverage" for ``data_coverage``."""
         return self.name.replace("_", " ")
 
     @classmethod
@@ -112,7 +112,7 @@ class Criterion:
         return cls(name.strip(), definition.strip(), scale=scale, levels=levels)
 
 
-# What a judge is asked about: a criterion, its input fields, and its wording where a signature has one.
+# Subject of a judge's question: a criterion, its input fields, and the wording of a user's signature.
 
 
 @dataclass(frozen=True)
@@ -122,34 +122,34 @@ class Asked:
     criterion: Criterion
     inputs: Mapping[str, str]  # field -> its label; empty for ``source`` and ``output`` under the criterion's labels
     judged: str  # the field that is judged
-    wording: str = ""  # first lines of the instruction; empty for those of the language
+    wording: str = ""  # first lines of the instruction; empty for the default of the language
     described: Mapping[str, str] = field(default_factory=dict)  # input field -> its description in a signature
 
     def field(self, name: str) -> Any:
         return dspy.InputField(**({"desc": self.described[name]} if name in self.described else {}))
 
 
-def asked_about(given: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool) -> Asked:
-    """Return what a judge is asked about, from a criterion with input fields, or from a user's signature.
+def asked_about(subject: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool) -> Asked:
+    """Return the subject of a judge's question, from a criterion with input fields or from a user's signature.
 
     Args:
-        given: A ``Criterion``, or a ``dspy.Signature`` with one output field. Of a judge that scores, its type says the
-            scale: a number with the bounds ge and le, ``bool``, or a ``Literal`` of whole numbers without a gap or of
-            words from the worst.
+        subject: A ``Criterion``, or a ``dspy.Signature`` with one output field. For a judge that scores, the type of
+            that field gives the scale: a number with the bounds ge and le, ``bool``, or a ``Literal`` of consecutive
+            whole numbers or of words, worst first.
         inputs: Input field -> label, in the order of the prompt; a signature has its own.
-        judged: The field of ``inputs`` that is judged. Defaults to the last one.
-        scores: Whether the judge scores; one that compares does not read the type.
+        judged: Field of ``inputs`` that is judged. Defaults to the last field.
+        scores: Whether the judge scores outputs; a judge that compares them ignores the type.
 
     Raises:
         ValueError: The signature has no output that can be judged, or ``judged`` is no input.
     """
-    criterion: Any = given
+    criterion: Any = subject
     described, wording = dict[str, str](), ""
-    if isinstance(given, type) and issubclass(given, dspy.Signature):
-        title = given.__name__
+    if isinstance(subject, type) and issubclass(subject, dspy.Signature):
+        title = subject.__name__
         if inputs is not None:
             raise ValueError(f"inputs={inputs!r:.80}: {title} has input fields of its own. Leave inputs out.")
-        signature: Any = given
+        signature: Any = subject
         outputs, input_fields = dict(signature.output_fields), signature.input_fields
         if len(outputs) != 1:
             raise ValueError(
@@ -179,7 +179,7 @@ def asked_about(given: Any, inputs: Mapping[str, str] | None, judged: str | None
 
 
 TAKEN = ("score", "scores", "preference", "candidates", "id", "ids", "input_id", "all_inputs")
-"""Fields of items that no input of a judge may be named by."""
+"""Reserved fields of items: no input of a judge may have one of these names."""
 
 
 def check_inputs(name: str, inputs: Any) -> None:
@@ -199,7 +199,7 @@ def check_inputs(name: str, inputs: Any) -> None:
 
 
 def _scale_of(name: str, output: Any) -> dict[str, Any]:
-    """Return the scale and the answers of a criterion that an output field's type and bounds say."""
+    """Return the criterion's scale and answers that follow from the type and bounds of an output field."""
     kind, words = output.annotation, get_args(output.annotation)
     if kind is bool:
         return {"scale": (0, 1)}
@@ -227,7 +227,7 @@ PRESETS = {
 }
 """Published data set -> criteria on which people rated it, in our own words.
 
-Those of webnlg2020 and tmu-gfm say what the prompts of Ohi et al. (2024, appendices A and B) say.
+The criteria of webnlg2020 and tmu-gfm paraphrase the prompts of Ohi et al. (2024, appendices A and B).
 """
 
 _NAMED = {f"{data_set}:{criterion.name}": criterion for data_set, some in PRESETS.items() for criterion in some}

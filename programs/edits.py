@@ -15,9 +15,9 @@ _EDITS = read_json(Path(__file__).with_name("edits.json"), "install evalbias aga
 
 
 def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
-    """Return the edits that fit a judge, name -> line, in its language and its criterion's words; none in others.
+    """Return the edits that fit a judge, name -> line, in its criterion's words; empty for a language without edits.
 
-    They are chosen from a list and never generated, so that whoever answers for a judge can read them all beforehand.
+    The edits are chosen from a list and never generated, so a judge's owner can read all of them beforehand.
     """
     library = _EDITS.get(judge.language, {"scores": {}, "pairs": {}, "levels": {}})
     criterion, labels = judge.criterion, judge.criterion.labels
@@ -36,9 +36,9 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
 
 
 def with_lines(judge: Any, lines: Sequence[str]) -> Any:
-    """Return a copy of a judge whose instruction has these lines before the one that names the answers.
+    """Return a copy of a judge whose instruction has these lines before the line that names the answers.
 
-    What was fitted to the old prompt, a correction or a calibration's numbers, is discarded.
+    Corrections and calibrations are discarded, because they were fitted to the old prompt.
     """
     edited = judge.deepcopy()
     instructions = judge.predict.signature.instructions
@@ -55,6 +55,6 @@ def with_lines(judge: Any, lines: Sequence[str]) -> Any:
 
 
 def guidelines(judge: PointwiseJudge | PairwiseJudge, principles: Sequence[str]) -> list[str]:
-    """Return the lines that show principles in the judge's language, English where it has none."""
+    """Return principles as lines of a prompt in the judge's language, or in English if that language has no wording."""
     heading = _EDITS.get(judge.language, _EDITS[prompts.ENGLISH])["guidelines"]
     return [heading, *(f"- {principle}" for principle in principles)]

@@ -33,7 +33,7 @@ class Feedback:
 
     score: float  # in the source's range; NaN if the feedback is empty, blocked, refused or unreadable
     text: str  # shown to the refiner
-    errors: tuple[MQMError, ...] = ()  # those that MQM feedback lists
+    errors: tuple[MQMError, ...] = ()  # the errors that MQM feedback lists
     status: str = ""  # why the score is undefined; empty if it is not
 
 
@@ -50,7 +50,7 @@ class FeedbackSource(Protocol):
 
 
 def checked_source(source: FeedbackSource) -> FeedbackSource:
-    """Return a feedback source; ``TypeError`` if it is none, so that a plain function fails before a loop runs."""
+    """Return ``source``; ``TypeError`` if it is not a feedback source, so that a function fails before a loop runs."""
     missing = [name for name in ("name", "low", "high") if not hasattr(source, name)]
     if not callable(source) or missing:
         lack = f"no {', '.join(missing)}" if missing else "no __call__"
@@ -65,14 +65,14 @@ def checked_source(source: FeedbackSource) -> FeedbackSource:
 def on_one_scale(own: Any, expected: Any) -> bool:
     """True if two sources, or runs of loops under one, score on the same range (``low`` to ``high``).
 
-    Scores on others, such as MQM points and chrF, are not comparable: a linear map would make up a bias (Xu et al.
-    2024, appendix B). ``MappedFeedback`` puts a metric on MQM's scale.
+    Scores on different ranges, such as MQM points and chrF, are not comparable: a linear map would create a bias (Xu et
+    al. 2024, appendix B). ``MappedFeedback`` puts a metric on MQM's scale.
     """
     return (own.low, own.high) == (expected.low, expected.high)
 
 
 def expected_scores(quality: ArrayLike, source: Any, own: Any) -> FloatArray:
-    """Return the quality (n,) under ``source`` as a loop's expected scores; all NaN if its ``own`` scale differs."""
+    """Return (n,) scores under ``source`` as a loop's expected scores; all NaN if its ``own`` range differs."""
     scores = numbers(quality, "quality")
     return scores if on_one_scale(own, source) else np.full_like(scores, np.nan)
 
@@ -144,7 +144,7 @@ def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
 
 
 class JudgeFeedback(dspy.Module):  # type: ignore[misc]
-    """Expected score of a judge, shown to the refiner as text; self-feedback if its model also writes the outputs.
+    """Expected score of a judge, passed to the refiner as text; self-feedback if its model also writes the outputs.
 
     ``source`` names the field of the example that the output answers to; a list is joined with commas.
     """
@@ -239,7 +239,7 @@ def _plain(text: str) -> str:
 
 
 def _split_assignment(text: str) -> tuple[str, str]:
-    """Split ``x=3`` into variable and value; the variable is empty where the answer names none."""
+    """Split ``x=3`` into variable and value; the variable is empty if the answer has none."""
     match = re.fullmatch(r"([a-zA-Z])=(.*)", text)
     return (match[1], match[2]) if match else ("", text)
 
@@ -260,15 +260,15 @@ class Vote(NamedTuple):
     """The majority vote of several paths (Wang et al. 2023)."""
 
     answer: str | None  # that most paths reach; None if no path came to an answer
-    solution: str  # text of the first path that reaches it; empty if none does
+    solution: str  # text of the first path that reaches the answer; empty if no path does
 
 
 def vote(solve: dspy.Module, source: str, *, paths: int, number: int = 0, seed: int = 0) -> Vote:
     """Draw ``paths`` solutions of a problem and vote on their boxed answers; on ties the answer that came first wins.
 
-    Solutions without a box have no vote, whereas the published code counts them as one answer more.
-    Vote ``number`` (from 0) has draws of its own; draw 0 is left to the solution that is voted on. ``ValueError`` if
-    ``solve`` (``source`` to ``output``) decodes greedily, so that all paths would be the same.
+    Solutions without a box have no vote, whereas the published code counts them as a further answer.
+    Each vote ``number`` (from 0) uses its own draws; draw 0 is reserved for the solution that is voted on.
+    ``ValueError`` if ``solve`` (``source`` to ``output``) decodes greedily, so that all paths would be the same.
     """
     if paths > 1 and not draws(solve):
         raise ValueError(f"The {paths} paths would all be the same: draw them at a temperature above 0.")
@@ -282,7 +282,7 @@ def vote(solve: dspy.Module, source: str, *, paths: int, number: int = 0, seed: 
 
 
 def majority(answers: Iterable[str]) -> str | None:
-    """Return the answer whose value occurs most often; the first one on ties, None without answers."""
+    """Return the answer whose value occurs most often; the first such answer on ties, None without answers."""
     counts: dict[str, int] = {}
     for answer in answers:
         counted = next((other for other in counts if same_value(other, answer)), answer)
@@ -291,9 +291,9 @@ def majority(answers: Iterable[str]) -> str | None:
 
 
 class ConsistencyFeedback(Program):
-    """Score 1 if the boxed answer is that of most sampled solutions, else 0 (Xu et al. 2024, section 4.1).
+    """Score 1 if the boxed answer agrees with the majority of sampled solutions, else 0 (Xu et al. 2024, section 4.1).
 
-    The refiner is shown the majority's answer. ``solve``, from ``source`` to ``output``, is sampled ``paths`` times (10
+    The refiner receives the majority's answer. ``solve``, from ``source`` to ``output``, is sampled ``paths`` times (10
     in the paper) at its own temperature; ``seed`` is for models that draw by a seed.
     """
 
@@ -313,7 +313,7 @@ class ConsistencyFeedback(Program):
         return self.read(vote(self.solve, source, paths=self.paths, seed=seed), output)
 
     def read(self, ballot: Vote, output: str) -> Feedback:
-        """Return what a vote says about a solution; undefined (NaN) if no path came to an answer."""
+        """Return the feedback on a solution that follows from a vote; its score is NaN if no path came to an answer."""
         if ballot.answer is None:
             return Feedback(math.nan, "no path came to an answer", status="unreadable")
         own = boxed_answer(output)
@@ -339,7 +339,7 @@ METRICS = ("chrf", "bleu")
 
 
 class ReferenceFeedback:
-    """Similarity of an output to the example's reference, in [0, 100]; the refiner is shown the score only.
+    """Similarity of an output to the example's reference, in [0, 100]; the refiner receives the score only.
 
     ``metric``, ``"chrf"`` or ``"bleu"``, is sacrebleu's at sentence level and the name in a ``QuantileMap``;
     ``signature`` holds its settings as sacrebleu writes them, with its version.
@@ -469,12 +469,12 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     words = _python_list(listed)
     if words == []:
         return []
-    asked, entries = {*map(_bare, concepts)}, _BREAK.split(listed) if words is None else words
-    parts = [[entry] if words is not None or _bare(entry) in asked else _AND.split(entry) for entry in entries]
+    required, entries = {*map(_bare, concepts)}, _BREAK.split(listed) if words is None else words
+    parts = [[entry] if words is not None or _bare(entry) in required else _AND.split(entry) for entry in entries]
     names = {name for entry in parts for part in entry if (name := _bare(part))}
     missing = [concept for concept in concepts if _bare(concept) in names]
     if words is None:
-        return missing if names and names <= asked else None
+        return missing if names and names <= required else None
     return missing or [word for word in words if word.strip()] or None
 
 

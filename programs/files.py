@@ -26,7 +26,7 @@ CONTENTS: Mapping[type, str] = {
     JuryRule: RULE,
     ScoreCorrection: CORRECTION,
 }
-"""Class -> what a file of it is called."""
+"""Class -> name of its files in messages."""
 
 
 def save(learned: ScoreCorrection | JuryRule, path: str | os.PathLike[str]) -> None:
@@ -44,7 +44,7 @@ def load(path: str | os.PathLike[str], *kinds: type) -> Any:
 
     Args:
         path: The file.
-        *kinds: Classes that are wanted. Defaults to all of them.
+        *kinds: Classes to accept. Defaults to all classes above.
 
     Raises:
         ValueError: The file is damaged, or holds something else; the message names the file and what it holds.
@@ -70,7 +70,7 @@ def load(path: str | os.PathLike[str], *kinds: type) -> Any:
 
 
 def _held(content: Mapping[str, Any]) -> str | None:
-    """Name what a file holds; None for something else than evalbias saves."""
+    """Name the kind of object in a file; None if evalbias does not save files of this form."""
     settings = content.get("settings")
     kind = settings.get("kind") if isinstance(settings, Mapping) else None
     if isinstance(kind, str):
@@ -79,7 +79,7 @@ def _held(content: Mapping[str, Any]) -> str | None:
 
 
 def _program(state: Mapping[str, Any]) -> Program:
-    """Make the program of a state; demonstrations that cannot be shown are an error at once."""
+    """Make the program of a saved state; a demonstration that cannot be put into the prompt is an error at once."""
     settings = state["settings"]
     program: Program
     if settings["kind"] == PairwiseRanker.kind:

@@ -22,9 +22,9 @@ from evalbias.programs.criterion import Criterion
 
 
 OWN_INPUTS = {"source": "Source", "output": "Output"}
-"""Input field -> label, of a judge without names of its own."""
+"""Input field -> label, the default of a judge's ``inputs``."""
 ALL_INPUTS = "all_inputs"
-"""Field of an item that has more inputs than its ``source``: all but the judged one as one text, the context of LS."""
+"""Field of an item with several inputs besides the judged text: these inputs as a single text, the context of LS."""
 
 
 def read_item(
@@ -32,10 +32,10 @@ def read_item(
 ) -> dspy.Example:
     """Return an example with its inputs as texts; ``ValueError`` names the item, the field and what is wrong.
 
-    The ``judged`` input becomes ``output``, whatever its name; the others stay, and together they are the ``source``,
-    or ``ALL_INPUTS`` if one of them is named so. A number is written as text. ``example`` may be the texts of one call
-    as a mapping, without an ``index``, which names an item that has no id. ``TypeError`` if the judge was called with
-    an example in place of a text.
+    The ``judged`` input becomes ``output``, whatever its name; the other inputs stay, and together they are the
+    ``source``, or ``ALL_INPUTS`` if an input has that name already. A number is written as text. ``example`` may be the
+    texts of a single call as a mapping, without an ``index``, which names an item that has no id. ``TypeError`` if the
+    judge was called with an example in place of a text.
     """
     item = _as_example(example, index, "output=...", "judge_metric")
     check_item(item, f"the item {item_name(item, index)!r:.80}", inputs, judged)
@@ -51,9 +51,9 @@ def read_pair(
     *,
     most: int | None = len(prompts.LETTERS),
 ) -> dspy.Example:
-    """Return an example with inputs as ``read_item``, and different ``candidates``, which may be given as ``outputs``.
+    """Return an example with inputs as ``read_item``, and distinct ``candidates``, which it may hold as ``outputs``.
 
-    At most ``most`` candidates; with None any number, of which some may be equal.
+    At most ``most`` candidates; with None, any number, and some may be equal.
     """
     item = _as_example(example, index, "candidates=[..., ...]", "preference_metric")
     if item.get("candidates") is None:
@@ -68,7 +68,7 @@ def read_pair(
 
 
 def own_inputs(item: Mapping[str, Any], names: Iterable[str], judged: str) -> dict[str, str]:
-    """Return the texts of an item by a judge's own names; the judged one may stand as ``output``."""
+    """Return the texts of an item by a judge's own names; the judged text may be in the field ``output``."""
     return {name: str(item["output" if name == judged and name not in item else name]) for name in names}
 
 
@@ -76,7 +76,7 @@ def _under_our_names(
     item: dspy.Example, inputs: Mapping[str, str], texts: Mapping[str, str], judged: str, **judged_texts: Any
 ) -> dspy.Example:
     others = {name: text for name, text in texts.items() if name != judged}
-    if judged in item and judged != "output":  # the judged text has one place, where probes change it
+    if judged in item and judged != "output":  # the judged text is kept once, in ``output``, where probes change it
         item = item.without(judged)
     if not others:
         return item.copy(**{ALL_INPUTS: ""} | judged_texts)
@@ -86,7 +86,7 @@ def _under_our_names(
 
 
 def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str] = OWN_INPUTS, judged: str = "output") -> None:
-    """Refuse an item or a demonstration with an input that cannot be shown; ``name`` names it in errors."""
+    """Refuse an item or a demonstration with an input that is not a text; ``name`` identifies the item in errors."""
     for field in inputs:
         _check_text(item, "output" if field == judged and field not in item and "output" in item else field, name)
 
@@ -94,7 +94,7 @@ def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str] = OWN_I
 def check_candidates(
     item: Mapping[str, Any], name: str, others: Iterable[str] = ("source",), *, most: int | None = len(prompts.LETTERS)
 ) -> list[str]:
-    """Return a list of the 2 to ``most`` candidates of a pair or a demonstration, some maybe equal.
+    """Return the list of candidates of a pair or a demonstration: 2 to ``most``, possibly with equal ones.
 
     ``others`` are the fields of its other texts, which are checked too.
     """
@@ -112,21 +112,21 @@ def check_candidates(
 
 
 def candidates_of(example: dspy.Example) -> Sequence[Any]:
-    """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
+    """Return the two candidates of a pair (``candidates`` or ``outputs``); empty for any other number."""
     candidates = example.get("candidates") or example.get("outputs") or ()
     listed = isinstance(candidates, Sequence) and not isinstance(candidates, str)
     return candidates if listed and len(candidates) == 2 else ()
 
 
 def check_two_candidates(examples: Sequence[dspy.Example]) -> None:
-    """Refuse examples with another number of candidates than two; ``ValueError`` names the first."""
+    """Raise ``ValueError`` for the first example that does not have exactly two candidates."""
     for index, example in enumerate(examples):
         if not candidates_of(example):
             raise _no_pair(example, index)
 
 
 def text_problem(value: Any) -> str | None:
-    """Say what keeps a value from being shown to a judge as a text, such as "is empty"; None if nothing does."""
+    """Say why a value cannot be judged as a text, such as "is empty"; None if it can."""
     if value is None:
         return "is None"
     if not isinstance(value, str | Number):  # a model would read Python's notation of a list or an object
@@ -164,15 +164,15 @@ def _no_pair(example: dspy.Example, index: int | None) -> ValueError:
     )
 
 
-# Labels: people's scores on a judge's scale, and the candidate of a pair that people prefer.
+# Labels: human scores on a judge's scale, and the candidate of a pair that people prefer.
 
 
 def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None = None) -> str:
-    """Return the label that a demonstration shows for a human score: the nearest, or the higher of two equally near.
+    """Return a demonstration's label for a human score: the nearest label, or the higher of two equally near.
 
-    The score is on the criterion's scale without ``bins``, else on their range; ``ValueError`` if it is not, or NaN.
-    ``bins`` are ascending inner edges, one fewer than there are labels: a score below the first edge gets the lowest
-    label, a score at or above an edge the next one.
+    Without ``bins``, ``ValueError`` if the score is outside the criterion's scale; always ``ValueError`` if it is NaN.
+    ``bins`` are ascending inner edges, one fewer than the labels: a score below the first edge gets the lowest label, a
+    score at or above an edge the next label.
 
     Examples:
         >>> label_of(3.5, Criterion("politeness", "is the reply polite?"))
@@ -197,7 +197,7 @@ def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None
 
 
 def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | None = None) -> float:
-    """Return the label of an item's human score, as a number; ``ValueError`` if it has none that fits a label."""
+    """Return the label of an item's human score, as a number; ``ValueError`` without a score that fits a label."""
     score = human_score(example, criterion.name)
     try:
         return float(criterion.values[criterion.labels.index(label_of(score, criterion, bins=bins))])
@@ -205,19 +205,19 @@ def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | No
         raise ValueError(f"The item {item_name(example)!r:.80} has no label. {error}") from error
 
 
-FIELDS = ("preference", "better")  # fields of a pair that may hold its label; the first one that is given counts
+FIELDS = ("preference", "better")  # fields of a pair that may hold its label; the first field with a value counts
 
 
 def preference_label(example: Any) -> str | None:
-    """Return the answer that agrees with people's: "A", "B" and so on, or "Tie"; None if the pair has no label."""
+    """Return the answer that people chose: "A", "B" and so on, or "Tie"; None if the pair has no label."""
     preferred = people_choice(example)
     return None if math.isnan(preferred) else letter_of(preferred)
 
 
 def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | None = None) -> float:
-    """Return which candidate people prefer: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
+    """Return people's preferred candidate: 0 for the first, 1 for the second and so on, -1 for a tie, NaN if unknown.
 
-    The first of ``fields`` that is given counts: 0 or ``"A"``, 1 or ``"B"``, -1 or ``"tie"``, as
+    The first of ``fields`` with a value counts: 0 or ``"A"``, 1 or ``"B"``, -1 or ``"tie"``, as
     ``evalbias.data.items.choice`` reads it; anything else is a ``ValueError``. An example without candidates is a pair.
     """
     candidates = example.get("candidates") or example.get("outputs")

@@ -37,7 +37,7 @@ from evalbias.programs.saved import Instrument, Predictor, Setting, instance_of
 from evalbias.values import get_logger
 
 PASSED_SETTINGS = ("cache", "rollout_id")
-"""Settings of a call that are DSPy's own. A measured answer does not depend on others."""
+"""DSPy's own settings of a call, which are passed on; a measured answer depends on no other setting of the call."""
 
 RefusedItems = Literal["undefined", "raise"]
 
@@ -45,7 +45,7 @@ logger = get_logger(__name__)
 
 
 class SamplingSetting(Setting[Sampling | None]):
-    """Settings by which ``scoring="sampled"`` asks; None with any other scoring."""
+    """Settings for drawing answers with ``scoring="sampled"``; None with any other scoring."""
 
     def __get__(self, program: Any, owner: type | None = None) -> Sampling | None:
         return super().__get__(program) if program.scoring == "sampled" else None
@@ -59,7 +59,7 @@ class SamplingSetting(Setting[Sampling | None]):
 
 
 class ReasoningSetting(Setting[Reasoning | None]):
-    """How the model writes reasons before it answers; True for the default settings, None or False for none."""
+    """Settings for reasons before the answer: True for the defaults, None or False for an answer without reasons."""
 
     def __set__(self, program: Any, value: Any) -> None:
         value = Reasoning() if value is True else None if value is False else value
@@ -81,7 +81,7 @@ class InputsSetting(Setting[Mapping[str, str]]):
 
 
 class UnlabeledDemos(UserWarning):
-    """Demonstrations are not shown to a judge, because they have no answer."""
+    """Demonstrations are left out of a judge's prompt, because they have no answer."""
 
 
 LOW_COVERAGE = 0.1  # median coverage below which answers mean little: the model hardly ever answers with a label
@@ -99,13 +99,13 @@ def median_coverage(coverage: ArrayLike) -> float:
 
 
 class OwnTexts(UserWarning):
-    """A judge judges what its own model wrote, which it may score higher than it deserves (self-preference)."""
+    """A judge judges a text of its own model, which it may score too high (self-preference)."""
 
 
 def warn_of_own_text(judges: Sequence[Judge], text: Any) -> None:
-    """Warn, once for a model, if the model of one of the judges wrote this text, as DSPy's trace tells of predictors.
+    """Warn, once for each model, if a judge's own model wrote this text according to DSPy's trace.
 
-    A text that no predictor wrote as it is, and one that the trace does not reach back to, has no known writer.
+    The writer is unknown if no predictor in the trace returned exactly this text.
     """
     for writer, _, outputs in reversed(active_trace() or ()):
         if isinstance(outputs, dspy.Prediction) and any(output is text for output in outputs.values()):
@@ -122,10 +122,10 @@ def warn_of_own_text(judges: Sequence[Judge], text: Any) -> None:
 
 
 class Judge(Instrument):
-    """A criterion, one prompt, and how its model is asked: the base of judges that score and judges that compare.
+    """Base of judges that score and judges that compare: a criterion, a prompt, and the way to ask a model.
 
-    A kind of judge declares ``scoring`` and ``label_fields`` (those of a demonstration that may hold its answer), and
-    writes what raises ``NotImplementedError`` here. Optimizers change the prompt of ``predict``.
+    A kind of judge declares ``scoring`` and ``label_fields`` (fields of a demonstration that may hold its answer), and
+    implements the methods that raise ``NotImplementedError`` here. Optimizers change the prompt of ``predict``.
     """
 
     label_fields: tuple[str, ...]
@@ -154,13 +154,13 @@ class Judge(Instrument):
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         """Return an example whose texts are checked; calls, batches and optimizers read through this.
 
-        What is judged is its ``output`` or ``candidates``, and the other inputs are its ``source``, whatever the
+        The judged text is its ``output`` or ``candidates``, and the other inputs are its ``source``, whatever the
         judge's own names are; see ``read_item``.
         """
         raise NotImplementedError
 
     def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs of ``predict`` by name, of an item that was read or has the judge's own names."""
+        """Return the inputs of ``predict`` by name, from an item returned by ``read`` or with the judge's own names."""
         raise NotImplementedError
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Judge(Instrument):
         raise NotImplementedError
 
     def prompt(self, instructions: str, demos: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one question after those of the demonstrations, ``demos``."""
+        """Return the messages of a prompt: the demonstrations ``demos``, then the question about ``inputs``."""
         raise NotImplementedError
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ class Judge(Instrument):
         raise NotImplementedError
 
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return the judged texts, each with its label."""
+        """Return the texts of the prompt as (label, text)."""
         raise NotImplementedError
 
     def _ending(self, phrases: Language) -> str:
@@ -188,11 +188,11 @@ class Judge(Instrument):
         raise NotImplementedError
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
-        """Return kind, wording and meanings of the question that a decision model is asked."""
+        """Return kind, wording and meanings of a decision model's question."""
         raise NotImplementedError
 
     def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
-        """Return the fields of one answer, as DSPy's traces keep it."""
+        """Return the fields of an answer, as DSPy's traces keep it."""
         raise NotImplementedError
 
     def _predictions(
@@ -202,16 +202,16 @@ class Judge(Instrument):
         raise NotImplementedError
 
     def text(self, inputs: Mapping[str, Any], *question: str) -> str:
-        """Return the texts of one question, and lines after them, up to the point where the answer follows."""
+        """Return a question's texts and the lines after them, up to the point where the answer follows."""
         phrases = prompts.LANGUAGES[self.language]
         lines = [phrases.text.format(label=label, text=text) for label, text in self._texts(inputs)]
         return "\n".join([*lines, *question, self._ending(phrases)])
 
     def labeled(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
-        """Return inputs and label of the demonstrations that have an answer, and warn of others.
+        """Return (inputs, label) of each demonstration that has an answer, and warn if others are left out.
 
-        DSPy's optimizers give the examples of a whole pipeline to every predictor in it. ``ValueError`` names a
-        demonstration with a text that is missing or empty, or an answer that is none of the labels.
+        DSPy's optimizers give the examples of a whole pipeline to each of its predictors. ``ValueError`` names a
+        demonstration whose text is missing or empty, or whose answer is not among the labels.
         """
         own = [demo for demo in demos if any(name in demo for name in self.label_fields)]
         if len(own) < len(demos):
@@ -225,18 +225,18 @@ class Judge(Instrument):
         return [self._labeled(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
-        """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
+        """Return the prompt of one judgment, candidates in the order of ``example``; the texts are not checked."""
         return self._prompts(self.predict.signature.instructions, self.predict.demos)(self.own(example))
 
     def measuring(self, lm: Any) -> Any:
-        """Return the model to ask for choices: ``lm``, or its repeated answers."""
+        """Return the model that chooses labels: ``lm``, or with sampled scoring a wrapper that repeats its answers."""
         return measuring(lm, self.sampling)
 
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse items that cannot be judged together, before the model is asked."""
 
     def named(self, texts: Sequence[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs of a call by name; ``TypeError`` for one that the judge does not take."""
+        """Return the inputs of a call by name; ``TypeError`` for an input that the judge does not take."""
         names = [*self.predict.signature.input_fields]
         if len(texts) > len(names) or (unknown := [name for name in fields if name not in names]):
             what = f"{len(texts)} texts" if len(texts) > len(names) else f"{unknown[0]!r:.80}"
@@ -255,7 +255,7 @@ class Judge(Instrument):
         return self._warned(self._predictions([item], [rows], lm, "raise"), lm)[0]
 
     def _warned(self, predictions: list[dspy.Prediction], lm: Any) -> list[dspy.Prediction]:
-        """Return the predictions; warn, once for a criterion and a model, if these are hardly the model's answers."""
+        """Return the predictions; warn, once per criterion and model, if their coverage is below ``LOW_COVERAGE``."""
         if median_coverage([prediction.coverage for prediction in predictions]) < LOW_COVERAGE:  # NaN is not below
             warnings.warn(
                 f"Do not rely on the judge of {self.criterion.name} on {getattr(lm, 'model', 'its model')}: less than "
@@ -277,21 +277,20 @@ class Judge(Instrument):
     ) -> list[dspy.Prediction]:
         """Judge many items in few calls of the model; return one prediction per example with the fields of ``forward``.
 
-        DSPy's callbacks, such as MLflow's tracing, are told of each judgment as of a call; its traces and its
-        ``history`` do not hold it, but hold the requests to a model that is asked through DSPy, which is any but
-        ``LocalLM`` and ``ServerLM``. Where DSPy tracks usage, ``get_lm_usage()`` of a prediction gives the tokens of
-        its item; those of a calibration for position are no item's, and count in ``dspy.track_usage()`` alone. A
-        calibration that ``calibrate`` has not fitted is fitted to these examples. ``ValueError`` names an example that
-        lacks a text.
+        DSPy's callbacks, such as MLflow's tracing, receive each judgment as if it were a call. DSPy's traces and its
+        ``history`` hold only the requests to models that are called through DSPy: all but ``LocalLM`` and ``ServerLM``.
+        Where DSPy tracks usage, ``get_lm_usage()`` of a prediction gives the tokens of its item; the tokens of a
+        position calibration belong to no item, and count in ``dspy.track_usage()`` only. A calibration that
+        ``calibrate`` has not fitted is fitted to these examples. ``ValueError`` names an example that lacks a text.
 
         Args:
             examples: With the judge's ``inputs``, by default ``source`` and ``output``; for a judge that compares, with
-                ``candidates`` (or ``outputs``) in place of the judged one, whose numbers may differ.
-            lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
+                ``candidates`` (or ``outputs``) in place of the judged input, whose numbers may differ.
+            lm: Model to ask. Defaults to the judge's own model, then to the model that DSPy is configured with.
             progress: Function that is called after every chunk with the number of prompts just answered.
             refused: ``"undefined"`` leaves items undefined that the model cannot take (too long, for example), logs
                 their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
-            **options: Those of ``dspy.Module.batch``, not needed; ``return_failed_examples`` raises ``TypeError``.
+            **options: Ignored options of ``dspy.Module.batch``; ``return_failed_examples`` raises ``TypeError``.
         """
         check_batch_options(options)
         items = [self.read(example, index) for index, example in enumerate(examples)]
@@ -303,7 +302,7 @@ class Judge(Instrument):
             answered = iter(self._ask(flat, lm, refused=refused, progress=progress))
             rows = [[next(answered) for _ in questions] for questions in questions_of]
             done = self._warned(self._predictions(items, rows, lm, refused), lm)
-        for tracker, prediction in zip(trackers, done, strict=False):  # none unless DSPy tracks the usage
+        for tracker, prediction in zip(trackers, done, strict=False):  # empty unless DSPy tracks usage
             prediction.set_lm_usage(tracker.get_total_tokens())
         tell_callbacks(self, items, done)
         return done
@@ -316,7 +315,7 @@ class Judge(Instrument):
         refused: RefusedItems = "undefined",
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the row of every (item, inputs of ``predict``); that of a refusal says why (``undefined``)."""
+        """Return the row of every (item, inputs of ``predict``); a refused row has the reason (``undefined``)."""
         model, size = self.measuring(lm), chunk_of(lm)
         question_of = self._asks(model, self.predict.signature.instructions, self.predict.demos)
         rows: list[dict[str, Any]] = []
@@ -334,46 +333,46 @@ class Judge(Instrument):
     def _asks(
         self, lm: Any, instructions: str, demos: Sequence[Mapping[str, Any]]
     ) -> Callable[[Mapping[str, Any]], Choices | Reasoned]:
-        """Return the function from inputs of ``predict`` to what the model is asked.
+        """Return the function from inputs of ``predict`` to the model's question.
 
-        It is the choice of a label after a prompt, or of a model that takes closed questions one about the texts by
-        name.
+        The question is the choice of a label after a prompt; for a model of decisions, a closed question whose texts
+        have names.
         """
         if lm.decides and self.scoring == "expected" and self.reasoning is None:
-            shown = self._shown(demos, lambda inputs, label: [self._state(inputs, self._wire(label))])
-            return lambda inputs: self._decision(instructions, shown(inputs), inputs)
+            rendered = self._shown(demos, lambda inputs, label: [self._state(inputs, self._wire(label))])
+            return lambda inputs: self._decision(instructions, rendered(inputs), inputs)
         prompt = self._prompts(instructions, demos)
         return lambda inputs: self._choices(prompt(inputs), inputs)
 
     def _prompts(
         self, instructions: str, demos: Sequence[Mapping[str, Any]]
     ) -> Callable[[Mapping[str, Any]], list[Message]]:
-        """Return the function from inputs of ``predict`` to the prompt."""
+        """Return the function from inputs of ``predict`` to the messages of the prompt."""
         messages = self._shown(demos, lambda inputs, label: prompts.demonstration(self.text(inputs), label))
         return lambda inputs: self.prompt(instructions, messages(inputs), inputs)
 
     def _shown(
         self, demos: Sequence[Mapping[str, Any]], render: Callable[[dict[str, Any], str], list[Any]]
     ) -> Callable[[Mapping[str, Any]], list[Any]]:
-        """Return the function from inputs of ``predict`` to the rendered demonstrations that are shown with them."""
+        """Return the function from inputs of ``predict`` to the rendered demonstrations before them in the prompt."""
         rendered = [part for inputs, label in self.labeled(demos) for part in render(inputs, label)]
         return lambda _: rendered
 
     def question(self, example: Mapping[str, Any]) -> Choices | Reasoned:
-        """Return what a model is asked about an item, of candidates in the given order; the texts are not checked."""
+        """Return the question about an item, candidates in the order of ``example``; the texts are not checked."""
         return self._choices(self.messages(example), self.own(example))
 
     def _choices(self, prompt: list[Message], inputs: Mapping[str, Any]) -> Choices | Reasoned:
         labels, phrases = self.labels(inputs), prompts.LANGUAGES[self.language]
         if self.reasoning is None:
             return Choices(prompt, labels)
-        ending = self._ending(phrases)  # what the answer follows comes after the reasons
+        ending = self._ending(phrases)  # the line before the answer moves behind the reasons
         *before, question = prompt
         first = {**question, "content": f"{question['content'].removesuffix(ending)}{phrases.reasons}"}
         return Reasoned([*before, first], labels, f"{phrases.conclusion}\n{ending}", self.reasoning)
 
     def _state(self, inputs: Mapping[str, Any], answer: Any = None) -> dict[str, Any]:
-        """Return the judged texts by name, with the answer of a demonstration; ValueError if two have one name."""
+        """Return the judged texts by name, with the answer of a demonstration; ValueError if two names are equal."""
         named = [*self._texts(inputs), *([] if answer is None else [(self.criterion.name, answer)])]
         state = dict(named)
         if len(state) < len(named) or "demos" in state:
@@ -384,7 +383,7 @@ class Judge(Instrument):
         return state
 
     def _wire(self, label: str) -> Any:
-        """Return the answer of a demonstration as a decision model is shown it."""
+        """Return the answer of a demonstration in the form that a decision model takes."""
         return label
 
     def _decision(self, instructions: str, demos: Sequence[dict[str, str]], inputs: Mapping[str, Any]) -> Decision:
@@ -395,10 +394,10 @@ class Judge(Instrument):
 
 
 def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm: Any) -> Any:
-    """Return ``lm`` with the answers to the judges' questions about the examples, for a ``batch`` of each judge.
+    """Return ``lm`` with cached answers to the judges' questions about the examples, for the judges' ``batch``.
 
-    A model of decisions is asked all questions about one item in one request, such as those of several criteria, unless
-    the judges have demonstrations of their own. Any other model, or that of no judges, is returned as it is.
+    A model of decisions answers in one request all questions about an item that share texts and demonstrations, such as
+    one for each criterion. Any other model is returned unchanged, as is ``lm`` without judges or with reasoning.
     """
     if not judges or not as_measuring(lm).decides or any(judge.reasoning for judge in judges):
         return lm
@@ -410,13 +409,13 @@ def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm
     return model
 
 
-# Items of a file, for a judge of any inputs.
+# Items of a file, for a judge with its own inputs.
 
 
 def read_for(judge: Any, source: Any, mapping: Mapping[str, str] | None = None, **options: Any) -> data.Dataset:
-    """Read items as ``evalbias.data.read`` does; of a judge of ours with ``inputs`` of its own, by their names.
+    """Read items as ``evalbias.data.read`` does; columns may have the names of the judge's own ``inputs``.
 
-    The column of its judged input, or those of a pair's two (``answer_1``, ``answer_2``), are the outputs.
+    The judged input's column, or a pair's two columns (``answer_1``, ``answer_2``), become the outputs.
     """
     if not isinstance(judge, Instrument) or [*getattr(judge, "inputs", OWN_INPUTS)] == [*OWN_INPUTS]:
         return data.read(source, mapping=mapping, **options)
@@ -441,13 +440,13 @@ def own_mapping(judge: Any, mapping: Mapping[str, str] | None, columns: Collecti
 
 
 def as_judged(judge: Any, items: Sequence[dspy.Example]) -> list[dspy.Example]:
-    """Return outputs or pairs as a judge reads them, whichever it takes; ``ValueError`` names one that lacks a text."""
+    """Return items with outputs or candidates as the judge reads them; ``ValueError`` names an item without a text."""
     reads = [read_pair if "candidates" in item else read_item for item in items]
     return [read(item, i, judge.inputs, judge.judged) for i, (read, item) in enumerate(zip(reads, items, strict=True))]
 
 
 class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Adapter that asks the questions of a judge in its own prompt."""
+    """Adapter that formats a judge's question by the judge's own prompt."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__()
@@ -467,24 +466,24 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:
-    """Raise ``TypeError`` for options that ``dspy.Module.batch`` does not have, or that change what it returns."""
+    """Raise ``TypeError`` for options that ``dspy.Module.batch`` does not have, or that change its result."""
     inspect.signature(dspy.Module.batch).bind(None, [], **options)
     if options.get("return_failed_examples"):
         raise TypeError("return_failed_examples is not needed: what the model refuses has a prediction that says why.")
 
 
 _trackers: ContextVar[Mapping[int, UsageTracker]] = ContextVar("_trackers")
-"""id of an item of the batch that is judged -> the tokens of what is asked about it."""
+"""Python's ``id`` of an item in the current batch -> counter of the tokens of its questions."""
 
 
 def tracks_usage() -> bool:
-    """Return whether DSPy counts the tokens of calls: by its setting ``track_usage``, or in a context of that name."""
+    """Return whether DSPy counts the tokens of calls: by its setting ``track_usage`` or in ``dspy.track_usage()``."""
     return bool(dspy.settings.track_usage) or dspy.settings.usage_tracker is not None
 
 
 @contextmanager
 def usage_by_item(items: Sequence[dspy.Example]) -> Iterator[Sequence[UsageTracker]]:
-    """Count the tokens of what is asked about each item in this context; no trackers if DSPy tracks no usage."""
+    """Count the tokens of each item's questions in this context; yields no trackers if DSPy tracks no usage."""
     trackers = [UsageTracker() for _ in items] if tracks_usage() else []
     token = _trackers.set(dict(zip(map(id, items), trackers, strict=False)))
     try:
@@ -494,20 +493,20 @@ def usage_by_item(items: Sequence[dspy.Example]) -> Iterator[Sequence[UsageTrack
 
 
 def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predictions: Sequence[dspy.Prediction]) -> None:
-    """Report each judgment of a batch to DSPy's callbacks as if it had been a call, but for its time."""
+    """Report each judgment of a batch to DSPy's callbacks as if it were a call; its duration has no meaning."""
     if not (dspy.settings.callbacks or program.callbacks):
         return
     for item, prediction in zip(items, predictions, strict=True):
 
         @with_callbacks  # type: ignore[untyped-decorator]
         def call(instance: dspy.Module, *args: Any, **kwargs: Any) -> dspy.Prediction:
-            """Return the prediction; the arguments are named as those of ``dspy.Module.__call__``."""
+            """Return the prediction; the parameters have the names of ``dspy.Module.__call__``'s."""
             return prediction  # noqa: B023
 
         call(program, **program.own(item))
 
 
-# Items that a model cannot be asked about, such as too long ones: left undefined and reported, or an error.
+# Items that a model refuses, for example because they are too long: left undefined and reported, or an error.
 
 
 def answer_items(
@@ -517,10 +516,10 @@ def answer_items(
     *,
     refused: RefusedItems = "undefined",
 ) -> tuple[dict[int, Any], dict[int, str]]:
-    """Ask questions, one per example; one that the model refuses costs its own answer alone.
+    """Ask one question per example; if the model refuses a question, only its own answer is missing.
 
-    Returns index -> answer, and index of a refused item -> a sentence that names it and the reason, which is also
-    logged. With ``refused="raise"``, the first is a ``PromptRefused`` that names the item.
+    Returns index -> answer, and index of a refused item -> a sentence with its name and the reason, which is also
+    logged. With ``refused="raise"``, the first refusal raises ``PromptRefused`` with the item's name.
     """
     if refused not in ("undefined", "raise"):
         raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
@@ -542,7 +541,7 @@ def answer_items(
 
 
 def _prompt_of(example: dspy.Example) -> str:
-    """Name the prompt about an item by its id, about a pair by its ids, any other by the beginning of its source."""
+    """Name a prompt by the id of its item, the ids of its pair, or else the beginning of its source."""
     if example.get("ids"):
         return f"The prompt of the pair {tuple(example.ids)!r:.80}"
     if example.get("id") is not None:
@@ -556,7 +555,7 @@ REDUCTIONS = ("sum", "mean")
 
 
 def context_of(example: dspy.Example) -> Any:
-    """Return all inputs that an output was written for as one text, empty where it needs none; None if unknown."""
+    """Return as one text the inputs that an output was written for: empty if it needs no input, None if unknown."""
     return example.get(ALL_INPUTS, example.get("source"))
 
 
@@ -566,7 +565,7 @@ def likelihood_scores(
     """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN if refused.
 
     The criterion's task is the description d of eq 1. ``reduction`` is ``"sum"`` over the output's tokens, or
-    ``"mean"`` as in the paper's code. The same text is scored once.
+    ``"mean"`` as in the paper's code. Equal texts are scored once.
     """
     return likelihoods_and_refusals(examples, criterion, lm, reduction, refused="undefined")[0][:, 0]
 
@@ -574,7 +573,7 @@ def likelihood_scores(
 def likelihoods_and_refusals(
     examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *reductions: str, refused: RefusedItems
 ) -> tuple[FloatArray, dict[int, str]]:
-    """Measure (n, reductions) LS as ``likelihood_scores`` does, and return why it is refused by index of an item."""
+    """Measure (n, reductions) LS in nats like ``likelihood_scores``; also return item index -> reason of refusal."""
     for reduction in reductions:
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")

@@ -1,4 +1,4 @@
-"""Several judges as one DSPy program: a jury of the same question, and a rubric of several criteria."""
+"""Several judges as one DSPy program: a jury on one criterion, and a rubric of several criteria."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def rule_of(saved: Mapping[str, Any]) -> JuryRule:
 
 
 class Jury(Instrument):
-    """Several judges of one output, or of two, whose scores become one.
+    """Several judges whose scores of an output, or choices between two, are combined.
 
     Args:
         judges: Two or more judges that all score, or all compare, in the order of the rule.
-        rule: How their scores become one, and who is asked first; by default the mean of all. ``learn_jury`` and
-            'evalbias jury' learn one from recorded answers.
+        rule: How the scores are combined, and which judges answer first; by default the mean of all. ``learn_jury`` and
+            'evalbias jury' learn a rule from recorded answers.
 
     Raises:
-        ValueError: Fewer than two judges, judges of both kinds, of different scales, or a rule of another number of
-            members.
+        ValueError: Fewer than two judges, judges of both kinds, of different scales, or a rule for another number of
+            judges.
     """
 
     kind = "jury"
@@ -64,7 +64,7 @@ class Jury(Instrument):
 
     @property
     def criterion(self) -> Criterion:
-        """Criterion of the first judge; its scale is that of all."""
+        """Criterion of the first judge; all judges share its scale."""
         return self.judges[0].criterion
 
     @property
@@ -72,7 +72,7 @@ class Jury(Instrument):
         return isinstance(self.judges[0], PairwiseJudge)
 
     def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:
-        """Judge one item, given as the judges take it; returns a prediction as ``batch`` does."""
+        """Judge an item, passed as arguments like those of the judges; returns a prediction as ``batch`` does."""
         return self.batch([dspy.Example(self.judges[0].named(texts, fields))])[0]
 
     def batch(
@@ -83,17 +83,17 @@ class Jury(Instrument):
         progress: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[dspy.Prediction]:
-        """Judge many items; each judge answers all items that it is needed for in one batch.
+        """Judge many items; each judge answers in one batch all items that the rule needs it for.
 
         Args:
             examples: With the inputs of the judges, by default ``source`` and ``output``, or two ``candidates``.
-            lm: Model to ask. Defaults to each judge's own, then to the one that DSPy is configured with.
+            lm: Model to ask. Defaults to each judge's own, then to the model that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
-            **options: Those of ``batch`` of the judges.
+            **options: Options of the judges' ``batch``.
 
         Returns:
-            One prediction per example: ``score``, or ``win_share`` in [0, 1] of the first candidate; ``scores`` of the
-            judges by their number, NaN of one that was not asked; and ``asked``, how many were.
+            One prediction per example: ``score``, or ``win_share`` in [0, 1] of the first candidate; ``scores``, judge
+            number from 0 -> answer, NaN if the judge was not needed; and ``asked``, the number of judges that answered.
         """
         self._check()
         rule, name = self.rule, "win_share" if self.pairwise else "score"
@@ -128,17 +128,17 @@ def _weights(name: str, value: Any) -> None:
 
 
 class Rubric(Instrument):
-    """Scores an output on several criteria; its score is their weighted mean.
+    """Scores an output by the weighted mean of its scores on several criteria.
 
-    It is called, audited, saved and loaded as a ``PointwiseJudge``. A model that takes closed questions is asked all
-    criteria of an item in one request, any other one criterion a request.
+    It is called, audited, saved and loaded as a ``PointwiseJudge``. A model that takes closed questions answers all
+    criteria of an item in a single request, any other model one criterion per request.
 
     Args:
-        criteria: Two or more criteria of one scale and of different names; or judges of them, such as compiled ones.
-        weights: Weight of each criterion, at least 0; they are divided by their sum. Defaults to equal ones; see
+        criteria: Two or more criteria of one scale and of different names; or judges of them, such as compiled judges.
+        weights: Weight of each criterion, at least 0; they are divided by their sum. Defaults to equal weights; see
             ``learn_weights``.
-        name: Name of the whole in reports, under which items have people's scores.
-        **options: Those of ``PointwiseJudge`` for the judge of each criterion, such as ``inputs`` and ``reasoning``.
+        name: Name of the weighted mean in reports, and key of its human scores in items.
+        **options: Options of ``PointwiseJudge`` for the judge of each criterion, such as ``inputs`` and ``reasoning``.
 
     Raises:
         ValueError: Fewer than two criteria, different scales or inputs, a name twice, or weights that do not fit.
@@ -177,13 +177,13 @@ class Rubric(Instrument):
 
     @property
     def criterion(self) -> Criterion:
-        """The whole as a criterion: its name, the scale and labels of all, and their names as its definition."""
+        """The rubric as a criterion: its name, the shared scale and labels, a definition that lists the criteria."""
         parts = ", ".join(judge.criterion.title for judge in self.judges)
         return replace(self.judges[0].criterion, name=self.name, definition=f"the weighted mean of {parts}", levels=())
 
     @property
     def predict(self) -> Any:
-        """Predictor of the first criterion, whose model is that of all."""
+        """Predictor of the first criterion, whose model all criteria use."""
         return self.judges[0].predict
 
     @property
@@ -203,15 +203,15 @@ class Rubric(Instrument):
         return self.judges[0].read(example, index)
 
     def forward(self, *texts: str, **fields: str) -> dspy.Prediction:
-        """Score one output, given by the judges' inputs; returns a prediction as ``batch`` does."""
+        """Score an output, passed by the judges' inputs; returns a prediction as ``batch`` does."""
         return self.batch([dspy.Example(self.judges[0].named(texts, fields))], refused="raise")[0]
 
     def batch(self, examples: Sequence[dspy.Example], *, lm: Any = None, **options: Any) -> list[dspy.Prediction]:
         """Score many items; ``lm`` and ``options`` are those of ``PointwiseJudge.batch``.
 
         A prediction has ``score``, the weighted mean on the criteria's scale; ``scores`` by criterion; ``coverage``,
-        the least of those with a weight; and ``parts``, the prediction on each. The score is NaN where one of them is
-        that has a weight; ``undefined`` says why.
+        the least of those with a weight; and ``parts``, the prediction on each. If a criterion with a weight is
+        undefined, ``score`` is NaN and ``undefined`` says why.
         """
         lm = asked_together(self.judges, examples, resolve_lm(lm, self.predict))
         each = [judge.batch(examples, lm=lm, **options) for judge in self.judges]
@@ -223,13 +223,13 @@ class Rubric(Instrument):
             by_name = dict(zip((judge.criterion.name for judge in self.judges), parts, strict=True))
             why = [part.undefined for _, part in weighted if "undefined" in part]
             scores = {n: float(part.score) for n, part in by_name.items()}
-            coverage = np.min([part.coverage for _, part in weighted])  # NaN if one of them is
+            coverage = np.min([part.coverage for _, part in weighted])  # NaN if any of them is
             fields = {"score": float(score), "scores": scores, "coverage": float(coverage), "parts": by_name}
             done.append(dspy.Prediction(**fields, **({"undefined": why[0]} if why else {})))
         return done
 
     def learn_weights(self, examples: Sequence[dspy.Example], *, lm: Any = None) -> tuple[float, ...]:
-        """Learn the weights on people's scores of the whole (``scores[name]``, or ``score``); keep and return them.
+        """Fit the weights to human scores of the weighted mean (``scores[name]`` or ``score``); keep and return them.
 
         See ``evalbias.measures.juries.label_weights``, also for the ``ValueError``.
         """

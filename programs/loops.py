@@ -1,7 +1,7 @@
 """Refine loops: self-refine, best of k, and self-consistency for mathematics.
 
-A loop writes an output, gets feedback on it, and writes again; ``_Run`` is that for one item, and the loops differ in
-what they write and accept.
+A loop writes an output, gets feedback on it, and writes again. ``_Run`` does this for a single item; the loops differ
+in what they write and accept.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from evalbias.programs.saved import Program, Setting, instance_of, number_within
 from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
 
-EMPTY = "The output is empty."  # feedback on an empty output, which is not shown to the feedback source
+EMPTY = "The output is empty."  # feedback on an empty output, which is not sent to the feedback source
 
 
 @dataclass(frozen=True)
 class Step:
-    """One output of a loop."""
+    """Output of a loop, with its feedback."""
 
     iteration: int  # 0 is the first output
     output: str
     score: float  # of the feedback; NaN if undefined
     feedback: str  # its text
-    accepted: bool  # True if the output became the loop's
+    accepted: bool  # True if the output replaced the loop's current output
     status: str  # why the score is undefined; empty if it is not
     tokens: int  # prompt and completion of writing and feedback; DSPy's cache and models without reports count 0
     calls: int  # requests of writing and feedback, including those that the cache answered
@@ -55,7 +55,7 @@ def take_step(
     judge: Callable[[str], Feedback],
     accepts: Callable[[float], bool] | None = None,
 ) -> Step:
-    """Write an output, get feedback on it unless it is empty, and accept it by its score; always without a rule."""
+    """Write an output, get feedback on it unless it is empty, and accept it by the rule; None accepts always."""
     with count_usage() as used:
         output = write()
         feedback = judge(output) if output.strip() else Feedback(math.nan, EMPTY, status="empty output")
@@ -89,10 +89,10 @@ def count_usage() -> Iterator[Used]:
 
 
 class _Run:
-    """The run of a loop on one item, of which the generator is shown the fields that it takes, and the feedback all.
+    """Run of a loop on one item: the generator receives the fields that it takes, the feedback source all fields.
 
-    Feedback that decodes greedily is asked once for each different output. Feedback that draws its answer is asked
-    every time: the same text may then get a better score and replace itself, as in the published loops.
+    Feedback that decodes greedily is asked for once for each different output. Feedback that draws its answer is asked
+    for every time: the same text may then get a better score and replace itself, as in the published loops.
     """
 
     def __init__(self, loop: SelfRefine | BestOfK, item: Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ class _Run:
         return next(step for step in reversed(self.steps) if step.accepted)
 
     def step(self, module: dspy.Module, accept: Improvement, **more: Any) -> Step:
-        """Take the next step: the draw of a module that belongs to it replaces the best output by the rule."""
+        """Draw the step's number from a module, and replace the best output if ``accept`` allows."""
         number = len(self.steps)
 
         def write() -> str:
@@ -191,7 +191,7 @@ class SelfRefine(Program):
 
     Args:
         generate: DSPy module from the inputs to a prediction with the output field.
-        feedback: Feedback source; it receives the inputs and all other fields of the example, such as a reference.
+        feedback: Feedback source; it receives all fields of the example, such as a reference.
         refine: DSPy module from the inputs, ``draft`` (current output) and ``feedback`` (its text) to the same field.
         max_iterations: Largest number of refinements, up to 1000; the paper's is 10, and 0 generates only.
         accept: Rule that decides whether a refinement replaces the current output.
@@ -235,7 +235,7 @@ class SelfRefine(Program):
             if perfect is not None and run.best.score >= perfect:
                 stopped = "perfect"
                 break
-            # 2. The refiner sees the best output so far and its feedback; a better one takes its place.
+            # 2. The refiner sees the best output so far and its feedback; a better output takes its place.
             step = run.step(self.refine, self.accept, draft=run.best.output, feedback=run.best.feedback)
             # 3. After a rejection, a refiner that decodes greedily would repeat itself.
             if not step.accepted and not redraws:
@@ -245,17 +245,17 @@ class SelfRefine(Program):
 
 
 class RepeatedDrafts(UserWarning):
-    """Fewer than k of the drafts of an item are different, so that k counts for less than it says."""
+    """An item has fewer than k different drafts, so its best output is the best of fewer than k."""
 
 
 class BestOfK(Program):
     """Draws k outputs and keeps the one with the best feedback: self-reward (Xu et al. 2024, section 4.4).
 
-    ``generate`` draws ``field`` at a temperature above 0; one that decodes greedily is asked for one draft.
+    ``generate`` draws ``field`` at a temperature above 0; a generator that decodes greedily is asked for one draft.
     ``feedback`` is the model's own judge for self-reward. The output that stands after step i of a call is the best of
     the first i + 1 drafts, so that one run with k = 32 has the results for every smaller k. A call returns ``field``,
     ``score``, ``steps``, ``distinct`` (number of different drafts) and ``stopped`` (``"iterations"``). An undefined
-    score wins only if all are. ``RepeatedDrafts`` warns once if fewer than k drafts are different.
+    score wins only if all scores are undefined. ``RepeatedDrafts`` warns once if fewer than k drafts are different.
     """
 
     kind = "best of k"
@@ -292,18 +292,18 @@ class SelfConsistencyRefine(Program):
 
     Every iteration votes on ``paths`` new solutions of ``generate``, which draws ``output`` for a ``source`` at a
     temperature above 0. If the vote agrees with the current answer, the score is 1; if not, it is 0, and a solution
-    that reaches the vote's answer replaces the current one, whether or not the score improves. A vote without any
-    answer is undefined (NaN), and the solution stays. In ``SelfRefine`` with ``ConsistencyFeedback`` a refiner is told
-    the vote instead. The published code draws 20 paths once, votes on the first 10, 15 and 20 of them and pools the
-    differences of these three rounds; here, as in the paper's text, every vote has paths of its own.
+    that reaches the vote's answer replaces the current solution, whether or not the score improves. A vote without any
+    answer is undefined (NaN), and the solution stays. In ``SelfRefine`` with ``ConsistencyFeedback``, by contrast, a
+    refiner receives the result of the vote. The published code draws 20 paths once, votes on the first 10, 15 and 20 of
+    them and pools the differences of these three rounds; here, as in the paper's text, every vote has its own paths.
 
     Args:
         generate: DSPy module from ``source`` to ``output``.
-        paths: Solutions of each vote; 10 in the paper.
+        paths: Number of solutions drawn for each vote; 10 in the paper.
         max_iterations: Number of votes after the first, which every item gets, as in the paper.
         stop: Whether an item ends with the first vote that agrees (``"perfect"``). It saves calls and keeps the answer,
             but its last own score is then 1 by construction, so that Bias grows with the iterations for any model.
-        seed: Seed of the draws.
+        seed: Seed for drawing solutions.
     """
 
     field = "output"
@@ -320,7 +320,7 @@ class SelfConsistencyRefine(Program):
         self.feedback = ConsistencyFeedback(generate, paths=paths, seed=seed)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Run the loop on one item with a ``source``; its other fields are not shown to the model."""
+        """Run the loop on one item with a ``source``; the model receives no other field."""
         source = str(required_field(self.feedback.name, inputs, "source"))
         steps: list[Step] = []
         solution, stopped = "", "iterations"
@@ -337,7 +337,7 @@ class SelfConsistencyRefine(Program):
             if agreed and self.stop:
                 stopped = "perfect"
                 break
-            # 2. A solution that reaches the vote's answer replaces one that does not.
+            # 2. A solution that reaches the vote's answer replaces a solution that does not.
             solution = solution if agreed else ballot.solution or solution
         last = steps[-1]
         fields = {self.field: last.output, "score": last.score, "steps": steps}

@@ -1,7 +1,7 @@
 """Judges as DSPy metrics and rewards, and metrics that compile judges.
 
-A metric of a judge scores what a program wrote; a metric for compiling a judge compares its answer with people's label.
-Both are ``ProgramMetric``s, which count undefined judgments and give feedback to ``dspy.GEPA``.
+A metric of a judge scores the output of a program; a metric for compiling a judge compares its answer with a human
+label. Both are ``ProgramMetric``s, which count undefined judgments and give feedback to ``dspy.GEPA``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _counting = threading.Lock()  # of the module: DSPy deep-copies a metric with it
 class ProgramMetric:
     """Metric of a program's outputs for ``dspy.Evaluate`` and optimizers, ``dspy.GEPA`` included.
 
-    ``judged`` returns the value, NaN if undefined, and the feedback, which says why. An undefined judgment, also of a
-    prompt that the model cannot take, counts as ``undefined`` and is logged: DSPy adds up all values, so that one NaN
-    would make its score NaN. ``undefined_items`` holds the id, or position among the undefined, of those items. Of a
-    ``judge`` that scores, ``source`` is the field of the example and ``output`` that of the prediction it judges.
-    Where DSPy bootstraps demonstrations, those whose value is below ``threshold`` are rejected.
+    ``judged`` returns the value, NaN if undefined, and the feedback, which says why. An undefined judgment, including
+    that of a prompt which the model refuses, counts as ``undefined`` and is logged: DSPy adds up all values, so that a
+    single NaN would make its score NaN. ``undefined_items`` holds the id of each such item, or its number among them.
+    For a ``judge`` that scores, ``source`` is the field of the example and ``output`` the field of the prediction that
+    it judges. Where DSPy bootstraps demonstrations, those whose value is below ``threshold`` are rejected.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class ProgramMetric:
     def __call__(
         self, example: Any, prediction: Any, trace: Any = None, pred_name: str | None = None, pred_trace: Any = None
     ) -> Any:
-        """Return the value; if ``pred_name`` is given, as GEPA does, a prediction with ``score`` and ``feedback``.
+        """Return the value; with a ``pred_name``, which GEPA passes, a prediction with ``score`` and ``feedback``.
 
-        With a ``trace``, which DSPy gives where it bootstraps demonstrations, it is False below the threshold, and else
-        the value, which DSPy's ``metric_threshold`` may then compare.
+        With a ``trace``, which DSPy passes when it bootstraps demonstrations, the result is False below the threshold,
+        else the value, which DSPy's ``metric_threshold`` may then compare.
         """
         try:
             value, feedback = self._judged(example, prediction)
@@ -101,15 +101,15 @@ def judge_metric(
     ``dspy.BestOfN`` call it with the program's inputs.
 
     Args:
-        judge: Judge of the outputs, a jury or a rubric; ``TypeError`` for one that compares, which
-            ``preference_metric`` is for.
+        judge: Judge of the outputs, a jury or a rubric; ``TypeError`` for a judge that compares, which needs
+            ``preference_metric``.
         threshold: Least value, above 0, of an output that ``dspy.BootstrapFewShot`` and the like take as a
             demonstration. Defaults to the middle of the judge's scale.
         source: Field of the example that the program worked from. A judge's own ``inputs`` are read by their names.
-        output: Field of the prediction to judge. Defaults to what the judge's judged input is called.
-        undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
-            that the judge cannot score; ``math.nan`` keeps it undefined. As a reward, DSPy then never takes such an
-            output, and returns None if all are undefined.
+        output: Field of the prediction to judge. Defaults to the name of the judge's judged input.
+        undefined: Value of an undefined judgment. Defaults to the worst value, so that a program gains nothing by
+            outputs that the judge cannot score; ``math.nan`` keeps it undefined. As a reward, DSPy then never takes
+            such an output, and returns None if all are undefined.
     """
     scorer = judge.judges[0] if isinstance(judge, Jury | Rubric) else judge
     _check_kind(scorer, PointwiseJudge)
@@ -150,7 +150,7 @@ def preference_metric(
     """Make a metric: the ``win_share`` of a program's output against the example's ``reference`` output, in [0, 1].
 
     It is 0.5 if the two texts are equal. Use a judge with ``debias="permutation"``; otherwise its position bias favors
-    the program's output or the reference. ``TypeError`` for a judge that scores; other arguments as of
+    the program's output or the reference. ``TypeError`` for a judge that scores; for the other arguments see
     ``judge_metric``.
     """
     _check_kind(judge, PairwiseJudge)
@@ -191,7 +191,7 @@ def _other_inputs(judge: Any, example: Any, source: str) -> dict[str, str]:
 
 
 def _example_text(example: Any, name: str, argument: str) -> str:
-    """Return a text of the example, which is data and not what the program wrote: a bad one is an error."""
+    """Return a text of the example, which is data and not the program's output: an unusable text is an error."""
     value = _field(example, name, argument)
     if problem := text_problem(value):
         raise ValueError(f"{name!r} of the item {item_name(example)!r:.80} {problem}: give a text that is not empty.")
@@ -199,7 +199,7 @@ def _example_text(example: Any, name: str, argument: str) -> str:
 
 
 def _problem_feedback(judge: Judge, problem: str) -> str:
-    """Say why the output was not shown to the judge, and what the question would have been."""
+    """Say why the output could not be judged, and what the question would have been."""
     return f"The output cannot be judged: it {problem}. The question was: {judge.criterion.definition}"
 
 
@@ -266,12 +266,12 @@ def preference_accuracy(
     *,
     undefined: float = 0.0,
 ) -> Any:
-    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the pair's label, else 0.
+    """Score a pairwise judge as a DSPy metric: 1 if it agrees with the pair's label, else 0.
 
     The label is ``preference`` or ``better``: 0 or ``"A"``, 1 or ``"B"``, or a tie, as ``evalbias.data.items.choice``
-    reads it; ``ValueError`` if there is none. 0.5 if people have a preference and the judge has none. An undefined
-    comparison counts as ``undefined`` and is logged; ``math.nan`` keeps it undefined. If ``pred_name`` is given, as
-    ``dspy.GEPA`` does, a ``dspy.Prediction`` with ``score`` and ``feedback``.
+    reads it; ``ValueError`` without a label. The score is 0.5 if people have a preference and the judge has none. An
+    undefined comparison counts as ``undefined`` and is logged; ``math.nan`` keeps it undefined. With a ``pred_name``,
+    which ``dspy.GEPA`` passes, returns a ``dspy.Prediction`` with ``score`` and ``feedback``.
     """
     metric = ProgramMetric(_preferred, name="preference_accuracy", threshold=1.0, undefined=undefined)
     return metric(example, prediction, trace, pred_name, pred_trace)
@@ -300,8 +300,8 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
     """Make a metric for compiling a judge: 1 at the example's ``score``, falling to 0 over the width of the scale.
 
     The example's score is the label that ``labeled`` adds, ``score``, or else its human score on the criterion in
-    ``scores``; ``ValueError`` names an example that has none on the scale. ``undefined`` is the value of an undefined
-    judgment; ``math.nan`` keeps it undefined. Demonstrations that DSPy bootstraps are within half a step of it.
+    ``scores``; ``ValueError`` names an example without a score on the scale. ``undefined`` is the value of an undefined
+    judgment; ``math.nan`` keeps it undefined. Demonstrations that DSPy bootstraps are within half a step of that score.
     """
     low, high = criterion.scale
 
@@ -329,8 +329,8 @@ def agreement_feedback(
 
     Args:
         judge: Judge to compile, which the metric does not ask; ``TypeError`` for any other program.
-        reason: Field of the examples with people's reason, a text. An example may have none; ``ValueError`` names one
-            whose reason is something else.
+        reason: Field of the examples with people's reason, a text. An example may have no reason; ``ValueError`` names
+            an example whose reason is not a text.
         undefined: Score of an undefined judgment; ``math.nan`` keeps it undefined.
 
     Examples:
@@ -357,7 +357,7 @@ def agreement_feedback(
 
 
 def _reason(example: Any, field: str) -> str:
-    """Return people's reason as a sentence; empty where they gave none."""
+    """Return people's reason as a sentence; empty without a reason."""
     reason = example.get(field)
     if missing(reason):  # such as an empty cell of a data frame
         return ""
@@ -374,14 +374,14 @@ def labeled(
 ) -> list[dspy.Example]:
     """Copy the examples and add ``score``, the nearest label: a training set for any DSPy optimizer.
 
-    They have human ``scores`` by criterion, or one ``score``; ``bins`` cut these into labels, as in ``label_of``.
-    ``ValueError`` names an example without a score on the criterion, or whose score fits no label.
+    The examples have human ``scores`` by criterion, or a single ``score``; ``bins`` cut these into labels, as in
+    ``label_of``. ``ValueError`` names an example without a score on the criterion, or whose score fits no label.
     """
     return [e.copy(score=item_label(e, criterion, bins=bins)).with_inputs("source", "output") for e in examples]
 
 
 def _human_label(example: Any, criterion: Criterion) -> float:
-    """Return the score that a judge is compared with; ``ValueError`` if it is missing, NaN or outside the scale."""
+    """Return the human score for comparison with a judge; ``ValueError`` if it is missing, NaN or outside the scale."""
     name = item_name(example)
     field = "score" if "score" in example else "scores"  # labeled() adds the first beside the second
     human = human_score(dspy.Example({"id": name, field: example.get(field)}), criterion.name)

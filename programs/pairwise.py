@@ -25,25 +25,25 @@ from evalbias.programs.judges import Judge, RefusedItems
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
-FITTED = ("batch", "pride")  # kinds of calibration that are fitted to comparisons; they need no labels
+FITTED = ("batch", "pride")  # kinds of calibration that are fitted to comparisons without labels
 CALIBRATIONS = (None, "contextual", *FITTED)
 DEBIASING = (None, "permutation")
 FEWEST_COMPARISONS = 10  # smallest number of comparisons for a fit to the comparisons that it corrects
 CONTENT_FREE = "[N/A]"
-CANDIDATES = "candidates"  # the field that takes the place of the judged one
-NEARLY_ALL, FEWEST_CHOICES = 0.9, 20  # share of choices of one place that a warning names, of so many or more
+CANDIDATES = "candidates"  # the field that takes the place of the judged input
+NEARLY_ALL, FEWEST_CHOICES = 0.9, 20  # share of choices of one position that leads to a warning, and fewest choices
 MIN_COVERAGE = 1e-3  # default for the total probability of the answers below which a comparison is undefined
 
 
 class OnePlace(UserWarning):
-    """A judge chose one place in nearly all comparisons, so that its choices say little of the texts."""
+    """A judge chose one position in nearly all comparisons, so its choices say little about the texts."""
 
 
 Corrections = dict[int, PositionOffsets]  # fitted correction by number of candidates
 
 
 def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
-    """Return the corrections of JSON data."""
+    """Read the corrections from JSON data."""
     corrections: Corrections = {}
     for count, fields in saved.items():
         numbers = {name: tuple(float(value) for value in values) for name, values in fields.items()}
@@ -62,24 +62,24 @@ class PairwiseJudge(Judge):
     Args:
         criterion: Quality on which the candidates are compared; or a ``dspy.Signature`` of yours, whose output field
             names it (see ``asked_about``), and whose instructions, inputs and descriptions are kept.
-        inputs: Input field -> its label in the prompt, in order, of which the ``judged`` one, by default the last, is
-            shown once for each candidate. Defaults to ``source`` and ``output`` under the labels of the criterion.
+        inputs: Input field -> its label in the prompt, in order; the ``judged`` input, by default the last, appears
+            once for each candidate. Defaults to ``source`` and ``output`` under the labels of the criterion.
         judged: The field of ``inputs`` whose place the candidates take.
         ties: Offer "Tie" as an answer.
         debias: ``"permutation"`` asks in every rotation of the candidates (both orders of a pair) and averages. None
-            asks in the given order only.
+            asks only in the order of ``candidates``.
         calibration: Correction for position, at one prompt per comparison. ``"contextual"`` divides by the answers to a
             content-free input, ``"batch"`` by their geometric mean over a batch, ``"pride"`` by the positions' prior.
             None corrects nothing.
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
-        instruction: Wording of the question. Defaults to one about the criterion's name and definition, and a line
-            "Answer with {answers}."
+        instruction: Wording of the question. Defaults to a question about the criterion's name and definition, and a
+            line "Answer with {answers}."
         instruction_place: ``"last"``, after the candidates, as in the paper: different wordings then share the prompt's
             prefix, which is much faster. Or ``"first"`` in the prompt, as the embedded judge was trained; see
             ``evalbias.evaluation.answers.instruction_place_for``.
         scoring: ``"expected"`` measures the probability of every answer; ``"sampled"`` estimates the probabilities from
-            repeated answers, for models that report none.
-        sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
+            repeated answers, for models that report no probabilities.
+        sampling: Settings of ``"sampled"`` scoring. Defaults to ``Sampling()``: 20 answers at temperature 1.
         reasoning: Let the model write reasons before it answers, as ``PointwiseJudge`` does.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
@@ -144,10 +144,10 @@ class PairwiseJudge(Judge):
         * ``tie``: probability of a tie; 0 if "Tie" is not an answer.
         * ``win_share``: probability that the first candidate wins, where all share a tie equally.
         * ``gap``: lead of the most probable answer over the next.
-        * ``consistent``: whether all orders prefer the same candidate; None with one order, or where undefined.
+        * ``consistent``: True if all orders prefer the same candidate; None with a single order, or where undefined.
         * ``positions``: for each order, the probabilities by position.
         * ``coverage``: total probability of the answers, the lowest over the orders.
-        * ``reasons``: what the model wrote before it answered, in all orders; of a judge with reasoning only.
+        * ``reasons``: texts that the model wrote before it answered, in all orders; only from a judge with reasoning.
         * ``samples``: number of answers to each prompt from which the probabilities are estimated; None where measured.
 
         Raises:
@@ -158,7 +158,7 @@ class PairwiseJudge(Judge):
         return self._judged(texts, fields)
 
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
-        """Refuse comparisons to which a calibration cannot be fitted, where none was before."""
+        """Refuse comparisons that need a calibration which was not fitted and cannot be fitted to them."""
         self.measuring(lm)
         sizes = Counter(len(item["candidates"]) for item in items)
         for count, comparisons in sizes.items():
@@ -177,7 +177,7 @@ class PairwiseJudge(Judge):
                 )
 
     def one_place(self, choices: Mapping[int, int]) -> str:
-        """Say that one place has nearly all choices (place -> number), unless the judge is corrected for position."""
+        """Warn if one position has nearly all ``choices`` (position -> number) and nothing corrects for position."""
         place, number = max(choices.items(), key=lambda item: item[1], default=(0, 0))
         if self.debias or self.calibration or number < max(FEWEST_CHOICES, NEARLY_ALL * sum(choices.values())):
             return ""
@@ -188,7 +188,7 @@ class PairwiseJudge(Judge):
         )
 
     def _warned(self, predictions: list[dspy.Prediction], lm: Any) -> list[dspy.Prediction]:
-        """Also warn of a judge that chooses one place nearly always."""
+        """Also warn of a judge that nearly always chooses the same position."""
         if warning := self.one_place(Counter(p.preference for p in predictions if p.preference is not None)):
             warnings.warn(warning, OnePlace, stacklevel=1)
         return super()._warned(predictions, lm)
@@ -266,7 +266,7 @@ class PairwiseJudge(Judge):
         done: dict[int, dspy.Prediction] = {}
         sizes = [len(item["candidates"]) for item in items]
         for count in sorted(set(sizes)):
-            # 1. The log-probabilities of all comparisons of so many candidates, by position.
+            # 1. The log-probabilities by position of all comparisons with ``count`` candidates.
             places = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
             logprobs = np.array([[row["logprobs"] for row in rows[i]] for i in places], dtype=np.float64)  # (n, r, c+t)
@@ -299,7 +299,7 @@ class PairwiseJudge(Judge):
         return [done[i] for i in range(len(items))]
 
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> int:
-        """Fit the ``batch`` or ``pride`` calibration to examples and keep it; labels are not used.
+        """Fit the ``batch`` or ``pride`` calibration to examples without labels, and keep it.
 
         Return the number of prompts asked: in every rotation for ``pride``. ``CalibrationError``, a ``ValueError``, if
         the examples do not determine the calibration; ``ValueError`` if it is of another kind.
@@ -331,7 +331,7 @@ class PairwiseJudge(Judge):
         return dspy.Example({**dict.fromkeys(self.inputs, CONTENT_FREE), CANDIDATES: [CONTENT_FREE] * count})
 
     def _correction(self, logprobs: FloatArray, orders: Sequence[Order], lm: Any) -> Correction | None:
-        """Return the correction that is fixed, was fitted before, or is fitted to these comparisons, if any."""
+        """Return the correction: fixed, fitted before, or fitted to these comparisons; None without calibration."""
         count, kind = len(orders[0]), self.calibration
         if kind == "contextual":
             prior = self.answer_logprobs([self.content_free(count)], orders[:1], lm, refused="raise")[0, 0]
@@ -360,7 +360,7 @@ class PairwiseJudge(Judge):
 
 
 def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
-    """True if all orders (rows of ``positions``) prefer one candidate, or all none; None for one order or undefined."""
+    """True if all orders (rows of ``positions``) prefer the same candidate or none; None for one order or undefined."""
     if len(orders) == 1 or np.isnan(positions).any():
         return None
     preferred = set()
@@ -370,7 +370,7 @@ def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
 
 
 class CalibrationError(ValueError):
-    """The comparisons given do not determine a calibration."""
+    """The comparisons do not determine a calibration."""
 
 
 def fit_correction(

@@ -1,4 +1,4 @@
-"""The judge that scores one output at a time, corrections of its scores, and which demonstrations an item is shown."""
+"""The judge that scores one output at a time, corrections of its scores, and choice of an item's demonstrations."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from evalbias.programs.saved import Predictor, Setting, instance_of, number_with
 # Corrections of its scores.
 
 LIKELIHOOD, LENGTH = "likelihood", "length"
-"""Features that a judge tells of an output, for which it can correct its scores."""
+"""Features of an output for which a judge can correct its scores."""
 
 
 def correction_of(saved: Any) -> ScoreCorrection:
-    """Read a correction from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
+    """Read a correction from JSON data; raises ``ValueError`` or an error in ``MALFORMED`` for data of another form."""
     slopes = {}
     for name, slope in saved["slopes"].items():
         numbers = {key: number(slope[key], f"{name!r:.80}: {key!r}", required=True) for key in ("slope", "center")}
@@ -56,13 +56,13 @@ def _check_correction(name: str, value: Any) -> None:
         )
 
 
-# Which demonstrations an item is shown.
+# Choice of demonstrations for an item.
 
 
 class Likeness:
-    """How alike a text is to each of n others: BM25 (Robertson and Zaragoza 2009) of trigrams of characters.
+    """Similarity of a text to each of n texts: BM25 (Robertson and Zaragoza 2009) of trigrams of characters.
 
-    Trigrams tell words of any language, also those that are written without spaces.
+    Trigrams work for any language, including those that are written without spaces.
     """
 
     SATURATION, BY_LENGTH = 1.2, 0.75  # k1 and b, as usual: how much repetition counts, and how much length takes away
@@ -79,7 +79,7 @@ class Likeness:
             self.weights[gram] = rarity * often * (self.SATURATION + 1) / (often + normed)
 
     def __call__(self, text: str) -> FloatArray:
-        """Return (n,) scores; 0 where nothing is shared."""
+        """Return (n,) BM25 scores; 0 for a text that shares no trigram."""
         parts: list[FloatArray] = [
             self.weights[gram] for gram in dict.fromkeys(_trigrams(text)) if gram in self.weights
         ]
@@ -94,8 +94,8 @@ def _trigrams(text: str) -> list[str]:
 class PointwiseJudge(Judge):
     r"""Scores an output against one criterion.
 
-    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations. An item is
-    shown all demonstrations, or, if ``nearest`` is set, so many of those for other inputs that are most like it.
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
+    An item's prompt has all demonstrations, or, if ``nearest`` is set, that many of the most similar with other inputs.
 
     Args:
         criterion: Quality to score, with its scale; or a ``dspy.Signature`` of yours, whose output field is scored (see
@@ -165,7 +165,7 @@ class PointwiseJudge(Judge):
 
     @property
     def _kind(self) -> str:
-        """The kind of the closed question: for yes or no on a scale from 0 to 1, else for a level, or one of many."""
+        """Kind of the closed question: "noul" for yes or no, "score" for a level, "choice" for many labels."""
         if self._is_yes_or_no or self.criterion.labels == ("0", "1"):
             return "noul"
         return "score" if len(self.criterion.labels) <= LEVELS else "choice"
@@ -177,7 +177,7 @@ class PointwiseJudge(Judge):
 
     @property
     def answer_format(self) -> str:
-        """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""
+        """End of the initial instruction, which names the answers; keep it when you write your own instruction."""
         labels, phrases = self.labels({}), prompts.LANGUAGES[self.language]
         levels = [f"{label}: {meaning}" for label, meaning in zip(labels, self.criterion.levels, strict=False)]
         line = (phrases.falling if self.falling else phrases.scale).format(low=labels[0], high=labels[-1])
@@ -187,7 +187,7 @@ class PointwiseJudge(Judge):
         return "\n".join([*levels[:: -1 if self.falling else 1], line])
 
     def forward(self, *texts: str, **fields: str) -> dspy.Prediction:
-        """Judge one output, given by the judge's ``inputs``; undefined values of the prediction are NaN.
+        """Judge an output, passed by the judge's ``inputs``; undefined values of the prediction are NaN.
 
         It has ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability, normalized
         over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of the labels)
@@ -198,10 +198,10 @@ class PointwiseJudge(Judge):
 
         Raises:
             ValueError: An input is missing or empty.
-            TypeError: The judge has no input of a name.
+            TypeError: The call names an input that the judge does not have.
             NoProbabilities: The model reports no probabilities.
             PromptRefused: The model refuses the prompt, for example because it is too long.
-            NotImplementedError: The judge corrects for likelihood, and the model reports none.
+            NotImplementedError: The judge corrects for likelihood, and the model does not report it.
         """
         return self._judged(texts, fields)
 
@@ -231,20 +231,20 @@ class PointwiseJudge(Judge):
         likeness = Likeness([self._joined(inputs) for inputs, _ in labeled])
         contexts = [self._context(inputs) for inputs, _ in labeled]
 
-        def shown(inputs: Mapping[str, Any]) -> list[Any]:
+        def nearest_demos(inputs: Mapping[str, Any]) -> list[Any]:
             scores, context = likeness(self._joined(inputs)), self._context(inputs)
-            # Those for the same input are left out, so that labeled items tell how others will be judged.
+            # Demonstrations with the same input are left out, so labeled items are judged as new items will be.
             others = [i for i, other in enumerate(contexts) if other != context]
-            places = sorted(others, key=lambda place: scores[place])[-self.nearest :]  # the nearest one comes last
+            places = sorted(others, key=lambda place: scores[place])[-self.nearest :]  # the nearest comes last
             return [part for place in places for part in rendered[place]]
 
-        return shown
+        return nearest_demos
 
     def _joined(self, inputs: Mapping[str, Any]) -> str:
         return "\n".join(text for _, text in self._texts(inputs))
 
     def _context(self, inputs: Mapping[str, Any]) -> list[str]:
-        """Return the texts that an output was written for; of a judge that is given nothing else, the output."""
+        """Return the texts that an output was written for; for a judge without other inputs, the output itself."""
         return [inputs[name] for name in self.inputs if name != self.judged] or [inputs[self.judged]]
 
     def _ending(self, phrases: Language) -> str:
@@ -311,7 +311,7 @@ class PointwiseJudge(Judge):
         corrected = correction(raw, features, scale=self.criterion.scale)
         done = []
         for i, row in enumerate(scored):
-            why = {"undefined": reasons[i]} if i in reasons else {}  # a judgment that was refused keeps its own reason
+            why = {"undefined": reasons[i]} if i in reasons else {}  # a refused judgment keeps its own reason
             numbers = {"score": float(corrected[i]), "raw_score": row["score"]}
             if LIKELIHOOD in features:
                 numbers["likelihood"] = float(features[LIKELIHOOD][i])

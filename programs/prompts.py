@@ -1,4 +1,4 @@
-"""Wording of the prompts by language; a judge makes chat messages of it, a criterion, demonstrations and an item.
+"""Wording of prompts by language, which judges fill in with a criterion, demonstrations and an item.
 
 A message is ``{"role": "system" | "user" | "assistant", "content": str}``. The language model turns messages into
 tokens, with its chat template or as plain text for a base model.
@@ -24,10 +24,10 @@ ENGLISH = "en"
 class Language:
     """Sentences and labels of the prompts in one language.
 
-    In braces stand ``{name}``, ``{definition}`` and ``{output}``, a criterion's words; comments name others.
+    ``{name}``, ``{definition}`` and ``{output}`` in braces are the criterion's words; comments name other fields.
     """
 
-    source_label: str  # of a criterion with the default one, as the next two
+    source_label: str  # default of a criterion, as the next two
     output_label: str
     task: str
     text: str  # a labeled text, of {label} and {text}
@@ -38,11 +38,11 @@ class Language:
     yes: str
     reasons: str  # request to think before the answer
     conclusion: str  # request to answer after that
-    scoring: str  # first line of the instruction of a judge that scores
-    scale: str  # line that names its answers, from {low} (worst) to {high} (best)
+    scoring: str  # first line of the instruction for a judge that scores
+    scale: str  # line that names the answers, from {low} (worst) to {high} (best)
     falling: str  # the same from the highest to the lowest
-    comparison: str  # instruction of a judge that compares, without the next line
-    answers: str  # line that names its {answers}
+    comparison: str  # instruction for a judge that compares, without the next line
+    answers: str  # line that names the {answers}
     either: str  # the answers, of {others} and {last}
     question: str  # an {instruction} that follows the candidates
     comma: str  # between the answers
@@ -52,7 +52,7 @@ class Language:
 
 _WORDS = read_json(Path(__file__).with_name("languages.json"), "install evalbias again")
 LANGUAGES = {code: Language(**words) for code, words in _WORDS.items()}
-"""Languages of a judge by their ISO 639-1 codes, from languages.json; one that is added can be given to a judge."""
+"""Languages of a judge by their ISO 639-1 codes, from languages.json; languages that are added here can be used too."""
 
 
 def known_language(name: str, value: object) -> None:
@@ -65,7 +65,7 @@ def known_language(name: str, value: object) -> None:
 
 
 def in_language(criterion: Criterion, language: str) -> Criterion:
-    """Return a criterion with a language's labels and task where it has the default ones, and its yes and no."""
+    """Return a criterion whose default labels and task, and answers yes and no, are replaced by those of a language."""
     phrases, names = LANGUAGES[language], ("source_label", "output_label", "task")
     own: dict[str, Any] = {n: getattr(phrases, n) for n in names if getattr(criterion, n) == getattr(Criterion, n)}
     if criterion.scale == (0, 1) and not criterion.answers:
@@ -74,7 +74,7 @@ def in_language(criterion: Criterion, language: str) -> Criterion:
 
 
 def in_sentence(text: str, criterion: Criterion) -> str:
-    """Return a name within a sentence: in lower case beside English words, as it stands beside those of others.
+    """Return a name for use within a sentence: in lower case if the criterion is in English, else unchanged.
 
     Examples:
         >>> in_sentence("Reply", Criterion("politeness", "is the reply polite?"))
@@ -98,14 +98,14 @@ _GERMAN = re.compile(
 
 
 def _is_english(criterion: Criterion) -> bool:
-    """Return whether a definition is not of another language; of those in ASCII, only German has nouns in capitals."""
+    """Return whether a criterion is in English: it has English words, or is in ASCII and does not look German."""
     definition = criterion.definition
     is_plain = f"{criterion.name}{definition}{criterion.output_label}".isascii()
     return bool(_ENGLISH.search(definition)) or (is_plain and not _GERMAN.search(definition))
 
 
 def filled(sentence: str, criterion: Criterion) -> str:
-    """Return a sentence with the words of a criterion in the place of its braces."""
+    """Return a sentence with the fields in braces replaced by a criterion's words."""
     words = {
         "name": criterion.title,
         "definition": criterion.definition,
@@ -115,15 +115,15 @@ def filled(sentence: str, criterion: Criterion) -> str:
 
 
 def demonstration(text: str, label: str) -> list[Message]:
-    """Return the messages that show one item with its answer."""
+    """Return the messages of a demonstration: an item's text and its answer."""
     return [{"role": "user", "content": text}, {"role": "assistant", "content": label}]
 
 
-# The prompt of a judge that compares.
+# Prompt of a judge that compares.
 
 LETTERS = string.ascii_uppercase  # names of the candidates in a comparison, by position
 
-TIE = LANGUAGES[ENGLISH].tie  # label of a tie in data and in traces; a prompt has that of its language
+TIE = LANGUAGES[ENGLISH].tie  # label of a tie in data and in traces; a prompt has the label of its language
 
 
 def comparison_labels(count: int, *, ties: bool, language: str = ENGLISH) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ ANSWERS = "{answers}"  # stands for the answers in the instruction of a comparis
 
 
 def with_answers(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> str:
-    """Return an instruction with the answers in place of ``{answers}``, in a line at its end where it has none.
+    """Return an instruction with the answers in place of ``{answers}``, or in a line at its end if it lacks this field.
 
     Examples:
         >>> with_answers("Which is better, {answers}?", ("A", "B", "Tie"))

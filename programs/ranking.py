@@ -1,7 +1,7 @@
 """Rankings by pairwise comparisons: a merge sort (PairS, greedy; Liu et al., COLM 2024).
 
 The judge decides which head of two sorted lists comes next. The sorts of all sources advance together, so that the
-pairs they need form one batch. No prompt is asked twice, and no undefined comparison decides an order.
+pairs they need form a batch. No prompt is sent twice, and no undefined comparison decides an order.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from evalbias.programs.saved import Instrument, Setting, number_within
 
 CALIBRATION_PAIRS = 200  # number of randomly drawn pairs to which a ranking fits a calibration
 
-MOST = 10_000  # most orders: a saved ranker may be a stranger's
+MOST = 10_000  # largest number of orders: a saved ranker may come from a stranger
 
 
 def most_comparisons(n: int, orders: int = 1) -> int:
-    """Return the most comparisons in rankings from some orders, ``n ceil(log2 n)`` each if all are defined.
+    """Return the largest number of comparisons for rankings from some orders: ``n ceil(log2 n)`` each if defined.
 
-    Candidates with undefined comparisons take more, as each is compared with all ranked ones; no pair is asked twice.
+    Candidates with undefined comparisons need more: each is compared with all ranked candidates, no pair twice.
     """
     return min(orders * n * math.ceil(math.log2(n)), n * (n - 1)) if n > 1 else 0
 
@@ -45,7 +45,7 @@ class PairwiseRanker(Instrument):
         judge: Judge that compares two candidates.
         seed: Seed for the initial orders of the candidates and for the pairs of a fitted calibration.
         orders: Number of random initial orders to sort from (the paper's code: 100); scores are averaged over them.
-            At most 10,000. A pair is asked about once, and once more where another sort shows it the other way round.
+            At most 10,000. A pair is compared once, and once more if another sort needs it in the other order.
     """
 
     kind = "ranker"
@@ -57,7 +57,7 @@ class PairwiseRanker(Instrument):
         self.judge = judge
 
     def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:
-        """Rank the ``candidates`` of one item, given as the judge takes it; returns a prediction as ``batch`` does."""
+        """Rank the ``candidates`` of an item, passed as to the judge; returns a prediction like ``batch``."""
         return self.batch([dspy.Example(self.judge.named(texts, fields))])[0]
 
     def batch(
@@ -70,27 +70,26 @@ class PairwiseRanker(Instrument):
     ) -> list[dspy.Prediction]:
         """Rank the candidates of many sources; comparisons of all sources share batches.
 
-        DSPy's traces do not hold the comparisons, so that BootstrapFewShot finds no demonstrations in a ranking.
+        DSPy's traces do not hold the comparisons, so BootstrapFewShot cannot take demonstrations from a ranking.
 
         Args:
             examples: With the judge's inputs and two or more ``candidates`` (``outputs``); equal ones score the same.
-            lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
+            lm: Model to ask. Defaults to the judge's own model, then to the model that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
-            **options: Those of ``dspy.Module.batch``; accepted and not needed.
+            **options: Options of ``dspy.Module.batch``, accepted and not needed.
 
         Returns:
             One prediction per example, with these fields:
 
             * ``order``: indices of the ranked candidates, best first.
-            * ``scores``: number of other ranked candidates below each candidate, in the order given; one in the same
-              group counts half. Neighbors in the order that the judge does not distinguish share a group. Means over
-              the orders from which a candidate is ranked, each in ``scores_by_order``; NaN if not ranked.
-            * ``unranked``: index -> reason for every candidate that has no defined comparison with a ranked one. The
-              others are ranked as if it were not there.
-            * ``comparisons``: number of pairs compared; of these, ``first`` choose the one shown first, ``ties`` have
-              equal probabilities (the head of the left list is placed first), ``undefined`` none that is defined, and
+            scores``: number of other ranked candidates below each candidate, in the order of ``candidates``; a
+              candidate in
+            * ``unranked``: index -> reason for every candidate without a defined comparison with a ranked candidate.
+              The others are ranked without it.
+            * ``comparisons``: number of pairs compared; of these, ``first`` choose the text shown first, ``ties`` have
+              equal probabilities (the head of the left list is placed first), ``undefined`` are undefined, and
               ``contradictions`` a preference that the order reverses, which cycles cause.
-            * ``judgments``: number of prompts asked; a debiased comparison takes several.
+            * ``judgments``: number of prompts; a debiased comparison takes several.
         """
         check_batch_options(options)
         fields = self.judge.inputs, self.judge.judged
@@ -109,7 +108,7 @@ class PairwiseRanker(Instrument):
                 source.answers[pair] = Answer(comparison.win_share, comparison.coverage, len(comparison.positions))
                 for model, tokens in (comparison.get_lm_usage() or {}).items():
                     usages[id(source.answers)].add_usage(model, tokens)
-        # 3. Scores of all candidates, of which equal ones share a place.
+        # 3. Scores of all candidates; equal texts share a place.
         sorted_sources = zip(*sorted_from, strict=True)
         done = [_ranking(s, e["candidates"], self.judge) for s, e in zip(sorted_sources, examples, strict=True)]
         for source, ranking in zip(sources, done, strict=True):
@@ -118,7 +117,7 @@ class PairwiseRanker(Instrument):
         return done
 
     def _calibrated(self, sources: Sequence[Compared], lm: Any) -> PairwiseJudge:
-        """The judge, with its calibration fitted once to pairs of all sources instead of anew in every batch."""
+        """Return the judge with its calibration fitted once to pairs of all sources, instead of anew in every batch."""
         if self.judge.calibration not in FITTED or 2 in self.judge.corrections:
             return self.judge
         judge: PairwiseJudge = self.judge.deepcopy()
@@ -128,7 +127,7 @@ class PairwiseRanker(Instrument):
         return judge
 
 
-# The sort of one source's candidates, as generators: each round yields the pairs that it needs compared next.
+# The sort of one source's candidates, as generators: each round yields the pairs to compare next.
 
 Pair = tuple[int, int]  # two candidates of a source, in the order in which they are shown to the judge
 Result = TypeVar("Result")
@@ -138,33 +137,33 @@ Needed = TypeVar("Needed")
 class Answer(NamedTuple):
     """A judge's comparison of a pair."""
 
-    win_share: float  # probability that the first candidate wins, where both share a tie; NaN where undefined
+    win_share: float  # probability that the first candidate wins, plus half that of a tie; NaN where undefined
     coverage: float  # total probability of the judge's answers; NaN if the model was not asked
-    prompts: int  # asked
+    prompts: int  # number of prompts
 
 
 @dataclass
 class Compared:
-    """A source being sorted from one order."""
+    """A source whose candidates are being sorted from one initial order."""
 
-    inputs: Mapping[str, Any]  # of the judge, by its own names
-    candidates: list[str]  # the distinct ones
-    answers: dict[Pair, Answer] = field(default_factory=dict)  # every pair that was asked
-    shares: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first in the sort under way, or NaN
-    order: list[int] = field(default_factory=list)  # best first, without those that have no defined comparison with one
+    inputs: Mapping[str, Any]  # the judge's inputs, by its own names
+    candidates: list[str]  # distinct candidates
+    answers: dict[Pair, Answer] = field(default_factory=dict)  # every compared pair
+    shares: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first candidate in this sort
+    order: list[int] = field(default_factory=list)  # best first; without candidates that cannot be ranked
 
     def pair(self, first: str, second: str) -> dspy.Example:
         return dspy.Example({**self.inputs, "candidates": [first, second]})
 
     def probability(self, a: int, b: int) -> float | None:
-        """Probability that a is better than b; None if they were not compared."""
+        """Return the probability that a is better than b; None if they were not compared."""
         if (a, b) in self.shares:
             return self.shares[a, b]
         return 1 - self.shares[b, a] if (b, a) in self.shares else None
 
 
 def together(parts: Sequence[Generator[list[Needed], None, Result]]) -> Generator[list[Needed], None, list[Result]]:
-    """Run computations side by side: each round yields all that they need next; return their results."""
+    """Run generators side by side: each round yields what all of them need next; return their results."""
     results: dict[int, Result] = {}
     waiting = dict(enumerate(parts))
     while waiting:
@@ -181,16 +180,16 @@ def together(parts: Sequence[Generator[list[Needed], None, Result]]) -> Generato
 
 
 def rank(source: Compared, members: Sequence[int]) -> Generator[list[tuple[Compared, Pair]], None, None]:
-    """Sort a source's candidates into ``source.order``, from the order of ``members``; yields pairs to answer.
+    """Sort a source's candidates into ``source.order``, from the order of ``members``; yields pairs to compare.
 
-    A merge takes the order within its lists for granted, so an undefined comparison must not decide one.
+    A merge relies on the order within its lists, so an undefined comparison must not decide an order.
     """
     if len(source.candidates) == 1:
         source.order = [0]
         return
     while members:
         place = {candidate: number for number, candidate in enumerate(members)}
-        # 1. Sort all but the candidates that undefined comparisons have in common; at a new undefined one, begin anew.
+        # 1. Sort all but the candidates that cover the undefined comparisons; start again when a new one appears.
         undefined: list[Pair] = []
         order = None
         while order is None:
@@ -200,7 +199,7 @@ def rank(source: Compared, members: Sequence[int]) -> Generator[list[tuple[Compa
             order = yield from _answered(source, sort, undefined)
         # 2. Insert each of those where its comparisons contradict the order least.
         while aside:
-            # Pairs are shown as a merge shows them: the one that comes first at the start comes first.
+            # Pairs are compared in the order of a merge: the candidate that is first in ``members`` comes first.
             pairs = {(late, c): (late, c) if place[late] < place[c] else (c, late) for late in aside for c in order}
             if missing := [pair for pair in pairs.values() if pair not in source.answers]:
                 yield [(source, pair) for pair in missing]
@@ -210,7 +209,7 @@ def rank(source: Compared, members: Sequence[int]) -> Generator[list[tuple[Compa
                 break
             _insert(source, order, compared[0])
             aside.remove(compared[0])
-        # 3. What has no defined comparison with a ranked one is left out, as if it were not there.
+        # 3. Candidates without a defined comparison with a ranked candidate are left out.
         if not aside and len(order) > 1:
             source.order = order
             return
@@ -221,7 +220,7 @@ def rank(source: Compared, members: Sequence[int]) -> Generator[list[tuple[Compa
 def _answered(
     source: Compared, sort: Generator[list[Pair], None, list[int]], undefined: list[Pair]
 ) -> Generator[list[tuple[Compared, Pair]], None, list[int] | None]:
-    """Run a sort by the answers; return its order, or None at the first undefined ones, added to ``undefined``."""
+    """Run a sort by the answers; return its order, or None at undefined comparisons, which join ``undefined``."""
     while True:
         try:
             pairs = next(sort)
@@ -238,7 +237,7 @@ def _answered(
 
 
 def _cover(pairs: Sequence[Pair], place: dict[int, int]) -> list[int]:
-    """Return few candidates that take part in all of the pairs, those with the most of them first."""
+    """Return a small set of candidates that covers all pairs, greedily: the candidate in the most pairs first."""
     left, cover = list(pairs), []
     while left:
         counts = Counter(candidate for pair in left for candidate in pair)
@@ -248,7 +247,7 @@ def _cover(pairs: Sequence[Pair], place: dict[int, int]) -> list[int]:
 
 
 def _insert(source: Compared, order: list[int], candidate: int) -> None:
-    """Insert a candidate where its comparisons contradict the order by the fewest nats; of equal places, midway."""
+    """Insert a candidate where its comparisons contradict the order by the fewest nats; midway between equal places."""
     lead = [log_odds(source.probability(candidate, other)) for other in order]
     nats = [sum(max(0.0, x) for x in lead[:i]) + sum(max(0.0, -x) for x in lead[i:]) for i in range(len(lead) + 1)]
     places = [i for i, cost in enumerate(nats) if cost == min(nats)]
@@ -272,7 +271,7 @@ def merge(source: Compared, left: Sequence[int], right: Sequence[int]) -> Genera
         a, b = lists[0][0], lists[1][0]
         if source.probability(a, b) is None:
             yield [(a, b)]
-        ahead = lists[0] if log_odds(source.probability(a, b)) >= 0 else lists[1]  # of equal ones, the left one
+        ahead = lists[0] if log_odds(source.probability(a, b)) >= 0 else lists[1]  # the left one on ties
         merged.append(ahead.pop(0))
     return [*merged, *lists[0], *lists[1]]
 
@@ -285,7 +284,7 @@ def log_odds(p: float | None) -> float:
 
 
 def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: PairwiseJudge) -> dspy.Prediction:
-    """Return the ranking of a source from its sorts, which share their answers."""
+    """Return the ranking of a source from its sorts, which share comparisons."""
     first, n = sorts[0], len(candidates)
     shares = {pair: answer.win_share for pair, answer in first.answers.items()}
     distinct = [first.candidates.index(text) for text in candidates]  # index among the distinct candidates
@@ -294,7 +293,7 @@ def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: Pairwi
     scores = list(map(mean_of_defined, zip(*by_order, strict=True)))
     places = [{index: float(rank) for rank, index in enumerate(source.order)} for source in sorts]
     around = [mean_of_defined([place.get(index, math.nan) for place in places]) for index in distinct]
-    # 2. The highest score comes first; of equal ones, the one that stood higher on average.
+    # 2. The highest score comes first; ties go to the better mean place.
     order = sorted((i for i in range(n) if not math.isnan(scores[i])), key=lambda i: (-scores[i], around[i]))
     place = {distinct[i]: rank for rank, i in enumerate(order)}
     return dspy.Prediction(
@@ -314,13 +313,13 @@ def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: Pairwi
 
 
 def _scores(source: Compared, distinct: Sequence[int]) -> list[float]:
-    """Return the scores of candidates, given by their indices among the distinct ones, in the order of one sort."""
+    """Return the scores of candidates in the order of one sort, from their indices among the distinct candidates."""
     # 1. Neighbors in the order were compared, if they were merged; without a preference they share a group.
     group = dict.fromkeys(source.order[:1], 0)
     for above, below in itertools.pairwise(source.order):
         is_equal = log_odds(source.probability(above, below)) == 0
         group[below] = group[above] if is_equal else group[above] + 1
-    # 2. A score is the number of ranked candidates in lower groups, plus half of the others in the same one.
+    # 2. A score is the number of ranked candidates in lower groups, plus half of the others in its own group.
     ranked = [group[index] for index in distinct if index in group]
     scores = {level: sum(other > level for other in ranked) + (ranked.count(level) - 1) / 2 for level in set(ranked)}
     return [scores[group[index]] if index in group else math.nan for index in distinct]

@@ -25,10 +25,10 @@ MALFORMED = (TypeError, KeyError, AttributeError)
 
 
 class Setting(Generic[Value]):
-    """Attribute of a program that is saved with it; every value that is set or loaded passes ``check``.
+    """Attribute of a program that is saved with it; ``check`` validates every value that is set or loaded.
 
-    ``dump`` and ``load`` lead to JSON data and back. A setting that is learned has ``unlearned``, which makes the value
-    of a reset copy; ``resets`` names learned settings that are forgotten when this one changes.
+    ``dump`` and ``load`` convert the value to JSON data and back. A learned setting has ``unlearned``, which makes its
+    value in a reset copy; ``resets`` names learned settings that are discarded when this setting changes.
     """
 
     name: str
@@ -97,7 +97,7 @@ def instance_of(kind: Any, wanted: str) -> Check:
 
 
 class Settings(Parameter):  # type: ignore[misc]
-    """The settings of one program: ``values`` by name, as ``owner``, its class, declares them."""
+    """The settings of a program: ``values`` by name, as its class ``owner`` declares them."""
 
     def __init__(self, owner: type[Program]) -> None:
         self.owner = owner
@@ -113,7 +113,7 @@ class Settings(Parameter):  # type: ignore[misc]
         return {"kind": self.owner.kind} | values
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace every value; ``ValueError`` for another kind or other settings, or a value that is not allowed."""
+        """Replace every value; ``ValueError`` for another kind of program, other settings, or an invalid value."""
         saved, own = {**state}, self.owner.kind
         kind = saved.pop("kind", None)
         if kind != own:
@@ -133,7 +133,7 @@ class Settings(Parameter):  # type: ignore[misc]
         self.values = values
 
     def reset(self, names: Sequence[str] | None = None) -> None:
-        """Forget what was learned, or those learned settings that are named; what the program is stays as it is."""
+        """Reset the learned settings, or only those in ``names``; other settings stay."""
         for name, setting in self.declared.items():
             if setting.unlearned is not None and (names is None or name in names):
                 self.values[name] = setting.unlearned()
@@ -146,9 +146,9 @@ WRITTEN = ("traces", "train", "demos", "signature", "fields", "lm", NAMES)  # na
 class Predictor(dspy.Predict):  # type: ignore[misc]
     """A ``dspy.Predict`` that loads its own states only.
 
-    DSPy's own state of a predictor holds no names of fields, and DSPy refuses to load a model that is not of its own
-    class unless told that the file is trusted (``allow_unsafe_lm_state``). Models of evalbias are loaded in either
-    case; from a file that is not trusted, without a server's address and without the model's own code.
+    DSPy's own state of a predictor holds no names of fields, and DSPy loads only models of its own class unless the
+    file is trusted (``allow_unsafe_lm_state``). Models of evalbias are loaded in either case; from a file that is not
+    trusted, without a server's address and without the model's own code.
     """
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
 def check_predictor(state: Mapping[str, Any], *, trusted: bool) -> None:
     """Refuse a predictor's state that holds more than ``dump_state`` writes: DSPy makes each name an attribute.
 
-    An attribute ``config``, for one, is sent with every request, and may say where to.
+    For example, DSPy sends an attribute ``config`` with every request, and it may set the request's address.
     """
     if unknown := [name for name in state if name not in WRITTEN]:
         raise ValueError(f"It holds {unknown[0]!r:.80}, which no saved program does: remove it from the file.")
@@ -193,7 +193,7 @@ def check_predictor(state: Mapping[str, Any], *, trusted: bool) -> None:
 
 
 def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuse instructions and demonstrations of another form, such as a hand-edited file has them."""
+    """Refuse instructions and demonstrations of a wrong form, as in a file edited by hand."""
     signature, demos = state.get("signature"), state.get("demos", [])
     instructions = signature.get("instructions") if isinstance(signature, Mapping) else None
     if not isinstance(instructions, str):
@@ -208,7 +208,7 @@ def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
 class Program(dspy.Module):  # type: ignore[misc]
     """Base of judges, rankers and loops; ``settings`` gives a value to every ``Setting`` that the class declares."""
 
-    kind: ClassVar[str]  # of program, in words; saved files and errors name it
+    kind: ClassVar[str]  # kind of program in words, for saved files and errors
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ class Program(dspy.Module):  # type: ignore[misc]
             setattr(self, name, value)
 
     def deepcopy(self) -> Any:
-        """Copy the program with its callbacks, also where DSPy copies attribute by attribute."""
+        """Copy the program with its callbacks, including the case where DSPy copies attribute by attribute."""
         copied = super().deepcopy()
         copied.callbacks = list(self.callbacks)
         return copied
@@ -236,7 +236,7 @@ class Program(dspy.Module):  # type: ignore[misc]
         return prediction
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return the settings, instructions and demonstrations, also those of parts that were compiled before."""
+        """Return the settings, instructions and demonstrations, including those of parts that were compiled before."""
         return {path: part.dump_state(json_mode) for path, part in self._parameters().items()}
 
     def load_state(self, state: Mapping[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
@@ -277,29 +277,28 @@ class Program(dspy.Module):  # type: ignore[misc]
             raise ValueError(f"{path} is not a saved {self.kind} ({type(error).__name__}: {error}).") from error
 
     def set_lm(self, lm: Any) -> None:
-        """Give every predictor of the program the model, those of judges in it too."""
+        """Give the model to every predictor of the program, including those of its judges."""
         lm = named_lm(lm)
         for parameter in self._parameters().values():
             if isinstance(parameter, dspy.Predict):
                 parameter.lm = lm
 
     def _parameters(self) -> dict[str, Any]:
-        """Return all parameters by path, also those of judges and of compiled parts, which DSPy does not show."""
+        """Return all parameters by path, including those of judges and of compiled parts, which DSPy hides."""
         return {path.removeprefix("self."): parameter for path, parameter in self.named_sub_modules(Parameter)}
 
 
 class Instrument(Program):
-    """Base of programs that judge. Inside a user's program one is a single parameter, saved and loaded with the rest.
+    """Base of programs that judge, each of which is a single parameter of the user's program around it.
 
-    DSPy's optimizers of the user's program leave it as it is, and that program's ``set_lm`` does not reach it, because
-    a judge that was measured or compiled is so for its own prompt and model. Optimizers that compile the instrument
-    itself see its predictors.
+    It is saved and loaded with that program, whose optimizers and ``set_lm`` do not reach it, because a judge is
+    measured or compiled for its own prompt and model. Optimizers that compile the instrument itself see its predictors.
     """
 
     tunable = False  # True opens the instrument to both, as any other part of the program
 
     def named_parameters(self) -> list[tuple[str, Any]]:
-        """Return what a program around it shows of the instrument: its parts if it is tunable, else one parameter."""
+        """Return the parameters that a program around it sees: those of all parts if tunable, else one."""
         return list(self._parameters().items()) if self.tunable else [("instrument", _Whole(self))]
 
     def named_predictors(self) -> list[tuple[str, dspy.Predict]]:
@@ -307,7 +306,7 @@ class Instrument(Program):
         return [(path, part) for path, part in self._parameters().items() if isinstance(part, dspy.Predict)]
 
     def get_lm(self) -> Any:
-        """Return the instrument's own model, or None if it asks the one that DSPy is configured with."""
+        """Return the instrument's own model, or None if it uses the model that DSPy is configured with."""
         return self.named_predictors()[0][1].lm
 
     def reset_copy(self) -> Any:

@@ -36,7 +36,7 @@ def read_examples(name: str) -> Examples:
 
 
 def show_examples(loop: SelfRefine, examples: Examples) -> None:
-    """Put examples into the prompts of a loop; each of the roles has one predictor."""
+    """Put examples into the prompts of a loop, which has one predictor for each role."""
     for role, rows in examples.items():
         (predictor,) = getattr(loop, role).predictors()
         predictor.demos = list(rows)
@@ -45,7 +45,7 @@ def show_examples(loop: SelfRefine, examples: Examples) -> None:
 TRANSLATION = read_examples("translation.json")
 """Three examples for each prompt, as many as the paper's (tables 7 to 9), in our own words."""
 CONCEPTS = read_examples("concepts.json")
-"""Two examples of feedback, as many as the paper's (table 12), in our own words; inflected ones are covered too."""
+"""Two examples of feedback, as many as the paper's (table 12), in our own words; inflected words are covered too."""
 
 
 # Ready-made refine loops: translation, constrained generation and mathematics (Xu et al. 2024, section 4).
@@ -80,7 +80,7 @@ class RefineTask:
     name: str  # on the command line
     loop: SelfRefine | SelfConsistencyRefine  # under the model's own feedback
     external: FeedbackSource  # a reference metric, an exact match of words, or the correct answer
-    fields: tuple[str, ...]  # those that every item must have; an output answers to the first
+    fields: tuple[str, ...]  # fields that every item must have; the first is the text to transform
 
 
 def translation(
@@ -95,11 +95,11 @@ def translation(
     """Make a translation task: MQM self-feedback, with a reference metric as external source.
 
     Outputs, refinements and feedback are drawn, as in the published code. Feedback that is drawn scores the same text
-    differently from time to time, and a lucky score is accepted; at a ``feedback_temperature`` of 0 a text has one
-    score. ``metric`` is sacrebleu's chrF by default, and ``to_mqm`` maps it onto MQM scores; without it Bias is
-    undefined, because the scales differ. The prompts name an item's ``source_language``, if it has one, and show as
-    many examples as the paper's. ``config`` sets ``temperature`` and others of the writing requests; ``max_tokens``
-    applies to the feedback too.
+    differently from time to time, and a lucky score is accepted; at a ``feedback_temperature`` of 0 a text always has
+    the same score. ``metric`` is sacrebleu's chrF by default, and ``to_mqm`` maps it onto MQM scores; without it Bias
+    is undefined, because the scales differ. The prompts name an item's ``source_language``, if it has one, and contain
+    as many examples as the paper's. ``config`` sets ``temperature`` and other options of the writing requests;
+    ``max_tokens`` applies to the feedback too.
     """
     write, rewrite = _writer(TRANSLATE, 300, config), _writer(REFINE_TRANSLATION, 300, config)
     feedback = MQMFeedback(temperature=feedback_temperature, **_limit(config))
@@ -139,7 +139,7 @@ def _writer(signature: Any, max_tokens: int, config: Mapping[str, Any]) -> Plain
 
 
 def _limit(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that apply to the feedback's requests too."""
+    """Return the settings that apply to the feedback's requests too."""
     return {name: value for name, value in config.items() if name == "max_tokens"}
 
 

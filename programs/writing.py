@@ -109,16 +109,16 @@ def module_inputs(module: dspy.Module) -> frozenset[str]:
 # Repeated draws from a program, past DSPy's cache and reproducible by number.
 
 STRIDE = 1_000_003
-"""Distance between the draws of two seeds; more draws of one prompt than this would repeat those of the next seed."""
+"""Distance between the draws of two seeds; further draws of a prompt would repeat those of the next seed."""
 LARGEST_SEED = 2**31 - 1  # largest seed that every server takes
 
 
 def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: Any) -> Any:
-    """Return draw ``index``, from 0, of a module for the given inputs; the same index and seed return the same draw.
+    """Return draw ``index``, from 0, of a module for its inputs; the same index and seed return the same draw.
 
-    Requests at a temperature above 0 get a ``rollout_id`` of their own, so that DSPy's cache keeps the draws apart.
-    Models that draw by a seed also get a seed, to which that of the model or of a predictor is added, so that a draw is
-    the same text in every process. If all predictors decode greedily, all draws are the same and the module itself is
+    Requests at a temperature above 0 get their own ``rollout_id``, so that DSPy's cache keeps the draws apart. Models
+    that draw by a seed also get a seed, to which the seed of the model or predictor is added, so that a draw is the
+    same text in every process. If all predictors decode greedily, all draws are the same and the module itself is
     called. Otherwise a copy is called, and the trace names the predictors of the module.
     """
     configs = [_config(predictor, index, seed) for predictor in module.predictors()]
@@ -136,13 +136,13 @@ def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: An
 
 
 def draws(module: dspy.Module) -> bool:
-    """Return whether a module may answer the same inputs differently: unless it has predictors, all of them greedy."""
+    """Return whether a module may answer the same inputs differently: False if it has predictors and all are greedy."""
     values = temperatures(module)
     return not values or any(temperature != 0 for temperature in values)
 
 
 def temperatures(module: dspy.Module) -> list[float | None]:
-    """Return the temperature of each predictor of a module; None where neither it nor its model tells one."""
+    """Return the temperature of each predictor of a module; None if it and its model have no such setting."""
     return [_settings(predictor).get("temperature") for predictor in module.predictors()]
 
 
@@ -154,7 +154,7 @@ def _settings(predictor: dspy.Predict) -> dict[str, Any]:
 
 
 def _config(predictor: dspy.Predict, index: int, seed: int) -> dict[str, int]:
-    """Settings that select a predictor's draw; empty if it decodes greedily."""
+    """Return the settings that select a predictor's draw; empty if it decodes greedily."""
     lm, settings = resolve_lm(None, predictor), _settings(predictor)
     if lm is None or settings.get("temperature") == 0:
         return {}
