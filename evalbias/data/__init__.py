@@ -1,4 +1,4 @@
-"""Data sets as lists of DSPy examples, and a synthetic data set whose true quality is known."""
+"""Data sets as lists of DSPy examples, and a synthetic data set with a known true quality."""
 
 from evalbias.data.items import DataError as DataError
 from evalbias.data.items import by_input as by_input

@@ -1,4 +1,4 @@
-"""One column of a table as people write it: the words of its name, and the kind of its cells."""
+"""A column of a user's table: the words of its name, and the kind of its cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evalbias.values import read_json
 
 _WORDS = read_json(Path(__file__).with_name("columns.json"), "install evalbias again")
 WORDS = {name: frozenset(words.split()) for name, words in _WORDS.items()}
-"""Words in the names of columns, in lower case without accents, in English, German and French, by what they tell."""
+"""Meaning -> words in column names with this meaning, in English, German and French, lower case without accents."""
 PREFERRED = ("chosen", "rejected")  # two outputs, the first of which people prefer
 FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second", "chosen": "rejected"}  # in a pair's names
 ENDS = {*"abcde", "left", "right", "first", "second"}
@@ -33,7 +33,7 @@ NUMBERED = {  # numbers of choices -> how they may be meant: the first output, t
     frozenset(("1", "2", "3")): ("1,2,3", "1,3,2", "3,1,2"),
 }
 CONTAINERS = {"fields", "doc", "value", "values", "inputs", "example", "instance", "metadata"}
-"""Objects of a tool's, whose names say nothing."""
+"""Names of a tool's container objects, which say nothing about their content."""
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
 PAIRS, TEXTS = "pairs of texts", "texts"
 TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
@@ -49,12 +49,12 @@ class Column:
     """A column: the words of its name, and what its cells hold."""
 
     name: str
-    cells: Sequence[Any]  # one a row, None where there is no value
+    cells: Sequence[Any]  # one per row, None where there is no value
     words: tuple[str, ...] = ()  # of its name, without accents
-    end: str = ""  # number or letter at the end of its name, or which of two it is about
+    end: str = ""  # number or letter at the end of its name, or the side of a pair that it is about
     kind: str = NOTHING
-    numbers: Mapping[str, float] = field(default_factory=dict)  # word -> number, of cells such as pass or 4/5
-    codes: tuple[str, ...] | None = None  # of two outputs and a tie, () for 0, 1, A, B; None if these are no choices
+    numbers: Mapping[str, float] = field(default_factory=dict)  # word -> number, for cells such as pass or 4/5
+    codes: tuple[str, ...] | None = None  # codes of two outputs and a tie; () for 0, 1, A, B; None if not choices
     is_inside: bool = False  # a path into another column's objects
 
     @classmethod
@@ -81,7 +81,7 @@ class Column:
 
     @cached_property
     def filled(self) -> list[Any]:
-        """Cells that hold something."""
+        """Cells with a value."""
         return [cell for cell in self.cells if cell is not None]
 
     @property
@@ -91,7 +91,7 @@ class Column:
 
     @property
     def is_share(self) -> bool:
-        """True if the cells are shares between the numbers of two outputs, such as AlpacaEval's 1 + P(second)."""
+        """True if the cells are numbers between the codes of two outputs, such as AlpacaEval's 1 + P(second)."""
         return self.codes == SHARES and len({*self.filled}) > MOST_CHOICES
 
     @property
@@ -101,19 +101,19 @@ class Column:
 
     @property
     def about(self) -> set[str]:
-        """Words of its name besides those that say whose ratings it holds, such as a criterion."""
+        """Words of its name, such as a criterion, besides those that say whose ratings it holds."""
         whose = words_in("people", "given names", "judges", "models", "values")
         return {word for word in self.words if not (word.isdecimal() or word in whose)}
 
     @property
     def may_count_persons(self) -> bool:
-        """True if the cells may number the persons who rated, who are all that the name says."""
+        """True if the cells may be numbers of raters: the name speaks of persons only."""
         is_number = self.kind == RATED and not self.numbers
         return self.only("persons") and is_number and all(float(cell).is_integer() for cell in self.filled)
 
     @cached_property
     def highest(self) -> float:
-        """Largest size of its numbers, or the whole that they are out of."""
+        """Largest absolute value of its numbers, or the maximum that they are out of (5 in "4/5")."""
         return max(self.numbers.values()) if self.numbers else float(np.nanmax(np.abs(self.values())))
 
     def has(self, *names: str) -> bool:
@@ -125,7 +125,7 @@ class Column:
         return words_in(*names).issuperset(self.words)
 
     def values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return (rows,) numbers, means of lists; NaN where there is none."""
+        """Return (rows,) numbers, the mean of a cell with a list; NaN for a cell without numbers."""
 
         def value(cell: Any) -> float:
             filled = [entry for entry in items.cells_of(cell) if not missing(entry)]
@@ -189,7 +189,7 @@ def _are(cells: Sequence[Any], *types: type) -> bool:
 
 
 def choice_codes(cells: Sequence[Any]) -> tuple[str, ...] | None:
-    """Return how cells name the first output, the second and a tie, () if all do in one way, None if none do."""
+    """Return the cells' codes of the first output, the second and a tie; () for usual codes, None if not choices."""
     if not cells or not _are(cells, str, int, float) or bool in {*map(type, cells)}:
         return None
     numbers = [cell for cell in cells if not isinstance(cell, str)]

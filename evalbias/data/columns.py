@@ -1,7 +1,7 @@
-"""Columns as people write them: which hold inputs, outputs, what people said, and what a judge said.
+"""Recognize the columns of a user's table: inputs, outputs, human ratings and a judge's answers.
 
-A column is taken for a field by its name and its cells together. Where two could be the same field, or a scale is
-unclear, the answer is left to the reader.
+A column is taken for a field by its name and its cells together. If two columns could be the same field, or a scale is
+unclear, the user decides.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from evalbias.data.rating_values import NO_CODES, Codes, legible, unexplained
 THE_JUDGES, PEOPLES, NAMES, EITHER = "the judge's", "people's", "people's by their names", "people's or the judge's"
 Role = tuple[str, Sequence[frozenset[str]], frozenset[str], Collection[str]]
 ROLES: Sequence[Role] = (
-    # A column's role, a field or whose ratings it holds, and the evidence for it: its name has a word of each of these
-    # sets, and besides only words of this one; and its cells are of one of these kinds, for ratings by ``_fits``.
+    # A role (a field, or the party whose ratings a column holds) and its evidence: the column's name has a word of each
+    # of these sets, and otherwise only words of the next set; its cells are of one of these kinds (ratings: ``_fits``).
     ("output", [words_in("outputs")], words_in("beside outputs"), (TEXTS, PAIRS)),
     ("output", [words_in("outputs", "chats")], words_in("beside outputs"), (TALKS,)),
     ("source", [words_in("inputs")], words_in("beside inputs"), (TEXTS,)),
@@ -33,23 +33,23 @@ ROLES: Sequence[Role] = (
     ("system", [words_in("writers")], words_in("beside writers"), (TEXTS, PAIRS)),
     ("input_id", [words_in("inputs", "documents"), words_in("ids")], frozenset(), (TEXTS, RATED, cells.OTHERS)),
     (THE_JUDGES, [words_in("judges")], words_in("models", "values"), ()),
-    (THE_JUDGES, [words_in("models", "games"), words_in("values")], frozenset(), ()),  # FastChat's, one an order
+    (THE_JUDGES, [words_in("models", "games"), words_in("values")], frozenset(), ()),  # FastChat's, one per order
     (PEOPLES, [words_in("people")], words_in("values", "responses"), ()),
     (PEOPLES, [words_in("values"), words_in("responses")], frozenset(), ()),
     (NAMES, [words_in("given names")], words_in("beside given names"), ()),  # of two columns or more
     (EITHER, [words_in("values", "outcomes")], frozenset(), ()),  # several columns of labels are people's
 )
 OURS = ("better", "ratings")  # our own names of people's ratings
-ENTRIES = ("scores.", "ratings.")  # beginnings of the paths into them
+ENTRIES = ("scores.", "ratings.")  # prefixes of the paths into our objects of ratings
 LOGGED = {"span_id", "root_span_id"}  # columns of a log such as Braintrust's, whose scores are not people's alone
 RATINGS = ("score", "rating", "better")  # beginnings of the fields of people's ratings
-FEWEST_ALIKE, COMPARED = 20, 1000  # rows in which a column is people's mean or majority, if it is; and rows compared
-TRANSPOSED = 10  # columns of ratings whose names differ in a number alone, beside no texts
+FEWEST_ALIKE, COMPARED = 20, 1000  # rows that must agree to call a column a mean or majority; and rows compared
+TRANSPOSED = 10  # fewest numbered columns of ratings without texts that may be items
 NO_FIELD = "not used, its name and values say no field"
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 WIDEST, MOST_NAMED = 200, 8  # most columns looked at, and columns in an error
-SCALES = ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100))  # of judges, the likelier first
-ROUNDED = 0.05  # largest difference of a mean from the same with one decimal
+SCALES = ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100))  # scales of judges, the likelier first
+ROUNDED = 0.05  # largest difference between a mean and its value with one decimal
 
 
 Groups = list[list["Column"]]  # columns of the same words
@@ -57,11 +57,11 @@ Groups = list[list["Column"]]  # columns of the same words
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """Open question about the columns, why, and its answers: each maps fields, or options of an audit, to columns."""
+    """Question about the columns that the user must answer, its reason, and the possible answers."""
 
     about: str
     why: str
-    answers: Sequence[Mapping[str, str]] = ()  # a field without a column is left out
+    answers: Sequence[Mapping[str, str]] = ()  # each maps fields or options of an audit to columns, if any
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,15 @@ class Columns:
     fields: Mapping[str, str]
     why: Mapping[str, str]
     questions: Sequence[OpenQuestion] = ()
-    unread: Sequence[str] = ()  # columns to write otherwise before anything is read: a judge's, or one an item
+    unread: Sequence[str] = ()  # columns to reshape before the table can be read
 
     @property
     def judge(self) -> str | None:
-        """Column of the judge's answers, if one is known."""
+        """Column of the judge's answers; None if there is none or it is not certain."""
         return next((self.fields[name] for name in OPTIONS[:3] if name in self.fields), None)
 
     def options(self, *answers: Mapping[str, str]) -> dict[str, Any]:
-        """Return the options of an audit that read the columns so, with an answer to each question."""
+        """Return the options of an audit with these columns, given an answer to each question."""
         mapped = {field: column for fields in (self.fields, *answers) for field, column in fields.items()}
         mapped = {field: column for field, column in mapped.items() if column}
         options: dict[str, Any] = {name: mapped.pop(name) for name in OPTIONS if name in mapped}
@@ -99,25 +99,25 @@ class Columns:
 
 
 def recognised_columns(table: Source, outcome: str | None = None, codes: Codes = NO_CODES) -> Columns:
-    """Say which columns hold inputs, outputs, what people said, and what the judge said.
+    """Recognize which columns hold inputs, outputs, human ratings and the judge's answers.
 
-    With an ``outcome``, which is the column of the one rating, nobody else's is looked for.
-    A column is taken for a field if its name says so, with no other word in it, and its cells can be that. None is
-    taken for two fields. What two columns could be, and what their values leave unclear, is a question. ``codes`` say
-    what values mean; what looks like a failure's code is left out here, and asked about where it is read.
+    With an ``outcome``, the column of the only rating, no other human ratings are looked for. A column is taken for a
+    field if its name says so, with no other word in it, and its cells fit. No column is taken for two fields. What two
+    columns could be, or what their values leave unclear, becomes a question. ``codes`` give the meanings of values;
+    likely failure codes are left out here, and asked about when the table is read.
     """
     return _Table(table, outcome, codes).columns()
 
 
 def looked_at(names: Sequence[str]) -> list[str]:
-    """Return the columns that are taken for fields, if their cells fit: those whose names tell one, and the first."""
+    """Return the columns to examine, at most ``WIDEST``: those with telling names, then the first others."""
     telling = {*PREFERRED}.union(words_in("voters", "persons"), *(words for _, needs, *_ in ROLES for words in needs))
     first = sorted(names, key=lambda name: telling.isdisjoint(words_of(name))) if len(names) > WIDEST else names
     return [*dict.fromkeys(first[:WIDEST])]
 
 
 class _Table:
-    """Columns of a table, and what has been found of them."""
+    """Columns of a table, and the fields recognized in them so far."""
 
     def __init__(self, table: Source, outcome: str | None, codes: Codes) -> None:
         self.table, self.rows, self.has_outcome, self.keep = table, len(table.rows), outcome is not None, codes.keep
@@ -153,7 +153,7 @@ class _Table:
         return Columns(self.fields, reasons, self.questions, self.unread)
 
     def _take(self, field: str, why: str, *columns: Column) -> None:
-        """Take a column for a field, or two for a numbered one each."""
+        """Take a column for a field, or several columns for its numbered fields."""
         for k, column in enumerate(columns, start=1):
             self.fields[f"{field}_{k}" if len(columns) > 1 else field] = column.name
             self.why[column.name] = f"{why}; {column.says()}"
@@ -174,10 +174,10 @@ class _Table:
         self.questions.append(OpenQuestion(about, why, answers))
 
     def _column(self, *fields: str) -> Column | None:
-        """Return the column of the first of these fields that is known."""
+        """Return the column of the first of these fields that has one."""
         return next((self.all[self.fields[name]] for name in fields if name in self.fields), None)
 
-    # 1. The texts: an input, and an output or two.
+    # 1. The texts: an input, and one or two outputs.
 
     def _read_texts(self) -> None:
         outputs = self._like("output")
@@ -211,7 +211,7 @@ class _Table:
         prompts = [c for c in varied if c.has("asked")]
         self._choose("source", prompts if len(prompts) == 1 else varied or inputs)
 
-    # 2. Who wrote the outputs, and which of them answer one input.
+    # 2. The writers of the outputs, and the outputs that answer the same input.
 
     def _read_writers(self) -> None:
         writers = self._like("system")
@@ -223,14 +223,14 @@ class _Table:
             self._take("systems" if len(two[0]) == 1 else "system", "named like the writers of two outputs", *two[0])
 
     def _repeats(self) -> long_form.LongForm | None:
-        """Return how the rows repeat the outputs, if another column tells them apart."""
+        """Return the long form in which the rows repeat outputs, if another column distinguishes the rows."""
         texts = [self.fields[name] for name in long_form.ITEM if name in self.fields]
         rated = [c for c in self.all.values() if c.kind == RATED and not c.only("persons", "ids")]
         ratings = [c.name for c in rated if c.numbers or c.has("values", "people", "judges", "models")]
         return long_form.find_form(self.table, texts, ratings) if {*texts} - {self.fields.get("source")} else None
 
     def _is_transposed(self) -> bool:
-        """Ask where each row may be a person's, and each column an item's."""
+        """Ask if the table may be transposed: each row a person's, each column an item's. True if so."""
         rated = [c for c in self.all.values() if c.kind == RATED and not c.is_inside]
         alike = {tuple(word for word in c.words if not word.isdecimal()) for c in rated}
         if {"output", "outputs", "output_1"} & {*self.fields} or len(rated) < TRANSPOSED or len(alike) > 1:
@@ -245,7 +245,7 @@ class _Table:
     def _read_inputs(self) -> None:
         source, own = self._column("source"), self.all.get("id")
         if own is not None and len({*map(str, own.filled)}) == len(own.filled):
-            own = None  # of each item
+            own = None  # an id of each item
         output, named = self._column("output"), self._like("input_id")
         for column in filter(None, (self.all.get("input_id"), *named, own)):
             n_ids = len({*map(str, column.filled)})
@@ -258,7 +258,7 @@ class _Table:
         if own is not None:
             self._ask("id", "several rows have the same 'id': give each item its own", [{"other_id": "id"}])
 
-    # 3. What people said, and what the judge said.
+    # 3. Human ratings, and the judge's answers.
 
     def _read_judgments(self) -> None:
         criteria, who = self._criteria(), self.form.who if self.form else None
@@ -268,7 +268,7 @@ class _Table:
         swapped = {twin.name for twin in self.twins.values()}
         by_whose: dict[str, list[list[Column]]] = {whose: [] for whose in (THE_JUDGES, PEOPLES, NAMES, EITHER)}
         unread = list[Column]()
-        # 1. Columns of the same words, by whose ratings these words say that they hold.
+        # 1. Columns whose names have the same words, grouped by the party that these words point to.
         by_words: dict[tuple[str, ...], list[Column]] = {}
         for column in (c for c in self.free if c.name not in swapped):
             by_words.setdefault(OURS if column.name in OURS else column.words, []).append(column)
@@ -286,9 +286,9 @@ class _Table:
             by_whose[whose] += filter(None, groups)
         people, judges, values, names = by_whose[PEOPLES], by_whose[THE_JUDGES], by_whose[EITHER], by_whose[NAMES]
         if len(names) > 1 == max(map(len, names)) and not self.pairwise:
-            people.append([*itertools.chain(*names)])  # anna_1 and anna_2 may be one person's
+            people.append([*itertools.chain(*names)])  # anna_1 and anna_2 may belong to the same person
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c in unread}
-        # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
+        # 2. A name beside a choice may be the chooser's, and a number beside a rating the rater's.
         for column in [c for c in unread if c.only("persons") and c.kind == TEXTS]:
             voters = all(words_in("people", "voters") & {*words_of(cell)} for cell in {*column.filled})
             if voters and len(values) == 1 and not people:
@@ -297,7 +297,7 @@ class _Table:
         for groups in (judges if people else [], people) if values else ():
             if [*map(len, groups)] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
-        # 3. What is computed of people's ratings is no judge's.
+        # 3. Columns computed from human ratings are not a judge's.
         for column in [c for group in (*judges, *values) for c in group if len(people) == 1 and c not in people[0]]:
             if made := _made_of(column, people[0]):
                 judges, values = ([[c for c in g if c is not column] for g in groups] for groups in (judges, values))
@@ -320,11 +320,11 @@ class _Table:
         self._ask_unread(unread, rated=rated)
 
     def _criteria(self) -> list[str]:
-        """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
+        """Return the criteria in our own columns of human scores; if there are several, ask which to use."""
         entries = [c for name, c in self.all.items() if name.startswith(ENTRIES)]
         others = any(c.has("people") and self._fits(c) for c in self.all.values() if not c.is_inside)
-        told = any(c.has("people") for c in entries) or {_whose([c]) for c in entries} & {THE_JUDGES, NAMES}
-        if others or told or self.all.keys() >= LOGGED:
+        names_party = any(c.has("people") for c in entries) or {_whose([c]) for c in entries} & {THE_JUDGES, NAMES}
+        if others or names_party or self.all.keys() >= LOGGED:
             return []  # people's and judges' in one object, or nobody's for certain
         for column in [c for name, c in self.all.items() if name in nested.OWN and c.kind == cells.BY_NAME]:
             self._take(column.name, "our own name", column)
@@ -334,7 +334,7 @@ class _Table:
         return names
 
     def _twins(self) -> dict[str, Column]:
-        """Return the choices in the order of the outputs -> those in the other order."""
+        """Return column of choices in the order of the outputs -> column of choices in the swapped order."""
         full = {c.name: [w for w in (*c.words, c.end) if w] for c in self.free if self.pairwise and c.codes is not None}
         unswapped = {name: [w for w in words if w not in words_in("swapped")] for name, words in full.items()}
         for name in (name for name in full if self.all[name].has("games")):
@@ -342,12 +342,12 @@ class _Table:
         return {a: self.all[b] for a in full for b in full if a != b and full[a] == unswapped[b]}
 
     def _fits(self, column: Column) -> bool:
-        if column.kind == LISTS and self.pairwise:  # of pairs, ratings are differences, and no choices
+        if column.kind == LISTS and self.pairwise:  # a pair's ratings are differences, not choices
             return column.name in OURS or bool((column.values() < 0).any())
         return column.kind == LISTS or (column.codes is not None if self.pairwise else column.kind == RATED)
 
     def _ask_unread(self, unread: Sequence[Column], *, rated: bool) -> None:
-        """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
+        """Ask about columns named like ratings that hold none, and about the judge's name, if they would be lost."""
         rated = rated or any(name.startswith(RATINGS) for name in {*self.fields} - {*OPTIONS})
         judged = self._column(*OPTIONS[:3]) is not None
         for column in unread:
@@ -371,7 +371,7 @@ class _Table:
             self.unread += [column.name] if column.is_judges and not judged else []
 
     def _assign(self, people: Groups, judges: Groups, values: Groups, criteria: Sequence[str], *, rated: bool) -> None:
-        """Take the columns that surely hold people's ratings, or the judge's, and ask whose the others are."""
+        """Take the columns that certainly hold human or judge's ratings, and ask whose the others are."""
         named = {c.name for group in (*people, *judges) for c in group}
         if not (people or rated):
             people, judges, values = self._told_by_rows(judges, values)
@@ -391,7 +391,7 @@ class _Table:
         theirs = list[Column]()
         if not rated and len(people) != 1:
             theirs = [*dict.fromkeys(itertools.chain(*people, called, *values))] or others
-            if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
+            if n == (0, 0, 1) and verdicts:  # the columns beside a judge's verdicts are people's
                 theirs = [c for c in others if c not in values[0] and _is_like(c, values[0])] or theirs
             theirs = [c for c in theirs if not c.is_share]
         its = list[Column]()
@@ -411,7 +411,7 @@ class _Table:
             self._check_scales(sure)
 
     def _told_by_rows(self, judges: Groups, values: Groups) -> tuple[Groups, Groups, Groups]:
-        """Return people's groups, the judge's, and the rest: what differs between raters of a text is people's."""
+        """Return the groups of people, the judge and the rest: what differs between raters of a text is people's."""
         if self.form is not None:
             varied = [group for group in values if group[0].name in self.form.varying]
             judged = judges or [group for group in values if group not in varied]
@@ -423,7 +423,7 @@ class _Table:
     def _told_by_names(
         self, people: Groups, judges: Groups, values: Groups, verdicts: Groups, n: tuple[int, int, int]
     ) -> tuple[Groups, Groups]:
-        """Return people's groups and the judge's, where names like label and verdict tell the one that is left."""
+        """Return the groups of people and the judge; names like label and verdict decide the remaining columns."""
         our_names = bool(judges) and not {"output", "outputs", "output_1"}.isdisjoint(self.all)
         labels = [g for g in values if g[0].only("labels") or (our_names and g[0].name == "score")]
         two = n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels")
@@ -463,7 +463,7 @@ class _Table:
         return {"winner_field": column.name} | ({"swapped_field": twin.name} if twin is not None else {})
 
     def _answers(self, people: Sequence[Column], judges: Sequence[Column]) -> list[Mapping[str, str]]:
-        """Return who may have given the ratings that are left: one column is the judge's, the others people's."""
+        """Return the possible owners of the remaining ratings: a column is the judge's, the others people's."""
         answers = list[Mapping[str, str]]()
         for column in judges if people else ():
             others = [c for c in people if c is not column]
@@ -474,19 +474,19 @@ class _Table:
             return answers or [self._peoples(people), self._judges(judges)]
         named, outcomes = ([c for c in people if c.has(names)] for names in ("people", "outcomes"))
         single = [c for c in people if c.kind != LISTS]
-        together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # an outcome stands alone
+        together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # outcomes are not combined
         is_numbered = len({c.words for c in single}) == 1 and len(single) > MOST_NAMED  # raters, many of them
         several = [[column] for column in people if column.kind == LISTS or not is_numbered]
         several = [single, *several] if together else several
         return [*map(self._peoples, several), *(self._judges([column]) for column in judges)]
 
-    # 4. What the values leave unclear.
+    # 4. Questions that the values leave open.
 
     def _check_scales(self, sure: Sequence[Column]) -> None:
         plain = [c for c in sure if c.kind == RATED and not c.numbers]
         party = {c.name: THE_JUDGES if c.name == self.fields.get("scores_field") else PEOPLES for c in plain}
         numbers = {c.name: np.array(c.filled, dtype=np.float64) for c in plain}
-        failures = unexplained(numbers, party, self.keep)  # are asked about first, where the table is read
+        failures = unexplained(numbers, party, self.keep)  # asked about earlier, when the table is read
         sure = [replace(c, cells=[None if v in failures.get(c.name, ()) else v for v in c.cells]) for c in sure]
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
@@ -515,7 +515,7 @@ class _Table:
             self._ask("direction", why, [self._negative(judge), self._negative(people), {}])
 
     def _negative(self, columns: Sequence[Column]) -> dict[str, str]:
-        """Return the fields of columns with the other sign."""
+        """Return the fields of columns with the opposite sign."""
         return {ours: f"-{name}" for ours, name in self.fields.items() if name in [c.name for c in columns]}
 
     def _check_codes(self, sure: Sequence[Column]) -> None:
@@ -528,7 +528,7 @@ class _Table:
             self._ask("labels", why, [{"labels": labels} for labels in readings])
         elif readings:
             self.fields |= {"labels": readings[0]} if readings[0] else {}
-        else:  # one command for the columns of each code, without the others
+        else:  # a command for the columns of each code, without the other columns
             answers = list[Mapping[str, str]]()
             for code in dict.fromkeys((c.codes or ())[:2] for c in sure if c.name != self.fields.get("swapped_field")):
                 alike = [c for c in sure if (c.codes or ())[:2] == code]
@@ -551,14 +551,14 @@ class _Table:
                 self._ask("swapped choices", why, [{"swapped_field": swapped.name}, {}])
 
     def _possible(self) -> list[tuple[str, str]]:
-        """Return (field, column) of what is known and of the answers to what is open."""
+        """Return (field, column) for the recognized fields and for all answers to open questions."""
         open_ = [pair for question in self.questions for answer in question.answers for pair in answer.items()]
         return [*self.fields.items(), *open_]
 
     # 5. Rows that repeat the texts.
 
     def _read_rows(self) -> None:
-        """Take what tells the rows of a text apart where one reading fits, and ask where two do, or judges differ."""
+        """Take the column that distinguishes the rows of a text if one reading fits; ask if two do or judges differ."""
         if (form := self.form) is None:
             return
         judged = {name for field, name in self._possible() if field in OPTIONS[:4]}
@@ -579,13 +579,13 @@ class _Table:
 
 
 def _is_named(words: Collection[str], rule: Role) -> bool:
-    """Return whether a name of these words has one of each set that a rule needs, and no other besides."""
+    """Return whether a name's words include one of each set that a rule needs, and no word outside the rule."""
     _, needs, beside, _ = rule
     return not any(names.isdisjoint(words) for names in needs) and beside.union(*needs).issuperset(words)
 
 
 def _whose(columns: Sequence[Column]) -> str | None:
-    """Return whose ratings columns of the same words hold by ``ROLES``; None if their name does not say it."""
+    """Return the party whose ratings these columns hold by ``ROLES``; None if their shared words do not say."""
     words = {word for word in columns[0].words if not word.isdecimal()}
     if columns[0].name in OURS or (len(columns) > 1 and words and words <= words_in("labels")):
         return PEOPLES
@@ -593,15 +593,15 @@ def _whose(columns: Sequence[Column]) -> str | None:
 
 
 def _numbers(columns: Sequence[Column]) -> frozenset[str]:
-    """Return the codes of choices that are no letters."""
+    """Return the codes of choices other than letters."""
     return frozenset(items.code_of(cell) for c in columns for cell in c.filled) - cells.LETTERS
 
 
 def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Sequence[str]:
-    """Return the labels that read columns of choices, one for each meaning, empty for plain codes; none if they differ.
+    """Return the possible ``labels`` for columns of choices: "" for plain codes, nothing if the columns disagree.
 
-    Of a chosen and a rejected output (``is_preferred``), a judge that agrees may be the first output or 1. Shares, such
-    as AlpacaEval's 1 + P, lie between the codes of both outputs.
+    For a chosen and a rejected output (``is_preferred``), a judge that agrees may have the first output or 1. Shares,
+    such as AlpacaEval's 1 + P, lie between the codes of both outputs.
     """
     whole = [c for c in columns if not c.is_share]
     if 0 < len(whole) < len(columns) and {"1", "2"} <= (numbers := _numbers(whole)) <= {"1", "2", "1.5"}:
@@ -625,7 +625,7 @@ def _is_like(column: Column, sure: Sequence[Column]) -> bool:
 
 
 def _made_of(column: Column, people: Sequence[Column]) -> str:
-    """Return what a column may be of several people's by its first rows, their mean or majority; empty if neither."""
+    """Return "mean" or "majority" if a column may be that of several people's, by its first rows; empty if neither."""
     column, *people = (replace(c, cells=c.cells[:COMPARED]) for c in (column, *people))
     rows = zip(column.cells, *(c.cells for c in people), strict=True)
     both = [(str(cell), Counter(map(str, filter(word, items.cells_of(v))))) for cell, *v in rows if cell is not None]
@@ -647,7 +647,7 @@ def _named(columns: Iterable[Column]) -> str:
 
 
 def _pairs(columns: Sequence[Column]) -> list[list[Column]]:
-    """Return the columns of two outputs, or their writers: lists, or names alike but for their ends, and no third."""
+    """Return pairs of columns of outputs or writers: lists, or two columns whose names differ only at the end."""
     groups: dict[tuple[str, ...], list[Column]] = {}
     for column in (c for c in columns if c.kind != PAIRS):
         groups.setdefault(column.words, []).append(column)
@@ -657,13 +657,13 @@ def _pairs(columns: Sequence[Column]) -> list[list[Column]]:
 
 
 def _holds(prompt: Column, output: Column) -> bool:
-    """Return whether most texts of a column contain the output of their row."""
+    """Return whether most cells of a column contain the output in their row."""
     both = [(str(a), str(b)) for a, b in zip(prompt.cells, output.cells, strict=True) if a and b and len(str(b)) > 9]
     return 2 * sum(b in a for a, b in both) > len(both)
 
 
 def _one_to_one(ids: Column, source: Column) -> bool:
-    """Return whether each input has one id and each id one input, and none is missing."""
+    """Return whether ids and inputs match one to one, without missing ids or inputs."""
     both = {(str(a), str(b)) for a, b in zip(ids.cells, source.cells, strict=True)}
     complete = len(ids.filled) == len(source.filled) == len(ids.cells)
     return complete and len(both) == len({a for a, _ in both}) == len({b for _, b in both})

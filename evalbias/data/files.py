@@ -1,4 +1,4 @@
-"""From any source to rows: files, compressed files, data frames, lists and the Hugging Face hub.
+"""Read rows from any source: files, compressed files, data frames, lists and the Hugging Face hub.
 
 A row is (place, record). The place names the file and the line or row, and ends in its number.
 """
@@ -37,20 +37,20 @@ Rows = Iterator[Row]
 
 @dataclass
 class Source:
-    """Files that are being read, or data in memory; and the rows of a table, once they are read."""
+    """Files or data in memory, and the rows read from them."""
 
-    name: str  # of the data set, or the format
+    name: str  # name of the data set or the format
     path: Path  # file or folder that the user named
     mapping: Mapping[str, str] = field(default_factory=dict)  # our field -> the table's column, where they differ
     rows: Sequence[Row] = ()  # of a table, under our names
     left_out: dict[str, list[str]] = field(default_factory=dict)  # reason -> items
-    notes: Sequence[str] = ()  # sentences about what was made of the rows
+    notes: Sequence[str] = ()  # sentences about how the rows were changed
     decimal_mark: str = "."  # of numbers that are written as text
-    digest: Any = field(default_factory=hashlib.sha256)  # of all read so far
+    digest: Any = field(default_factory=hashlib.sha256)  # hash of all content read so far
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of all read so far."""
+        """SHA-256 of all content read so far."""
         return str(self.digest.hexdigest())
 
     @property
@@ -59,7 +59,7 @@ class Source:
         return list(dict.fromkeys(itertools.chain(*dict.fromkeys(map(tuple, map(itemgetter(1), self.rows))))))
 
     def content(self, path: Path | None = None) -> bytes:
-        """Read a file, by default the one that the user named, and add it to the hash; ``.gz`` is decompressed."""
+        """Read a file, by default ``self.path``, and add it to the hash; ``.gz`` is decompressed."""
         path = self.path if path is None else path
         if not path.is_file():
             problem = "a folder, not a file" if path.is_dir() else "missing"
@@ -79,9 +79,9 @@ class Source:
         return decoded(self.content(path), self.path if path is None else path)
 
     def json_list(self) -> Rows:
-        """Yield (``file[index]``, record) of a JSON list, also one in an object alone, such as ``{"data": [...]}``.
+        """Yield (``file[index]``, record) of a JSON list, or of an object's only list, such as ``{"data": [...]}``.
 
-        Objects one a line, as pandas also names ``.json``, are (``file:line``, record).
+        A ``.json`` file with an object on each line, as pandas writes it, yields (``file:line``, record).
         """
         path = self.path
         for where, value in json_values(self.text(), path, lines=path.name.endswith((".jsonl", ".jsonl.gz"))):
@@ -108,7 +108,7 @@ class Source:
 
 
 def decoded(content: bytes, path: Path) -> str:
-    """Return the text of a file or of a part of it in UTF-8, or in UTF-16 with a byte-order mark, without the mark."""
+    """Decode a file, or a part of it, in UTF-8 or in UTF-16 with a byte-order mark; the mark is dropped."""
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         return content.decode("utf-16" if is_utf_16 else "utf-8-sig")
@@ -127,7 +127,7 @@ def decoded(content: bytes, path: Path) -> str:
 def read_unpacked(
     file: IO[bytes] | gzip.GzipFile, packed: int, path: Path, *, before: int = 0, piece: int = _PIECE
 ) -> bytes:
-    """Read what a part of a file unpacks to, in pieces of so many bytes; other parts had ``before`` bytes."""
+    """Unpack a part of a file in pieces, and check the size; other parts had ``before`` bytes."""
     content = io.BytesIO()
     while content.write(file.read(piece)):
         check_unpacked(before + content.tell(), packed, path)
@@ -155,9 +155,9 @@ def check_unpacked(size: int, packed: int, path: Path) -> None:
 
 
 def json_values(content: str, path: Path, *, lines: bool = False, nan: bool = False) -> Rows:
-    """Yield (place, value) of a file's one JSON value, or of ``lines``.
+    """Yield (place, value) of a file's single JSON value, or of each of its ``lines``.
 
-    Values one a line are also found where they are not expected. ``nan`` is as in ``parsed``.
+    A file with a value on each line is also read without ``lines``. ``nan`` is as in ``parsed``.
     """
     if not lines:
         try:
@@ -172,7 +172,7 @@ def json_values(content: str, path: Path, *, lines: bool = False, nan: bool = Fa
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the list in an object of one name, at any depth; conversations and other values as they are."""
+    """Return the list inside objects with a single name, at any depth; conversations and other values unchanged."""
     inner = value
     while isinstance(inner, dict) and len(inner) == 1:
         (inner,) = inner.values()
@@ -180,9 +180,9 @@ def _unwrapped(value: Any) -> Any:
 
 
 def parsed(content: str, *, nan: bool = False) -> Any:
-    """Parse strict JSON; a name twice in one object, deep nesting and integers of thousands of digits are none.
+    """Parse strict JSON; refuses repeated names in an object, deep nesting and integers of thousands of digits.
 
-    NaN is None where ``nan`` is set, as Python's own writers need; elsewhere it is refused as infinity is.
+    With ``nan``, NaN becomes None, because Python's writers write it; otherwise NaN is refused, as is infinity.
     """
 
     def constant(token: str) -> None:
@@ -218,7 +218,7 @@ def _record(value: Any, where: str) -> dict[str, Any]:
 
 
 def check_text(record: Mapping[str, Any], where: str) -> None:
-    """Refuse a record with a lone surrogate in a name or text, at any depth: no tokenizer and no plot takes it."""
+    """Refuse a record with a lone surrogate in a name or text at any depth, which tokenizers and plots cannot take."""
     for name, value in record.items():
         nested = isinstance(value, list | dict)
         content = json.dumps(value, ensure_ascii=False, default=str) if nested else value
@@ -228,7 +228,7 @@ def check_text(record: Mapping[str, Any], where: str) -> None:
 
 
 def parsed_cell(content: str) -> Any:
-    """Parse a list or object in a cell: as JSON, or as Python writes its values, which pandas' ``to_csv`` leaves.
+    """Parse a list or object in a cell: JSON, or Python's notation, which pandas' ``to_csv`` writes.
 
     Examples:
         >>> parsed_cell("{'anna': [4, None], 'ben': np.float64(3.0)}")
@@ -244,7 +244,7 @@ def parsed_cell(content: str) -> Any:
 
 
 def parsed_or_given(value: Any) -> Any:
-    """Return what a text of JSON holds; any other value as it is, and JSON with halves of characters too."""
+    """Parse a text of JSON; return any other value unchanged, and so JSON with lone surrogates."""
     try:
         content = parsed_cell(value) if isinstance(value, str) else value
     except ValueError:
@@ -253,7 +253,7 @@ def parsed_or_given(value: Any) -> Any:
     return value if escapes and lone_surrogate(json.dumps(content, ensure_ascii=False)) else content
 
 
-# Conversations: what was said before the last answer, and that answer; and a value of any shape as one text.
+# Conversations: the turns before the last answer, and that answer; and values of any shape as text.
 
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
 _SAID = ("content", "parts", "tool_calls")
@@ -308,7 +308,7 @@ def _turns(value: Any) -> list[tuple[str, str]] | None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list as it is, no entries of None, and any other value as the only entry."""
+    """Return a list unchanged, None as an empty list, and any other value as a list of one entry."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -328,7 +328,7 @@ def _part(part: Any) -> str:
 
 
 def text_of(value: Any) -> str | None:
-    """Return a value as text: a conversation as paragraphs, an object as its only value or as lines ``name: value``."""
+    """Return a value as text: a conversation as paragraphs, an object as its only value or as lines "name: value"."""
     if value is None or (isinstance(value, str) and _turns(value) is None):
         return value
     if (turns := _turns(value)) is not None:
@@ -346,11 +346,11 @@ def _dumped(value: Any) -> str:
 
 
 def flatten_texts(record: dict[str, Any]) -> None:
-    """Make texts of conversations in an item's source, output and outputs.
+    """Turn conversations in an item's source, output and outputs into texts.
 
-    An output is its last turn where the item has no source, which is then what stands before; else it is the whole. Two
-    outputs are what follows the turns that both begin with, which are the source. A list of questions with a list of
-    answers for each output is such a pair, too.
+    If the item has no source, its output is the last turn and its source the turns before; otherwise the output is the
+    whole conversation. For two outputs, the turns that both begin with are the source, and the rest of each is the
+    output. A list of questions with a list of answers for each output is such a pair, too.
     """
     for name in ("source", "output", "output_1", "output_2"):
         record |= {name: one_text(record[name])} if name in record else {}
@@ -370,7 +370,7 @@ def flatten_texts(record: dict[str, Any]) -> None:
 
 
 def one_text(value: Any) -> Any:
-    """Return the text of a list of one text, at any depth, as harnesses log responses; any other value as it is."""
+    """Return the only text of a list, at any depth, as harnesses log responses; any other value unchanged."""
     inner = value
     while isinstance(inner, list) and len(inner) == 1:
         (inner,) = inner
@@ -378,7 +378,7 @@ def one_text(value: Any) -> Any:
 
 
 def _parted(source: Any, first: Any, second: Any) -> tuple[str, str, str] | None:
-    """Return what two conversations begin with, and the rest of each; None for anything else."""
+    """Return the common beginning of two conversations, and the rest of each; None for anything else."""
     a, b = (_turns(side) if source is None else _in_turn(source, side) for side in (first, second))
     if a is None or b is None:
         return None
@@ -403,11 +403,11 @@ _NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?')
 
 
 def csv_rows(source: Source) -> Rows:
-    """Yield the rows of a CSV or TSV file under its header; an empty file has none.
+    """Yield the rows of a CSV or TSV file under its header; an empty file has no rows.
 
-    Tabs separate the cells of a TSV file whose header has some. Otherwise the most frequent separator of the header is
-    taken (comma, semicolon, tab; without any of them, a vertical bar), or the one that a first line such as ``sep=;``
-    names, as Excel knows it. Beside semicolons, the comma is the decimal mark. Quoted cells may hold line breaks.
+    Tabs separate the cells of a TSV file whose header has tabs. Otherwise the separator is the most frequent one of the
+    header (comma, semicolon, tab; without any of them, a vertical bar), or the one named by a first line such as
+    ``sep=;``, which Excel reads. With semicolons, the comma is the decimal mark. Quoted cells may hold line breaks.
     Columns without a name are left out, such as the index that pandas writes, and so are notes above the header.
     """
     path, content, first = source.path, source.text(), 1
@@ -455,10 +455,10 @@ def _lines(content: str) -> Iterator[str]:
 
 
 def _notes(content: str, delimiter: str) -> int:
-    """Return the lines above the header: of its width, with a note of several words in the first cell, or gaps."""
+    """Return the number of lines above the header: notes of several words in the first cell, or rows with gaps."""
     reader, widths, lines = csv.reader(_lines(content), delimiter=delimiter), {0}, 0
     for cells in itertools.islice(reader, 9):
-        if any(cells[1:]):  # the first row of several cells is the header, if all of them are names
+        if any(cells[1:]):  # the first row with several cells is the header, if all cells are names
             if cells.count("") > 1:  # a row that names groups of columns
                 lines, cells = reader.line_num, next(reader, [])
             named = all(cells) and not any(cell[0].isdigit() or cell[-1] in ".!?" for cell in cells)
@@ -478,7 +478,7 @@ def _check_distinct(names: Iterable[str], where: str) -> None:
 
 # Parquet: read in pieces, because a file of kilobytes may hold gigabytes.
 
-BATCH = 16  # rows read at once: many of one long text may take few bytes
+BATCH = 16  # rows read at once: many copies of a long text may take few bytes
 VALUE = 64  # bytes that a value of a Parquet file takes in Python besides its text
 
 
@@ -500,7 +500,7 @@ def parquet_rows(source: Source) -> Rows:
         check_unpacked(size, len(raw), path)
         names = file.schema_arrow.names
         _check_distinct(names, str(path))
-        for group in range(file.num_row_groups):  # Arrow cannot join the nested texts of two
+        for group in range(file.num_row_groups):  # Arrow cannot join the nested texts of two groups
             for batch in file.iter_batches(BATCH, row_groups=[group]):
                 size += sum(map(_size, batch.columns))
                 check_unpacked(size, len(raw), path)
@@ -514,7 +514,7 @@ def parquet_rows(source: Source) -> Rows:
 
 
 def _size(array: Any) -> int:
-    """Return the bytes of an Arrow array's values; a text that several share counts for each."""
+    """Return the bytes of an Arrow array's values; a text that several values share counts for each."""
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type):
@@ -534,7 +534,7 @@ def _values(column: Any, where: str) -> list[Any]:
         raise DataError(f"{where} cannot be read ({error}); correct the column, or leave it out.") from error
 
 
-# A table: the rows of one file, of objects in memory, or of a set on the hub.
+# A table: the rows of a file, of objects in memory, or of a data set on the hub.
 
 FORMATS: dict[str, Callable[[Source], Rows]] = {
     "jsonl": Source.json_lines,
@@ -547,11 +547,11 @@ HUB = "hf"  # name of the Hugging Face hub as a source
 EXPORTS: tuple[str, ...] = ("mlflow", "langfuse", "langsmith", "phoenix", "inspect")
 EXPORTS += ("promptfoo", "deepeval", "opik", "pydantic-evals", "otel")
 ANNOTATED = ("label-studio", "mturk")
-"""Names of the tools whose exports ``importers`` reads: of judged texts, and of columns that the user named."""
+"""Names of the tools whose exports ``importers`` reads: exports of judged texts, and of columns named by users."""
 
 
 def file_table(kind: str, path: Path) -> Source:
-    """Read a file of a format in ``FORMATS``, or those of that format in a folder, which must have the same columns."""
+    """Read a file of a format in ``FORMATS``, or a folder's files of that format, which must have the same columns."""
     source, parts = Source(kind, path), list[Source]()
     for file in folder_files(path, kind) if path.is_dir() else [path]:
         parts.append(part := Source(kind, file, digest=source.digest, left_out=source.left_out))
@@ -569,7 +569,7 @@ def file_table(kind: str, path: Path) -> Source:
 
 
 def folder_files(folder: Path, kind: str | None = None) -> list[Path]:
-    """Return the files of a folder that have a format of ``FORMATS``, by default any, sorted by name."""
+    """Return the files of a folder with format ``kind``, by default any in ``FORMATS``, sorted by name."""
     endings = tuple(f".{ending}" for ending in FORMATS if kind in (ending, None))
     return sorted(file for file in folder.iterdir() if file.name.lower().removesuffix(".gz").endswith(endings))
 

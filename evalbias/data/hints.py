@@ -1,4 +1,4 @@
-"""Hints of errors about a table's columns: which may hold what is missing, and how to name them."""
+"""Hints in errors about a table's columns: candidates for a missing field, and how to name them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EXPECTED = (
     "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
     '"outputs": ["4", "5"], in tables as output_1 and output_2.'
 )
-ENOUGH = 1000  # rows by which an error tells what columns may be
+ENOUGH = 1000  # rows that an error's hints are based on
 
 
 def lacking(place: str, table: Source, wanted: str) -> DataError:
-    """Return the error that a field is missing: the columns there are, what these may be, and an example."""
+    """Return the error for a missing field, with the table's columns, their likely meanings, and an example."""
     likely = _likely(table)
     if wanted not in likely and "output_1" in likely:
         wanted = "output_1"
@@ -36,7 +36,7 @@ def lacking(place: str, table: Source, wanted: str) -> DataError:
 
 
 def like_ratings(examples: Sequence[Any], judge: str) -> str:
-    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
+    """Name the fields that may be human ratings, and how to map them; fields named in ``judge`` are the judge's."""
     rows = [{name: value for name, value in item.items() if repr(name) not in judge} for item in examples[:ENOUGH]]
     likely = {o: t for o, t in _likely(files.memory_table(rows)).items() if o.startswith(("score", "rating", "better"))}
     named = ", ".join(map(repr, likely.values()))
@@ -44,9 +44,9 @@ def like_ratings(examples: Sequence[Any], judge: str) -> str:
 
 
 def _likely(table: Source) -> dict[str, str]:
-    """Return our fields -> the columns of other names that may be them, with the likeliest answers to what is open.
+    """Return our field -> the column that may be it, with the likeliest answers to open questions.
 
-    Names that fill a message by themselves are left out.
+    Names too long for a message are left out.
     """
     columns = recognised_columns(replace(table, rows=table.rows[:ENOUGH]))
     mapping = columns.options(*(q.answers[0] for q in columns.questions if q.answers)).get("mapping", {})
@@ -68,7 +68,7 @@ def judges_of(item: Any) -> list[str]:
 def certain_options(
     table: Source, remedy: str, doctor: str, outcome: str | None, codes: Codes = NO_CODES
 ) -> dict[str, Any]:
-    """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
+    """Return the options of an audit of a table; ValueError if the judge's or another column is not certain."""
     columns = recognised_columns(table, outcome, codes)
     why = "; ".join(f"{question.about}: {question.why}" for question in columns.questions)
     if columns.judge is None:

@@ -1,7 +1,7 @@
-"""Importers: what evaluation and tracing tools export, read as items with people's ratings and judges' scores.
+"""Read exports of evaluation and tracing tools as items with human ratings and judges' scores.
 
-A tool is a table of paths into its JSON records: where an item's texts lie, and where what was said about it. Files are
-JSON, JSONL, CSV or Parquet, Inspect's ``.eval``, or a folder of them, such as an export of traces and one of scores.
+A tool is a table of paths into its JSON records: the places of an item's texts and of the judgments on it. Files are
+JSON, JSONL, CSV or Parquet, Inspect's ``.eval``, or a folder of them, such as exports of traces and of scores.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from evalbias.data.items import LABELS, METADATA, DataError, as_number, as_objec
 from evalbias.values import read_json
 
 # Paths: "a.b|c" is the value at b in a, or else at c. A name may hold dots, as pandas and OpenTelemetry write them. The
-# step ^ is the entry of a list that has no parent, 0 its first. After =, a text is JSON.
+# step ^ is the list entry without a parent, 0 the first entry. After =, a text is parsed as JSON.
 
 
 def at(record: Any, path: str) -> Any:
-    """Return the first value on a path's alternatives that is not empty; None without one.
+    """Return the first value that is not empty among a path's alternatives; None if all are empty.
 
     Examples:
         >>> at({"a": {"b.c": 1}, "d.e": ""}, "d.e|a.b.c"), at({"a.b": 1, "a.c": 2}, "a")
@@ -65,38 +65,38 @@ PARENTS = ("parent_span_id", "parentSpanId", "parent_id", "parent_run_id", "pare
 
 @dataclass(frozen=True, kw_only=True)
 class JudgmentPaths:
-    """Paths, from one entry, of what people and judges said about an item."""
+    """Paths of a judgment on an item by a person or judge, starting from its entry."""
 
     within: str = ""  # path of a list, or of an object name -> entry, in the item's record
-    item: str = ""  # of entries that are records of their own: id of the item, the likelier first
-    name: str = ""  # criterion; by default the entry's name in the object
-    value: str  # an entry that is no object is its own value
-    kind: str = ""  # what sort of judge spoke; an entry without it is none
-    people: str = ""  # the sort that is people
+    item: str = ""  # id of the item, for entries in records of their own; the likelier first
+    name: str = ""  # criterion; defaults to the entry's name in the object
+    value: str  # an entry that is not an object is itself the value
+    kind: str = ""  # kind of judge; an entry without it is no judgment
+    people: str = ""  # the kind that stands for people
     who: str = ""  # name of the rater or judge
-    unless: Mapping[str, Any] = field(default_factory=dict)  # path -> value of entries that are no scores
+    unless: Mapping[str, Any] = field(default_factory=dict)  # path -> value in entries that are not scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """Paths of an item in a tool's records; see importers.json."""
 
-    tells: Sequence[str]  # paths, separated by spaces, that a record has if it is this tool's
-    rows: Sequence[str] = ()  # lists of records in a file's one object
+    tells: Sequence[str]  # paths, separated by spaces, by which a record of this tool is recognized
+    rows: Sequence[str] = ()  # lists of records in a file's single object
     id: Sequence[str] = ()  # joined by slashes; by default the place in the file
     also: Sequence[str] = ()  # other ids by which scores name the item
     source: str = ""
     output: str = ""
     beside: str = ""  # path of an object that may hold people's ratings under names of the user's
-    columns: str = ""  # path of an object with the item's texts under the user's own names, in place of both
-    repeated: bool = False  # whether each of several records has what one person said of the item
+    columns: str = ""  # path of an object with the user's own columns, in place of source and output
+    repeated: bool = False  # True if an item has a record for each person
     system: str = ""
     input_id: str = ""
     judgments: Sequence[JudgmentPaths]
 
 
 def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give a sample one entry for each scorer and part of a score, and for each person who edited it."""
+    """Add an entry to a sample for each scorer and part of a score, and for each person who edited it."""
     entries = []
     scores = sample.get("scores")
     for scorer, score in scores.items() if isinstance(scores, dict) else ():
@@ -112,7 +112,7 @@ def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _label_studio(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give a task one entry for each result about the whole of it, of an annotation or a prediction."""
+    """Add an entry to a task for each result of an annotation or prediction about the whole task."""
     entries = []
     judged = [(kind, answer) for kind in ("annotations", "predictions") for answer in as_list(task.get(kind))]
     for kind, answer in judged:
@@ -125,13 +125,13 @@ def _label_studio(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _chosen(name: Any, value: Any, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return an entry with what somebody said, none where it is several things at once."""
+    """Return an entry with a single answer; empty if the answer has several values at once."""
     several = as_list(value)
     return [{**entry, "name": name, "value": value} for value in several if len(several) == 1]
 
 
 def _mturk(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give a row, which is one worker's, an entry for each answer; a choice may be a column of booleans for each."""
+    """Add an entry for each answer to a row of a worker; a choice may be spread over boolean columns."""
     answers = _attributes(at(row, "Answer")) if at(row, "AssignmentStatus") != "Rejected" else {}
     answers = {**answers, **_attributes(at(answers, "taskAnswers.0"))}
     answers.pop("taskAnswers", None)
@@ -148,7 +148,7 @@ RESULT, DETAILS = "gen_ai.evaluation.result", "gen_ai.client.inference.operation
 
 
 def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield each span with its attributes, and each result of an evaluation, which names the span, as a record."""
+    """Yield each span with its attributes, and each evaluation result, which names its span, as a record."""
     inner = [part for name, some in record.items() if name.lower().replace("_", "") in LISTS for part in as_list(some)]
     for part in inner:
         yield from _otel(part) if isinstance(part, dict) else ()
@@ -173,7 +173,7 @@ LISTS = {f"{level}{kind}" for level in ("resource", "scope", "") for kind in ("s
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Return an object as it is, and OTLP's list of names with values as one; empty for anything else."""
+    """Return an object unchanged, and OTLP's list of keys and values as an object; empty for anything else."""
     if isinstance(value, dict):
         return value
     pairs = [pair for pair in as_list(value) if isinstance(pair, dict) and "key" in pair]
@@ -181,7 +181,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _attribute(value: Any) -> Any:
-    """Return the value of an attribute that OTLP writes under the name of its type."""
+    """Unwrap the value of an attribute, which OTLP stores under the name of its type."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = list(value.items())[:1] or [("", None)]
@@ -195,16 +195,16 @@ def _attribute(value: Any) -> Any:
 
 Prepare = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 PREPARED: dict[str, Prepare] = {"inspect": _inspect, "otel": _otel, "label-studio": _label_studio, "mturk": _mturk}
-"""Tool -> what makes records with the paths of importers.json of those in its files."""
+"""Tool -> function that prepares the records of its files for the paths in importers.json."""
 TOOLS = {
     name: Tool(**{**paths, "judgments": [JudgmentPaths(**entry) for entry in paths["judgments"]]})
     for name, paths in read_json(Path(__file__).with_name("importers.json"), "install evalbias again").items()
 }
-"""Name before the colon of ``--data NAME:FILE`` -> where that tool keeps what."""
+"""Name before the colon of ``--data NAME:FILE`` -> the tool's paths."""
 
 
 def recognise(record: Mapping[str, Any]) -> str | None:
-    """Return the tool that a file's object, line or row is from, by its tell-tale keys; None for none of them."""
+    """Return the tool that wrote a file's object, line or row, by its characteristic keys; None if unknown."""
     return next((name for name, tool in TOOLS.items() if _is_of(tool, record)), None)
 
 
@@ -213,24 +213,24 @@ def _is_of(tool: Tool, record: Mapping[str, Any]) -> bool:
 
 
 def recognised(path: str | Path) -> str | None:
-    """Return the tool that a file is from, by its first record; None for none of them, or where it cannot be read."""
+    """Return the tool that wrote a file, by its first record; None if unknown or the file cannot be read."""
     try:
         return next((recognise(record) for _, record in _records(Source("file", Path(path)), Path(path))), None)
     except (DataError, ImportError):
         return None
 
 
-# Files: the records of each, and of a file's one object its lists of records.
+# Files: the records of each, or the lists of records in a file's single object.
 
 
 def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
-    """Yield (place, record) of a file; of the records in an object's ``lists``, ``file`` is the rest of the object."""
+    """Yield (place, record) of a file; records from an object's ``lists`` get the rest of the object as ``file``."""
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind == "eval":
         yield from _archive(source, path)
     elif kind in ("csv", "tsv", "parquet"):
         table, named = Source(kind, path, digest=source.digest), TOOLS.get(source.name)
-        own = f"{named.columns}." if named and named.columns else None  # the user's columns, read as those of any table
+        own = f"{named.columns}." if named and named.columns else None  # the user's columns, read as in any table
         for where, row in files.FORMATS[kind](table):
             texts = {name for name in row if kind == "parquet" or (own and name.startswith(own))}
             yield where, {name: cell if name in texts else _from_cell(cell) for name, cell in row.items()}
@@ -243,7 +243,7 @@ def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
 
 
 def _from_cell(cell: str) -> Any:
-    """Return what a cell of JSON holds; a number that is written in another way stays text, such as 1.50."""
+    """Parse a cell of JSON; a number in another notation, such as 1.50, stays text."""
     value = parsed_or_given(cell)
     return cell if isinstance(value, int | float) and not isinstance(value, bool) and str(value) != cell else value
 
@@ -267,7 +267,7 @@ def _inner(row: Row, lists: Sequence[str]) -> Rows:
 
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, 93)
-"""Compressions of a log; 93 is Zstandard. Of bzip2 and LZMA, Python unpacks gigabytes at once, whatever it states."""
+"""Allowed ZIP compressions, 93 is Zstandard; with bzip2 and LZMA, Python may unpack gigabytes at once."""
 PIECE = 4096  # bytes; as many of Zstandard unpack to 130 MB at most
 
 
@@ -296,14 +296,14 @@ def _archive(source: Source, path: Path) -> Rows:
         yield where, sample | {"file": head}
 
 
-# Rows: each item with what was said about it.
+# Rows: each item with its judgments.
 
 
 Given = dict[str, dict[str, list[tuple[str, Any]]]]  # item -> rater or judge -> scores, each with its place
 
 
 def _numbers(name: str, by_id: Given) -> dict[str, dict[str, list[Any]]]:
-    """Return the scores as numbers if at least half of them are; else as they were given, which are labels."""
+    """Return the scores as numbers if at least half are numbers; otherwise unchanged, as labels."""
     scores = [score for by in by_id.values() for some in by.values() for score in some]
     words = {**LABELS, **values_of_words(value for _, value in scores)}
     others = [(where, value) for where, value in scores if _score(value, words) is None]
@@ -326,16 +326,16 @@ def _score(value: Any, words: Mapping[str, float]) -> float | None:
 
 _RATINGS = {"id", "score", "scores", "ratings", "better"}  # our fields that are not columns of the user's
 RESERVED = {"id", "input_id", "source", "output", "system", "score", "scores", "ratings"}
-Heard = tuple[str, JudgmentPaths, Any, str, str]  # place, form, entry, criterion, and ids of the item, one a line
+Heard = tuple[str, JudgmentPaths, Any, str, str]  # place, form, entry, criterion, and ids of the item, one per line
 
 
 def _rows(tool: Tool, source: Source) -> Rows:
-    """Yield an item's row for each record that somebody scored, or for each with an output where nobody did.
+    """Yield a row for each item with a score, or, if no item has a score, for each item with an output.
 
-    ``ratings`` are criterion -> one score a rater, the raters in order of first appearance; of several scores by one
-    rater the last counts. A judge's scores are a column ``JUDGE/CRITERION``, or ``CRITERION`` where the tool names no
-    judge, and columns ``NAME_1``, ``NAME_2``, ... where it scored an item several times. Labels that are no numbers
-    stay as they are, those of people in a column ``RATER/CRITERION``.
+    ``ratings`` are criterion -> one score per rater, the raters in order of first appearance; if a rater gave several
+    scores, the last counts. A judge's scores are a column ``JUDGE/CRITERION``, or ``CRITERION`` where the tool names no
+    judge, and columns ``NAME_1``, ``NAME_2``, ... where it scored an item several times. Labels that are not numbers
+    stay unchanged; people's are in a column ``RATER/CRITERION``.
     """
     items, other_ids, heard = _found(tool, source)
     people, judges = _told_apart(source, heard, lambda name: name if name in items else other_ids.get(name))
@@ -365,7 +365,7 @@ def _rows(tool: Tool, source: Source) -> Rows:
 
 
 def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], list[Heard]]:
-    """Read id -> place and texts of each item, other ids -> id, and everything that somebody said."""
+    """Read id -> place and texts of each item, other id -> id, and all judgments."""
     prepare = PREPARED.get(source.name)
     paths = sorted(filter(Path.is_file, source.path.rglob("*.*"))) if source.path.is_dir() else [source.path]
     items, other_ids, heard = dict[str, Row](), dict[str, str](), list[Heard]()
@@ -394,7 +394,7 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
 
 
 def _of_tool(tool: Tool, source: Source, path: Path) -> Rows:
-    """Yield the records of a file, whose first one must not be another tool's."""
+    """Yield the records of a file; refuse it if the first record is of another tool."""
     for k, (where, record) in enumerate(_records(source, path, tool.rows)):
         if k == 0 and not _is_of(tool, record) and (other := recognise(record)):
             raise DataError(f"{path} is an export of {other}, not of {source.name}: give {other}:{source.path}.")
@@ -404,7 +404,7 @@ def _of_tool(tool: Tool, source: Source, path: Path) -> Rows:
 def _told_apart(
     source: Source, heard: Sequence[Heard], item_of: Callable[[str], str | None]
 ) -> tuple[dict[str, Given], dict[str, Given]]:
-    """Return what people said by criterion, and what judges said by column."""
+    """Return people's scores by criterion, and judges' scores by column."""
     people, judges, strangers = dict[str, Given](), dict[str, Given](), 0
     for where, form, entry, criterion, ids in heard:
         value = at(entry, form.value) if isinstance(entry, dict) else entry
@@ -428,12 +428,12 @@ def _told_apart(
 
 
 def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
-    """Return an item's texts, and its system and input where they are known."""
+    """Return an item's texts, and its system and input id if the record has them."""
     if tool.columns:
         texts = _attributes(at(record, tool.columns))
         return {f"{tool.columns}.{name}" if name in _RATINGS else name: value for name, value in texts.items()}
     row = {"source": at(record, tool.source), "output": at(record, tool.output)}
-    if row["output"] is None:  # a whole conversation under one name
+    if row["output"] is None:  # a whole conversation in one field
         row |= dict(zip(("source", "output"), files.transcript(row["source"]) or (row["source"], ""), strict=True))
     files.flatten_texts(row)
     row = {name: files.text_of(value) for name, value in row.items()}

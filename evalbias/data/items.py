@@ -1,4 +1,4 @@
-"""An item: what its fields may hold, what people said about it, its input, and the pairs and splits of items."""
+"""Fields of an item, its human scores and its input; pairs and splits of items."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from evalbias.measures.arrays import missing
 
 FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
 TIES = ("tie", "tie (bothbad)", "both_bad")  # words for a tie; the last two are the Chatbot Arena's
-METADATA = "metadata."  # begins the names of columns of numbers beside an item in a tool's export, which are no judge's
-CRITERION = "{criterion}"  # in the name of a field, stands for that of a criterion
+METADATA = "metadata."  # prefix of a tool's columns of numbers that are not a judge's
+CRITERION = "{criterion}"  # in the name of a field, stands for a criterion's name
 LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
 SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for a rounding error of 0
 
@@ -30,9 +30,9 @@ BINARY += (("correct", "incorrect"), ("c", "i"), ("y", "n"), ("success", "failur
 BINARY += (("valid", "invalid"), ("thumbs_up", "thumbs_down"), ("good", "bad"), ("\u2713", "\u2717"))
 BINARY += (("ja", "nein"), ("oui", "non"), ("si", "no"), ("richtig", "falsch"), ("bestanden", "nicht_bestanden"))
 """Words for 1 and for 0, as ``word`` writes them, each with its opposite."""
-LETTERED = ("c", "i")  # of Inspect; where nothing else is said
+LETTERED = ("c", "i")  # Inspect's; only in a column without other words
 LABELS = {word: number for pair in BINARY for word, number in zip(pair, (1.0, 0.0), strict=True)}
-"""Word -> number; a column of them holds one pair."""
+"""Word -> number; a column uses the words of one pair only."""
 _SIGNS = dict.fromkeys("\u2705\u2714\u2611", "\u2713") | dict.fromkeys("\u274c\u2718\u2716", "\u2717")  # ticks, crosses
 _AS_WORD = str.maketrans({" ": "_", "\ufe0f": "", "\U0001f44d": "thumbs_up", "\U0001f44e": "thumbs_down"} | _SIGNS)
 _OUT_OF = re.compile(r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)_?(?:(?:/|out_of)_?([0-9]{1,9})|%)")  # 4/5, 4 out of 5, 80 %
@@ -46,7 +46,7 @@ class DataError(ValueError):
 
 
 def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = False) -> str:
-    """Return a text field of a record; it must be a string, and not empty unless ``blank`` is set."""
+    """Return a text field of a record; it must be a string, which may be empty only with ``blank``."""
     if name not in record:
         raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)!r:.400}. Add the field.")
     value = record[name]
@@ -56,7 +56,7 @@ def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = Fals
 
 
 def lone_surrogate(text: str) -> str | None:
-    """Describe the first half of a UTF-16 pair in a text that JSON can escape but no tokenizer takes; None for none."""
+    """Describe the first lone surrogate in a text, which JSON can escape but no tokenizer takes; None without any."""
     match = _SURROGATE.search(text)
     return None if match is None else f"the lone surrogate U+{ord(match.group()):04X} at character {match.start() + 1}"
 
@@ -70,10 +70,10 @@ def number(
     texts: bool = False,
     required: bool = False,
 ) -> float:
-    """Read a number in [low, high]; NaN for None, NaN or an empty text, unless it is ``required``; others are refused.
+    """Read a number in [low, high]; NaN for None, NaN or an empty text unless ``required``; refuse anything else.
 
-    ``True`` and ``False`` are no numbers; texts such as ``"3.5"`` are where ``texts`` is set. ``written`` says where it
-    stands, such as ``"items.csv:3: 'score'"``.
+    ``True`` and ``False`` are refused; texts such as ``"3.5"`` are numbers only with ``texts``. ``written`` is the
+    place for errors, such as ``"items.csv:3: 'score'"``.
 
     Examples:
         >>> number("3.5", "'my_score'", texts=True), number(None, "'my_score'")
@@ -92,7 +92,7 @@ def number(
 
 
 def as_number(value: Any, *, texts: bool = True) -> float:
-    """Return a value as a number; NaN for none, infinity for something else. ``texts`` is as in ``number``."""
+    """Return a value as a number; NaN for no value, infinity for something else. ``texts`` is as in ``number``."""
     if isinstance(value, str):
         written = value.strip().lower().replace("\u2212", "-")  # the typographer's minus
         if written and not (texts and (written == "nan" or _WRITTEN.fullmatch(written))):
@@ -105,7 +105,7 @@ def as_number(value: Any, *, texts: bool = True) -> float:
 
 
 def remedy_for(value: object) -> str:
-    """Say how to write a value that means a number; empty where it means none.
+    """Say how to write a value that stands for a number; empty if it does not stand for a number.
 
     Examples:
         >>> remedy_for("2.9/5"), remedy_for("2,9"), remedy_for(True)
@@ -123,12 +123,12 @@ def remedy_for(value: object) -> str:
 
 
 def labelled(value: object) -> float | None:
-    """Return 1 or 0 for a word of ``LABELS`` or a truth value; None for everything else, numbers too."""
+    """Return 1 or 0 for a word of ``LABELS`` or a truth value; None for anything else, including numbers."""
     return LABELS.get(word(value)) if isinstance(value, str | bool) else None
 
 
 def values_of_words(cells: Iterable[Any]) -> dict[str, float]:
-    """Return word -> number if most of a column's cells are one pair of ``BINARY``, or numbers out of one whole.
+    """Return word -> number if most of a column's cells are a pair in ``BINARY``, or numbers out of the same maximum.
 
     Examples:
         >>> values_of_words(["Pass", "fail", None, "?", "pass"]), values_of_words(["3/5", "4 out of 5"])
@@ -153,7 +153,7 @@ def values_of_words(cells: Iterable[Any]) -> dict[str, float]:
 
 
 def check_size(values: ArrayLike, label: str) -> None:
-    """Refuse numbers whose largest is below ``SMALLEST``, which measures would take for 0; NaN and 0 alone may be."""
+    """Refuse nonzero numbers that are all smaller than ``SMALLEST`` in size, which measures would take for 0."""
     sizes = np.abs(np.asarray(values, dtype=np.float64))
     largest = float(np.max(sizes, initial=0.0, where=~np.isnan(sizes)))
     if 0 < largest < SMALLEST:
@@ -170,14 +170,14 @@ def scores(value: Any, where: str) -> dict[str, float]:
 def ratings(content: Any, where: str) -> dict[str, list[float]]:
     """Return criterion -> single ratings, in the raters' order, from the ``ratings`` of a record; null becomes NaN.
 
-    A criterion with an empty list is one on which nobody rated the item.
+    A criterion with an empty list is left out: nobody rated the item on it.
     """
     rated = as_object(content or {}, f"{where}: 'ratings'")
     return {name: rating_row(row, name, where) for name, row in rated.items() if row != []}
 
 
 def rating_row(row: Any, name: str, where: str) -> list[float]:
-    """Return one item's single ratings on a criterion."""
+    """Return an item's single ratings on a criterion; NaN for null."""
     if not isinstance(row, list) or not row:
         fault = f"{where}: the ratings on {name!r:.80} are {row!r:.80}"
         raise DataError(f"{fault}; write a list with one number for each rater, null where one gave none.")
@@ -192,12 +192,12 @@ def as_object(value: Any, label: str) -> dict[str, Any]:
 
 
 def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: int = 2) -> float:
-    """Read a choice between outputs: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
+    """Read a choice between outputs: 0 for the first, 1 for the second and so on, -1 for a tie, NaN without a choice.
 
     A value is 0, 1 or -1, also as text; a letter from A on, ``"model_a"``, ``"model_b"`` or a word of ``TIES``, in any
-    case; None, NaN or an empty text for none; others are refused. ``labels`` are codes of the first output, the second
-    and, if there is one, a tie, in place of 0, 1 and -1: letters keep their meaning, unless one of the codes is a
-    letter. At most 26 outputs.
+    case; or None, NaN or an empty text, which mean no choice. Anything else is refused. ``labels`` are codes of the
+    first output, the second and, if there is one, a tie, in place of 0, 1 and -1: letters keep their meaning, unless a
+    code is a letter. At most 26 outputs.
 
     Examples:
         >>> [choice(value, "the winner") for value in ("b", 1, "TIE")]
@@ -223,7 +223,7 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
 
 
 def check_labels(labels: Sequence[object]) -> None:
-    """Refuse codes that leave open which output was chosen: they must be two or three different ones."""
+    """Refuse labels that are not two or three different codes: they would leave open which output was chosen."""
     codes = {code_of(label) for label in labels} - {""}
     if labels and (len(codes) != len(labels) or len(codes) not in (2, 3)):
         raise ValueError(
@@ -243,17 +243,17 @@ ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a 
 
 
 def word(cell: Any) -> str:
-    """Return a cell in lower case, with one sign for ticks and one for crosses; empty where it holds none."""
+    """Return a cell in lower case, with a single sign for all ticks and another for crosses; empty without a value."""
     return "" if missing(cell) or (word := _spelled(cell)) in ABSENT else word
 
 
 def is_absent(cell: Any) -> bool:
-    """Return whether a cell holds no value: one that is missing, or a text that says so."""
+    """Return whether a cell holds no value: it is missing, or a text that says so."""
     return cell.strip().lower() in ABSENT if isinstance(cell, str) else missing(cell)
 
 
 def value_code(cell: Any) -> str:
-    """Return what a cell says as text in lower case, in which 1, 1.0 and "1.0" are the same."""
+    """Return a cell as text in lower case, in which 1, 1.0 and "1.0" are the same."""
     return code_of(_spelled(cell))
 
 
@@ -273,16 +273,16 @@ FIELDS = (
     *("source", "output", "score", "better", "system", "output_1", "output_2"),
     *("outputs", "scores", "ratings", "systems", "system_1", "system_2", "input_id"),
 )
-"""Our fields, apart from those that are numbered or named by criterion."""
+"""Our fields, except those with a number or a criterion in their name."""
 
 
 def listed(columns: Sequence[str]) -> str:
-    """Name columns in an error, the first 50 of them."""
+    """List the first 50 columns for an error."""
     more = f" and {len(columns) - 50} more" if len(columns) > 50 else ""
     return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"
 
 
-# An item: its name, people's scores and ratings, and the input that its output was made from.
+# An item: its name, human scores and ratings, and the input of its output.
 
 
 def item_name(example: Any, index: int | None = None) -> str:
@@ -303,8 +303,8 @@ def is_rated(example: dspy.Example, criterion: str) -> bool:
 def human_score(example: dspy.Example, criterion: str, *, required: bool = True) -> float:
     """Return an example's human score on a criterion, NaN where undefined: ``scores[criterion]``, or else ``score``.
 
-    An example that has ``scores`` without the criterion is not rated on it, as its ``score`` may be that of another.
-    One that is not rated is refused if ``required``; its score is NaN otherwise.
+    An example that has ``scores`` without the criterion is not rated on it, because its ``score`` may belong to another
+    criterion. An unrated example is refused if ``required``; its score is NaN otherwise.
 
     Examples:
         >>> human_score(dspy.Example(score=4), "politeness")
@@ -330,7 +330,7 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
 def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
     """Return an example's single ratings on a criterion in the raters' order, NaN where a rater gave none.
 
-    ``ratings`` are criterion -> numbers, or the numbers alone beside the one ``score``; without them the list is empty.
+    ``ratings`` are criterion -> numbers, or only numbers beside a single ``score``; without them the list is empty.
 
     Examples:
         >>> single_ratings(dspy.Example(ratings={"politeness": [4, None, 5]}), "politeness")
@@ -349,19 +349,19 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
 
 
 def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
-    """Return the criteria that the examples' ``scores`` and ``ratings`` name, in the order they appear."""
+    """Return the criteria in the examples' ``scores`` and ``ratings``, in order of first appearance."""
     fields = (e.get(field) for e in examples for field in ("scores", "ratings"))
     return list(dict.fromkeys(name for by_name in fields if isinstance(by_name, Mapping) for name in by_name))
 
 
 def check_once(criteria: Sequence[str]) -> None:
-    """Refuse two criteria of one name."""
+    """Refuse criteria with equal names."""
     if len({*criteria}) < len(criteria):
         raise ValueError(f"`criterion`: {', '.join(criteria)}: name each criterion once.")
 
 
 def check_rated_apart(examples: Iterable[dspy.Example], criteria: Sequence[str]) -> None:
-    """Refuse items with one score, rating or choice for several criteria."""
+    """Refuse items with a single score, rating or choice for several criteria."""
     for e in examples if len(criteria) > 1 else ():
         if "better" in e or (e.get("scores") is None and ("score" in e or isinstance(e.get("ratings"), list))):
             fault = f"The item {item_name(e)!r:.80} has one score, and {len(criteria)} criteria are judged"
@@ -380,8 +380,8 @@ def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
     """Group examples by input, as ``input_key`` identifies it, in order of first appearance.
 
-    An ``input_id`` of two sources is refused, because outputs would be judged against the wrong one; so is a source of
-    two values of ``input_id``, which could be on both sides of a split.
+    An ``input_id`` with two sources is refused, because outputs would be judged against the wrong source; so is a
+    source with two values of ``input_id``, which could be on both sides of a split.
     """
     groups: dict[str, list[dspy.Example]] = {}
     keys: dict[str, str] = {}
@@ -404,7 +404,7 @@ def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
 
 
 def input_key(example: dspy.Example) -> str:
-    """Identify an example's input: its ``input_id``, its source where that is missing, or else its own id."""
+    """Identify an example's input: by its ``input_id``, else by its source, else by its own id."""
     field = input_field(example)
     if field is None:
         raise ValueError(f"The example {example} has no input_id, source or id; give each example an id.")
@@ -412,17 +412,17 @@ def input_key(example: dspy.Example) -> str:
 
 
 def input_field(example: dspy.Example) -> str | None:
-    """Return the field that identifies an example's input, None if it has none of them."""
+    """Return the field that identifies an example's input; None if the example has no such field."""
     return next((name for name in ("input_id", "source", "id") if example.get(name) is not None), None)
 
 
-TELLING = 20  # characters of an item's texts from which equal ones are no coincidence
+TELLING = 20  # fewest characters of texts whose equality is no coincidence
 
 
 def content_of(example: dspy.Example, *, every: bool = False) -> str:
-    """Return the texts that an item is known by, or ``every`` field but its ids; empty where its outputs are short.
+    """Return the texts that identify an item, or ``every`` field but its ids; empty if its outputs are short.
 
-    Of an item with an ``input_id``, it is every field, because several inputs may have one answer.
+    For an item with an ``input_id``, it is every field, because several inputs may have the same answer.
     """
     pair = example.get("candidates") or example.get("outputs")
     texts = sorted(map(str, pair)) if pair else [example.get("output")]
@@ -435,7 +435,7 @@ def content_of(example: dspy.Example, *, every: bool = False) -> str:
 
 
 def _spaced(value: Any) -> Any:
-    """Return a text with single blanks, as copies may differ in these; lines of code keep their indentation."""
+    """Return a text with single spaces, because copies may differ in spacing; lines keep their indentation."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -444,9 +444,9 @@ def _spaced(value: Any) -> Any:
 
 
 def input_keys(examples: Sequence[dspy.Example]) -> list[str]:
-    """Identify each example's input as ``input_key``; equal texts are of one input, whatever their ids.
+    """Identify each example's input as ``input_key`` does; equal texts belong to the same input, whatever their ids.
 
-    See ``content_of`` for when texts are equal. An example without a source and ids has a key of its own.
+    See ``content_of`` for when texts are equal. An example without source and ids gets its own key.
 
     Examples:
         >>> input_keys([dspy.Example(id=k, output="The same long answer twice.") for k in "ab"])
@@ -476,23 +476,23 @@ def pairs(
     ordered: bool = True,
     seed: int,
 ) -> list[dspy.Example]:
-    """Pair all different outputs of each input, or a random part of them, in random order; pairs stay as they are.
+    """Pair all different outputs of each input, or a random part of them, in random order; pairs are kept.
 
     Ten documents of SummEval with 16 different outputs give the 2400 pairs of Zhou et al. (2024, appendix A).
 
     Args:
-        examples: Examples with ``source`` and ``output``; repeated outputs of one input count once. Or pairs, with
-            ``candidates``, which come as they are and, if ``ordered``, also in the other order.
+        examples: Examples with ``source`` and ``output``; repeated outputs of an input count once. Or pairs, with
+            ``candidates``, which are returned unchanged and, if ``ordered``, also in the other order.
         inputs: Number of inputs to draw, each with two different outputs; all by default.
         limit: Largest number of pairs to draw; all by default.
-        criterion: Criterion whose human scores label the pairs by ``preference``, ``"A"`` where people rated the first
-            candidate higher, ``"B"`` where the second; pairs with equal or missing scores are left out.
-        ordered: Return both orders of each pair. If False, return one order drawn at random.
-        seed: Seed of all draws.
+        criterion: Criterion whose human scores label the pairs by ``preference``: ``"A"`` if the first candidate has
+            the higher score, ``"B"`` if the second; pairs with equal or missing scores are left out.
+        ordered: Return both orders of each pair. If False, return a random order of each pair.
+        seed: Seed for all random draws.
 
     Returns:
-        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. Where both outputs have single
-        ``ratings``, the pair has each rater's difference, the first candidate's less the second's.
+        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. If both outputs have single
+        ``ratings``, the pair has each rater's difference: the first candidate's rating minus the second's.
     """
     rng, groups = random.Random(seed), comparable(examples)
     n_inputs = len(groups) if inputs is None else inputs
@@ -517,7 +517,7 @@ def pairs(
 
 
 def count_pairs(examples: Sequence[dspy.Example], *, ordered: bool = True) -> int:
-    """Return how many pairs ``pairs`` makes without a limit: both orders of a pair, or one if ``ordered`` is False."""
+    """Count the pairs that ``pairs`` makes without a limit: both orders of a pair, or one if ``ordered`` is False."""
     sizes = [*map(len, comparable(examples).values())]
     orders = sum(sizes) * 2 if hold_pairs(examples) else sum(n * (n - 1) for n in sizes)
     return orders if ordered else orders // 2
@@ -533,7 +533,7 @@ def hold_pairs(examples: Sequence[dspy.Example]) -> bool:
 
 
 def comparable(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
-    """Return what can be compared by input: at least two different outputs, or pairs of different texts."""
+    """Return input -> what can be compared: two or more different outputs, or pairs of different texts."""
     groups = by_input(examples)
     if hold_pairs(examples):
         different = {k: [e for e in v if len(set(e.candidates)) > 1] for k, v in groups.items()}
@@ -543,7 +543,7 @@ def comparable(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]
 
 
 def _swapped(pair: dspy.Example) -> dspy.Example:
-    """Return a pair in the other order, with what people said about it."""
+    """Return a pair in the other order, with its labels and ratings swapped accordingly."""
     swapped = pair.copy(id=f"{pair.get('id')} swapped", candidates=list(pair.candidates)[::-1])
     for name in ("ids", "systems"):
         if pair.get(name) is not None:
@@ -565,7 +565,7 @@ def _label(pair: dspy.Example, field: str) -> float:
 
 
 def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None) -> dspy.Example | None:
-    """Return a pair, labeled by people's scores on a criterion, if one is given; None where they prefer neither."""
+    """Return a pair, labeled by human scores if there is a criterion; None if the scores are equal or missing."""
     shared = {n: text for n, text in a.items() if n not in FIELDS and isinstance(text, str) and b.get(n) == text}
     ids = [str(a.get("id")), str(b.get("id"))]
     pair = dspy.Example(**shared, source=a.source, candidates=[a.output, b.output], ids=ids, input_id=key)
@@ -577,7 +577,7 @@ def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None
     if a.get("system") is not None and b.get("system") is not None:
         pair["systems"] = [str(a.system), str(b.system)]
     rated = [e.get("ratings") or {} for e in (a, b)]
-    if all(isinstance(held, list) for held in rated):  # of the one criterion that is judged
+    if all(isinstance(held, list) for held in rated):  # on the only criterion that is judged
         if differences := _differences(a, b, ""):
             pair["ratings"] = differences
     elif differences_by := {c: d for c in rated[0] if c in rated[1] and (d := _differences(a, b, c))}:
@@ -586,7 +586,7 @@ def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None
 
 
 def _differences(a: dspy.Example, b: dspy.Example, criterion: str) -> list[float]:
-    """Subtract the second output's ratings rater by rater; nothing if different numbers of raters gave them."""
+    """Return each rater's rating of the first output minus the second; empty if the numbers of raters differ."""
     first, second = (single_ratings(e, criterion) for e in (a, b))
     return [x - y for x, y in zip(first, second, strict=True)] if len(first) == len(second) else []
 

@@ -1,7 +1,7 @@
-"""Long form: rows that repeat a text with another rater, judge or criterion, and one row for each text instead.
+"""Long form: rows that repeat a text for each rater, judge or criterion, turned into a single row per text.
 
-The rows tell it, not the names of their columns: the same texts stand in several of them, and one column tells these
-apart. Names help where two readings fit.
+It is recognized by the rows: the same texts occur in several rows, and one column distinguishes these rows. Names of
+columns only help if two readings fit.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from evalbias.data.files import Row, Source
 from evalbias.data.items import DataError, code_of
 from evalbias.measures.arrays import missing
 
-RATED_BY, JUDGED_BY, RATED_ON = "rated_by", "judged_by", "rated_on"  # fields: the column that tells the rows apart
-FEWEST = 10  # texts in several rows, below which a column that only happens to differ in each of them is likely
+RATED_BY, JUDGED_BY, RATED_ON = "rated_by", "judged_by", "rated_on"  # fields: column that distinguishes a text's rows
+FEWEST = 10  # repeated texts, below which a column may differ in all of them by chance
 ITEM: tuple[str, ...] = ("source", "output", "outputs", "candidates", "output_1", "output_2", "input_id")
 ITEM += ("system", "systems", "system_1", "system_2")
-"""Our fields that tell items apart."""
-SPEAKERS, CRITERIA = words_in("persons", "speakers"), words_in("criteria")  # in names of columns: who, and on what
+"""Our fields that distinguish items."""
+SPEAKERS, CRITERIA = words_in("persons", "speakers"), words_in("criteria")  # words in names of columns
 
 
 @dataclass(frozen=True)
 class LongForm:
     """Repetition of texts in the rows of a table."""
 
-    who: str  # column that tells the rows of a text apart
+    who: str  # column that distinguishes the rows of a text
     names: Sequence[str]  # its values, in order of first appearance
     rows: int
     counts: Sequence[int]  # rows of each text
     varying: frozenset[str]  # other columns that differ between the rows of a text
-    is_crossed: bool  # whether each text has a row of each name
+    is_crossed: bool  # True if each text has a row for each name
 
     def sentence(self, kind: str) -> str:
-        """Say which rows become one."""
+        """Describe how rows are merged into texts."""
         low, high, n = min(self.counts), max(self.counts), len(self.names)
         each = f"{low} to {high}" if low < high else f"{high}"
         what = {RATED_BY: "rater", JUDGED_BY: "judge", RATED_ON: "criterion"}[kind]
@@ -45,14 +45,14 @@ class LongForm:
 
 
 def find_form(table: Source, texts: Iterable[str], ratings: Iterable[str]) -> LongForm | None:
-    """Return the long form of a table; None where its texts are not repeated, or no column tells their rows apart.
+    """Return the long form of a table; None if no text is repeated, or no column distinguishes the repetitions.
 
-    A column whose name tells who speaks, or on what, may do so for a few texts; any other one must for most of them.
+    A column named for a speaker or criterion may do so for a few texts; any other column must for most texts.
 
     Args:
         table: Rows that have the columns ``texts``.
-        texts: Columns that hold an item's texts, and what else tells items apart.
-        ratings: Columns of ratings, which are not what tells rows apart.
+        texts: Columns that hold an item's texts, and other columns that distinguish items.
+        ratings: Columns of ratings, which cannot distinguish rows.
     """
     texts, ratings = [*texts], {*ratings}
     groups = _groups(table.rows, texts)
@@ -76,12 +76,12 @@ def find_form(table: Source, texts: Iterable[str], ratings: Iterable[str]) -> Lo
 
 
 def readings(form: LongForm, people: Iterable[str], judged: Iterable[str]) -> list[str]:
-    """Return what the rows of a text may be: those of raters, of judges, or about criteria.
+    """Return the fields that the distinguishing column may be: ``RATED_BY``, ``JUDGED_BY`` or ``RATED_ON``.
 
     Args:
-        form: How the texts are repeated.
+        form: Long form of the table.
         people: Columns of people's ratings.
-        judged: Columns of a judge's answers, none where they are not known.
+        judged: Columns of a judge's answers; empty if unknown.
     """
     words, judged = {*words_of(form.who)}, {*judged}
     people_differ, judges_differ = not form.varying.isdisjoint(people), not form.varying.isdisjoint(judged)
@@ -99,10 +99,10 @@ def readings(form: LongForm, people: Iterable[str], judged: Iterable[str]) -> li
 
 
 def one_row_a_text(table: Source, judged: Iterable[str]) -> Source:
-    """Return a table of our fields with one row for each text, where the mapping or one reading alone says so.
+    """Return a table of our fields with a row for each text, if the mapping or the only possible reading says so.
 
     Raises:
-        DataError: What ``judged`` names are the answers of several judges, or raters and criteria fit alike.
+        DataError: The columns ``judged`` hold the answers of several judges, or raters and criteria fit alike.
     """
     mapped = [kind for kind in (RATED_ON, JUDGED_BY, RATED_BY) if kind in table.mapping]
     for kind in mapped:
@@ -133,14 +133,14 @@ def one_row_a_text(table: Source, judged: Iterable[str]) -> Source:
 
 
 def pivoted(table: Source, kind: str, who: str = "") -> Source:
-    """Return a table of our fields with one row for each text; by default, the field ``kind`` tells its rows apart.
+    """Return a table of our fields with a row for each text; by default, the field ``kind`` distinguishes its rows.
 
-    Raters' ratings become ``rating_1``, ``rating_2``, ... (of pairs ``better_1``, ...), one column a rater; what judges
-    said becomes a column ``JUDGE/COLUMN`` for each judge; ratings on criteria become ``scores.CRITERION``, beside
-    ``CRITERION/COLUMN`` of a judge's. What else differs becomes lists, one entry a rater.
+    Raters' ratings become ``rating_1``, ``rating_2``, ... (for pairs ``better_1``, ...), a column for each rater;
+    judges' answers become a column ``JUDGE/COLUMN`` for each judge; ratings on criteria become ``scores.CRITERION``,
+    and a judge's answers ``CRITERION/COLUMN``. Other columns that differ become lists with an entry for each rater.
 
     Raises:
-        DataError: A text has two rows of one rater, judge or criterion, or people's ratings differ between judges.
+        DataError: A text has two rows for the same rater, judge or criterion, or human ratings differ between judges.
     """
     who = who or kind
     own = [name for name in (*ITEM, RATED_BY, JUDGED_BY, RATED_ON) if name != who and name in table.columns]
@@ -173,7 +173,7 @@ def pivoted(table: Source, kind: str, who: str = "") -> Source:
 
 
 def _apart(kind: str, column: str, names: Sequence[str], cells: Sequence[Any], where: str) -> dict[str, Any]:
-    """Return the columns of what stands in the rows of a text, one cell for each name."""
+    """Return the columns that replace a column of a text's rows, which has a cell for each name."""
     if not _is_peoples(column):
         by_name = zip(names, cells, strict=True)
         return {column: [*cells]} if kind == RATED_BY else {f"{name}/{column}": cell for name, cell in by_name}

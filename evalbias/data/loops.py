@@ -18,16 +18,16 @@ from evalbias.measures.loops import QuantileMap
 
 @dataclass(frozen=True)
 class RecordedLoop:
-    """Recorded refine loop over n items: every output of every round, with the model's own and the expected score."""
+    """Recorded refine loop over n items: the output of every round, with the model's own and the expected score."""
 
     name: str  # of the file, without its ending
     ids: tuple[str, ...]  # (n,), in the order of all arrays
-    numbers: tuple[int, ...]  # (t,) of the iterations (or values of k in best-of-k), ascending
+    numbers: tuple[int, ...]  # (t,) numbers of the iterations (or values of k in best-of-k), ascending
     records: Mapping[int, Mapping[str, Mapping[str, Any]]]  # round -> item -> complete record
     sha256: str  # of the file's content
 
     def scores(self, field: str) -> FloatArray:
-        """Return a numeric field, (t, n); NaN where missing or null, other values are refused."""
+        """Return a numeric field, (t, n); NaN where missing or null; refuse other values."""
 
         def score(k: int, item: str) -> float:
             return number(self.records[k].get(item, {}).get(field), f"{self.name}: {field} of item {item}, round {k},")
@@ -36,10 +36,10 @@ class RecordedLoop:
 
 
 def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, str] | None = None) -> RecordedLoop:
-    """Read a file of recorded loops: one output a row, with ``id`` or ``i``, and the round in the field ``by``.
+    """Read a file of recorded loops: an output per row, with ``id`` or ``i``, and the round in the field ``by``.
 
-    The file is in one of ``read``'s formats; ``by`` is ``"iteration"`` or ``"k"``. A row without round or id, and a
-    second one of the same, are refused.
+    The file is in one of ``read``'s formats; ``by`` is ``"iteration"`` or ``"k"``. Rows without round or id, and two
+    rows for the same round and id, are refused.
     """
     table = table_of(path, mapping)
     records: dict[int, dict[str, dict[str, Any]]] = {}
@@ -62,9 +62,9 @@ def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, st
 
 
 def loop_items(path: str | Path, *, mapping: Mapping[str, str] | None = None) -> tuple[list[dspy.Example], str]:
-    """Return the items of a refine loop, rows of a source as for ``read`` with any fields, and the content's SHA-256.
+    """Return the items of a refine loop, rows of a source as in ``read`` with any fields, and the content's SHA-256.
 
-    A missing ``id`` becomes the number of the line or row; an id that occurs twice, and no items, are refused.
+    A missing ``id`` becomes the number of the line or row; repeated ids and an empty file are refused.
     """
     table = table_of(path, mapping)
     items: dict[str, dspy.Example] = {}
@@ -87,7 +87,7 @@ def quantile_map(path: Path) -> tuple[QuantileMap, str]:
 
     The file holds pairs, in one of ``read``'s formats. A pair has two fields: the one with "mqm" in its name is the MQM
     score; the other is the metric's score and has its name, such as "chrf" or "comet wmt22-comet-da". The map is fitted
-    to both columns (Xu et al. 2024, appendix B), and is of this metric only, which must have two different scores.
+    to both columns (Xu et al. 2024, appendix B) for this metric only, which must have two different scores.
     """
     table = table_of(path)
     if not table.rows:

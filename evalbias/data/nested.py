@@ -1,6 +1,6 @@
-"""Columns inside a table's cells: paths into objects and lists of objects, and numbers with the other sign.
+"""Columns inside a table's cells: paths into objects and lists of objects, and numbers with the opposite sign.
 
-``scores.gpt-4o`` is the entry of an object, ``annotations.rating`` that of each object in a list, one place a rater,
+``scores.gpt-4o`` is an entry of an object, ``annotations.rating`` the entry of each object in a list, one per rater,
 and ``-rank`` is the column ``rank`` times -1. A rater's drafts and discarded answers are no ratings.
 """
 
@@ -14,15 +14,15 @@ from evalbias.data.files import Source, as_list, parsed_or_given
 from evalbias.data.items import DataError, number
 from evalbias.measures.arrays import missing
 
-OWN = ("scores", "ratings")  # our objects of people's; of which an entry is named, the others are not people's
-NAMING = words_in("criteria", "writers") | {"name", "judge"}  # in names of what tells the objects of a list apart
-VALUES = words_in("values") | {"value"}  # in names of what ratings hold, and tool calls or documents do not
+OWN = ("scores", "ratings")  # our objects of human scores; if the user names an entry, the others are not human scores
+NAMING = words_in("criteria", "writers") | {"name", "judge"}  # words in names that distinguish the objects of a list
+VALUES = words_in("values") | {"value"}  # words in names of a rating's value, not in tool calls or documents
 NOT_GIVEN = {"draft", "discarded", "pending"}  # status of an answer that does not count
 MOST = 30  # entries of a table's objects that are looked at
 
 
 def add_columns(table: Source, names: Iterable[str]) -> None:
-    """Add the columns that ``names`` describe and the table has not; lists of Argilla are put in the raters' order."""
+    """Add the columns that ``names`` describe and the table lacks; lists from Argilla are put in the raters' order."""
     columns, named = {*table.columns}, {*names}
     for name in sorted(named - columns):
         if name.startswith("-") and name[1:] in columns:
@@ -41,7 +41,7 @@ def add_columns(table: Source, names: Iterable[str]) -> None:
 
 
 def drop_rest(table: Source, names: Iterable[str]) -> None:
-    """Remove the rest of our objects of ratings where ``names`` name an entry: the others are not people's criteria."""
+    """Remove the other entries of our objects of ratings if ``names`` name an entry: they are not human criteria."""
     named = {*names}
     for root in {path.partition(".")[0] for path in named if "." in path} & {*OWN}:
         for _, row in table.rows:
@@ -50,7 +50,7 @@ def drop_rest(table: Source, names: Iterable[str]) -> None:
 
 
 def paths(table: Source) -> list[str]:
-    """Return the paths to what a table's objects, and lists of objects, hold."""
+    """Return the paths to the values in a table's objects and lists of objects."""
     inside = dict[str, None]()
     for name in table.columns:
         first = next((row[name] for _, row in table.rows if not missing(row.get(name)) and row[name] != ""), None)
@@ -59,14 +59,14 @@ def paths(table: Source) -> list[str]:
         cells = [parsed_or_given(row.get(name)) for _, row in table.rows]
         objects = [cell for cell in cells if isinstance(cell, dict | list)]
         if named_entries(objects):
-            continue  # of several criteria, which are neither raters nor repeats
+            continue  # entries for several criteria, which are neither raters nor repeats
         if objects and len(objects) == sum(not (missing(cell) or cell == "") for cell in cells):
             inside |= {f"{name}.{path}": None for cell in objects for path in _inner(cell)}
     return [path for path in inside if path not in table.columns][:MOST]
 
 
 def named_entries(cells: Sequence[Any]) -> list[str]:
-    """Return the names in lists of objects that say by a name whose, or on what, each is; none for those of persons."""
+    """Return the names of judges or criteria by which lists of objects label their objects; empty for persons."""
     lists = [cell for cell in cells if isinstance(cell, list)]
     persons = words_in("given names", "people", "persons", "speakers")
     keys = dict.fromkeys(str(key) for cell in lists for entry in cell if isinstance(entry, dict) for key in entry)
@@ -81,9 +81,9 @@ def named_entries(cells: Sequence[Any]) -> list[str]:
 
 
 def raters_by_name(table: Source) -> dict[str, str]:
-    """Return a field for each rater of a column ``ratings`` of objects such as {"anna": 3}, if all are named so.
+    """Return ``rating_K`` -> path for each rater, if a column ``ratings`` holds objects such as {"anna": 3}.
 
-    Names of criteria are no raters; the ratings on a criterion are a list.
+    Criteria are not taken for raters: the ratings on a criterion are a list.
     """
     cells = [cell for _, row in table.rows if isinstance(cell := parsed_or_given(row.get("ratings")), dict)]
     names = dict.fromkeys(name for cell in cells for name in cell)
@@ -102,7 +102,7 @@ def _inner(value: Any, depth: int = 3) -> Iterator[str]:
 
 
 def cells_at(table: Source, path: str) -> list[Any]:
-    """Return what stands at a path in each row: a value, or a list with one place for each rater."""
+    """Return the value at a path in each row, or a list with a place for each rater."""
     root = next(name for name in sorted(table.columns, key=len, reverse=True) if path.startswith(f"{name}."))
     steps = path.removeprefix(f"{root}.")
     ends = [_end(parsed_or_given(row.get(root)), steps) for _, row in table.rows]
@@ -126,7 +126,7 @@ def _end(value: Any, path: str) -> tuple[Any, str]:
 
 
 def _who(entries: Sequence[Sequence[dict[str, Any]]], key: str) -> str | None:
-    """Return the name under which each object of a list says who gave it, if any."""
+    """Return the name of the field that identifies the rater in each object of a list; None without such a field."""
     for name in dict.fromkeys(name for row in entries for entry in row for name in entry if name != key):
         answers = [[entry.get(name) for entry in row] for row in entries]
         texts = all(isinstance(who, str | int) and not isinstance(who, bool) for row in answers for who in row)
@@ -137,7 +137,7 @@ def _who(entries: Sequence[Sequence[dict[str, Any]]], key: str) -> str | None:
 
 
 def _aligned(rows: Sequence[Sequence[tuple[Any, ...]]]) -> list[list[Any]]:
-    """Return a list for each row with one place for each person, from (value, person, status) of each answer."""
+    """Return a list for each row with a place for each person, from (value, person, status) of each answer."""
     people = [*dict.fromkeys(str(who) for row in rows for _, who, _ in row)]
     by_person = [{str(who): value for value, who, status in row if status not in NOT_GIVEN} for row in rows]
     return [[by.get(who) for who in people] for by in by_person]

@@ -1,9 +1,9 @@
-"""Counterfactual probes: edits that leave the quality of a text as it is, each beside a placebo; and counts of style.
+"""Counterfactual probes: edits that do not change the quality of a text, each with a placebo; and counts of style.
 
-An edit is a function of a text and a random generator, which the seed and the text make, so equal texts are edited
-alike. It returns two texts of about the same length: one with what a judge should not care about (a heading, an
-invented source, an order to the judge), and one with something that nobody cares about in its place. The wordings are
-English; in other languages, an edit also changes the language.
+An edit is a function of a text and a random generator seeded by the seed and the text, so equal texts are edited alike.
+It returns two texts of about the same length: one with something that a judge should ignore (a heading, an invented
+source, an order to the judge), and one with something neutral in its place. The wordings are English; in other
+languages, an edit also changes the language.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from evalbias.values import digest
 # --- edits ------------------------------------------------------------------------------------------------------------
 
 Edited = tuple[str, str]
-"""A text with the edit, and the same text with the placebo."""
+"""Edited text, and the same text with the placebo."""
 Make = Callable[[str, random.Random, str], Edited]
-"""Edits a text, by a random generator and the kind's word."""
+"""Function that edits a text, from a random generator and the kind's word."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 BOLD_WORDS = 3  # most words that are set in bold
 ORIGINAL, EDIT, PLACEBO, BAR = "original", "edit", "placebo", "|"
 HIGHEST, WINS = "the highest score", "this one is better"
-"""The verdict that an injection fills in where the scale is unknown, and of pairs."""
+"""Verdict that an injection asks for: of a judge whose scale is unknown, and of a judge that compares."""
 NONSENSE = "banana "
-"""The word that stands in the place of an output whose reading is in doubt; as long as the output, where it stands."""
+"""Word whose repetitions replace an output, up to the output's length."""
 
 
 def nonsense(length: int) -> str:
-    """Return a nonsense text of so many characters."""
+    """Return a nonsense text of ``length`` characters."""
     return (NONSENSE * (1 + length // len(NONSENSE)))[:length]
 
 
@@ -49,7 +49,7 @@ class Edit:
     Attributes:
         adds: What the edit adds, as the subject of a sentence.
         make: Returns the edited text and the placebo.
-        word: The kind's word where none is given, such as the writer that a label names; empty for kinds without one.
+        word: Default of the kind's word, such as the writer in a label; empty for kinds without a word.
     """
 
     adds: str
@@ -58,7 +58,7 @@ class Edit:
 
 
 def _filler(length: int) -> str:
-    """Return neutral words of about so many characters."""
+    """Return neutral words of about ``length`` characters."""
     words = "this is the text that was written for the input above and it is given here in full as it was"
     text, more = "", cycle(words.split(" "))
     while len(text) < length - 2:
@@ -67,7 +67,7 @@ def _filler(length: int) -> str:
 
 
 def _begun(*pairs: str) -> Make:
-    """Make an edit that puts one of several phrases before the text; behind a bar stands the placebo of each."""
+    """Make an edit that puts a random phrase before the text; each pair is ``PHRASE|PLACEBO``."""
 
     def make(text: str, rng: random.Random, word: str) -> Edited:
         added, instead = rng.choice(pairs).split(BAR)
@@ -77,7 +77,7 @@ def _begun(*pairs: str) -> Make:
 
 
 def _ended(*phrases: str) -> Make:
-    """Make an edit that adds one of several phrases, which may name the ``{word}``; its placebo are neutral words."""
+    """Make an edit that appends a random phrase, which may contain ``{word}``; its placebo are neutral words."""
 
     def make(text: str, rng: random.Random, word: str) -> Edited:
         added = rng.choice(phrases).replace("{word}", word)
@@ -103,7 +103,7 @@ def _bold(text: str, rng: random.Random, word: str) -> Edited:
 
 
 def _padded(text: str, rng: random.Random, word: str) -> Edited:
-    """Say half of the sentences again, one at least; the placebo has as many blanks at its end."""
+    """Repeat half of the sentences, at least one; the placebo has as many spaces at its end."""
     sentences = SENTENCE_END.split(text.strip())
     again = f" To say it again: {' '.join(sentences[: (len(sentences) + 1) // 2])}"
     return text + again, text + " " * len(again)
@@ -151,13 +151,13 @@ KINDS: dict[str, Edit] = {
     "injection": Edit("an order to the judge", _ORDERS, HIGHEST),
     "null": Edit("a non-answer in the place of the output", _nothing),
 }
-"""Every kind of edit by name. That of ``null`` replaces the text, and its placebo is nonsense."""
+"""Name -> kind of edit. ``null`` replaces the whole text, and its placebo is nonsense."""
 GROUPS = {"style": ("headings", "list", "bold", "emoji", "confident", "hedged"), "all": (*KINDS,)}
-"""Name of several kinds -> their names."""
+"""Name of a group -> names of its kinds."""
 
 
 def edited(text: str, kind: str, *, seed: int = 0, word: str = "") -> Edited:
-    """Return a text with an edit of ``KINDS`` and with its placebo; the same for the same text and seed.
+    """Return a text with an edit of ``KINDS``, and with its placebo; equal texts and seeds give equal results.
 
     Examples:
         >>> edited("It rains.", "label", word="a student")
@@ -168,9 +168,9 @@ def edited(text: str, kind: str, *, seed: int = 0, word: str = "") -> Edited:
 
 
 def named_kinds(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Read kinds such as ``"style"`` or ``"label: a student"``: each as it is called -> its kind and its word.
+    """Read kinds such as ``"style"`` or ``"label: a student"``; return full name -> (kind, word).
 
-    ValueError for an unknown name, a word that the kind does not take, or one that is named twice.
+    ValueError for an unknown name, a word that the kind does not take, or a repeated kind.
     """
     named: dict[str, tuple[str, str]] = {}
     for kind in names:
@@ -188,11 +188,11 @@ def named_kinds(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 KEPT, RATED = ("source", "reference", "references", "system"), ("score", "scores", "ratings", "better", "preference")
-"""Fields that all versions of an item have, and what people say of it as it is: nothing of its edited versions."""
+"""Fields that all versions of an item share, and fields of human ratings, which only the original keeps."""
 
 
 def edited_place(name: str, texts: int, seed: int) -> int:
-    """Draw which of so many texts of an item is edited, by its id and the seed."""
+    """Draw the index, from 0, of the item's text to edit, from its id and the seed."""
     return random.Random(f"{seed} {name}").randrange(texts)
 
 
@@ -203,14 +203,14 @@ def with_edits(
     seed: int = 0,
     scale: tuple[float, float] | None = None,
 ) -> list[dspy.Example]:
-    """Return every item as it is, and with each edit and its placebo: 1 + 2 k items for k kinds.
+    """Return every item unchanged, and with each edit and its placebo: 1 + 2 k items for k kinds.
 
     Ids are ``ITEM|original|PLACE``, ``ITEM|KIND|edit`` and ``ITEM|KIND|placebo``; each row has a digest of its id and
-    texts. Of a pair, the candidate at the place, 1 or 2, is edited (``edited_place``). What people say of an item
-    stands with the original. ``scale`` tells the highest score, which injections ask for.
+    texts. In a pair, the candidate with the number PLACE, 1 or 2, is edited (``edited_place``). Only the original keeps
+    human ratings. ``scale`` gives the highest score, which injections ask for.
 
     Raises:
-        ValueError: There is no item, one has no text (it is named), two have the same id, or a kind is unknown.
+        ValueError: There are no items, an item has no text, two have the same id, or a kind is unknown.
     """
     rows, named = list[dspy.Example](), named_kinds(kinds)
     names = [item_name(e, i) for i, e in enumerate(examples)]
@@ -242,7 +242,7 @@ def with_edits(
 
 
 DIGEST = "text_digest"
-"""Field of a row of ``with_edits`` by which it is noticed that texts or ids were exchanged."""
+"""Field in rows of ``with_edits`` that reveals if texts or ids were exchanged."""
 
 
 def text_digest(row: dspy.Example) -> str | None:
@@ -254,7 +254,7 @@ def text_digest(row: dspy.Example) -> str | None:
     return f"sha256-{digest([row.id, unified])}"
 
 
-# --- what an audit counts in texts as they are, for a feature ---------------------------------------------------------
+# --- what an audit counts in unedited texts, for a feature - ---------------------------------------------------------
 
 STYLE = {
     "headings": r"^#{1,6}\s+\S",
@@ -266,11 +266,11 @@ STYLE = {
     "hedges": r"\b(?:may|might|could|perhaps|possibly|probably|likely|seems?|appears?|I (?:think|believe))\b",
     "sentences": r"[.!?\u3002\uff01\uff1f]+(?=\s|$|[^\x00-\x7f])",
 }
-"""Count of style in a text, by name -> the pattern of what is counted."""
+"""Name of a count of style -> pattern that is counted in a text."""
 
 
 def style_count(text: str | None, name: str) -> float:
-    """Count a property of ``STYLE`` in a text; NaN without one.
+    """Count a property of ``STYLE`` in a text; NaN without a text.
 
     Examples:
         >>> style_count("It may rain. Or **not**, as Smith (2021) says.", "hedges")

@@ -1,4 +1,4 @@
-"""Values in columns of ratings: which stand for no rating, which are words in an order, and which may be failures."""
+"""Values in columns of ratings: codes of missing ratings, ordered words, and possible codes of failures."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.values import first_few, shell_word
 
 RATINGS = words_in("values", "people", "judges", "models", "given names")  # words in the names of columns of ratings
-Cells = Sequence[tuple[str, str, Any]]  # column, with its criterion if there are several; place; and value
-ALPHA = 0.05  # chance that others would lack a value that they use as often, below which it is asked about
-LIKE_A_CODE = re.compile("[789]+")  # digits of 8, 99 or 777, by which surveys code answers that are none
-LARGEST_DIGIT = 9  # a longer number is no end of a scale from 1
+Cells = Sequence[tuple[str, str, Any]]  # (column, with its criterion if there are several; place; value)
+ALPHA = 0.05  # p-value below which a value that other columns lack is asked about
+LIKE_A_CODE = re.compile("[789]+")  # digits of codes such as 8, 99 or 777, which surveys use for no answer
+LARGEST_DIGIT = 9  # a number with more digits is not the end of a scale from 1
 BITS = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0}
-FARTHER = 4  # times as large is the largest number of one scale as that of another
+FARTHER = 4  # smallest ratio between the largest numbers of two scales
 MOST_CODES = 2  # different codes at one end, such as 98 and 99
 MOST_LISTED = 6  # values that a message names
 LONGEST, MOST_WORDS = 60, 1000  # characters of a word in a column of ratings, and different words in it
@@ -35,9 +35,9 @@ class Codes:
     """Meanings of values in columns of ratings, as a user names them.
 
     Attributes:
-        missing: Values where no rating was given, such as 0, -1, 999 or "error".
+        missing: Values that stand for a missing rating, such as 0, -1, 999 or "error".
         keep: Numbers that are ratings, although they look like such values.
-        levels: Words for ratings, the worst first. Two are 0 and 1; more are 1, 2, 3 and so on.
+        levels: Words for ratings, the worst first. Two words are 0 and 1; more are 1, 2, 3 and so on.
     """
 
     missing: Sequence[object] = ()
@@ -57,13 +57,13 @@ class Codes:
 
     @cached_property
     def numbers(self) -> dict[str, float | None]:
-        """Value -> the number that it stands for, None where it is no rating."""
+        """Value -> number that it stands for; None for a missing rating."""
         first = 0 if len(self.levels) == 2 else 1
         levels = {value_code(level): float(k) for k, level in enumerate(self.levels, start=first)}
         return {**levels, **dict.fromkeys(map(value_code, self.missing))}
 
     def read(self, value: Any) -> Any:
-        """Return a value with numbers for what the user named, at any depth.
+        """Replace the values that the user named by numbers, at any depth.
 
         Examples:
             >>> Codes(missing=[0], levels=["fail", "partial", "pass"]).read({"anna": "Partial", "ben": 0, "cy": 4})
@@ -76,7 +76,7 @@ NO_CODES = Codes()
 
 
 class OpenValuesError(DataError):
-    """Refusal of ``values`` that may stand for no rating, with the options of an audit that say what they are."""
+    """Error about ``values`` that may stand for a missing rating, with the audit's options that settle it."""
 
     def __init__(self, message: str, values: Sequence[str], options: Sequence[str] = ("missing",)) -> None:
         super().__init__(message)
@@ -84,19 +84,19 @@ class OpenValuesError(DataError):
 
 
 def converted(value: Any, read: Callable[[Any], Any]) -> Any:
-    """Return a value with what ``read`` makes of its cells, at any depth of lists and objects."""
+    """Apply ``read`` to the cells in a value, at any depth of lists and objects."""
     if isinstance(value, dict):
         return {key: converted(inner, read) for key, inner in value.items()}
     return [converted(inner, read) for inner in value] if isinstance(value, list | tuple) else read(value)
 
 
 def number_of_text(cell: Any) -> Any:
-    """Return the number that a text writes; anything else as it is."""
+    """Return a text's number; anything else unchanged."""
     return number if isinstance(cell, str) and np.isfinite(number := as_number(cell)) else cell
 
 
 def read_codes(table: Source, columns: Sequence[str], codes: Codes) -> None:
-    """Read what the user named in columns of ratings, and note how many cells count as missing."""
+    """Read the user's codes in columns of ratings, and note how many cells count as missing."""
     lost = Counter[tuple[str, str]]()
     absent = {code for code, number in codes.numbers.items() if number is None}
     for name in columns if codes.numbers else ():
@@ -110,9 +110,9 @@ def read_codes(table: Source, columns: Sequence[str], codes: Codes) -> None:
 
 
 def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
-    """Return a column's cells as they can be recognised: of ratings, codes are read, and likely ones left out.
+    """Return a column's cells for recognition: codes of ratings are read, and likely codes of failures left out.
 
-    So a column of numbers and of ``error`` or 999 in some cells is recognised, and refused where it is read.
+    So a column of numbers with ``error`` or 999 in some cells is recognized here, and refused when it is read.
     """
     if any(not isinstance(c, str | int | float | None) or (isinstance(c, str) and len(c) > LONGEST) for c in cells):
         return cells
@@ -140,11 +140,11 @@ def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
     return cells
 
 
-# Cells that are no numbers.
+# Cells other than numbers.
 
 
 def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
-    """Refuse the ``others`` of a column's cells, which are no ratings: name them, how many they are, and remedies."""
+    """Refuse a column's cells ``others`` that are not ratings: name and count them, and give remedies."""
     if not others:
         return
     name, where, first = others[0]
@@ -160,7 +160,7 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
 
 
 def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
-    """Return the commonest of other cells with commas between them, and how many there are, if several."""
+    """Return the most common ``others``, separated by commas, and their number if there are several."""
     counts = Counter(str(cell).strip() for *_, cell in others)
     some = [code for code, _ in counts.most_common(MOST_LISTED)]
     listing = first_few([f"{code!r:.80} in {n}" for code, n in counts.most_common()], MOST_LISTED)
@@ -173,7 +173,7 @@ def _refused(refusal: str, codes: str, *, are_few: bool) -> DataError:
 
 
 def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
-    """Refuse cells that are no choices between two outputs in these labels; see ``items.choice``."""
+    """Refuse cells that are not choices between two outputs by these labels; see ``items.choice``."""
     others, errors = list[tuple[str, str, Any]](), list[str]()
     for name, where, cell in cells:
         try:
@@ -192,7 +192,7 @@ def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
 
 
 def read_words(table: Source, group: Sequence[str]) -> None:
-    """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
+    """Read words in columns of raters or answers as numbers; refuse other values in these columns."""
     filled = {n: [*given_cells(table, n)] for n in group}
     meanings = {n: numbers for n, cells in filled.items() if (numbers := items.values_of_words(c for *_, c in cells))}
     for numbers in meanings.values():
@@ -215,7 +215,7 @@ def _reader(numbers: Mapping[str, float]) -> Callable[[Any], float | None]:
 
 
 def given_cells(table: Source, name: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield the column (with the criterion if it has several), the place and the value of each cell with a value."""
+    """Yield (column, with the criterion if it has several; place; value) of each cell with a value."""
     for where, row in table.rows:
         value = row.get(name)
         for key, inner in value.items() if isinstance(value, dict) else [("", value)]:
@@ -228,12 +228,12 @@ def given_cells(table: Source, name: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequence[str], codes: Codes) -> None:
-    """Refuse a table with values that may stand for no rating, which would be scores in silence: see ``failure_codes``.
+    """Refuse a table with values that may be codes of failures, which would silently count as scores.
 
-    ``people`` are columns of their ratings, each with its criterion; ``judges`` are columns of judges' scores.
+    See ``failure_codes``. ``people`` is column of human ratings -> criterion; ``judges`` are columns of judges' scores.
     """
     cells: dict[str, list[tuple[str, float]]] = {}
-    party = dict[str, str]()  # column -> whose it is
+    party = dict[str, str]()  # column -> party that gave its ratings
     for name in (*people, *judges):
         for column, where, cell in given_cells(table, name):
             if abs(value := as_number(cell)) <= LARGEST:
@@ -256,10 +256,10 @@ def ask_about_failures(table: Source, people: Mapping[str, str], judges: Sequenc
 
 
 def lower_scale(numbers: FloatArray) -> FloatArray:
-    """Return the different numbers of a column that may be on a lower scale than its others; none if all are on one.
+    """Return the distinct numbers of a column that may be on a lower scale than the others; empty if on the same scale.
 
-    These are whole numbers in a row, such as 1 to 5, and a fifth of the cells or more. So are the others, which are
-    far above them, or in steps of 5 as no scale that has 1, 2 and 3 is.
+    These are consecutive whole numbers, such as 1 to 5, in a fifth of the cells or more. The others are also in a fifth
+    or more, and either far above, or in steps of 5, as no scale with 1, 2 and 3 is.
     """
     distinct = np.unique(numbers)
     n = 1 + int(np.argmax(np.append(np.diff(distinct) != 1, True)))
@@ -271,7 +271,7 @@ def lower_scale(numbers: FloatArray) -> FloatArray:
 
 
 def on_a_lower_scale(low: FloatArray, high: FloatArray) -> bool:
-    """Return whether the largest of the numbers is so far below that of others that two scales are likely."""
+    """Return whether the largest of ``high`` is at least ``FARTHER`` times that of ``low``: likely two scales."""
     return bool(0 < FARTHER * np.abs(low).max() <= np.abs(high).max())
 
 
@@ -286,7 +286,7 @@ def unexplained(
 
 
 def question(what: str, numbers: FloatArray, suspects: Sequence[float], rows: str = "") -> str:
-    """Ask whether some of the numbers stand for no rating."""
+    """Ask whether some of the numbers stand for missing ratings."""
     are = np.isin(numbers, suspects)
     values, others = ",".join(f"{value:g}" for value in suspects), numbers[~are]
     return (
@@ -297,20 +297,20 @@ def question(what: str, numbers: FloatArray, suspects: Sequence[float], rows: st
 
 
 def failure_codes(columns: Mapping[str, FloatArray], party: Mapping[str, str]) -> dict[str, list[float]]:
-    """Return column -> values at the ends of its numbers that may stand for no rating.
+    """Return column -> extreme values that may stand for a missing rating.
 
-    A value is asked about if it looks like a code (a whole number that is 0, negative, or of the digits 7, 8 and 9),
-    is in two cells or more, and at most in half of them, and is one of these:
+    A value is suspected if it looks like a code (a whole number that is 0, negative, or of the digits 7, 8 and 9), is
+    in two cells or more, in at most half of all cells, and is one of these:
 
     1. Apart: it lies farther from all other values than these lie from each other, or it is negative where all others
        are 0 or more. A number above them has two digits or more, and a negative one is not the end of -1, 0, 1.
     2. Foreign: of whole numbers, it lies outside a scale that others use from end to end, and ``ALPHA`` bounds the
        chance that all cells with it were in these columns. So a 0 below 1 to 5 is asked about where people use 1 to 5,
-       and none of 0, 1, 2 or 0 to 4 is where people use the 0 too.
+       but not the 0 of 0, 1, 2 or 0 to 4 where people use it too.
 
     Args:
         columns: Column -> its numbers.
-        party: Column -> whose numbers these are. Raters of one criterion are one party, and so is each judge.
+        party: Column -> party that gave its numbers. Raters of the same criterion are a party, and so is each judge.
     """
     codes: dict[str, list[float]] = {}
     members: dict[str, list[str]] = {}
@@ -320,7 +320,7 @@ def failure_codes(columns: Mapping[str, FloatArray], party: Mapping[str, str]) -
     for whose, names in members.items():
         others = [values for other, values in pooled.items() if other != whose]
         values = [*_ends(pooled[whose], others, 1, apart=True)]
-        for name in names if len(names) > 1 else ():  # one rater's code
+        for name in names if len(names) > 1 else ():  # a single rater's code
             beside = np.concatenate([columns[other] for other in names if other != name])
             values += _ends(columns[name], [beside, *others], len(names), apart=False)
         for name in names:
@@ -330,7 +330,7 @@ def failure_codes(columns: Mapping[str, FloatArray], party: Mapping[str, str]) -
 
 
 def _ends(own: FloatArray, others: Sequence[FloatArray], ways: int, *, apart: bool) -> Iterator[float]:
-    """Yield the values at both ends of one party's numbers that may be codes; see ``failure_codes``."""
+    """Yield the extreme values of a party's numbers that may be codes; see ``failure_codes``."""
     for sign in (1, -1):  # the lowest values, and the highest
         distinct = np.unique(sign * own)
         for n in range(1, MOST_CODES + 1):

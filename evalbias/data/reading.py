@@ -1,4 +1,4 @@
-"""From tables to items: columns under our names, checked fields; read any source."""
+"""Read items from any source: columns under our names, checked fields."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Places = Mapping[str, Sequence[str]]  # reason -> items that are left out
 
 
 class Dataset(list[Any]):
-    """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
+    """List of ``dspy.Example``, whose fields are those of ``read``.
 
-    ``path`` is the file or folder it was read from, ``sha256`` the hash of the uncompressed contents of all files read,
-    and ``left_out`` maps a reason to the items left out for it, each as ``file:line`` or as its id. ``notes`` say what
-    was made of the rows. A slice or a copy is a plain list without the attributes.
+    ``path`` is the file or folder that was read, ``sha256`` the hash of the uncompressed contents of all files read,
+    and ``left_out`` maps a reason to the items left out for it, each as ``file:line`` or as its id. ``notes`` are
+    sentences about changes to the rows. A slice or a copy is a plain list without the attributes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Dataset(list[Any]):
         self.left_out = {reason: tuple(places) for reason, places in left_out.items()}
 
     def summary(self) -> str:
-        """Describe the data set in one line: number of items, and items left out by reason."""
+        """Describe the data set in a line: number of items, and items left out by reason."""
         left = [f"{len(ids)} left out ({why}: {first_few(ids, 3)})" for why, ids in self.left_out.items()]
         return "; ".join([*self.notes, f"{self.name}: {len(self)} items", *left])
 
@@ -66,29 +66,29 @@ def read(
     keep: Sequence[object] = (),
     levels: Sequence[str] = (),
 ) -> Dataset:
-    """Read items to judge, or pairs to compare, with what people and other judges said about them.
+    """Read items to judge, or pairs to compare, with human ratings and judges' answers.
 
     An item has ``id`` (by default the number of its line or row), ``source`` (the input), ``output``, people's
     ``score`` or ``scores`` (criterion -> number), single ``ratings`` (list, or criterion -> list), ``system`` (the
     writer) and ``input_id``. A pair has two ``outputs`` instead, which become ``candidates``, ``systems``, and
-    ``better``: 0 or 1 (also A or B), the one that people prefer. Tables spell lists as ``rating_1, rating_2, ...``,
+    ``better``: 0 or 1 (also A or B), the output that people prefer. Tables spell lists as ``rating_1, rating_2, ...``,
     ``output_1, output_2`` and ``system_1, system_2``. Other columns stay as they are; empty cells are undefined. Items
-    with an empty output, and pairs of two, are left out. Rows that repeat a text with another rater become one; fields
-    ``rated_by``, ``judged_by`` and ``rated_on`` (a criterion) name the column that tells such rows apart.
+    with an empty output, and pairs of empty ones, are left out. Rows that repeat a text with another rater become one;
+    fields ``rated_by``, ``judged_by`` and ``rated_on`` (a criterion) name the column that tells such rows apart.
 
     Args:
         source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, with the
             name of a tool whose export it is (``files.EXPORTS``), or of a format; ``hf:NAME`` or ``hf:NAME:SPLIT`` of
             the Hugging Face hub; a pandas data frame; dicts or ``dspy.Example``; or a ``Source`` with its rows.
         mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``; for
-            ``ratings`` also several, one a rater, and for ``better`` the better output's. A column may be a path into
-            objects, or another one times -1 (``nested``).
+            ``ratings`` also several, one per rater, and for ``better`` the better output's. A column may be a path into
+            objects, or another column times -1 (``nested``).
         choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
             as ``{"better": (1, 2, "tie")}``; no codes for those of ``items.choice``. Items have 0, 1, -1 or None.
         numbers: Fields of recorded numbers, such as a judge's scores. Items have a number or None.
-        samples: Field of several scores of the same prompt: a list, of a table as JSON, or columns ``NAME_1, NAME_2,
-            ...``. Items have a list of numbers and None, empty where there is none.
-        missing: Values in the place of a rating, or a judge's answer, that was not given, such as 0 or "error".
+        samples: Field of several scores of the same prompt: a list, in tables as JSON, or columns ``NAME_1, NAME_2,
+            ...``. Items have a list of numbers and None, empty without scores.
+        missing: Values that stand for a missing rating or judge's answer, such as 0 or "error".
         keep: Numbers that are ratings, although they look like such values.
         levels: Words for ratings, the worst first; see ``rating_values.Codes``.
 
@@ -114,7 +114,7 @@ def read(
     _read_nested(table, wanted)
     rated = [n for n in table.columns if n in judged or n in wanted.choices or _RATED.fullmatch(n)]
     rating_values.read_codes(table, rated, wanted.codes)
-    named = {*table.columns, *(name for name in judged if items.CRITERION in name)}  # one a criterion, not known yet
+    named = {*table.columns, *(name for name in judged if items.CRITERION in name)}  # one per criterion, not known yet
     if has_verdicts := bool(judged) and judged <= named:
         _read_labels(table, judged)
     _check_columns(table, wanted, texts=not has_verdicts)
@@ -135,17 +135,17 @@ def read(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Fields that are read besides an item's own; see ``read``."""
+    """Fields to read besides an item's own; see ``read``."""
 
     choices: Mapping[str, Sequence[object]]
     numbers: tuple[str, ...]
     samples: str | None
     codes: Codes
     texts: bool = True  # whether an item needs an output
-    shares: frozenset[str] = frozenset()  # of the choices, those that are probabilities of the second output
+    shares: frozenset[str] = frozenset()  # fields of choices that are probabilities of the second output
 
     def judged(self, columns: Sequence[str]) -> set[str]:
-        """Return the columns that hold a judge's numbers, whether or not they are there."""
+        """Return the columns of a judge's numbers, including columns that the table may lack."""
         drawn = [] if self.samples in columns else _numbered(columns, self.samples)
         return {*self.numbers, *(drawn or filter(None, [self.samples]))}
 
@@ -154,7 +154,7 @@ class Wanted:
 
 
 def opened(source: Any) -> Source:
-    """Read the rows of a source as they stand; what is opened already is returned as it is."""
+    """Read the rows of a source unchanged; an opened ``Source`` is returned as it is."""
     if not isinstance(source, str | os.PathLike):
         return source if isinstance(source, Source) else files.memory_table(source)
     name, path = parse_spec(os.fspath(source))
@@ -168,9 +168,9 @@ def opened(source: Any) -> Source:
 
 
 def table_of(source: Any, mapping: Mapping[str, str] | None = None, answers: Iterable[str] = ()) -> Source:
-    """Return the rows of a source, or of what is ``opened``, under our names as ``read`` does; they need no output.
+    """Return the rows of a source, opened or not, under our names as ``read`` does; they need no output.
 
-    A judge's ``answers`` may be paths into columns that get another name.
+    A judge's ``answers`` may be paths into columns that are renamed.
     """
     table = opened(source)
     table = replace(table, rows=[(where, {**record}) for where, record in table.rows], left_out={**table.left_out})
@@ -201,7 +201,7 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None, answers: Ite
 def _raters_apart(mapping: Mapping[str, Any], table: Source) -> dict[str, str]:
     """Return a mapping with a field for each rater: ``ratings=anna,ben`` as ``rating_1=anna`` and ``rating_2=ben``.
 
-    Several columns may be a list. A column of single ratings, given as ``ratings``, is one rater's.
+    Several columns may be passed as a list. A column of single ratings under ``ratings`` is one rater's.
     """
     apart, columns = dict(mapping), table.columns
     for several, single in (("ratings", "rating"), ("better", "better")):
@@ -216,9 +216,9 @@ def _raters_apart(mapping: Mapping[str, Any], table: Source) -> dict[str, str]:
 
 
 def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
-    """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
+    """Refuse a mapping to a misspelt field, of a column that does not exist, or of the same column to two fields.
 
-    A misspelt field would be a further column, and without its source an item counts as an input of its own.
+    A misspelt field would become a further column: without its source, an item would count as its own input.
     """
     for theirs in mapping.values():
         fields = [name for name, column in mapping.items() if column == theirs]
@@ -229,7 +229,7 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: st
             raise DataError(f"{fault}: give each field its own column{alone}.")
     for ours, theirs in mapping.items():
         near = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
-        if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
+        if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is a misspelling
             raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
         if theirs not in columns:
             hint = "".join(f" Did you mean {ours}={match}?" for match in difflib.get_close_matches(theirs, columns, 1))
@@ -237,7 +237,7 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: st
 
 
 def _rename(table: Source, mapping: Mapping[str, str]) -> None:
-    """Put a table's columns under our names; a column that has one of these names makes way."""
+    """Rename a table's columns to our names, removing other columns that have these names."""
     table.mapping, taken = mapping, {*mapping, *mapping.values()}
     for _, record in table.rows if mapping else ():
         renamed = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
@@ -247,7 +247,7 @@ def _rename(table: Source, mapping: Mapping[str, str]) -> None:
 
 
 def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping with the outcome as what people say, and remove the columns of what they say besides."""
+    """Return a mapping with the outcome as the human rating, and remove all other columns of human ratings."""
     columns, outcome = {*table.columns, *mapping}, mapping["outcome"]
     ours = "better" if columns & {"outputs", "candidates", "output_1"} else "score"
     others = [name for name in columns if _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name.replace("better", "label"))]
@@ -261,7 +261,7 @@ def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
-    """Split ``NAME:PATH`` into name and path; the name of a path alone is its format, from the ending.
+    """Split ``NAME:PATH`` into name and path; without a name, the path's ending gives it.
 
     Examples:
         >>> parse_spec("mlflow:traces.json"), parse_spec("outputs.csv.gz"), parse_spec("hf:owner/name:test")
@@ -287,7 +287,7 @@ def _existing(path: str) -> Path:
 
 
 def _unread(table: Source, names: Iterable[str], field: str, what: str, words: Set[str], kind: Any) -> Iterator[str]:
-    """Yield how to map each column of different values of a kind whose name says that it holds what was not found."""
+    """Yield how to map each column with varying values of a kind whose name fits a field that was not found."""
     for name in names:
         values = {value for _, row in table.rows if isinstance(value := row.get(name), kind)}
         if len(values) > 1 and set() < {*words_of(name)} <= words:
@@ -304,13 +304,13 @@ def _hold_pairs(columns: Iterable[str]) -> bool:
 
 
 def _numbered(columns: Iterable[str], name: str | None) -> list[str]:
-    """Return the columns ``NAME_1``, ``NAME_2``, ... in order."""
+    """Return the columns ``NAME_1``, ``NAME_2``, ... in numeric order."""
     form = re.compile(rf"{re.escape(name or '')}_\d{{1,9}}", re.ASCII)
     return sorted(filter(form.fullmatch, columns), key=lambda column: int(column.rpartition("_")[2]))
 
 
 def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
-    """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
+    """Refuse a column used for two fields, and a table without outputs, unless it needs no ``texts`` and has none."""
     columns, place, judged = table.columns, str(table.path), sorted(wanted.judged(table.columns))
     chosen = [name for name in wanted.choices if name != "better"]
     if columns and not _hold_outputs(columns) and (texts or _hold_outputs(recognised_columns(table).fields)):
@@ -331,7 +331,7 @@ def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
 
 
 def check_field(examples: Sequence[Any], field: str, place: str) -> None:
-    """Refuse items that lack a field which a model must be shown, and name the columns that look like it."""
+    """Refuse items without a field that the model needs, and name the columns that look like it."""
     without = next((e for e in examples if field not in e), None)
     if without is not None and any(field in e for e in examples):
         fault = f"The item {item_name(without)!r:.80} of {place} has no {field!r}"
@@ -344,7 +344,7 @@ def check_field(examples: Sequence[Any], field: str, place: str) -> None:
 
 
 def _join_marked(table: Source) -> None:
-    """Read columns NAME_model_a, NAME_model_b and NAME_tie with 1 in one of them as one column NAME that says which."""
+    """Merge columns NAME_model_a, NAME_model_b and NAME_tie, with 1 in one of them, into a column NAME of choices."""
     columns, rows = table.columns, [row for _, row in table.rows]
     for name in (column.removesuffix("_tie") for column in columns if column.endswith("_tie")):
         parts = [f"{name}_{side}" for side in ("model_a", "model_b", "tie")]
@@ -358,7 +358,7 @@ def _join_marked(table: Source) -> None:
 
 
 def _read_winners(table: Source) -> None:
-    """Read choices by the name of the writer who won as A and B, where two columns name the writers of a pair."""
+    """Read choices that name the winning writer as A and B, if two columns name the writers of a pair."""
     columns, rows = dict.fromkeys(table.columns), [row for _, row in table.rows]
     ends = [(name, name.removesuffix(a) + b) for name in columns for a, b in FIRSTS.items() if name.endswith(a)]
     for name, other in filter(lambda pair: pair[1] in columns, ends):
@@ -375,7 +375,7 @@ def _read_winners(table: Source) -> None:
 
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
 TEXTS |= {"reference", "problem", "solution", "answer"}
-"""Columns whose cells stay texts even where all of them are numbers."""
+"""Columns whose cells stay texts even if all of them are numbers."""
 _LABEL = re.compile(r"label(_\d{1,9})?", re.ASCII)
 _PEOPLES = re.compile(r"score|(scores|ratings)(\..+)?|rating_\d{1,9}", re.ASCII)
 _RATED = re.compile(rf"{_PEOPLES.pattern}|(better|label)(_\d{{1,9}})?", re.ASCII)
@@ -383,13 +383,13 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  
 
 
 def _read_cells(table: Source) -> None:
-    """Give columns of numbers their numbers; an empty cell is None, but an empty output stays an empty text.
+    """Convert columns of numbers; an empty cell becomes None, but an empty output stays an empty text.
 
-    A column holds numbers if every cell that is not empty is one, with a decimal point or with the file's own mark.
+    A column holds numbers if all cells that are not empty are numbers, with a decimal point or the file's mark.
     """
     for name in table.columns:
         if not all(isinstance(record.get(name), str) for _, record in table.rows):
-            continue  # what an importer read
+            continue  # read by an importer already
         cells = [record[name].strip() for _, record in table.rows]
         n_given = sum(cell.lower() not in ABSENT for cell in cells)
         written = [cells]
@@ -397,7 +397,7 @@ def _read_cells(table: Source) -> None:
             written.append([cell.replace(".", "?").replace(mark, ".") for cell in cells])
         read = [[cell if _NUMBER.fullmatch(cell) else "" for cell in some] for some in written]
         numbers = max(read, key=lambda some: sum(map(bool, some)))
-        rated = _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name)  # where another cell alone is a text, to be named
+        rated = _PEOPLES.fullmatch(name) or _LABEL.fullmatch(name)  # a single other cell is then an error to name
         is_number = name not in TEXTS and sum(map(bool, numbers)) >= (1 if rated else max(n_given, 1))
         for (_, record), cell, digits in zip(table.rows, cells, numbers, strict=True):
             if is_number and digits:
@@ -408,7 +408,7 @@ def _read_cells(table: Source) -> None:
 
 
 def _leave_totals_out(table: Source) -> None:
-    """Leave out a last row whose numbers, two or more, are sums of those above, or fractions: means of whole ones."""
+    """Leave out a last row of totals: two or more numbers that are sums of the column, or means of whole numbers."""
     *above, (where, last) = table.rows or [("", {})]
     totals = {name: cell for name, cell in last.items() if isinstance(cell, int | float)}
     columns = ((total, [as_number(row.get(name), texts=False) for _, row in above]) for name, total in totals.items())
@@ -425,9 +425,9 @@ def _is_total(total: float, column: Sequence[float]) -> bool:
 
 
 def _read_labels(table: Source, judged: Set[str]) -> None:
-    """Read columns label, label_1, ... as what people say, where nothing else is.
+    """Read columns label, label_1, ... as human ratings if the table has no others.
 
-    Beside texts, a label may be anything, such as a topic: there it is what people say if most cells are numbers or
+    Beside texts, a label may be anything, such as a topic: then it counts as a rating only if most cells are numbers or
     words for pass and fail.
     """
     columns = table.columns
@@ -445,28 +445,28 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
 
 
 def _read_verdicts(table: Source, wanted: Wanted) -> None:
-    """Read columns that mostly hold one pair of words, such as yes and no, as 1 and 0; refuse cells of no rating."""
+    """Read columns that mostly hold a pair of words, such as yes and no, as 1 and 0; refuse cells without a rating."""
     columns, judged = table.columns, wanted.judged(table.columns)
     peoples = [name for name in columns if _PEOPLES.fullmatch(name)]
     raters, drawn = [name for name in peoples if name.startswith("rating")], _numbered(columns, wanted.samples)
     alone = [name for name in columns if name not in (*raters, *drawn) and (name in peoples or name in judged)]
     for group in (raters, drawn, *([name] for name in alone)):
         rating_values.read_words(table, group)
-    if not _hold_pairs(columns):  # whose ratings are differences
+    if not _hold_pairs(columns):  # ratings of pairs are differences
         criteria = {name: "" if name in ("score", "ratings") else name.partition(".")[2] for name in peoples}
         kinds = {name: f"{'mean' if name.startswith('score') else ''}{about}" for name, about in criteria.items()}
         rating_values.ask_about_failures(table, kinds, [name for name in columns if name in judged], wanted.codes)
 
 
-# Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
+# Items from rows: outputs to score, or pairs of outputs to compare, with human ratings.
 
-NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
+NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # fields that a cell may hold as JSON
 DIFFERENCES = {items.FIRST: 1, items.SECOND: -1, items.TIE: 0}
-"""A person's choice -> rating of the first output less the second's."""
+"""A person's choice -> rating of the first output minus the second's."""
 
 
 def _read_nested(table: Source, wanted: Wanted) -> None:
-    """Read lists and objects that are written as JSON, and make texts of conversations."""
+    """Read lists and objects that are written as JSON, and turn conversations into texts."""
     dotted = {name for name in table.columns if name.startswith(tuple(f"{root}." for root in NESTED))}
     for where, record in table.rows:
         for name in (*NESTED, wanted.samples or "", *dotted):
@@ -483,7 +483,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
         if _hold_pairs(table.columns) and name not in wanted.shares:
             codes = wanted.choices.get(name, wanted.choices.get("better", ()) if name.startswith("better_") else ())
             rating_values.refuse_choices([*rating_values.given_cells(table, name)], codes)
-    # 2. Items, each with an id of its own and an output.
+    # 2. Items, each with its own id and an output.
     examples, places = list[dspy.Example](), dict[str, str]()
     columns = {name: _numbered(table.columns, name) for name in ("rating", "better", wanted.samples or "")}
     for where, row in table.rows:
@@ -503,7 +503,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
 
 
 def _from_json(value: str, name: str, where: str) -> Any:
-    """Read a cell of JSON; one that is empty is None."""
+    """Read a cell of JSON; an empty cell is None."""
     if not value.strip():
         return None
     try:
@@ -519,7 +519,7 @@ def _gathered(
 ) -> dict[str, Any]:
     """Return a record in which lists and objects have one field each, and recorded numbers are numbers.
 
-    ``columns`` has the table's numbered columns by name: one that a row lacks is that rater's or answer's all the same.
+    ``columns`` has the table's numbered columns by name: a rater or answer that a row lacks keeps its place.
     """
     record, judged = dict(row), {*wanted.numbers, *wanted.choices, wanted.samples}
     nested = [column for column in record if "." in column and column not in judged]  # as pandas writes records
@@ -553,7 +553,7 @@ def _number(value: Any, written: str) -> float | None:
 
 
 def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
-    """Return an item's fields; ``votes`` are the columns of several people's choices."""
+    """Return an item's fields; ``votes`` are columns with people's choices."""
     fields: dict[str, Any] = {"id": item_id(record, where)}
     if record.get("source") is None:
         record.pop("source", None)
@@ -561,7 +561,7 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
         fields["source"] = items.text(record, "source", where)
     outputs = record.pop("outputs", None)
     if isinstance(outputs, dict) and "output" in record:
-        outputs = None  # columns such as outputs.coherence, of a tool that names what it returns so
+        outputs = None  # columns such as outputs.coherence: a tool's name for its results
     pair = record.pop("candidates", None) or outputs
     if pair is None and wanted.texts:
         fields["output"] = items.text(record, "output", where, blank=True)
@@ -574,7 +574,7 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
 
 
 def item_id(record: Mapping[str, Any], where: str) -> str:
-    """Return the id of a record; without one, the number of the line or row in which its place ends."""
+    """Return the id of a record, or else the number of the line or row at the end of its place."""
     name = record.get("id")
     if name is None:
         return str(re.findall(r"\d+", where)[-1])
@@ -592,7 +592,7 @@ def _are_shares(table: Source, name: str, wanted: Wanted) -> bool:
 
 
 def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
-    """Return which output of a pair people prefer, and recorded choices; several people's become ratings."""
+    """Return people's preferred output of a pair, and recorded choices; several people's choices become ratings."""
     systems = record.get("systems")
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
@@ -611,7 +611,7 @@ def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[
         differences = [difference for difference in record["ratings"] if difference is not None]
         majority = {1: items.FIRST, -1: items.SECOND, 0: items.TIE}[int(np.sign(sum(differences)))]
         chosen.setdefault("better", int(majority) if differences else None)
-    if chosen.get("better") in (items.FIRST, items.SECOND) and "preference" not in codes:  # which may be a judge's
+    if chosen.get("better") in (items.FIRST, items.SECOND) and "preference" not in codes:  # it may be a judge's
         chosen["preference"] = "AB"[chosen["better"]]
     return chosen
 
@@ -622,10 +622,10 @@ def _choice(value: Any, written: str, codes: Sequence[object]) -> int | None:
 
 
 def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, Any]:
-    """Return people's scores and ratings: by criterion, or of the one criterion that is judged.
+    """Return human scores and ratings: by criterion, or for the only criterion that is judged.
 
-    A criterion without a score gets the mean of its ratings. A pair's ratings are each rater's difference, the first
-    output's less the second's, and it has no score.
+    A criterion without a score gets the mean of its ratings. A pair's ratings are differences by rater, the first
+    output's rating minus the second's, and it has no score.
     """
     ratings = record.get("ratings")
     if isinstance(ratings, list) and not isinstance(record.get("scores"), Mapping):

@@ -1,4 +1,4 @@
-"""The synthetic world, in which the truth is known: facts, wordings, errors and raters; world.json has its words."""
+"""Synthetic world with a known truth: facts, wordings, errors and raters; world.json has its words."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from evalbias.values import read_json
 
 _TABLES = read_json(Path(__file__).with_name("world.json"), "install evalbias again")
 
-# Wordings of a comparison: one phrase from every part. Each phrase moves the judge towards the first position by a
-# known number of nats (away from it if negative), and a wording by the sum of its phrases, so the fairest wording is
-# known.
+# Wordings of a comparison: a phrase from every part. Each phrase moves the judge towards the first position by a fixed
+# number of nats (away from it if negative), and a wording by the sum of its phrases, so the fairest wording is known.
 
 PARTS: Sequence[Mapping[str, float]] = _TABLES["parts"]
 GENERAL: Sequence[Sequence[str]] = _TABLES["general"]
 """Phrases for any criterion, all of which keep its definition. Their effect on a judge is unknown."""
 
-GAIN = 1.5  # nats by which one point of quality moves the pairwise judge
+GAIN = 1.5  # nats by which a point of quality moves the pairwise judge
 
 
 def wordings(*, source: str, output: str, name: str, definition: str) -> dict[str, float]:
@@ -38,36 +37,35 @@ def wordings(*, source: str, output: str, name: str, definition: str) -> dict[st
 
 
 # Every item is a person's three facts (the source) and three sentences about them (the output). A sentence belongs to
-# one of three equally frequent classes: it states the fact (sometimes a wrong one), it says that the fact is unknown
-# (an omission), or it states the fact in the wrong word order (a disfluency). Each class has four phrasings, from
-# common to rare, drawn independently of the class and worded so that neither the likelihood of a text nor its length
-# says anything about its quality. Raters differ in their taste: how much a common phrasing raises their score.
-#
-# The human score of an item is the mean of several fair raters. The judge reads the label of a demonstration as the
-# score of one rater, and most raters like common phrasing: eight random demonstrations are too little evidence of a
-# fair rater, those that clearly contradict the preference for common phrasing are enough.
+# one of three equally frequent classes: it states the fact (sometimes wrongly), it says that the fact is not known (an
+# omission), or it states the fact in the wrong word order (a disfluency). Each class has four phrasings, from common to
+# rare, drawn independently of the class and worded so that neither the likelihood of a text nor its length says
+# anything about its quality. Raters differ in their taste: how much a common phrasing raises their score. The human
+# score of an item is the mean of several fair raters. The judge reads the label of a demonstration as the score of a
+# single rater, and most raters like common phrasing: eight random demonstrations are too little evidence of a fair
+# rater, demonstrations that clearly contradict the preference for common phrasing are enough.
 
 
 @dataclass(frozen=True)
 class Edition:
-    """The world in one language: its criterion, and the words of sources and outputs."""
+    """The world in a language: its criterion, and the words of sources and outputs."""
 
-    name: str  # of the criterion
+    name: str  # name of the criterion
     definition: str
     task: str
     source_label: str
     output_label: str
     source: str  # wording of a source
-    values: Mapping[str, Sequence[str]]  # relation -> the facts that can be
+    values: Mapping[str, Sequence[str]]  # relation -> its possible values
     stated: Mapping[str, Sequence[str]]  # relation -> phrasings, from common to rare; {an} is a job's article
-    unknown: Mapping[str, Sequence[str]]  # the same for a fact that is said to be unknown
+    unknown: Mapping[str, Sequence[str]]  # the same for a sentence that calls the fact unknown
     broken: Mapping[str, Sequence[str]]  # the phrasings of ``stated`` in the wrong word order
     blanks: Sequence[str]  # words for unknown
     space: str  # between sentences
 
 
 EDITIONS = {language: Edition(**words) for language, words in _TABLES["editions"].items()}
-"""Language -> edition. The same seed draws items of the same facts, classes, phrasings and scores in each."""
+"""Language -> edition. The same seed draws items of the same facts, classes, phrasings and scores in every edition."""
 
 ENGLISH, JAPANESE = EDITIONS["en"], EDITIONS["ja"]
 NAME, DEFINITION, TASK = ENGLISH.name, ENGLISH.definition, ENGLISH.task
@@ -94,17 +92,17 @@ class Item:
     source: str  # facts as a record (SOURCE)
     output: str  # three sentences about the facts
     quality: float  # 1 to 5, linear in the facts stated: a correct sentence counts 1, a disfluent one 1/2, any other 0
-    commonness: float  # of the phrasings, with mean 0 and standard deviation 1 over the world
-    errors: tuple[str, ...]  # of each sentence: "", "omission", "wrong object" or "disfluency"
+    commonness: float  # how common the phrasings are: mean 0 and standard deviation 1 over the world
+    errors: tuple[str, ...]  # error of each sentence: "", "omission", "wrong object" or "disfluency"
 
 
 def item(rng: random.Random) -> Item:
-    """Draw one item."""
+    """Draw an item."""
     return siblings(rng, 1)[0]
 
 
 def siblings(rng: random.Random, count: int, edition: Edition = ENGLISH) -> list[Item]:
-    """Draw ``count`` outputs of one source."""
+    """Draw ``count`` outputs of the same source."""
     facts = {relation: rng.choice(values) for relation, values in edition.values.items()}
     return [_item(rng, facts, edition) for _ in range(count)]
 
@@ -133,7 +131,7 @@ def _item(rng: random.Random, facts: dict[str, str], edition: Edition) -> Item:
 
 
 def facts(source: str) -> dict[str, str]:
-    """Read the value of each relation from a source; a text that is not written like ``SOURCE`` is refused.
+    """Read the value of each relation from a source; refuses a text of another form than ``SOURCE``.
 
     Examples:
         >>> facts("Place of birth: Oslo; job: miner; favorite food: rice")
@@ -217,7 +215,7 @@ def documents(n: int, outputs: int, *, seed: int, language: str = "en") -> list[
 
 def _example(rng: random.Random, drawn: Item, name: str, edition: Edition, **more: str) -> dspy.Example:
     mean = _opinion(rng, drawn, taste=0.0, raters=ANNOTATORS)
-    own = random.Random(f"ratings of {name}")  # single ratings with this mean, from a generator of the item's own
+    own = random.Random(f"ratings of {name}")  # single ratings with this mean, from the item's own generator
     noise = [own.gauss(0.0, RATER_NOISE) for _ in range(ANNOTATORS)]
     example = dspy.Example(
         id=name,
