@@ -1,4 +1,4 @@
-"""Tree attention: the mask of each kind of layer, its kernels, and how a model takes them."""
+"""Tree attention: masks for each kind of layer, kernels, and their use in a model."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ from evalbias.measures.arrays import IntArray
 #     e   x . . . x           x . . . x               1
 
 
-# transformers' names of the kinds, under which a model of mixed layers takes its masks.
+# transformers' names of the kinds of layers, by which a model with several kinds takes its masks.
 FULL, SLIDING = "full_attention", "sliding_attention"
-BLOCK, MOST_BLOCKS = 128, 32  # least queries in a block, and number of blocks of a large pack: each costs some calls
+BLOCK, MOST_BLOCKS = 128, 32  # fewest queries in a block, and most blocks of a pack: each costs some calls
 
 
 @dataclass(frozen=True)
 class Mask:
     """Keys that the n tokens of a pack attend to in the layers of one kind: m + n, of which the last n are their own.
-
-    Nearly all tokens of a pack attend to the same context and to little of the pack, and no dense mask of all pairs is
-    ever made.
+Nearly all tokens of a pack attend to the same context and to few tokens of the pack, so a dense mask of all pairs is
+    never made.
     """
 
     ends: IntArray  # (m + n,) for each key the first query that no longer attends to it
@@ -48,7 +47,7 @@ class Mask:
 
     @property
     def before(self) -> int:
-        """The number m of keys before the pack."""
+        """Number m of keys before the pack."""
         return len(self.ends) - len(self.reach)
 
     def runs(self, queries: slice) -> list[slice]:
@@ -118,14 +117,14 @@ def layer_masks(config: Any, kinds: Sequence[str], pack: Pack) -> dict[str, Mask
 
 
 def configs_of(model: Any) -> list[Any]:
-    """Return the configurations that a model's layers read their settings from."""
+    """Return the configurations from which a model's layers read their settings."""
     configs = [module.config.get_text_config() for module in model.modules() if hasattr(module, "config")]
     return list({id(config): config for config in configs}.values())
 
 
 @contextmanager
 def configured(configs: Sequence[Any], **settings: Any) -> Iterator[None]:
-    """Change settings inside the ``with`` block, where configurations have them."""
+    """Change those settings that the configurations have, inside the ``with`` block."""
     values = ((config, name, getattr(config, name, None)) for config in configs for name in settings)
     before = [(config, name, value) for config, name, value in values if value]
     try:
@@ -144,7 +143,7 @@ def configured(configs: Sequence[Any], **settings: Any) -> Iterator[None]:
 Result = tuple[Tensor, Tensor]
 # Function of queries, keys, values, mask, factor of the scores (None: d ** -0.5) and their limit (None: none).
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask, float | None, float | None], Result]
-SPARSE = 0.75  # largest share of a span of keys that is copied together; of denser spans hidden pairs are computed too
+SPARSE = 0.75  # largest visible share of a span of keys whose runs are copied; denser spans compute hidden pairs too
 
 
 def fused_kernel(
@@ -169,7 +168,7 @@ def fused_kernel(
         hidden = pad(hidden, (0, -hidden.shape[3] % 16))[..., : hidden.shape[3]].expand(-1, query.shape[1], -1, -1)
         attend = torch.ops.aten._scaled_dot_product_efficient_attention
         out, lse, *_ = attend(query, key, value, hidden, True, scale=scaling)
-        return out, lse[..., : query.shape[2]]  # it is padded too
+        return out, lse[..., : query.shape[2]]  # the log-sum-exp is padded too
 
     return _by_blocks(part, query, key, value, mask)
 
@@ -209,7 +208,7 @@ def _by_blocks(part: Callable[..., Result], query: Tensor, key: Tensor, value: T
 KERNELS = (fused_kernel, plain_kernel)  # attention to try for a model, the fastest first
 
 
-# How a model takes tree attention: transformers looks up its attention by name in every forward pass, so the name is
+# Tree attention in a model: transformers looks up its attention by name in every forward pass, so the name is
 # set for the passes over packs only, and elsewhere the model's own attention is untouched.
 
 NAME = "evalbias_tree"
@@ -218,7 +217,7 @@ _PASS: ContextVar[tuple[Kernel, Sequence[Mask]]] = ContextVar("pass")
 
 @contextmanager
 def tree_attention(configs: Sequence[Any], kernel: Kernel, masks: Sequence[Mask]) -> Iterator[None]:
-    """Run the forward pass in the ``with`` block on a pack, under one mask per layer."""
+    """Run the forward pass in the ``with`` block on a pack, with a mask for each layer."""
     token = _PASS.set((kernel, masks))
     try:
         with configured(configs, _attn_implementation=NAME):
@@ -245,7 +244,7 @@ def attend(
     Queries are the pack's, (1, H, n, d); keys and values those of m tokens before it and its own, (1, G, m + n, d), G
     dividing H. ``softcap`` is the limit that scores approach, c tanh(score / c). ``s_aux`` holds (H,) attention sinks:
     scores that take part in the softmax but have no value. Other options do not change the scores, such as the window,
-    which the masks hold. Returns (1, n, H, d) outputs, or raises NotImplementedError for attention of another kind.
+    which the masks hold. Returns (1, n, H, d) outputs, or raises NotImplementedError for other kinds of attention.
     """
     number: Any = module.layer_idx
     kernel, masks = _PASS.get()

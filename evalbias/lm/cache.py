@@ -1,4 +1,4 @@
-"""One cached model: every question is asked once and counted, and its answer kept, in a file if one is named.
+"""Cached model: asks every question once, counts it, and keeps its answer in memory or in a file.
 
 Judges and optimizers ask ``CachedLM``, which asks a ``LocalLM`` or ``ServerLM``, or any ``dspy.LM`` by
 ``contract.AnyLM``. Each line of the file is an answer under a key over the model and the question.
@@ -37,24 +37,24 @@ INTERVAL = 1.0  # time in seconds between flushes to the disk, and reports of pr
 
 
 class CachedLM(MeasuringLM):
-    """A model that is asked nothing twice.
+    """A model whose answers are cached, so that no question is asked twice.
 
-    With a file, questions go to the model in chunks, so that a kill costs a few seconds of work. Each answer of a
-    server is written as it comes. Of a local model, each chunk is written as a whole before the next one is asked, and
-    its answers do not depend on earlier ones. So a resumed run asks the same chunks as one that was not stopped, and
-    gets the same numbers to the last digit. All runs share the likelihoods under a model whose files are on this
-    machine; those that another run measured in other chunks may differ in last digits (1e-5 nats in float32).
+    With a file, questions go to the model in chunks, so that a kill costs only a few seconds of work. A server's
+    answers are written one by one as they arrive. A local model's chunk is written as a whole before the next chunk is
+    asked, and its answers do not depend on earlier chunks. So a resumed run asks the same chunks as an uninterrupted
+    run, and gets the same numbers to the last digit. All runs share the likelihoods of a model whose files are on this
+    machine; those measured in other chunks may differ in last digits (1e-5 nats in float32).
 
     Args:
-        lm: Model to ask, as of ``measuring``.
+        lm: Model to ask, as for ``measuring``.
         file: JSONL file of the answers; None keeps them in memory.
         sampling: Estimate the probabilities of choices from repeated answers; None measures them.
-        chunk: Number of questions in one call of the model, by default ``chunk_of(lm)``; all without a file and
-            ``progress``.
-        before: Called with the questions of a call that have no answer yet, before the model is asked.
-        between: Called after every chunk that the model answered; it may raise to end the run.
-        progress: Called with a number of answers: those that are known, and then, after every chunk and every second
-            while answers of a server arrive, the new ones; also from other threads.
+        chunk: Number of questions in a call of the model, by default ``chunk_of(lm)``; all questions if there is
+            neither a file nor ``progress``.
+        before: Function that is called with the unanswered questions of a call, before the model is asked.
+        between: Function that is called after every answered chunk; it may raise to end the run.
+        progress: Function that is called with a number of answers: first the cached answers, then the new answers,
+            after every chunk, and every second while answers of a server arrive; also from other threads.
     """
 
     def __init__(
@@ -78,17 +78,17 @@ class CachedLM(MeasuringLM):
         self._journal = None if file is None else Journal(file)
         self._store = Store() if self._lm.is_local and keeps() else None
         records = [] if self._journal is None else self._journal.read("key")
-        self._kept: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
+        self._kept: dict[str, Any] = {record["key"]: record for record in records}  # records until their first use
         self._whole = file is None and chunk is None and progress is None
         self.chunk = chunk or chunk_of(self._lm)
         self._keeping = threading.RLock()
         self._reported, self._unreported = -math.inf, 0  # time of the last report of progress, and answers since
-        self.questions: Counter[type] = Counter()  # kind -> questions answered so far, known ones included
-        self.distinct: Counter[type] = Counter()  # kind -> different ones of these, also where a file knew the answer
+        self.questions: Counter[type] = Counter()  # kind -> questions answered so far, cached answers included
+        self.distinct: Counter[type] = Counter()  # kind -> different questions among these, cached or not
         self.asked: Counter[type] = Counter()  # kind -> questions that the model itself answered
         self.tokens = 0.0  # read and written for these; NaN where the model does not report them
         self._counted: set[str] = set()
-        self.replayed = 0  # answers that were known
+        self.replayed = 0  # number of cached answers used
 
     def provenance(self) -> dict[str, Any]:
         return self._identity
@@ -97,12 +97,12 @@ class CachedLM(MeasuringLM):
         if self._draws is not None and any(isinstance(question, Choices) for question in questions):
             self._estimate(self._draws, questions, answers)
             return
-        # 1. Equal questions have one key. What is known is answered before anything is asked.
+        # 1. Equal questions have the same key. Cached questions are answered before anything is asked.
         keys = [digest([self._key, type(question).__name__, *vars(question).values()], 64) for question in questions]
         if self._store is not None:
             likelihoods = {key: q for key, q in zip(keys, questions, strict=True) if isinstance(q, Likelihood)}
             for key, record in self._store.read(likelihoods.keys() - self._kept.keys()).items():
-                with suppress(KeyError, TypeError, ValueError):  # no likelihood, whoever wrote it: it is measured anew
+                with suppress(KeyError, TypeError, ValueError):  # a record that is no likelihood is measured anew
                     shared = likelihoods[key].load(record)
                     if shared.tokens and not np.isnan(shared.per_token).any():
                         self._kept[key] = shared
@@ -118,16 +118,16 @@ class CachedLM(MeasuringLM):
         self._progress(len(questions) - len(todo))
         if todo:
             self._before(list(todo.values()))
-        # 2. The others are asked in chunks; whatever ends the call, what was answered is kept.
+        # 2. The others are asked in chunks; answers are kept however the call ends.
         left, start = list(todo), 0
         if self._lm.is_local:
-            left.sort(key=lambda key: repr(vars(todo[key])))  # prompts that begin alike are in one chunk
+            left.sort(key=lambda key: repr(vars(todo[key])))  # prompts that begin alike are in the same chunk
         while start < len(left):
             end = len(left) if self._whole else start + self.chunk
             while end < len(left) and isinstance(last := todo[left[end - 1]], types.Decision):
                 if getattr(todo[left[end]], "prompt", None) != last.prompt:
                     break
-                end += 1  # decisions about one state make one request
+                end += 1  # decisions about the same state form one request
             part = left[start:end]
             arriving = _Arriving(self._keeping)
             if self._lm.answers_alone:
@@ -156,7 +156,7 @@ class CachedLM(MeasuringLM):
             self._counted.add(key)
 
     def _estimate(self, sampling: Sampling, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer choices by k draws each; a prompt of which one draw is refused is refused."""
+        """Answer choices by k draws each; if any draw is refused, the prompt is refused."""
         draws = [sampling.draws(q.prompt) if isinstance(q, Choices) else [q] for q in questions]
         ends = np.cumsum([0, *map(len, draws)])
         drawn: dict[int, Any] = {}
@@ -181,7 +181,7 @@ class CachedLM(MeasuringLM):
     ) -> None:
         """Write the answers to a part's keys, and report progress.
 
-        A server may take a refused question later. A refusal of another model is kept, since it has its place in the
+        A server may take a refused question later. A local model's refusal is kept, because it has its place in the
         chunk, without which a resumed run would ask other chunks.
         """
         with self._keeping:
@@ -209,7 +209,7 @@ class CachedLM(MeasuringLM):
                 self._unreported = 0
 
     def _read(self, key: str, question: Question) -> Any:
-        """Return a known answer; a record of the file is read when it is first asked for."""
+        """Return a cached answer; a record of the file is parsed at its first use."""
         if isinstance(record := self._kept[key], dict):
             try:
                 refused = record.get("refused")
@@ -222,31 +222,31 @@ class CachedLM(MeasuringLM):
 
 @contextmanager
 def progress_bar(total: int, visible: bool | None) -> Iterator[Callable[[int], None] | None]:
-    """Show a bar on stderr that is advanced by answers; by default (None) in a terminal or a notebook. None without."""
+    """Show a progress bar on stderr, by default in a terminal or notebook; yields a function to advance it, or None."""
     if not total or not (sys.stderr.isatty() or "ipykernel" in sys.modules if visible is None else visible):
         yield None
         return
     from tqdm import tqdm
 
-    ncols, nrows = shutil.get_terminal_size()  # also where a terminal tells none
+    ncols, nrows = shutil.get_terminal_size()  # defaults if the terminal reports no size
     with tqdm(total=total, desc="judging", unit=" answers", file=sys.stderr, ncols=ncols, nrows=nrows) as bar:
         yield bar.update
-        bar.total = bar.n  # however many were foreseen
+        bar.total = bar.n  # the bar ends full, whatever total was expected
 
 
-# Likelihoods that all runs share.
+# Likelihoods shared by all runs.
 
 WAIT = 1.0  # longest time in seconds to wait for another process that writes
-LIMIT = 2**30  # bytes of the likelihoods of all models; above, the quarter that was written first is forgotten
+LIMIT = 2**30  # bytes of all models' likelihoods; above it, the oldest quarter is deleted
 
 
 class Store:
-    """Likelihoods under one model and by this code: records by hashes of the questions, in the SQLite file of all.
+    """Likelihoods by model, question and version of this code, in an SQLite file that all runs share.
 
-    A damaged record is measured anew. A file that is damaged or has other tables is set aside as ``kept.damaged``, and
-    another one begun. A folder that cannot be written, a full disk, a link, and a file that others use for longer than
-    ``WAIT`` keep nothing. What is forgotten above ``LIMIT`` is still in the memory of a run that read it, and in the
-    file of one that measured it.
+    A damaged record is measured anew. A file that is damaged or has other tables is renamed to ``kept.damaged``, and a
+    new file begun. Nothing is kept in a folder that cannot be written, on a full disk, through a link, or if others use
+    the file for longer than ``WAIT``. Records deleted above ``LIMIT`` remain in the memory of runs that read them, and
+    in the file of the run that measured them.
     """
 
     def __init__(self) -> None:
@@ -254,14 +254,14 @@ class Store:
         self._wait = WAIT
 
     def read(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the records of those keys that have one; a key is of a model and a question."""
+        """Return key -> record for the keys in the file; a key stands for a model and a question."""
         records: dict[str, Any] = {}
 
         def look_up(store: sqlite3.Connection) -> None:
             for key in keys:
                 for record, checked in store.execute("SELECT record, sum FROM kept WHERE key = ?", (self._code + key,)):
                     if isinstance(record, str) and digest([key, record], 16) == checked:
-                        with suppress(ValueError, RecursionError):  # of another program, or of somebody else
+                        with suppress(ValueError, RecursionError):  # written by another program or person
                             records[key] = json.loads(record)
 
         self._open(look_up)
@@ -285,7 +285,7 @@ class Store:
         self._open(insert)
 
     def _open(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Do something with the file, if there is one, in one transaction, which an error undoes."""
+        """Call ``work`` with the file, if it exists, in a transaction, which an error rolls back."""
         with suppress(OSError, sqlite3.Error):
             opened = self._path.stat()
             if self._is_link():
@@ -297,15 +297,15 @@ class Store:
                         raise sqlite3.DatabaseError("its tables are others")
                     work(store)
                 self._wait = WAIT
-            except sqlite3.DatabaseError as error:  # of this very class for what is damaged or no database
+            except sqlite3.DatabaseError as error:  # exactly this class for a damaged file, or one that is no database
                 if "locked" in str(error):
-                    self._wait = 0.0  # a process that stopped while it wrote is waited for once, until it lets go
+                    self._wait = 0.0  # wait only once for a process that stopped while writing
                 if type(error) is sqlite3.DatabaseError and os.path.samestat(opened, self._path.stat()):
                     self._path.replace(aside := self._path.with_suffix(".damaged"))
                     get_logger(__name__).warning("%s is damaged (%s): it is now %s.", self._path, error, aside)
 
     def _is_link(self) -> bool:
-        """Return whether a link stands where SQLite would write, which may lead to any file."""
+        """Return whether a path that SQLite would write is a link, which may lead to any file."""
         files = (self._path.with_name(self._path.name + end) for end in ("", "-journal", "-wal", "-shm"))
         return any(place.is_symlink() for place in (self._path.parent, *files))
 
@@ -315,12 +315,12 @@ _PAGES = ("page_count", "freelist_count", "page_size")
 
 
 def unpaid(answer: Any) -> Any:
-    """Return an answer as one that the model was not asked for again, which costs no tokens."""
+    """Return an answer without its usage, because a cached answer costs no tokens."""
     return answer if isinstance(answer, Refused) or answer.usage is None else replace(answer, usage=None)
 
 
 class _Arriving(dict[int, Any]):
-    """Answers of one chunk by place, set by any thread under the lock; ``keep`` takes each as it comes."""
+    """Place -> answer of a chunk, set by any thread under the lock; ``keep`` receives each answer as it comes."""
 
     def __init__(self, lock: threading.RLock) -> None:
         super().__init__()
@@ -338,18 +338,18 @@ class _Arriving(dict[int, Any]):
             self._closed = True
 
 
-# Which model is asked.
+# Choice of the model.
 
 
 def resolve_lm(lm: Any, predict: Any) -> Any:
-    """Return ``lm`` if given, else the predictor's own model, else the one that DSPy is configured with."""
+    """Return ``lm`` unless it is None, else the predictor's model, else the model that DSPy is configured with."""
     return named_lm(lm or predict.lm or dspy.settings.lm)
 
 
 def named_lm(lm: Any) -> Any:
-    """Return the model that a text such as "openai/gpt-4o-mini" names, by ``dspy.LM``; anything else as it is.
+    """Return ``dspy.LM(lm)`` for a name such as "openai/gpt-4o-mini"; return anything else unchanged.
 
-    TypeError says how to make a model that DSPy does not have by its name alone.
+    TypeError explains how to make a model that DSPy cannot make from its name alone.
     """
     if not isinstance(lm, str):
         return lm
@@ -365,7 +365,7 @@ def named_lm(lm: Any) -> Any:
 
 
 def as_measuring(lm: Any) -> MeasuringLM:
-    """Return a model that answers questions as it is, and any other through DSPy."""
+    """Return a model that answers questions unchanged, and wrap any other to be asked through DSPy."""
     lm = named_lm(lm)
     if isinstance(lm, MeasuringLM):
         return lm
@@ -375,10 +375,10 @@ def as_measuring(lm: Any) -> MeasuringLM:
 
 
 def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
-    """Return a model as judges ask it: itself if it answers questions, else a view of it that does.
+    """Return a model that judges can ask: ``lm`` itself if it answers questions, else a wrapper that does.
 
-    ``lm`` is a ``MeasuringLM`` or any ``dspy.LM``. With ``sampling``, probabilities are estimated even if it measures;
-    a model that samples already keeps its own settings.
+    ``lm`` is a ``MeasuringLM`` or any ``dspy.LM``. With ``sampling``, probabilities are estimated even if the model
+    measures them; a model that samples already keeps its own settings.
     """
     model = as_measuring(lm)
     if sampling is None or getattr(model, "sampling", None) is not None:
@@ -387,7 +387,7 @@ def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
 
 
 def keeping_likelihoods(lm: Any) -> MeasuringLM:
-    """Return a model as ``measuring`` does; runs share the likelihoods under one whose files are on this machine."""
+    """Return a model as ``measuring`` does; all runs share the likelihoods of a model on this machine."""
     model = measuring(lm)
     return CachedLM(model) if model.is_local else model
 
@@ -397,7 +397,7 @@ ASKED = ("temperature", "top_p", "top_k", "n", "seed", "stop", "max_tokens", "ma
 
 
 def model_identity(lm: Any) -> dict[str, Any]:
-    """Return what decides a model's numbers, for run.json and the keys of answers: never an address or a key."""
+    """Return the settings that decide a model's numbers, for run.json and the cache: never an address or a key."""
     if hasattr(lm, "provenance"):
         return dict(lm.provenance())
     own = model_settings(getattr(lm, "kwargs", None) or {})

@@ -1,4 +1,4 @@
-"""Many questions at once: several in flight, each answer noted as it comes, refusals told from failures."""
+"""Ask many questions concurrently, store each answer as it comes, and distinguish refusals from failures."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evalbias.lm.types import Answers, Decisions, Likelihood, Prompt, Question, 
 
 Result = TypeVar("Result")
 
-HARMLESS = "Answer with one digit."  # text in place of the judged one
+HARMLESS = "Answer with one digit."  # text in place of the judged text
 
 
 def harmless(question: Question | Decisions) -> Any:
-    """Return a question about ``HARMLESS``; instructions and demonstrations stay as they are."""
+    """Return a question about ``HARMLESS``; instructions and demonstrations stay."""
     if isinstance(question, Likelihood):
         return Likelihood(_harmless_prompt(question.context), HARMLESS)
     if isinstance(question, Decisions):
@@ -34,14 +34,14 @@ def _harmless_prompt(prompt: Prompt) -> Prompt:
 
 
 class Call:
-    """One call of a model.
+    """A call of a model: many questions, several in flight.
 
     A server answers "400 Bad Request" to a prompt that is too long or against its policy, and also to a setting that it
-    does not know; codes and wordings differ. The first refusal of a call is therefore settled by the same question
-    about a harmless text: if that is refused too, so would be every item, and the call ends with an error.
+    does not support; codes and wordings differ. At the first refusal of a call, the same question is therefore asked
+    about a harmless text: if that is refused too, every item would be, and the call ends with an error.
 
-    ``ask`` answers the question at a place, and ``control`` the same about a harmless text; ``refusal`` tells how the
-    prompt may be to blame for an error, and ``fatal`` whether the questions after a place would fail in the same way.
+    ``ask`` answers the question at a place, and ``control`` the same about a harmless text; ``refusal`` returns a
+    refusal if the prompt may be to blame for an error, and ``fatal`` whether later questions would fail alike.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Call:
         self._trial: Exception | None = None  # error of the harmless question
         self.failed: dict[int, Exception] = {}  # place of a question without an answer -> its error
         self.settings_refused = False  # the model refuses the harmless text too
-        self.over = False  # no further question is to be asked; set it to end the call
+        self.over = False  # True ends the call: no further question is asked
 
     async def run(self, places: Sequence[int], *, at_once: int) -> None:
-        """Ask the questions at some places, in this order, up to a fatal error."""
+        """Ask the questions at ``places`` in this order, until a fatal error."""
         if len(places) == 1:  # without a task, so that ``driven`` can run it
             await self._one(places[0])
             return
@@ -71,7 +71,7 @@ class Call:
 
         async def work() -> None:
             nonlocal fatal
-            for place in waiting:  # shared: each worker takes the next one
+            for place in waiting:  # shared: each worker takes the next place
                 if fatal or self.over:
                     return
                 fatal = await self._one(place) or fatal
@@ -88,7 +88,7 @@ class Call:
         """Ask one question; return whether its error is fatal."""
         try:
             answer = await self._ask(place)
-        except Exception as failure:  # whatever an answer raises costs this question alone
+        except Exception as failure:  # an error costs only its own question
             error = failure
             clear_frames(failure.__traceback__)  # which hold the answer: it may be large
         else:
@@ -124,7 +124,7 @@ class Call:
             self._tried = True
 
     def check(self) -> None:
-        """Raise the error of the first question that has no answer: ``RequestRefused`` if the settings are refused."""
+        """Raise the error of the first unanswered question, or ``RequestRefused`` if the settings are refused."""
         if not self.failed:
             return
         error = self.failed[min(self.failed)]

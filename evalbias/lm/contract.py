@@ -1,4 +1,4 @@
-"""Any ``dspy.LM`` as a model that answers questions, through DSPy's cache, callbacks and retries."""
+"""Ask any ``dspy.LM`` questions, through DSPy's cache, callbacks and retries."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.values import digest
 
 IN_FLIGHT = 16  # number of simultaneous requests to a model behind DSPy's own engines
-PLAIN_TOKENS = 16  # token limit of an answer that shows whether a model takes a prompt at all; some refuse lower ones
-MOST_DECISIONS = 64  # number of closed questions about one state in a request, which every endpoint takes
+PLAIN_TOKENS = 16  # token limit of a trial answer; some models refuse lower limits
+MOST_DECISIONS = 64  # closed questions about a state in a request: every endpoint takes so many
 
 
 class AnyLM(types.MeasuringLM):
-    """A ``dspy.LM`` asked through DSPy: one request a question, several in flight.
+    """A ``dspy.LM`` asked through DSPy: one request per question, several in flight.
 
-    Texts are sent as they are. The provider applies its own template and tokenizer, so a text that spells a control
-    token (``<|im_end|>``) may end its own turn, as it does at the chat endpoints of vLLM, SGLang and llama.cpp;
-    ``ServerLM`` protects from it. ``options`` are DSPy's own of every call: ``cache`` and ``rollout_id``.
+    Texts are sent unchanged. The provider applies its own template and tokenizer, so a text that spells a control token
+    (``<|im_end|>``) may end its own turn, as at the chat endpoints of vLLM, SGLang and llama.cpp; ``ServerLM`` protects
+    against it. ``options`` are DSPy's own options of every call: ``cache`` and ``rollout_id``.
     """
 
     answers_alone = True
@@ -41,11 +41,11 @@ class AnyLM(types.MeasuringLM):
     def __init__(self, lm: Any, **options: Any) -> None:
         self.lm, self.model, self._options = lm, str(lm.model), options
         self.answering = [Answering()]
-        self._before = next(iter(reversed(getattr(lm, "history", None) or ())), None)  # what others asked is not ours
+        self._before = next(iter(reversed(getattr(lm, "history", None) or ())), None)  # earlier requests are others'
         self.decides = lm.decides if isinstance(lm, types.MeasuringLM) else closed.decides(lm)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""
+        """Answer questions; DSPy's errors, except ``NoProbabilities``, become connection errors that name the model."""
         try:
             self.run(questions, answers)
         except types.RequestRefused:
@@ -66,7 +66,7 @@ class AnyLM(types.MeasuringLM):
             raise Unanswered(f"{self.model}: {error}.") from error
 
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
+        """Ask a single question in this thread, several in others; after an error or interrupt, send no more."""
         bundled, bundled_answers = closed.by_state(questions, answers, MOST_DECISIONS)
         context = copy_context()
         pool = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy")
@@ -93,9 +93,9 @@ class AnyLM(types.MeasuringLM):
         call.check()
 
     def _send(self, *request: Any, **options: Any) -> Any:
-        """Send a request, with DSPy's own options, which a decision request has none of; return the response."""
+        """Send a request, with DSPy's own options unless it is a decision request; return the response."""
         response = self.lm(*request, **(options if "questions" in options else self._options | options))
-        if isinstance(response, dict):  # of a decision request, whose model is only in the history
+        if isinstance(response, dict):  # answer to a decision request; only the history has its model
             for model in closed.answering_models(self.lm, self._before):
                 self.answering[0].check("decision", model, {})
         else:
@@ -119,20 +119,20 @@ class AnyLM(types.MeasuringLM):
 
     def _choices(self, question: Choices) -> ChoiceLogprobs:
         messages, choices = types.as_messages(question.prompt), question.choices
-        # 1. As a measured judgment, which our engines and DSPy's vLLM route answer.
+        # 1. A measured judgment, which our engines and DSPy's vLLM route answer.
         request, ours = seam.judgment_request(self.model, messages, choices), isinstance(self.lm, types.MeasuringLM)
         if ours or not seam.refuses_judgments(self.lm, request):
             try:
                 response = self._send(request)
                 if ours or seam.measured_shares(response):
                     return seam.read_judgment(response, choices)
-                seam.refuses.setdefault(self.lm, True)  # an engine of a user that takes it for another request
+                seam.refuses.setdefault(self.lm, True)  # a user's engine that takes it for another request
             except seam.UNSUPPORTED:
-                if ours:  # its own refusal is about these choices
+                if ours:  # our engine's refusal is about these choices
                     raise
                 seam.refuses[self.lm] = True
         lacks = seam.lacks.setdefault(self.lm, set())
-        for top in (top for top in seam.TOPS if top not in lacks):  # 2. by its most probable first tokens
+        for top in (top for top in seam.TOPS if top not in lacks):  # 2. the most probable first tokens
             try:
                 config = dspy.lm15.Config(max_tokens=1, temperature=1.0, top_p=1.0, logprobs=top)
                 response = self._send(seam.chat_request(self.model, messages, config))
@@ -164,7 +164,7 @@ class AnyLM(types.MeasuringLM):
         return closed.read_answers(answers, named, forms, model=self.model)
 
     def _text(self, question: Text) -> Written:
-        """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""
+        """Ask for a text. A model that takes no seed is asked without a seed, but still past DSPy's cache."""
         apart = {} if question.seed is None else {"rollout_id": question.seed}
         lacks = seam.lacks.setdefault(self.lm, set())
         seeded = question.seed is not None and seam.SEED not in lacks
@@ -178,7 +178,7 @@ class AnyLM(types.MeasuringLM):
         return Written(response.text or "")
 
     def samples(self) -> list[FloatArray]:
-        """Return the sample of the model's answers; none if it does not report probabilities."""
+        """Return the sample of the model's answers; empty if the model reports no probabilities."""
         answers: dict[int, Any] = {}
         try:
             self.answer([(types.Decision if self.decides else Choices)(SAMPLE_QUESTION, DIGITS)], answers)
@@ -189,7 +189,7 @@ class AnyLM(types.MeasuringLM):
         return [sample_of(np.exp(answers[0].logprobs[0]))]
 
 
-# Estimates of a model's probabilities from repeated answers, for models that report none.
+# Estimates of probabilities from repeated answers, for models that report no probabilities.
 
 MOST_SAMPLES, MOST_TOKENS = 10_000, 1_000_000  # limits of what a file of settings can make a judge ask for
 
@@ -202,8 +202,8 @@ class Sampling:
         samples: Number k of answers, at least 2. A share p of them has the standard error ``sqrt(p (1 - p) / k)``.
         temperature: Greater than 0; 1 estimates the model's own probabilities. Other sampling settings, such as
             ``top_p``, are the model's defaults.
-        max_tokens: Token limit of each answer; models that reason before they answer need a high one.
-        seed: Models that take a seed give the same answers again.
+        max_tokens: Token limit of each answer; models that reason before they answer need a high limit.
+        seed: Seed for drawing the answers: models that take a seed repeat them.
 
     Raises:
         ValueError: A value is outside its range.
@@ -225,14 +225,14 @@ class Sampling:
             )
 
     def draws(self, prompt: types.Prompt, rollout_id: int | None = None) -> list[Text]:
-        """Return the k questions whose answers estimate one judgment; prompts and rollouts have seeds of their own."""
+        """Return the k questions whose answers estimate a judgment; every prompt and rollout has its own seeds."""
         key = digest([prompt, self.seed, rollout_id], 16)
         seeds = np.random.default_rng(int(key, 16)).integers(2**31, size=self.samples)
         return [Text(prompt, self.max_tokens, self.temperature, seed=int(seed)) for seed in seeds]
 
 
 def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLogprobs:
-    """Estimate the probabilities of c choices by their shares of k answers to one prompt, read by ``named_choice``.
+    """Estimate the probabilities of c choices by their shares of k answers to a prompt, read by ``named_choice``.
 
     The logarithms of shape (1, c) are -inf where no answer names the choice. Answers that name no choice count in k, so
     that the coverage is the share of readable answers.
@@ -243,18 +243,18 @@ def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLog
         return ChoiceLogprobs(tuple(choices), np.log(shares), samples=len(texts))
 
 
-# Reasons first: the model writes, and the probabilities of its answer are measured after what it wrote.
+# Reasons first: the model writes them, and the probabilities of its answer are measured after that text.
 
 
 @dataclass(frozen=True)
 class Reasoning(Sampling):
-    """Settings by which a model writes reasons before it answers; as of ``Sampling``.
+    """Settings for reasons that a model writes before it answers, in addition to those of ``Sampling``.
 
     Args:
         samples: Number of reasons, over whose answers the probabilities are averaged; at least 1.
         temperature: Greater than 0, so that several reasons differ.
-        max_tokens: Token limit of each; an answer is asked for after what was written up to there.
-        seed: Models that take a seed write the same reasons again.
+        max_tokens: Token limit of each reason; a longer text is cut off, and the answer follows it.
+        seed: Seed for drawing the reasons: models that take a seed repeat them.
     """
 
     samples: int = 4
@@ -264,7 +264,7 @@ class Reasoning(Sampling):
 
 @dataclass(frozen=True)
 class Reasoned:
-    """Which of the choices follows, once the model has written its reasons? ``prompt`` asks for these."""
+    """Which of the choices follows after the model's reasons? ``prompt`` asks for the reasons."""
 
     prompt: types.Prompt
     choices: tuple[str, ...]
@@ -283,7 +283,7 @@ def answer_reasoned(
     *,
     rollout_id: int | None = None,
 ) -> None:
-    """Answer questions by ``answer``; those to be ``Reasoned`` by the mean of the answers after each reason."""
+    """Answer questions by ``answer``; ``Reasoned`` questions by the mean of the answers after each reason."""
     reasoned = {place: question for place, question in enumerate(questions) if isinstance(question, Reasoned)}
     if not reasoned:
         answer(questions, answers)
@@ -291,7 +291,7 @@ def answer_reasoned(
     # 1. All reasons, and the other questions.
     draws = [q.reasoning.draws(q.prompt, rollout_id) if isinstance(q, Reasoned) else [q] for q in questions]
     written = _answered(answer, draws)
-    # 2. The answer after each reason; one without a word is replaced by an ellipsis, which every template takes.
+    # 2. The answer after each reason; an empty reason becomes an ellipsis, which every template takes.
     after = {
         place: [question.after(text.text.strip() or "...") for text in written[place]]
         for place, question in reasoned.items()
@@ -316,24 +316,24 @@ def answer_reasoned(
 def _answered(
     answer: Callable[[Sequence[Question], Answers], None], groups: Sequence[Sequence[Any]]
 ) -> list[list[Any]]:
-    """Return the answers to groups of questions, which are asked in one call."""
+    """Ask groups of questions in a single call; return the answers by group."""
     answers = dict[int, Any]()
     answer([question for group in groups for question in group], answers)
     each = iter(answers[place] for place in range(sum(map(len, groups))))
     return [[next(each) for _ in group] for group in groups]
 
 
-# One question to any ``dspy.LM``, as an adapter asks it.
+# A single question to any ``dspy.LM``, as an adapter asks it.
 
 
 def ask(lm: Any, question: Any, sampling: Sampling | None = None, **options: Any) -> Any:
-    """Return the answer of any ``dspy.LM`` to one question, with probabilities measured or, by ``sampling``, estimated.
+    """Return any ``dspy.LM``'s answer to a question, with probabilities measured or, with ``sampling``, estimated.
 
-    ``options`` are those of ``AnyLM``. It raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
+    ``options`` are those of ``AnyLM``. Raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
     """
     questions = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
     answers = dict[int, Any]()
-    run = AnyLM(lm, **options).run if callable(lm) else lm.answer  # a model behind a cache is no dspy.LM
+    run = AnyLM(lm, **options).run if callable(lm) else lm.answer  # a cached model is not a dspy.LM
     answer_reasoned(run, questions, answers, rollout_id=options.get("rollout_id"))
     types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):

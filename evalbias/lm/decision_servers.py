@@ -1,7 +1,7 @@
-"""Servers that answer closed questions with probabilities, and write nothing, as dialects.
+"""Dialects of servers that answer closed questions with probabilities, and write no text.
 
-The server words the final prompt itself, and a chat model behind it is read by the letters that stand before the
-options. The numbers are therefore those of another prompt than the one that a token endpoint scores.
+The server writes the final prompt itself; if a chat model is behind it, the model is read by the letters before the
+options. The numbers are therefore those of another prompt than a token endpoint scores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DecisionDialect(Dialect):
     texts = False
     decides = True
     path: str
-    form: Callable[[Decision], dict[str, Any]]  # of a question as it is sent
+    form: Callable[[Decision], dict[str, Any]]  # makes the form in which a question is sent
 
     async def probe(self) -> None:
         await self._ask_one(Decision(HARMLESS, ("1", "2")))
@@ -78,7 +78,7 @@ class DecisionDialect(Dialect):
         answer = part(await self._post(self.path, self._body(decisions.questions[0].prompt, forms)), kind=dict)
         reported = part(answer, "answers")
         if isinstance(reported, list) and is_nameless(reported):
-            self.most_questions = 1  # from now on, since nothing tells the answers to several apart
+            self.most_questions = 1  # from now on, because several answers could not be matched to questions
         elif isinstance(reported, dict):  # vLLM has the mass of the options beside the answers
             beside = part(answer.get("diagnostics") or {}, kind=dict)
             reported = {
@@ -94,7 +94,7 @@ class DecisionDialect(Dialect):
 class SystemOne(DecisionDialect):
     """``POST /v1/systemone``: hosted decision models, vLLM from 0.32 on, SGLang, Ollama and llama.cpp.
 
-    vLLM (``label_mass``) and SGLang (``x_label_mass``) report how probable the options are together; without, the
+    vLLM (``label_mass``) and SGLang (``x_label_mass``) report the total probability of the options; without it, the
     coverage is NaN.
     """
 
@@ -114,10 +114,10 @@ class SystemOne(DecisionDialect):
 
 
 class DecisionsEndpoint(DecisionDialect):
-    """OpenAI's ``POST /v1/decisions``: a list of questions about an ``input``, of which it may decline one.
+    """OpenAI's ``POST /v1/decisions``: a list of questions about an ``input``, any of which it may decline.
 
-    It reports the options' shares only, so the coverage is NaN. A server whose answers name no question is asked one
-    question in a request. A state that is no text is sent as its JSON.
+    It reports the options' shares only, so the coverage is NaN. A server whose answers name no question gets a single
+    question per request. A state that is not a text is sent as JSON.
     """
 
     name = "decisions"

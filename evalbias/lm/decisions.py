@@ -1,4 +1,4 @@
-"""Closed questions: DSPy's decision outputs and requests, and what endpoints and clients are sent and answer."""
+"""Closed questions: DSPy's decision outputs and requests, and their forms for endpoints and clients."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from evalbias.lm.types import Answers, ChoiceLogprobs, Decided, Decision, Decisi
 
 LEVELS = 10  # most levels of a score that an endpoint takes
 MASSES = ("coverage", "x_label_mass", "label_mass")
-"""Names for how probable the options are together: of ``DecidingLM``, of SGLang, of vLLM and ``/v1/decisions``."""
+"""Names of the options' total probability: in ``DecidingLM``, in SGLang, in vLLM and ``/v1/decisions``."""
 
-# A question as each endpoint takes it.
+# Form of a question for each endpoint.
 
 
 def state_text(state: Any) -> str:
-    """Return a state, or a description, as one text: JSON where it is none."""
+    """Return a state or description as a text: unchanged if it is a text, else as JSON."""
     return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, default=str)
 
 
 def _yes_and_no(question: Decision, yes: str, no: str) -> dict[str, Any]:
-    """Return the descriptions of yes and no under an endpoint's words for them, where they have one."""
+    """Return the descriptions of yes and no, as far as they have one, by an endpoint's words for yes and no."""
     meanings = dict(zip((no, yes), question.options.values(), strict=True))
     return {word: meanings[word] for word in (yes, no) if meanings[word] is not None}
 
@@ -59,11 +59,11 @@ def openai_form(question: Decision) -> dict[str, Any]:
     return {"type": question.kind, "instructions": instructions, key: described}
 
 
-# Its answer, in the form of any of them.
+# Answers of endpoints, in any of these forms.
 
 
 def named_questions(questions: Sequence[Decision]) -> dict[str, Decision]:
-    """Return the questions of a request by name, with a number where an earlier one has the same."""
+    """Return the questions of a request by name, with a number added to repeated names."""
     named: dict[str, Decision] = {}
     for question in questions:
         numbered = (f"{question.name}_{number}" for number in itertools.count(2))
@@ -74,9 +74,9 @@ def named_questions(questions: Sequence[Decision]) -> dict[str, Decision]:
 def read_answers(
     answers: Any, named: Mapping[str, Decision], forms: Mapping[str, Mapping[str, Any]], *, model: str
 ) -> Decided:
-    """Return the answers to the questions of a request, or raise ``Unreadable``; ``forms`` are these as sent.
+    """Return the answers to the questions of a request, or raise ``Unreadable``; ``forms`` are the sent questions.
 
-    The place of an answer in a list shows nothing: only the answer to a single question may lack its name.
+    Answers in a list may be in any order: only the answer to a single question may lack its name.
     """
     if isinstance(answers, list) and len(answers) == len(forms) == 1 and is_nameless(answers):
         answers = dict.fromkeys(forms, answers[0])
@@ -100,7 +100,7 @@ def read_answers(
 
 
 def is_nameless(answers: Sequence[Any]) -> bool:
-    """Return whether an answer of a list does not say to which question it is."""
+    """Return whether any answer in a list lacks the name of its question."""
     return any(part(answer, kind=dict).get("name") is None for answer in answers)
 
 
@@ -108,7 +108,7 @@ def _shares(question: Decision, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reported probability of each label."""
     labels = question.choices
     if question.kind == "noul":
-        yes = probability(part(answer, "noul" if "noul" in answer else "probability"))  # OpenAI's is the latter
+        yes = probability(part(answer, "noul" if "noul" in answer else "probability"))  # OpenAI's name is the latter
         return dict(zip(labels, (1.0 - yes, yes), strict=True))
     shares = part(answer, "probabilities")
     if isinstance(shares, list):  # OpenAI's
@@ -123,11 +123,11 @@ def _shares(question: Decision, answer: Mapping[str, Any]) -> dict[str, Any]:
     return shares
 
 
-# Several questions about one state go in one request.
+# Several questions about the same state go into one request.
 
 
 class Passed(dict[int, Any]):
-    """The answers of a call, each of which ``pass_on`` gets with its place as it comes."""
+    """Answers of a call; ``pass_on`` receives each with its place as it comes."""
 
     def __init__(self, pass_on: Callable[[int, Any], None]) -> None:
         super().__init__()
@@ -139,9 +139,9 @@ class Passed(dict[int, Any]):
 
 
 def by_state(questions: Sequence[Question], answers: Answers, most: int) -> tuple[list[Any], Passed]:
-    """Return the requests of a call and where their answers go: decisions about one state are one, of ``most`` each.
+    """Return a call's requests, each with up to ``most`` decisions about the same state, and the target of answers.
 
-    The tokens of a request count for the first of its questions that has an answer.
+    The tokens of a request count for its first answered question.
     """
     groups: dict[Any, list[int]] = {}  # a question's place, or the state and number of a request -> places
     for place, question in enumerate(questions):
@@ -167,7 +167,7 @@ def by_state(questions: Sequence[Question], answers: Answers, most: int) -> tupl
     return requests, Passed(pass_on)
 
 
-# Outputs that are decided, and what was decided.
+# Decision outputs and their values.
 
 
 def is_decision(field: Any) -> bool:
@@ -190,7 +190,7 @@ def is_decided(value: Any) -> bool:
 
 
 def decided_number(value: Any) -> Any:
-    """Return a decision as a number: P(yes), the mean level, or the mean of options that are numbers; others as is."""
+    """Return a decision as a number: P(yes), the mean level, or the mean of numeric options; others unchanged."""
     if isinstance(value, Noul):
         return float(value.value) if value.probability is None else value.probability
     if isinstance(value, Choice):
@@ -202,7 +202,7 @@ def decided_number(value: Any) -> Any:
 
 
 def decided_shares(value: Any) -> list[tuple[Any, float]]:
-    """Return the options of a choice with their probabilities; what is chosen with 1 where there are none."""
+    """Return (option, probability) of a choice; without probabilities, the chosen option with 1."""
     if isinstance(value, Choice):
         return [*(value.probabilities or {value.value: 1.0}).items()]
     return [(value, 1.0)]
@@ -215,7 +215,7 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
     """A ``dspy.LM`` whose engine measures judgments, and which therefore answers decision requests.
 
     A decision's ``probabilities`` are the options' measured probabilities, normalized over the options, and its
-    ``confidence`` is the largest of them. Keep decisions in a signature of their own: beside other outputs the model
+    ``confidence`` is the largest of them. Give decisions their own signature: beside other outputs the model
     writes all of them, and the probabilities that it writes are not measured. An item that the model cannot take raises
     DSPy's own error, which names the item; ``dspy.Evaluate`` counts it as one failure.
     """
@@ -238,9 +238,9 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
 
 
 def decided(lm: Any, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return DSPy's evidence for each output of a decision request, and its options' total probability, ``coverage``.
+    """Return DSPy's evidence for each output of a decision request, with its options' total probability, ``coverage``.
 
-    A model that takes closed questions gets them; any other is asked which option follows a prompt.
+    A model that takes closed questions gets them; any other is asked for the option that follows a prompt.
     """
     posed, read = [question_in(state, *named) for named in questions.items()], dict[int, Any]()
     try:
@@ -252,7 +252,7 @@ def decided(lm: Any, state: Mapping[str, Any], questions: Mapping[str, Any]) -> 
         for answer in read.values():
             if isinstance(answer, Refused):
                 raise dspy.LMInvalidRequestError(message=f"The prompt {answer.reason}", model=lm.model)
-    except dspy.LMInvalidRequestError as error:  # which knows the model only
+    except dspy.LMInvalidRequestError as error:  # it names the model only
         item = ", ".join(f"{name}={state_text(value)[:60]!r}" for name, value in state["inputs"].items())
         text = f"No decision about the item {item}: {error.message}"
         raise type(error)(message=text, model=error.model, status=error.status) from error
@@ -266,7 +266,7 @@ def decided(lm: Any, state: Mapping[str, Any], questions: Mapping[str, Any]) -> 
 
 
 def question_in(state: Any, name: str, question: Mapping[str, Any]) -> Decision:
-    """Return a question of DSPy's decision requests, with its labels and their meanings, None where they have none."""
+    """Return a question of DSPy's decision requests, with its labels and their meanings; None without a meaning."""
     kind = question["type"]
     criteria: Any = question.get("criteria")  # None only where a boolean has no descriptions
     options = criteria
@@ -278,7 +278,7 @@ def question_in(state: Any, name: str, question: Mapping[str, Any]) -> Decision:
 
 
 def decision_messages(question: Decision) -> list[Message]:
-    """Render the prompt of a question about DSPy's ``instructions``, ``input_fields``, ``inputs``, any ``demos``."""
+    """Render a question's prompt from DSPy's ``instructions``, ``input_fields``, ``inputs`` and optional ``demos``."""
     state: Any = question.prompt
     options = [*question.options.items()][:: -1 if question.kind == "noul" else 1]  # true comes first
     lines = [str(state["instructions"]), "", str(state["input_fields"]), ""]
@@ -287,7 +287,7 @@ def decision_messages(question: Decision) -> list[Message]:
     lines.append(f"Answer with {' or '.join(label for label, _ in options)}.")
     messages: list[Message] = [{"role": "system", "content": "\n".join(lines)}]
     for demo in state.get("demos", ()):
-        if demo.get(question.name) is not None:  # else it is an example of other outputs
+        if demo.get(question.name) is not None:  # else it demonstrates other outputs
             inputs = {field: demo[field] for field in state["inputs"] if field in demo}
             messages.append({"role": "user", "content": _item(inputs, question.name)})
             messages.append({"role": "assistant", "content": _label(demo[question.name], question)})
@@ -299,7 +299,7 @@ def _item(inputs: Mapping[str, Any], name: str) -> str:
 
 
 def _label(value: Any, question: Decision) -> str:
-    """Return the option that a demonstration shows; a decision that DSPy returned counts by its value."""
+    """Return the option in a demonstration; a decision that DSPy returned counts by its value."""
     if isinstance(value, Mapping):
         value = value.get("value")
     label = str(value).lower() if question.kind == "noul" else str(value)
@@ -312,7 +312,7 @@ def _label(value: Any, question: Decision) -> str:
 
 
 class ClientLM(dspy.BaseLM):  # type: ignore[misc]
-    """A model as a predictor takes it that leaves decision requests to its adapter, which asks the ``client``."""
+    """Model for a predictor whose adapter sends its decision requests to ``client``."""
 
     def __init__(self, client: Any) -> None:
         super().__init__(model=client.model)
@@ -323,16 +323,16 @@ class ClientLM(dspy.BaseLM):  # type: ignore[misc]
         return ClientLM(self.client)
 
 
-# DSPy's clients of such servers, which take decision requests and no others.
+# DSPy's clients of such servers, which take only decision requests.
 
 
 def decides(lm: Any) -> bool:
-    """Return whether a client takes decision requests and no others, such as ``dspy.TypeSafe``."""
+    """Return whether a client takes only decision requests, such as ``dspy.TypeSafe``."""
     return getattr(lm, "supports_decision_requests", False) is True and not isinstance(lm, dspy.BaseLM)
 
 
 def answering_models(client: Any, after: Any) -> list[str]:
-    """Return the models that answered a client's decision requests after an entry of its history, as that tells."""
+    """Return the models that answered a client's decision requests after ``after``, according to its history."""
     entries = itertools.takewhile(lambda entry: entry is not after, reversed(getattr(client, "history", ())))
     responses = [entry.get("response") for entry in entries][::-1]
     return list(dict.fromkeys(str(response["model"]) for response in responses if isinstance(response, dict)))

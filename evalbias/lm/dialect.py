@@ -1,4 +1,4 @@
-"""The contract of a dialect of servers, and the bases of the dialects."""
+"""Contract and base classes of the dialects of servers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from evalbias.lm.transport import Connection, StatusError
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decisions, Likelihood, Question, Refused, Text, Usage, Written
 from evalbias.measures.arrays import FloatArray
 
-ANSWER_TOLERANCE = 0.05  # largest difference in nats of one token's log-probability from one server, in bfloat16
+ANSWER_TOLERANCE = 0.05  # largest difference in nats between two log-probabilities of a token, in bfloat16
 NEUTRAL = {"temperature": 1.0, "top_p": 1.0}  # settings that change no probability, not even one that is reported late
 # ``NEUTRAL`` and the settings beyond OpenAI's, which vLLM and SGLang otherwise take from the model's folder.
 ALL_NEUTRAL = {**NEUTRAL, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-# Text on which a dialect is tried; its last token is one character.
+# Text for trying a dialect; its last token is a single character.
 PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
 
-# What a server says that does not take a kind of question.
+# End of the error for a kind of question that a server does not take.
 LACKS: dict[type, str] = {
     Likelihood: "returns no likelihoods of given texts: name another model for them, such as a local one, with "
     "`likelihood_lm`.",
@@ -43,7 +43,7 @@ _usages: ContextVar[list[Usage] | None] = ContextVar("_usages", default=None)
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One model behind one server."""
+    """A model behind a server."""
 
     connection: Connection
     model: str
@@ -54,17 +54,17 @@ class Endpoint:
 
 
 class Dialect(ABC):
-    """One kind of server: how it is recognized, and how it is asked. A subclass writes what raises or is abstract."""
+    """A kind of server: how to recognize and ask it. Subclasses implement the methods that raise or are abstract."""
 
     name: ClassVar[str]  # value of ``ServerLM(dialect=...)``
     capabilities: ClassVar[str]  # what the server returns, for the log
-    owned_by: ClassVar[str | None] = None  # in the server's ``/v1/models``; None if it tells nothing
+    owned_by: ClassVar[str | None] = None  # value in the server's ``/v1/models``; None without one
     version_path: ClassVar[str | None] = None  # where the server reports its version; None if nowhere
-    needs_tokenizer: ClassVar[bool] = True  # whether prompts are rendered and tokenized here
-    likelihoods: ClassVar[bool] = True  # whether the server returns the log-probabilities of given texts
-    texts: ClassVar[bool] = True  # whether the server writes texts
-    decides: ClassVar[bool] = False  # whether it takes closed questions in their own form
-    most_questions: int = 1  # of those in one request; fewer where its answers turn out to have no names
+    needs_tokenizer: ClassVar[bool] = True  # True if prompts are rendered and tokenized here
+    likelihoods: ClassVar[bool] = True  # True if the server returns log-probabilities of a prompt's tokens
+    texts: ClassVar[bool] = True  # True if the server writes texts
+    decides: ClassVar[bool] = False  # True if it takes closed questions in their own form
+    most_questions: int = 1  # closed questions per request; fewer if answers turn out to lack names
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.answering = Answering()  # names that the server's answers carry
@@ -77,7 +77,7 @@ class Dialect(ABC):
 
     @abstractmethod
     async def sample(self) -> FloatArray:
-        """Return log-probabilities of a fixed text, which tell the model's weights from others; see ``fingerprint``."""
+        """Return log-probabilities of a fixed text, which identify the model's weights; see ``fingerprint``."""
 
     def prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         """Prepare a call's questions before any is sent; NotImplementedError for a kind, ValueError for bad prompts."""
@@ -88,7 +88,7 @@ class Dialect(ABC):
         return self._prepared(questions)
 
     async def ask(self, prepared: Prepared) -> types.Answer:
-        """Ask one question, or raise ``Unreadable`` or RequestError; a text that the model declines is refused."""
+        """Ask a question, or raise ``Unreadable`` or RequestError; ``Refused`` if the model declines the text."""
         question, usages = prepared.question, list[Usage]()
         _usages.set(usages)
         answer: ChoiceLogprobs | types.LogLikelihood | types.Decided | Written
@@ -106,11 +106,11 @@ class Dialect(ABC):
         return [self._checked(question) for question in questions]
 
     def _checked(self, question: Question) -> Prepared | Refused:
-        """Prepare one question; ValueError for one that the server does not take after any prompt."""
+        """Prepare a question; ValueError if the server does not take it after any prompt."""
         raise NotImplementedError
 
     async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Return the log-probabilities of choices, one row."""
+        """Return the log-probabilities of c choices, shape (1, c)."""
         raise NotImplementedError
 
     async def _likelihood(self, scored: Scored) -> FloatArray:
@@ -124,11 +124,11 @@ class Dialect(ABC):
         raise NotImplementedError
 
     def _opened(self, answer: Any) -> Any:
-        """Return what a server answers without what it stands in."""
+        """Return a server's answer without its wrapper."""
         return answer
 
     async def _post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
-        """Send a request and return the answer; ModelChanged if it names another model than earlier ones."""
+        """Send a request and return the answer; ModelChanged if it names another model than earlier answers."""
         answer = self._opened(await self.connection.post(path, body, heavy=heavy))
         if isinstance(answer, dict):
             self.answering.check(path, answer.get("model"), answer)
@@ -138,7 +138,7 @@ class Dialect(ABC):
 
 
 class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """The server tokenizes a text differently from the given tokenizer; no other dialect need be tried."""
+    """The server tokenizes a text differently than the tokenizer here; no other dialect need be tried."""
 
 
 class NextTokenDialect(Tokenizing, Dialect):
@@ -146,8 +146,8 @@ class NextTokenDialect(Tokenizing, Dialect):
 
     Prompts are rendered and tokenized here, exactly as by ``LocalLM``. Choices are scored as next tokens, because only
     then can many prompts, and the choices of one prompt, share their prefix in the server's prefix cache.
-    Log-probabilities of a prompt's own tokens are recomputed for every request by vLLM, and from a given position on by
-    SGLang.
+    vLLM recomputes the log-probabilities of a prompt's own tokens for every request, SGLang only from a chosen position
+    on.
     """
 
     capabilities = "choices and likelihoods, tokenized locally"
@@ -157,13 +157,13 @@ class NextTokenDialect(Tokenizing, Dialect):
         Dialect.__init__(self, endpoint)
         Tokenizing.__init__(self, endpoint.tokenizer, endpoint.template_options, endpoint.context_length)
         ids = tuple(endpoint.tokenizer(PROBE_TEXT)["input_ids"])
-        self._probe_text = Scored(ids, len(ids) - 1)  # the last token, one character, is scored
+        self._probe_text = Scored(ids, len(ids) - 1)  # the last token, a single character, is scored
 
     async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
         return ChoiceLogprobs(choices, (await self._scores(content))[None])
 
     async def _text(self, content: Any, question: Text) -> Written:
-        """Generate a text after a prompt, without the lead that it may begin with."""
+        """Generate a text after a prompt, and remove the prompt's lead from its beginning."""
         rendered, ids = content
         body = {"model": self._model, "prompt": list(ids), **settings_of(question, "max_tokens")}
         answer = await self._post("/v1/completions", body)
@@ -177,7 +177,7 @@ class NextTokenDialect(Tokenizing, Dialect):
         """Compare the tokens of a short text with the server's, then its last token scored in two ways."""
         ours = self.tokenizer.tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]
         names = {"model": self._model, "prompt": PROBE_TEXT, "add_special_tokens": False}  # of vLLM and SGLang
-        with suppress(StatusError):  # a server that does not reveal its tokens; llama.cpp takes the other two names
+        with suppress(StatusError):  # a server that hides its tokens; llama.cpp takes other names
             answer = await self._post("/tokenize", {**names, "content": PROBE_TEXT, "add_special": False})
             theirs = part(answer, "tokens", kind=list)
             if theirs != ours:
@@ -201,7 +201,7 @@ class NextTokenDialect(Tokenizing, Dialect):
     async def _scores(self, row: Sequence[Scored]) -> FloatArray:
         """Return the log-probability of each sequence from its ``start`` on, shape (c,); all share a prefix.
 
-        A request is sent for every position at which the tokens diverge, most often one.
+        A request is sent for every position at which the tokens diverge, usually a single one.
         """
         shared = min(scored.start for scored in row)
         prefix = row[0].ids[:shared]
@@ -216,14 +216,14 @@ class NextTokenDialect(Tokenizing, Dialect):
         return np.array([sum(logprobs[s.ids[shared:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row])
 
 
-# Names for the tokens of a prompt: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp.
+# Names for numbers of tokens: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp.
 PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "tokens_evaluated")
 COMPLETION_TOKENS = ("completion_tokens", "output_tokens", "tokens_predicted")
-MOST_COUNTED = 1 << 53  # limit of a number of tokens; sums of larger ones may be too long to print
+MOST_COUNTED = 1 << 53  # limit of a number of tokens; sums of larger numbers may be too long to print
 
 
 def usage_of(answer: dict[str, Any]) -> Usage:
-    """Return the tokens of a request, in the form of any dialect; None for what the server does not report."""
+    """Return the numbers of tokens of a request, in any dialect's form; None for unreported numbers."""
     places = [part(answer, name, kind=dict) for name in ("usage", "meta_info") if answer.get(name) is not None]
     return Usage(*(_count([*places, answer], names) for names in (PROMPT_TOKENS, COMPLETION_TOKENS)))
 
@@ -239,7 +239,7 @@ def _count(places: Sequence[dict[str, Any]], names: Sequence[str]) -> int | None
     return None
 
 
-# Texts that a server may read as more than text.
+# Texts in which a server may read control tokens.
 
 CONTROL = re.compile(
     r"<[|\uff5c][^<>\n]+[|\uff5c]>|<\|\w{2,}>|<\w{2,}\|>"  # most families
@@ -250,11 +250,11 @@ CONTROL = re.compile(
     r"|\[\|(?:system|user|assistant|tool|endofturn)\|\]"  # EXAONE
     r"|\]~!?b[\[\]]|\[e~\["  # MiniMax
 )
-"""Control tokens of common models: a best effort, because the tokenizer of such a server is not known here."""
+"""Control tokens of common models: a best effort, because the server's tokenizer is unknown."""
 
 
 def spelling_refused(texts: Iterable[str]) -> Refused | None:
-    """Return why texts are refused that spell a control token, such as the end of the message; None if none does."""
+    """Return a refusal if any text spells a control token, such as the end of the message; else None."""
     for text in texts:
         if match := CONTROL.search(text):
             return Refused(
@@ -268,7 +268,7 @@ def spelling_refused(texts: Iterable[str]) -> Refused | None:
 
 
 def settings_of(question: Text, limit: str) -> dict[str, Any]:
-    """Return a request's sampling settings; the server's defaults apply to others. ``limit`` renames max_tokens."""
+    """Return a request's sampling settings; the server's defaults apply otherwise. ``limit`` renames max_tokens."""
     values = {name: getattr(question, name) for name in ("temperature", "top_p", "top_k", "seed")}
     settings = {name: value for name, value in values.items() if value is not None}
     if question.stop:
@@ -277,5 +277,5 @@ def settings_of(question: Text, limit: str) -> dict[str, Any]:
 
 
 def written(answer: Any, text: str) -> Written:
-    """Return a text with whether it was finished, as a server's answer says."""
+    """Return a text, marked as finished or cut off according to the server's answer."""
     return Written(text, part(answer, "choices", 0, kind=dict).get("finish_reason") != "length")

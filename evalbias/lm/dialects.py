@@ -1,4 +1,4 @@
-"""The dialects of servers, one class each. A new one is a class here and its place in ``DIALECTS``."""
+"""The dialects of servers, a class each. To add a dialect, write its class here and list it in ``DIALECTS``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evalbias.measures.arrays import FloatArray
 
 # Servers that take tokens.
 
-MOST_TOKENS = 128  # number of named tokens that vLLM scores in one request
+MOST_TOKENS = 128  # number of named tokens that vLLM scores in a request
 
 
 class VLLM(NextTokenDialect):
@@ -43,7 +43,7 @@ class VLLM(NextTokenDialect):
         return logprobs
 
     async def _likelihood(self, scored: Scored) -> FloatArray:
-        """Return the log-probabilities; vLLM uses no cached prefix for them."""
+        """Return the (n,) log-probabilities; vLLM does not use its prefix cache for them."""
         choice = await self._complete(scored.ids, {"prompt_logprobs": 0}, heavy=True)
         entries = part(choice, "prompt_logprobs", kind=list)
         if len(entries) != len(scored.ids):
@@ -72,7 +72,7 @@ class SGLang(NextTokenDialect):
         return {token: part(logprobs, token) for token in tokens}
 
     async def _likelihood(self, scored: Scored) -> FloatArray:
-        """Return the log-probabilities; the tokens before ``start`` may be cached."""
+        """Return the (n,) log-probabilities; SGLang may cache the tokens before ``start``."""
         meta = await self._generate(scored.ids, {"logprob_start_len": scored.start - 1}, heavy=True)
         entries = part(meta, "input_token_logprobs", kind=list)[1:]  # the first entry has no log-probability
         if [part(entry, 1) for entry in entries] != list(scored.ids[scored.start :]):
@@ -91,7 +91,7 @@ ALL_TOKENS = 1 << 20  # a number of tokens that no vocabulary exceeds
 class LlamaCpp(NextTokenDialect):
     """llama.cpp's ``llama-server``: the ``n_probs`` most probable next tokens, with ``n_probs`` raised as needed.
 
-    The server withholds its answer while the token it generated is only part of a character. A logit bias therefore
+    The server withholds its answer while its generated token is only part of a character. A logit bias therefore
     makes it generate a token of whole characters; the reported probabilities are those before the bias.
     """
 
@@ -121,7 +121,7 @@ class LlamaCpp(NextTokenDialect):
 
 # Servers that take messages, and render and tokenize them.
 
-BINS = 16  # number of values in a chat's sample; its reported tokens are others from model to model
+BINS = 16  # number of values in a chat's sample, whose reported tokens differ between models
 
 
 class Chat(Dialect):
@@ -134,11 +134,11 @@ class Chat(Dialect):
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
-        self._neutral: dict[str, float] = NEUTRAL  # this and the next are found out by ``probe``
+        self._neutral: dict[str, float] = NEUTRAL  # ``probe`` determines this and the next
         self._limit = "max_completion_tokens"
 
     async def probe(self) -> None:
-        """Send one request in the fullest form, and again with fewer and older settings if refused."""
+        """Send a request with all settings, and again with fewer and older settings if refused."""
         forms = list(itertools.product((ALL_NEUTRAL, NEUTRAL), ("max_completion_tokens", "max_tokens")))
         for self._neutral, self._limit in forms:
             try:
@@ -149,7 +149,7 @@ class Chat(Dialect):
                     raise
 
     async def sample(self) -> FloatArray:
-        """Return the sample of the first tokens of an answer, which ``BINS`` hold by a hash of their text."""
+        """Return the sample of an answer's first tokens, pooled into ``BINS`` values by a hash of their text."""
         probabilities = np.zeros(BINS)
         for token, logprob in (await self._top([{"role": "user", "content": SAMPLE_QUESTION}])).items():
             probabilities[zlib.crc32(token.encode("utf-8", "surrogatepass")) % BINS] += np.exp(logprob)
@@ -169,7 +169,7 @@ class Chat(Dialect):
         return dialect.spelling_refused(texts) or Prepared(question, messages, key)
 
     async def _choices(self, content: Sequence[types.Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Return the log-probability that an answer begins with each choice as one token, by ``first_token_row``."""
+        """Return the log-probability of each choice as the first token of an answer, by ``first_token_row``."""
         return ChoiceLogprobs(choices, first_token_row(await self._top(content), choices)[None])
 
     async def _text(self, content: Sequence[types.Message], question: types.Text) -> types.Written:

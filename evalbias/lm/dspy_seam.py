@@ -1,4 +1,4 @@
-"""The seam with DSPy: what its requests, engines and errors are to us."""
+"""Seam with DSPy: its requests, engines and errors in our terms."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from evalbias.lm import types
 from evalbias.lm.reading import TOP, answer_of, first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
 
-# Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in
+# Names that DSPy 3.4.1 does not export publicly are imported only here, so that a new release has to be checked in
 # one file. ``dspy._vendor.lm15`` reads judgments and lists providers; ``validate_request`` is the check that every
-# engine of DSPy runs first; ``select_backend`` and ``LM15Engine.plan`` tell without a request what a model's route
-# takes. ``decision_type`` tells which outputs are decisions, and is experimental. ``settings.trace`` and
+# engine of DSPy runs first; ``select_backend`` and ``LM15Engine.plan`` say without a request what a model's route
+# takes. ``decision_type`` recognizes decision outputs, and is experimental. ``settings.trace`` and
 # ``caller_modules`` are public to read; the list of the trace, which is edited in place, has no documented interface;
 # nor has the logger ``dspy.clients.lm``.
 
@@ -56,7 +56,7 @@ logging.getLogger("dspy.clients.lm").addFilter(lambda record: not (_short.get() 
 
 
 def active_trace() -> list[Any] | None:
-    """Return the list to which DSPy appends (predictor, inputs, prediction), or None while nothing is traced."""
+    """Return the list to which DSPy appends (predictor, inputs, prediction), or None without a trace."""
     trace: list[Any] | None = dspy.settings.trace
     return trace
 
@@ -68,13 +68,13 @@ def calling_predictor() -> Any:
 
 
 def is_provider(name: str) -> bool:
-    """Return whether DSPy knows a provider, the part of a model's name before the slash, without an address."""
+    """Return whether DSPy can reach a provider, the part of a model's name before the slash, without an address."""
     return registry.lookup(name) is not None
 
 
 @contextmanager
 def without_truncation_warning() -> Iterator[None]:
-    """Silence DSPy's warning of truncated answers in this context: one token was asked for."""
+    """Silence DSPy's warning of truncated answers in this context, where answers are short on purpose."""
     token = _short.set(True)
     try:
         yield
@@ -82,11 +82,11 @@ def without_truncation_warning() -> Iterator[None]:
         _short.reset(token)
 
 
-# Tokens of answers, as DSPy's trackers count those of its own requests.
+# Usage: tokens of answers, counted as DSPy's trackers count its own requests.
 
 
 def add_usage(tracker: UsageTracker, model: str, usage: Usage | None) -> None:
-    """Add an answer's tokens to a tracker: none for an answer that was known, and those that the model reports."""
+    """Add an answer's tokens, as far as the model reports them, to a tracker; none for a cached answer."""
     if usage is not None:
         counts = {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
         if None not in counts.values():
@@ -95,25 +95,25 @@ def add_usage(tracker: UsageTracker, model: str, usage: Usage | None) -> None:
 
 
 def usage_in(tracker: UsageTracker) -> Usage | None:
-    """Return the tokens that a tracker counted; None where all requests were answered from DSPy's cache."""
+    """Return the tokens that a tracker counted; None if DSPy's cache answered all requests."""
     requests = [request for entries in tracker.usage_data.values() for request in entries]
     counts = [Usage(_count(r.get("prompt_tokens")), _count(r.get("completion_tokens"))) for r in requests]
     return types.total_usage(counts) if counts else None
 
 
 def _count(value: Any) -> int | None:
-    """Return a number of tokens; None for anything else, which a user's own model class may report."""
+    """Return a number of tokens; None for any other value that a user's model class may report."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def usage_reported(answer: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
-    """Let a model's ``answer`` report the tokens of what it answers, past DSPy, to DSPy's own tracker."""
+    """Decorate a model's ``answer`` to report its tokens to DSPy's tracker, although DSPy sends no request."""
 
     @functools.wraps(answer)
     def reporting(self: Any, questions: Any, answers: Any) -> None:
         try:
             answer(self, questions, answers)
-        finally:  # also what was answered before an error
+        finally:  # include answers before an error
             if (tracker := dspy.settings.usage_tracker) is not None:
                 for result in list(answers.values()):
                     if not isinstance(result, Refused):
@@ -122,17 +122,17 @@ def usage_reported(answer: Callable[[Any, Any, Any], None]) -> Callable[[Any, An
     return reporting
 
 
-# Base of our engines: DSPy's calls that follow from ``complete``, and their asynchronous form.
+# Base of our engines: methods that DSPy needs besides ``complete``, and their asynchronous form.
 
 WORD = re.compile(r"\S+\s*|\s+")
 THREADS = 64  # number of simultaneous asynchronous calls of judges, and requests to a local model, which batches them
 
 
 class Engine:
-    """Base of our engines, after ``dspy.clients.engines.Engine``: copies of a program share what they hold."""
+    """Base of our engines, after ``dspy.clients.engines.Engine``: copies of a program share the engine."""
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request."""
+        """Answer a request."""
         raise NotImplementedError
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
@@ -140,14 +140,14 @@ class Engine:
         return events_of(self.complete(request))
 
     def close(self) -> None:
-        """Do nothing: nothing is open that outlives the engine."""
+        """Do nothing: the engine holds nothing that must be closed."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self
 
 
 def events_of(response: lm15.Response) -> Iterator[Any]:
-    """Yield a response as a stream of events, its text in words, because DSPy's listeners find a field by its marks."""
+    """Yield a response as a stream of events, its text word by word, so that DSPy's listeners find field markers."""
     for event in lm15.response_to_events(response):
         if event.type != "delta" or event.delta.type != "text":
             yield event
@@ -157,7 +157,7 @@ def events_of(response: lm15.Response) -> Iterator[Any]:
 
 
 class AsyncEngine:
-    """The async form of an engine: requests in threads, where simultaneous ones are batched or in flight together."""
+    """Async form of an engine: requests run in threads, where simultaneous requests are batched or sent together."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -178,18 +178,18 @@ class AsyncEngine:
 
 
 async def in_thread(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Return what a function returns, run in one of this process's threads, in the context of the caller."""
+    """Run a function in a thread of this process, in the caller's context, and return its result."""
     run = functools.partial(contextvars.copy_context().run, function, *arguments, **options)
     return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run)
 
 
 @functools.cache
 def _threads(_: int) -> ThreadPoolExecutor:
-    """Return the threads of a process, by its id; asyncio's own are 6 on 2 cores, and batches would be as small."""
+    """Return the thread pool of a process, by its id; asyncio's own pool is small (6 threads on 2 cores)."""
     return ThreadPoolExecutor(THREADS, thread_name_prefix="evalbias-async")
 
 
-# One judgment of a ``dspy.LM``: the requests for its probabilities, and how to read their answers.
+# A judgment by a ``dspy.LM``: requests for its probabilities, and reading their answers.
 
 FIELD = "score"
 # Key of ``Response.provider_data`` under which our engines return the log-probabilities before renormalizing.
@@ -201,20 +201,20 @@ TEXT_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 
 
 def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[str]) -> lm15.Request:
-    """Return the request that asks which of the choices follows the messages, with its probability."""
+    """Return the request for the choice that follows the messages, with probabilities."""
     fmt = lm15.judgments(**{FIELD: lm15.choice("Which answer follows?", list(choices))})
     return chat_request(model, messages, lm15.Config(response_format=fmt, probabilities="required"))
 
 
 refuses: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-"""Model -> whether it refuses judgments, so that none is asked in vain for each of them, which tracers show."""
+"""Model -> whether it refuses judgments, so that no vain request, which tracers show, precedes every question."""
 lacks: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
-"""Model -> what else it refused before it answered without: a ``SEED``, or one of ``TOPS``."""
+"""Model -> other features that it refused: ``SEED``, or a number in ``TOPS``."""
 SEED = "seed"
 
 
 def refuses_judgments(lm: Any, request: lm15.Request) -> bool:
-    """Return whether a model is known to refuse judgments; of DSPy's own engines, their route tells."""
+    """Return whether a model refuses judgments, as far as earlier requests or the route of DSPy's engine show."""
     if lm not in refuses and isinstance(lm, dspy.LM) and isinstance(lm.engine, str):
         selection = select_backend(lm)
         refuses[lm] = not selection.native  # the compatibility engine measures nothing
@@ -251,15 +251,15 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
 
 
 def measured_shares(response: lm15.Response) -> Mapping[str, float] | None:
-    """Return the measured probabilities that a response holds of a judgment; None if it holds none."""
+    """Return the measured probabilities of a judgment in a response; None without any."""
     measured = [p.probabilities for p in response.message.parts if isinstance(p, lm15.DataPart) and p.probabilities]
     return measured[0][FIELD] if measured else None
 
 
 def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return the measured answer, shape (1, c), or raise ``NoProbabilities``; ``PromptRefused`` if it sums to above 1.
+    """Return the measured answer, shape (1, c), or raise ``NoProbabilities``; ``PromptRefused`` if its sum exceeds 1.
 
-    Our engines return log-probabilities, DSPy's own the shares and their coverage, which is NaN where it is missing.
+    Our engines return log-probabilities, DSPy's engine the shares and their coverage, which is NaN if missing.
     """
     shares, details = measured_shares(response), response.provider_data or {}
     if shares is None:
@@ -275,7 +275,7 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
 
 
 def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return the answer from the reported first tokens, shape (1, c); ``NoProbabilities`` if there is one at most."""
+    """Return the answer from the reported first tokens, shape (1, c); ``NoProbabilities`` for fewer than two."""
     if not response.logprobs:
         raise NoProbabilities(response.model, "its answers carry no log-probabilities")
     try:
@@ -287,7 +287,7 @@ def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceL
     return ChoiceLogprobs(tuple(choices), first_token_row(top, choices)[None])
 
 
-# Errors of requests to any ``dspy.LM``, and how the prompt may be to blame for them.
+# Errors of requests to any ``dspy.LM``, and refusals of prompts among them.
 
 FAILED = (dspy.LMError, lm15.LM15Error)  # errors of requests: through DSPy, and from a subclass of ``dspy.BaseLM``
 UNSUPPORTED = (dspy.LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)  # a model's refusal of a feature
@@ -296,7 +296,7 @@ TOO_LONG = (dspy.ContextWindowExceededError, lm15.ContextLengthError)
 
 
 def refusal_of(error: BaseException) -> Refused | None:
-    """Return the refusal of a prompt that an error may be; None if the prompt cannot be to blame."""
+    """Return an error as a refusal of the prompt; None if the prompt cannot be to blame."""
     own = own_refusal(error)
     if own is not None:
         return own
@@ -313,7 +313,7 @@ def refusal_of(error: BaseException) -> Refused | None:
 
 
 def own_refusal(error: BaseException | None) -> Refused | None:
-    """Return the refusal by one of our engines that caused an error of DSPy: it is known to be about the prompt."""
+    """Return the refusal by our own engine that caused an error of DSPy: it is certainly about the prompt."""
     while error is not None and not isinstance(error, PromptRefused):
         error = error.__cause__
     return None if error is None else Refused(error.refused[0], isinstance(error, types.PromptTooLong))
@@ -323,7 +323,7 @@ def own_refusal(error: BaseException | None) -> Refused | None:
 
 
 def question_of(request: lm15.Request, engine: str) -> Choices | Text:
-    """Return the question that a request of DSPy asks; a feature that our engines lack is refused, never ignored."""
+    """Return a DSPy request as a question; refuse, never ignore, features that our engines lack."""
     validate_request(request)
     config, requested = request.config, request_judgments(request)
     schema = (config.response_format or {}).get("schema")

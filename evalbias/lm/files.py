@@ -1,4 +1,4 @@
-"""Files of models: what they must hold, and models in GGUF files."""
+"""Files of models: checks of their content, and models in GGUF files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCa
 from evalbias.lm.fingerprint import cache_folder, file_hash
 from evalbias.values import read_json
 
-MOST = 10_000  # most layers, blocks or labels that a configuration may name; each is built one by one
+MOST = 10_000  # most layers, blocks or labels that a configuration may name; transformers builds each of them
 
 FILES = (
     "config.json",
@@ -36,7 +36,7 @@ FILES = (
     "added_tokens.json",
     "adapter_config.json",
 )
-"""Small files that hold an object each. A tokenizer.json is large: it is looked at when it cannot be read."""
+"""Small files that hold an object each. A tokenizer.json is large: it is examined only if it cannot be read."""
 
 _COUNT = re.compile("(layers?|blocks|depth|labels)$")
 _NUMBER = re.compile(r"\.(\d+)\.")
@@ -44,10 +44,10 @@ _NUMBER = re.compile(r"\.(\d+)\.")
 
 @contextmanager
 def readable(problem: str, remedy: str) -> Iterator[None]:
-    """Turn what a third-party loader raises about a damaged file, which may be anything, into one ValueError."""
+    """Turn any exception of a third-party loader about a damaged file into a ValueError."""
     try:
         yield
-    except (OSError, ImportError, MemoryError, torch.OutOfMemoryError):  # they say what the machine lacks
+    except (OSError, ImportError, MemoryError, torch.OutOfMemoryError):  # the machine is to blame, not the file
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
@@ -55,14 +55,14 @@ def readable(problem: str, remedy: str) -> Iterator[None]:
 
 
 def check_json_files(folder: Path) -> None:
-    """Refuse a folder of which one of ``FILES`` holds something else than a JSON object."""
+    """Refuse a folder if a file in ``FILES`` is not a JSON object."""
     for name in FILES:
         if (folder / name).is_file():
             read_json(folder / name, "fetch it again")
 
 
 def check_counts(settings: dict[str, Any], name: str) -> None:
-    """Refuse a config.json of more than ``MOST`` layers, blocks or labels: transformers makes lists of such lengths."""
+    """Refuse a config.json with more than ``MOST`` layers, blocks or labels: transformers makes lists that long."""
     pending: list[Any] = [settings]
     while pending:
         node = pending.pop()
@@ -80,7 +80,7 @@ def check_counts(settings: dict[str, Any], name: str) -> None:
 def check_depth(layers: Any, tensors: Collection[str], name: str) -> None:
     """Refuse a checkpoint of less than half its configuration's layers: building the others would fill the memory.
 
-    ``tensors`` are empty if they are not known yet.
+    ``tensors`` is empty if the names are not known yet.
     """
     held = len({number[1] for tensor in tensors if (number := _NUMBER.search(tensor))})
     if isinstance(layers, int) and not 0 < layers <= (2 * held + 10 if tensors else MOST):
@@ -88,7 +88,7 @@ def check_depth(layers: Any, tensors: Collection[str], name: str) -> None:
 
 
 def check_config(config: Any, name: str) -> None:
-    """Check that a configuration is that of a decoder-only language model."""
+    """Check that a configuration belongs to a decoder-only language model."""
     kind = type(config).__name__.removesuffix("Config")
     if getattr(config, "is_encoder_decoder", False):
         fault = f"{name} is an encoder-decoder model ({kind}), which does not continue its prompt"
@@ -106,22 +106,22 @@ def check_weights(missing: Iterable[str], name: str) -> None:
         raise ValueError(f"{fault}: use a checkpoint of the whole language model, output layer included.")
 
 
-# Rules by which the tokenizer of a GGUF file splits text before it merges characters; the file names one of them.
+# Rules by which the tokenizer of a GGUF file splits text before it merges characters; the file names its rule.
 #
 # A tokenizer that splits otherwise than in training gives the model token sequences that it has never seen, without any
 # error: unknown splittings are refused.
 
-SENTENCEPIECE, BYTE_LEVEL = "llama", "gpt2"  # kinds of tokenizers; the first do not split beforehand
+SENTENCEPIECE, BYTE_LEVEL = "llama", "gpt2"  # kinds of tokenizers; SentencePiece does not split beforehand
 # Splittings that cut off every digit and then split as GPT-2 does; transformers takes them for GPT-2's.
 SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
-# Splittings of Llama 3, after which a word of the vocabulary is one token without any merges; transformers reads the
+# Splittings of Llama 3, after which a word in the vocabulary is a token without merges; transformers reads the
 # splitting only. A text begins with the start token unless the file says otherwise.
 WHOLE_WORDS = frozenset({"llama3", "llama-v3", "llama-bpe"})
 KNOWN = SINGLE_DIGITS | WHOLE_WORDS | {"gpt-2", "qwen2", "deepseek-r1-qwen"}
 
 
 def check_splitting(kind: Any, splitting: Any, file: Path) -> str | None:
-    """Return the splitting (``tokenizer.ggml.pre``), if known here; None if its kind of tokenizer does not split."""
+    """Return the splitting (``tokenizer.ggml.pre``), if it is supported; None if the tokenizer does not split."""
     if kind == SENTENCEPIECE:
         return None
     if kind != BYTE_LEVEL:
@@ -135,7 +135,7 @@ def check_splitting(kind: Any, splitting: Any, file: Path) -> str | None:
 def set_splitting(tokenizer: Any, splitting: str | None, *, starts: bool | None) -> None:
     """Make a tokenizer that transformers read from a GGUF file split as the file says.
 
-    ``starts`` tells whether texts begin with the start token (``tokenizer.ggml.add_bos_token``), None if unsaid.
+    ``starts``: whether texts begin with the start token (``tokenizer.ggml.add_bos_token``); None if not specified.
     """
     backend = tokenizer.backend_tokenizer
     if splitting in SINGLE_DIGITS:
@@ -155,7 +155,7 @@ def set_splitting(tokenizer: Any, splitting: str | None, *, starts: bool | None)
 # some 10 MB under ``EVALBIAS_CACHE``, by the file's hash, and made again if any of its files is missing or altered.
 
 SUFFIX, MANIFEST, TENSORS = ".gguf", "unpacked.json", "tensors.json"
-VERSION = 3  # version of the folder; one of another version is made again
+VERSION = 3  # version of the folder's format; other versions are made again
 CHUNK = 1 << 18  # weights that a thread dequantizes at a time: 1 MB of float32 stays in a core's cache
 # Tensors that transformers does not read, although they decide where a model attends.
 UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
@@ -164,7 +164,7 @@ _DAMAGED, _REMEDY = "{} cannot be read as a model", f"fetch it again, or {ORIGIN
 
 
 def unpacked(model: str) -> str:
-    """Return the folder of a GGUF file's configuration and tokenizer; make it unless it is there and unaltered."""
+    """Return the folder of a GGUF file's configuration and tokenizer; make it unless it exists unaltered."""
     file = Path(model)
     if not file.is_file():
         raise FileNotFoundError(f"{model} does not exist: give a GGUF file on this machine.")
@@ -196,7 +196,7 @@ def _unpack(file: Path, folder: Path) -> None:
         raise ValueError(f"{file} scales its positions by {unread[0]}, which would be ignored here: {ORIGINAL}.")
     check_depth(facts.get(f"{facts.get('general.architecture')}.block_count"), tensors.keys(), str(file))
     splitting = check_splitting(facts.get("tokenizer.ggml.model"), facts.get("tokenizer.ggml.pre"), file)
-    with TemporaryDirectory() as alone:  # transformers would take a tokenizer or an adapter that lies beside the file
+    with TemporaryDirectory() as alone:  # transformers would load a tokenizer or adapter beside the file
         (Path(alone) / "whole.gguf").symlink_to(file.resolve())
         with readable(_DAMAGED.format(file), _REMEDY):
             _write_outline(facts, reader, vocabulary, Path(alone) / "outline.gguf")
@@ -237,7 +237,7 @@ def _write_outline(facts: dict[str, Any], reader: Any, vocabulary: int, path: Pa
 def load_gguf(file: Path, config: Any, dtype: torch.dtype | str, **options: Any) -> Any:
     """Return the model of a GGUF file, and what transformers reports about loading it.
 
-    Memory holds the weights once, in ``dtype`` ("auto" is float32), and a single matrix in float32 besides.
+    Memory holds the weights once, in ``dtype`` ("auto" is float32), plus a single matrix in float32.
     """
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
@@ -248,12 +248,12 @@ def load_gguf(file: Path, config: Any, dtype: torch.dtype | str, **options: Any)
         with torch.device("meta"):
             outline = AutoModelForCausalLM.from_config(config)
         processor = TENSOR_PROCESSORS.get(places["architecture"], TensorProcessor)(config=config.to_dict())
-        # Transformers builds a table of names for every module, for seconds: those of the first two hold all names.
+        # Transformers would spend seconds on a table of names per module: the first two tables hold all names.
         base = SimpleNamespace(config=config, state_dict=outline.base_model.state_dict, named_children=tuple)
         named = {outline.base_model_prefix: base}.items
         whole = SimpleNamespace(config=config, state_dict=outline.state_dict, named_children=named)
         names = get_gguf_hf_weights_map(whole, processor)
-        # Weights of 16 bits are copied out of one place: new pages for every matrix take a second of a large model.
+        # 16-bit weights are copied from the same buffer: new pages for every matrix take a second in a large model.
         most = max((math.prod(shape) for _, shape, _ in places["tensors"].values()), default=0)
         place = np.empty(0 if dtype is torch.float32 else most, np.float32)
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
@@ -277,7 +277,7 @@ def _dequantize(file: Path, offset: int, number: int, values: NDArray[np.float32
 
     def fill(first: int) -> None:
         weights = flat[first * block : (first + step) * block]
-        # read, not mapped: pages of a mapped file would count as memory of the process
+        # read, not mapped: mapped pages would count as the process's memory
         packed = np.fromfile(file, np.uint8, len(weights) // block * size, offset=offset + first * size)
         if kind is GGMLQuantizationType.Q4_K:
             _unpack_q4_k(packed, weights)
@@ -314,7 +314,7 @@ def _reader(file: Path) -> Any:
 
     class Reader(GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, *arguments: Any, **order: Any) -> Any:
-            if offset >= len(self.data):  # else a list of any length is read on and on behind the end of the file
+            if offset >= len(self.data):  # else a list of any length would be read beyond the end of the file
                 raise ValueError(f"it ends at byte {len(self.data)}")
             return super()._get(offset, *arguments, **order)
 

@@ -1,7 +1,7 @@
-"""By what a model is known: the hash of its files; behind a server, what it answers and under which name.
+"""Identity of a model: the hash of its files; behind a server, its answers and the name in them.
 
-Any weights may be served under one name: a server's model is known by the probabilities that it gives to a fixed text,
-its *sample*. Models that differ by no more than 16-bit rounding, or prefer the same answers, are not told apart.
+A server may give any name to any weights, so its model is identified by its probabilities of a fixed text, the
+*sample*. Models that differ by no more than 16-bit rounding, or prefer the same answers, count as the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from evalbias.values import digest, get_logger, read_json
 
 # Files that decide what a model answers: configuration, weights, templates, tokenizer and code.
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
-LARGE = 1 << 24  # bytes from which a file's hash is cached, 16 MiB: smaller files take a few milliseconds
-SETTLED = 2.0  # seconds since a change after which a hash is cached; a file may change twice within a tick of its clock
+LARGE = 1 << 24  # smallest size in bytes of a file whose hash is cached, 16 MiB: others take a few milliseconds
+SETTLED = 2.0  # seconds after a change before a hash is cached: a file may change twice within a tick
 BUFFER = 1 << 22
 # Fixed question to models that report the probabilities of answers only; models prefer different numbers.
 SAMPLE_QUESTION = "Answer with a random whole number from 1 to 9."
@@ -65,12 +65,12 @@ def file_hash(file: Path) -> str:
 
 
 def passed(facts: Sequence[str]) -> bool:
-    """Return whether a model passed its trials before under the same facts, of which its fingerprint is one."""
+    """Return whether a model passed its trials before under the same facts, which include its fingerprint."""
     return keeps() and _kept(_entry("passed", "\n".join(facts).encode())) == {"passed": [*facts]}
 
 
 def keep_passed(facts: Sequence[str]) -> None:
-    """Keep that a model passed its trials, unless ``EVALBIAS_KEEP=0``: a file holds the facts and nothing else."""
+    """Record that a model passed its trials, unless ``EVALBIAS_KEEP=0``; the file holds only the facts."""
     if keeps():
         _keep(_entry("passed", "\n".join(facts).encode()), {"passed": [*facts]})
 
@@ -85,7 +85,7 @@ def _entry(kind: str, key: bytes) -> Path:
 
 
 def _kept(entry: Path) -> dict[str, Any]:
-    """Return what an entry of the cache holds; nothing if there is none, or a damaged one."""
+    """Return the content of a cache entry; empty if it is missing or damaged."""
     with suppress(OSError, ValueError):
         return read_json(entry)
     return {}
@@ -93,7 +93,7 @@ def _kept(entry: Path) -> dict[str, Any]:
 
 def _keep(entry: Path, record: Mapping[str, Any]) -> None:
     draft = entry.with_name(f"{entry.name}.{os.getpid()}")
-    with suppress(OSError):  # of a home that cannot be written to: the next start does the work again
+    with suppress(OSError):  # the folder cannot be written: the next start does the work again
         entry.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(record))
         draft.replace(entry)
@@ -101,7 +101,7 @@ def _keep(entry: Path, record: Mapping[str, Any]) -> None:
 
 @cache
 def code_hash(folder: Path) -> str:
-    """Return the hash of a folder's code, which is read once in a process."""
+    """Return the hash of a folder's code, read once per process."""
     return digest([file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py"))])
 
 
@@ -114,7 +114,7 @@ def _hash(file: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of everything that evalbias keeps for speed: ``EVALBIAS_CACHE``, else in the user's cache."""
+    """Return the folder of evalbias's caches: ``EVALBIAS_CACHE``, else a folder in the user's cache."""
     if own := os.environ.get("EVALBIAS_CACHE"):
         return Path(own)
     if home := os.environ.get("XDG_CACHE_HOME"):
@@ -131,12 +131,12 @@ def sample_of(probabilities: FloatArray) -> FloatArray:
 
 
 def same_sample(first: FloatArray, second: FloatArray) -> bool:
-    """Return whether two samples are those of one model: they differ by at most ``SAME_MODEL`` nats everywhere."""
+    """Return whether two samples may come from the same model: no value differs by more than ``SAME_MODEL`` nats."""
     return first.shape == second.shape and bool(np.allclose(first, second, rtol=0, atol=SAME_MODEL))
 
 
 class Answering:
-    """The names that a model's answers carry; they need not be the name that was asked for."""
+    """Names in a model's answers, which may differ from the requested name."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}  # kind of answer -> its model, and FINGERPRINT -> its configuration
@@ -148,7 +148,7 @@ class Answering:
         return {name for kind, name in self.names.items() if kind != FINGERPRINT}
 
     def expect(self, names: Mapping[str, list[str]]) -> None:
-        """Take the names in an earlier run's answers as those of the first; several servers may have one each."""
+        """Expect the names in an earlier run's answers, where each of several servers may have its own."""
         for kind, recorded in names.items():
             if (name := self.names.setdefault(kind, recorded[0])) not in recorded and kind != FINGERPRINT:
                 raise _changed(name, recorded[0])

@@ -1,4 +1,4 @@
-"""A model and its tokenizer into memory: placed, adapted, checked, and known by a fingerprint."""
+"""Load a model and its tokenizer into memory: placed, adapted, checked, and with a fingerprint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from evalbias.lm.score import Head, decoder
 from evalbias.values import read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # files of an adapter
-PROBE = [0, 1, 2, 1, 0, 2, 1, 2]  # tokens on which a model is tried; every vocabulary has them
+PROBE = [0, 1, 2, 1, 0, 2, 1, 2]  # token ids for trying a model; every vocabulary has them
 ROUNDING, ROUNDING_16_BIT = 1e-3, 2e-2  # largest difference of logits due to rounding, as a share of the largest logit
 NOWHERE = (
     "{!r} is neither a folder nor a model on Hugging Face's hub or in the local cache: check the name and the network. "
@@ -40,7 +40,7 @@ NOWHERE = (
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model is loaded from, and how: arguments of ``LocalLM``, checked as they are set."""
+    """Source of a model, and options for loading it: arguments of ``LocalLM``, checked when they are set."""
 
     model: str
     device: str = "auto"
@@ -66,7 +66,7 @@ class ModelSource:
 
     @property
     def target(self) -> torch.device:
-        """Device of a model that fits on one."""
+        """Device of a model that fits on a single device."""
         if self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
@@ -95,13 +95,13 @@ class ModelSource:
         return {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
 
     def placement(self) -> dict[str, Any]:
-        """Return the options of ``from_pretrained`` that place weights; none if they are to be moved afterwards.
+        """Return the options of ``from_pretrained`` that place weights; empty if they are moved afterwards.
 
         The package ``accelerate`` reads weights straight into the memory of one or several GPUs. Spreading over several
         and quantizing were tried on a CPU only, as far as transformers' own loading allows that.
         """
         if self.adapter is not None:
-            return {}  # it is merged on the CPU, before weights are moved
+            return {}  # an adapter is merged on the CPU, before weights are moved
         plain = self.device_map is None and self.quantization is None
         if plain and (self.target.type == "cpu" or not is_accelerate_available()):
             return {}
@@ -122,14 +122,14 @@ class Loaded:
     tokenizer: Any
     fingerprint: str  # 12 hexadecimal digits of a hash of weights, configuration, tokenizer and dtype
     context_length: int  # in tokens
-    facts: tuple[str, ...]  # on which the trials of its start depend
-    passed: bool  # whether it passed them before
+    facts: tuple[str, ...]  # facts that the trials at loading depend on
+    passed: bool  # True if it passed these trials before
 
 
 def load_model(source: ModelSource) -> Loaded:
-    """Load a model from a folder, a GGUF file or by its Hugging Face name; errors as of ``LocalLM``."""
+    """Load a model from a folder, a GGUF file or by its Hugging Face name; raises the errors of ``LocalLM``."""
     name = source.model
-    # 1. Everything that can be refused before the weights are read.
+    # 1. Checks that do not need the weights.
     if source.adapter is not None:
         check_adapter(source.adapter)
     placed = source.placement()
@@ -138,7 +138,7 @@ def load_model(source: ModelSource) -> Loaded:
     check_config(config, name)
     tokenizer = load_tokenizer(name, **source.remote)
     template = template_of(tokenizer, source.template_options)
-    text = config.get_text_config()  # of a multimodal model; else the configuration itself
+    text = config.get_text_config()  # that of a multimodal model's text part; else the configuration itself
     check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(folder), name), name)
     # 2. The weights. No attention of the config.json's choice: it may name code to download and run. SDPA knows no caps
     #    of scores, and not every version of transformers turns it off for a model with them.
@@ -163,12 +163,12 @@ def load_model(source: ModelSource) -> Loaded:
     if source.quantization is not None:
         details.append(json.dumps(source.quantization, sort_keys=True))
     fingerprint = model_fingerprint(name, details)
-    # What decides a trial of a model beside the model: devices, versions, and this code.
+    # Facts besides the model that decide the trials: devices, versions, and this code.
     gpu = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
     place = [weights.device, getattr(weights, "hf_device_map", None), gpu, torch.backends.cpu.get_cpu_capability()]
     code = f"torch {version('torch')}, transformers {version('transformers')}, {code_hash(Path(__file__).parent)}"
     facts = (fingerprint, str(place), code)
-    if not (before := not source.trust_remote_code and passed(facts)):  # a model's own code is none of the facts
+    if not (before := not source.trust_remote_code and passed(facts)):  # the facts do not cover a model's own code
         check_model(weights, name)
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
@@ -212,7 +212,7 @@ def _readable_weights(model: str) -> AbstractContextManager[None]:
 
 
 def _tensors(folder: Path, model: str) -> set[str]:
-    """Return the names of the tensors in a folder's safetensors files; none of a name on the hub."""
+    """Return the names of the tensors in a folder's safetensors files; empty for a name on the hub."""
     names: set[str] = set()
     with _readable_weights(model):
         for file in folder.glob("*.safetensors"):
@@ -223,7 +223,7 @@ def _tensors(folder: Path, model: str) -> set[str]:
 
 
 def _folder(model: str, revision: str | None) -> str:
-    logging.disable_progress_bar()  # of transformers, which would mix with ours
+    logging.disable_progress_bar()  # transformers' bars would mix with ours
     if model.endswith(SUFFIX):
         return unpacked(model)
     path = Path(model)
@@ -246,7 +246,7 @@ def _check_hub(model: str, revision: str | None) -> None:
         if not cached.exists():
             get_hf_file_metadata(hf_hub_url(model, "config.json", revision=revision))
     except HfHubHTTPError:
-        pass  # the hub answers: transformers says what is missing, or who may read it
+        pass  # the hub answers: transformers says what is missing or forbidden
     except (httpx.TransportError, OfflineModeIsEnabled, HFValidationError) as error:
         raise FileNotFoundError(NOWHERE.format(model)) from error
 
@@ -271,15 +271,15 @@ def check_adapter(adapter: str) -> None:
 
 
 def merged(model: Any, adapter: str, name: str) -> Any:
-    """Return the model with a LoRA adapter, of which all weights must fit, merged into its own, in their dtype."""
+    """Merge a LoRA adapter, all of whose weights must fit, into a model's weights, in their dtype."""
     try:
         from peft import PeftModel, get_peft_model_state_dict
     except ImportError as error:
         raise ImportError(f"The adapter {adapter} takes an extra: pip install 'evalbias[peft]'.") from error
     problem, remedy = f"The adapter {adapter} does not fit {name}", "give one of this model, or fetch it again"
     with readable(problem, remedy), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # weights that cannot be placed are checked below
-        # memory only for weights of the file's own sizes, whatever its configuration says
+        warnings.simplefilter("ignore")  # weights that do not fit are checked below
+        # allocate only the sizes in the file, whatever its configuration says
         adapted = PeftModel.from_pretrained(model, adapter, torch_device="cpu", low_cpu_mem_usage=True)
     placed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     with safe_open(Path(adapter) / WEIGHTS, framework="pt") as stored:
@@ -291,13 +291,13 @@ def merged(model: Any, adapter: str, name: str) -> Any:
         return adapted.merge_and_unload(safe_merge=True)
 
 
-# Whether a model can be measured.
+# Checks that a model can be measured.
 
 
 def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
-    """Check that a model has an embedding of every token of texts; else the tokenizer is that of another model.
+    """Check that a model has an embedding for every text token; otherwise the tokenizer belongs to another model.
 
-    Tokens that were added later do not count: some models come with one for images, which they cannot read.
+    Tokens that were added later do not count: some models have such a token for images, which they cannot read.
     """
     ids = [*tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()]
     ids += [id for id in (tokenizer.bos_token_id, tokenizer.eos_token_id) if id is not None]

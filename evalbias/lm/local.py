@@ -32,15 +32,15 @@ from evalbias.lm.tokens import Scored
 from evalbias.lm.types import CHUNK, MAX_TOKENS, Answers, Choices, Likelihood, Question, Refused, Text, Usage, Written
 from evalbias.values import ANSWER_SETTINGS
 
-# Most tokens in a forward pass, halved where memory does not suffice, and bytes of the cache of prefixes between calls.
+# Most tokens in a forward pass, halved if memory does not suffice; and bytes of the prefix cache between calls.
 MEMORY = {"cpu": (16_384, 1 << 29), "cuda": (131_072, 1 << 32)}
 FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
-WORK, FEWEST = 2e9, 16  # questions in a call times parameters on a CPU; fewest, to share the beginning of prompts
-MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
+WORK, FEWEST = 2e9, 16  # questions per call times parameters on a CPU; fewest questions, which share prefixes
+MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; older prompts start again
 
 
 class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
-    """A causal transformers model on GPU or CPU; of a multimodal model, the part that reads text.
+    """A causal transformers model on GPU or CPU; for a multimodal model, its text part.
 
     Logits are those of the model's own code; the output layer is computed in float32. Prompts of chat models go through
     the chat template, those of base models through ``evalbias.lm.render``. DSPy's decision outputs are answered with
@@ -53,8 +53,8 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
             batch, up to 1e-5 nats.
         revision: Revision of a Hugging Face model.
         trust_remote_code: Whether the model may run its own code.
-        template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``; that one is
-            otherwise False where the template has it.
+        template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``; this variable
+            is otherwise False if the template has it.
         adapter: Folder of a LoRA adapter in peft's format, merged into the weights; takes the extra ``peft``.
         device_map: Spreads a model over several GPUs, in place of ``device``: ``"auto"``, or module -> device as in
             transformers; takes the extra ``gpu``.
@@ -73,7 +73,7 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
     engine: LocalEngine
     is_local = True
     draws_by_seed = True  # a request with a seed gets the same text in any process
-    default_temperature = 0.0  # of a request that sets none
+    default_temperature = 0.0  # of a request that sets no temperature
 
     def __init__(
         self,
@@ -101,10 +101,10 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         if scorer.fastest and not loaded.passed:
             keep_passed(loaded.facts)
         engine = LocalEngine(loaded, scorer)
-        # Decided by the model, not by a clock: the numbers of a chunk depend on what is in it.
+        # Decided by the model, not by a clock: a chunk's numbers depend on its questions.
         parameters = sum(weights.numel() for weights in loaded.model.parameters())
         self.chunk = CHUNK if loaded.model.device.type == "cuda" else min(CHUNK, max(FEWEST, round(WORK / parameters)))
-        # DSPy's cache knows a model by this name alone, so the name says which weights they are.
+        # DSPy's cache identifies a model by this name alone, so the name includes the fingerprint.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
 
@@ -132,12 +132,12 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
 
 
 def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
-    """Load the embedded model in float32; it knows the synthetic world only and cannot judge real texts."""
+    """Load the embedded model in float32; it was trained on the synthetic world and cannot judge real texts."""
     return LocalLM(str(FOLDER), device=device, dtype="float32")
 
 
 class LocalEngine(Tokenizing, Engine):
-    """The engine of ``LocalLM``, which copies of it share."""
+    """Engine of ``LocalLM``, shared by its copies."""
 
     whose = "model"
     free: ClassVar[Mapping[type, int]] = {Choices: 0, Likelihood: 0, Text: 1}
@@ -159,7 +159,7 @@ class LocalEngine(Tokenizing, Engine):
         return [answers[place] for place in range(len(questions))]
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions: all that are about probabilities in one batch, and then texts."""
+        """Answer questions: all probabilities in a single batch, then the texts."""
         rows: dict[int, list[Scored]] = {}  # place -> the sequences that are scored
         texts: dict[int, Prepared] = {}
         for place, prepared in enumerate(self._prepared(questions)):
@@ -176,7 +176,7 @@ class LocalEngine(Tokenizing, Engine):
             question, logprobs = questions[place], list(itertools.islice(values, len(row)))
             if isinstance(question, Choices):
                 totals = np.array([[own.sum() for own in logprobs]])  # (1, c)
-                read = min(sequence.start for sequence in row)  # tokens before the choices; none is generated
+                read = min(sequence.start for sequence in row)  # tokens before the choices; no token is generated
                 answers[place] = types.ChoiceLogprobs(question.choices, totals, usage=Usage(read, 0))
             else:
                 answers[place] = types.LogLikelihood(logprobs[0], Usage(len(row[0].ids), 0))
@@ -199,12 +199,12 @@ class LocalEngine(Tokenizing, Engine):
                 answers[place] = replace(result, text=result.text.removeprefix(rendered.lead))
 
     def _seeded(self, prompt: list[int], question: Any) -> Text:
-        """Set a seed by prompt and settings, as prompts share no random numbers; by draw too if none is given."""
+        """Derive a seed from prompt and settings, so prompts share no random numbers; if unset, also by draw."""
         names = ("max_tokens", "temperature", "top_p", "top_k", "stop", "seed")
         defaults = (MAX_TOKENS, 0.0, 1.0, None, (), None)
         values = [getattr(question, name) for name in names]
         chosen = [default if value is None else value for value, default in zip(values, defaults, strict=True)]
-        # This text decides every sampled text: it stays as it was when the settings were a class.
+        # The seed of every sampled text is a hash of this text, so its form must not change.
         settings = ", ".join(f"{name}={value!r}" for name, value in zip(names, chosen, strict=True))
         key, number = hashlib.sha256(f"({prompt!r}, Settings({settings}, top=None))".encode()).digest(), 0
         if question.seed is None and question.temperature:
@@ -229,7 +229,7 @@ PATIENCE, LEAST_PATIENCE = 0.1, 0.01
 
 
 class Batcher:
-    """Answers items in batches; if ``answer`` raises, one by one, so that only an item's own caller gets its error."""
+    """Answers items in batches; if ``answer`` raises, item by item, so that each caller gets only its own error."""
 
     def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self._answer = answer
@@ -237,7 +237,7 @@ class Batcher:
         lock = threading.Lock()
         self._arrived, self._ended = threading.Condition(lock), threading.Condition(lock)
         self._running = False
-        self._busy = 1  # threads to wait for: the most that were answered or waiting, one fewer every round
+        self._busy = 1  # threads to wait for: the most that were answered or waiting, minus 1 per round
         self._pause = LEAST_PATIENCE
 
     def __call__(self, item: Any) -> Any:
@@ -265,7 +265,7 @@ class Batcher:
         return mine.result()
 
     def _gathered(self) -> list[tuple[Any, Future[Any]]]:
-        """Take what is queued, once every busy thread is there or nobody came for a while."""
+        """Wait until every busy thread has queued its item, or no item came for a while; then take the queue."""
         with self._arrived:
             arrived = 0
             while arrived < len(self._waiting) < self._busy:
@@ -289,9 +289,9 @@ class Batcher:
             future.set_result(answer)
 
 
-# Generation of texts in one batch. A text depends on its own prompt, settings and seed, not on the batch: prompts are
-# padded on the left, and every row samples with its own generator. Of the model folder's generation settings only the
-# end tokens apply.
+# Generation of texts in a batch. A text depends on its own prompt, settings and seed, not on the batch: prompts are
+# padded on the left, and every row samples with its own generator. From the model folder's generation settings, only
+# the end tokens apply.
 
 
 @dataclass
@@ -304,7 +304,7 @@ class _Row:
     generator: torch.Generator
     ids: list[int] = field(default_factory=list)  # new tokens so far
     cut: int | None = None  # length of the text before a stop string
-    finished: bool = False  # whether the text ended by itself or at a stop string
+    finished: bool = False  # True if the text ended by itself or at a stop string
 
 
 def generate(
@@ -312,7 +312,7 @@ def generate(
 ) -> list[Written]:
     """Continue prompts of token ids, shorter than the context, in one batch.
 
-    Without a temperature the most probable tokens are taken; without a seed, it is 0. NaN or infinite logits raise
+    Without a temperature, decoding is greedy; the default seed is 0. NaN or infinite logits raise
     FloatingPointError.
     """
     rows = [
@@ -333,7 +333,7 @@ def generate(
     cache_name = cache_argument(body)
     with torch.inference_mode():
         while running:
-            # 1. One forward pass: the prompts at first, then one token per running row.
+            # 1. A forward pass: at first over the prompts, then over one token per running row.
             positions = (mask.cumsum(dim=1) - 1).clamp_min(0)[:, -ids.shape[1] :]
             out = body(
                 input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, **{cache_name: cache}
@@ -348,7 +348,7 @@ def generate(
             # 3. Complete rows leave the batch and the KV cache.
             indices = [i for i, row in enumerate(running) if not row.finished and len(row.ids) < row.room]
             if indices and len(indices) < len(running):
-                kept = torch.tensor(indices)  # on the CPU: layers of a spread model index it from several devices
+                kept = torch.tensor(indices)  # on the CPU: layers of a model on several devices index it
                 cache.batch_select_indices(kept)
                 mask = mask[kept]
             running = [running[i] for i in indices]
@@ -391,9 +391,9 @@ def _stop(row: _Row, tokenizer: Any) -> None:
 def drawn_token(
     logits: torch.Tensor, *, temperature: float, top_p: float | None, top_k: int | None, generator: torch.Generator
 ) -> int:
-    """Return the most probable of (V,) finite logits at temperature 0, else a sample, which takes one random number.
+    """Return the most probable of (V,) finite logits at temperature 0, else a sample, drawn by a single random number.
 
-    ``top_k`` applies before ``top_p``: the fewest most probable tokens that together reach it remain; None: all.
+    ``top_k`` applies before ``top_p``: the fewest most probable tokens whose total reaches ``top_p`` remain. None: all.
     """
     if temperature <= 0:
         return int(logits.argmax())

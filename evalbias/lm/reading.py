@@ -1,4 +1,4 @@
-"""Answers as they come: choices named in a text or among the most probable first tokens, and values in JSON."""
+"""Read answers: choices in a text or among the most probable first tokens, and values in JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import WORD_CHARACTER, half_width
 
-# The choice that a written answer names, read strictly: an answer that is not clear is read as none.
+# The choice in a written answer, read strictly: an unclear answer names no choice.
 
 
 _MARKS = " \t*_`'\"().:;,!#。、「」『』"  # characters that may stand around an answer
@@ -30,11 +30,11 @@ _DOUBT = re.compile(
 
 
 def named_choice(text: str, choices: Sequence[str]) -> str | None:
-    """Return the choice that a written answer names; None if it names none, or several.
+    """Return the choice that a written answer names; None if it names no choice or several.
 
     The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its own,
-    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names none,
-    nor do a model's thoughts before its answer (``<think>...</think>``); English and Japanese are read.
+    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names no
+    choice, nor do a model's thoughts before its answer (``<think>...</think>``); English and Japanese are read.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
@@ -45,7 +45,7 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
         True
     """
     own, text = {half_width(choice): choice for choice in choices}, half_width(text.rpartition("</think>")[2])
-    if "<think>" in text:  # thoughts that the token limit cut off name no answer
+    if "<think>" in text:  # thoughts cut off by the token limit contain no answer
         return None
     by_name = {name.casefold(): choice for name, choice in own.items()}
     lines = text.strip().splitlines() or [""]
@@ -60,7 +60,7 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _doubtful(text: str, name: str) -> bool:
-    """Return whether a text that names one choice may mean another: "A is worse", "not a 5", "2 below the best".
+    """Return whether a text that names a choice may mean another: "A is worse", "not a 5", "2 below the best".
 
     An answer that begins with the choice and a punctuation mark is clear, whatever follows.
     """
@@ -69,7 +69,7 @@ def _doubtful(text: str, name: str) -> bool:
 
 @cache
 def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern of a choice that stands as a name; the longest of several that match is taken."""
+    """Return the pattern of a choice that stands as a name; the longest match wins."""
     # "A" may be the article, as in "A better text is B": no lowercase word may follow, except _AFTER_NAMES. The end of
     # a scale is not an answer, as the 5 in "4/5" and "4 of 5", nor are those of a range, as in "4-5".
     words = sorted(choices, key=len, reverse=True)
@@ -81,7 +81,7 @@ def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"{before}({names})(?!{WORD_CHARACTER}){after}")
 
 
-# Probabilities of choices from the most probable first tokens of an answer, which is all that many models report.
+# Probabilities of choices from an answer's most probable first tokens: many models report nothing else.
 
 
 TOP = 20  # number of most probable tokens that OpenAI's protocol returns at most
@@ -92,7 +92,7 @@ MINUS_INFINITY = -9999.0  # stand-in for minus infinity in vLLM's answers, becau
 
 def logprob_of(value: Any) -> float:
     """Return a reported log-probability as a float in [-inf, 0]; ValueError for NaN and more than rounding above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:  # no NaN is
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:  # NaN is not
         raise ValueError(f"{value!r:.80} is not a log-probability")
     return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
 
@@ -114,7 +114,7 @@ def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
 
 
 def first_token_row(top: Mapping[str, float], choices: Sequence[str]) -> FloatArray:
-    """Return the log-probability in nats that an answer begins with each choice as one token, shape (c,).
+    """Return the (c,) log-probabilities in nats of the choices as the first token of an answer.
 
     Unreported choices count as 0 if together they have at most ``TOP_TOLERANCE`` times the probability of the reported
     choices. Otherwise, and if a reported token is a prefix of an unreported choice, the row is undefined: NaN.
@@ -125,7 +125,7 @@ def first_token_row(top: Mapping[str, float], choices: Sequence[str]) -> FloatAr
         return row
     if any(choice.startswith(token) for choice in unreported for token in top if token):
         return np.full(len(choices), np.nan)
-    # Each is at most as probable as the least probable reported token, all of them as what these leave of 1.
+    # Each is at most as probable as the least probable reported token; together they have at most the rest of 1.
     shares = np.exp(list(top.values()))
     bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
     reported = float(np.exp(row).sum())
@@ -136,11 +136,11 @@ def first_token_row(top: Mapping[str, float], choices: Sequence[str]) -> FloatAr
 
 
 class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A server's answer lacks the requested values, or they have another form."""
+    """A server's answer lacks the requested values, or has them in another form."""
 
 
 class Withheld(Unreadable):
-    """An answer of status 200 without probabilities, as of a model that declines a text, or of a filter."""
+    """An answer with status 200 but no probabilities, for example because a model or filter declines the text."""
 
 
 def part(answer: Any, *path: Any, kind: type = object) -> Any:
@@ -158,14 +158,14 @@ def part(answer: Any, *path: Any, kind: type = object) -> Any:
     return answer
 
 
-# Probabilities of options as a server reports them.
+# Probabilities of options in a server's report.
 
 
 SHARES_ROUNDING = 0.02  # largest difference between 1 and the sum of the reported probabilities
 
 
 def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], mass: Any = None) -> ChoiceLogprobs:
-    """Return reported shares of (c,) options as log-probabilities, or raise ``Unreadable``; None: no coverage."""
+    """Return reported shares of c options as log-probabilities, or raise ``Unreadable``; the coverage is ``mass``."""
     if set(shares) != set(choices):
         raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
     row = np.array([probability(shares[choice]) for choice in choices])  # (c,)

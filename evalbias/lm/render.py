@@ -1,4 +1,4 @@
-"""From questions to tokens: chat templates, texts that need none, and what a model cannot take."""
+"""Turn questions into tokens: chat templates, plain texts, and refusals of prompts that a model cannot take."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from evalbias.lm.types import Likelihood, Message, Prompt, Question, Refused, Te
 # A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
 #
 # A template is a program that comes with the model's files. Jinja's sandbox keeps it from everything but its messages.
-# Here it is also kept from running on and on: its lines are counted while it runs, and its numbers stay small.
+# Here it is also kept from running on and on: its steps are counted while it runs, and its numbers are limited.
 
 
-DATE = datetime(2024, 7, 26)  # today's date for templates that ask for it: the one that Llama 3's name without a clock
-THINKING = "enable_thinking"  # option that turns a model's thinking on; off unless given, as judges answer at once
-STEPS = 10_000_000  # lines of Python that one prompt may take: seconds; the longest templates take dozens a message
-LARGEST = 1_000_000  # largest whole number in a product, quotient or power: one operation is never interrupted
-_PROBE = "\u2603system\u2603"  # a text that no template writes by itself
+DATE = datetime(2024, 7, 26)  # "today" for templates: the default date in Llama 3's
+THINKING = "enable_thinking"  # option for a model's thinking; off by default, because judges answer at once
+STEPS = 10_000_000  # most lines of Python for a prompt, seconds; long templates take dozens per message
+LARGEST = 1_000_000  # largest whole number in a product, quotient or power, which cannot be interrupted
+_PROBE = "\u2603system\u2603"  # a text that no template contains
 _TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 class ChatTemplate:
     """A tokenizer's chat template, which turns messages into text; ``options`` are values of its variables.
 
-    ValueError: it is damaged, runs on and on, lacks an option's name, or writes today's date in a computed format.
+    ValueError: it is damaged, does not end, lacks an option's name, or writes today's date in a computed format.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
@@ -79,7 +79,7 @@ class ChatTemplate:
         self._folds = self._lacks_system_role()
 
     def __call__(self, messages: Sequence[Message], *, answer: bool) -> str:
-        """Return the text of messages, with ``answer`` up to the beginning of one; ValueError if they are rejected.
+        """Return the text of messages, with ``answer`` up to the start of an answer; ValueError if they are rejected.
 
         A system message is put before the first user message, after a blank line, if the template has no system role.
         """
@@ -109,12 +109,12 @@ class ChatTemplate:
                 return self._template.render(messages=chat, tools=None, documents=None, **variables)
         except (TemplateError, _EndlessError, MemoryError):
             raise
-        except Exception as error:  # a program of others, which may do anything with its values
+        except Exception as error:  # the template is foreign code, which may raise anything
             raise TemplateError(f"{type(error).__name__}: {error}") from error
 
 
 def template_of(tokenizer: Any | None, options: Mapping[str, Any] | None) -> ChatTemplate | None:
-    """Return a tokenizer's chat template; None if there is none, which with options is a ValueError."""
+    """Return a tokenizer's chat template; None if it has no template, which is a ValueError with options."""
     if tokenizer is not None and tokenizer.chat_template:
         return ChatTemplate(tokenizer, options)
     if options:
@@ -125,12 +125,12 @@ def template_of(tokenizer: Any | None, options: Mapping[str, Any] | None) -> Cha
 
 
 class _EndlessError(ValueError):
-    """A chat template takes more steps than any that writes a prompt."""
+    """A chat template takes more than ``STEPS`` steps, so it may never end."""
 
 
 @contextmanager
 def _counted(name: str) -> Iterator[None]:
-    """Count the lines of Python that this thread runs, and stop what takes more than ``STEPS`` with a ValueError."""
+    """Count the lines of Python that this thread runs, and raise a ValueError after ``STEPS`` lines."""
     # A clock could not interrupt a loop in a thread, and would make the outcome a matter of the machine's speed.
     left = STEPS
 
@@ -141,7 +141,7 @@ def _counted(name: str) -> Iterator[None]:
             raise _EndlessError(f"The chat template of {name} takes more than {STEPS:,} steps: use another model.")
         return count
 
-    before = sys.gettrace()  # of a debugger, or of the coverage of tests
+    before = sys.gettrace()  # a debugger's, or that of test coverage
     sys.settrace(count)
     try:
         yield
@@ -202,16 +202,16 @@ def as_text(prompt: Prompt) -> Rendered:
 
 
 class Renderer:
-    """Renders the prompts of one model; options that its chat template lacks are a ValueError.
+    """Renders the prompts of a model; options that its chat template lacks are a ValueError.
 
-    The contents of messages are hidden from the template while it renders: characters that begin or end a control
-    token are replaced by unused ones. Control tokens in the rendered text are then the template's own.
+    The contents of messages are hidden from the template while it renders: characters that begin or end a control token
+    are replaced by unused characters. Control tokens in the rendered text are then the template's own.
     """
 
     def __init__(self, tokenizer: PromptTokenizer, options: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
         self._template = template_of(tokenizer.tokenizer, options)
-        self._shows_answers = False  # whether the template is known to write the assistant's messages
+        self._shows_answers = False  # True once the template was seen to write the assistant's messages
 
     def __call__(self, prompt: Prompt) -> Rendered:
         """Return the prompt's text up to the answer, which the last message may begin; ValueError if it is rejected."""
@@ -263,15 +263,15 @@ def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A question as a model or server is asked it; what begins alike, in the order of keys, shares a prefix."""
+    """A question in the form that is sent; sorted by ``key``, questions with a common prefix are adjacent."""
 
     question: Any  # a ``Question``, or ``Decisions``
-    content: Any  # a sequence of each choice, a sequence, or a rendered prompt with its tokens; else messages
+    content: Any  # sequences of the choices, a sequence, a rendered prompt with its tokens, or messages
     key: bytes  # the prompt in bytes
 
 
 class Tokenizing:
-    """Base of what is asked in tokens that are made here: a model on this machine, and servers that take tokens."""
+    """Base of engines and dialects that tokenize here: a model on this machine, and servers that take tokens."""
 
     whose: ClassVar[str] = "server"  # "model" or "server", whose context limits a text
     free: ClassVar[Mapping[type, int]]  # kind of question -> number of tokens that its whole text must leave free
@@ -279,7 +279,7 @@ class Tokenizing:
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None, context_length: int | None) -> None:
         self.tokenizer = PromptTokenizer(tokenizer)
         self.render = Renderer(self.tokenizer, options)
-        self._context_length = context_length  # in tokens; None if it is not known
+        self._context_length = context_length  # in tokens; None if unknown
 
     def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         """Prepare a call's questions; ValueError for a wrong form."""
@@ -295,7 +295,7 @@ class Tokenizing:
         return [done[place] for place in range(len(questions))]
 
     def _tokenized(self, kind: Any, questions: Any) -> Iterator[tuple[Any, list[Ids]]]:
-        """Yield what is asked for each question of a kind, and all its tokens."""
+        """Yield the content of each question of a kind, and all its token sequences."""
         if kind is Text:
             for prompt in (self.render(as_messages(question.prompt)) for question in questions):  # as DSPy sends a text
                 ids = tuple(self.tokenizer.encode(prompt.alone()).ids)
@@ -322,7 +322,7 @@ class Tokenizing:
 
 
 def unknown_words(tokenizer: PromptTokenizer, scored: Scored) -> Refused | None:
-    """Return why a text has no likelihood: scored tokens stand for words that the vocabulary lacks; None if none does.
+    """Return why a text has no likelihood: some scored tokens stand for words that the vocabulary lacks; else None.
 
     Its probability would be that of any such words. No token of a byte-level tokenizer stands for an unknown word.
     """

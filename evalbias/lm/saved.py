@@ -1,4 +1,4 @@
-"""Models that saved programs name."""
+"""Models in saved programs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import dspy
 from evalbias.lm.dspy_seam import LM_CLASS
 from evalbias.values import ANSWER_SETTINGS, NESTED, digest, get_logger, model_settings, plain_address
 
-# Classes that any file may name: making one of them runs no code from the file.
+# Classes that any file may name: making such a model runs no code from the file.
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM")
 # Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and their
 # values otherwise.
 UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
 ADDRESSES = ("api_base", "base_url")  # where requests go: saved without login and query, read from a trusted file only
-OF_TRAINING = ("launch_kwargs", "train_kwargs", "engine", "async_engine")  # DSPy's own: they shape no answer
+OF_TRAINING = ("launch_kwargs", "train_kwargs", "engine", "async_engine")  # DSPy's own: they do not affect answers
 # Settings by which a file could make requests expensive, and their largest values.
 LARGEST = {"n": 100, "num_retries": 100, "max_tokens": 1_000_000, "max_completion_tokens": 1_000_000}
 PENDING = "_pending"  # attribute that holds the state of a model that is not loaded yet
@@ -31,9 +31,9 @@ logger = get_logger(__name__)
 
 
 class SavedLM(dspy.LM):  # type: ignore[misc]
-    """Base of our models: saved and pickled as the arguments that make them, loaded again at the first use.
+    """Base of our models: saved and pickled as their arguments, and loaded again at the first use.
 
-    So a program can be loaded, shown and given another model on a machine that lacks the saved one.
+    So a program can be loaded, printed and used with another model on a machine that lacks the saved model.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -41,7 +41,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
         _IN_MEMORY.add(self)
 
     def saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments that only this class has, and ``model`` if it takes one, as JSON data without keys."""
+        """Return this class's own arguments, with ``model`` if it is an argument, as JSON data without keys."""
         raise NotImplementedError
 
     def dump_state(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
 
     @classmethod
     def load_state(cls, state: Mapping[str, Any], **options: Any) -> SavedLM:
-        """Return the model whose ``dump_state`` is given; it is loaded at its first use."""
+        """Return the model with this ``dump_state``, which is loaded at its first use."""
         lm: SavedLM = cls.__new__(cls)
         lm.__dict__[PENDING] = {LM_CLASS: f"{cls.__module__}.{cls.__qualname__}", **state}
         return lm
@@ -75,14 +75,14 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
                 f"The saved model {state.get('model')!r} has no address: a server's address is read from trusted files "
                 "only. Load the program with allow_unsafe_lm_state=True, or give it a model with set_lm(...)."
             )
-        for other in list(_IN_MEMORY):  # which has the same weights or connection
+        for other in list(_IN_MEMORY):  # a model with the same weights or connection
             alike = type(other) is type(self) and PENDING not in other.__dict__
             if alike and digest(other.dump_state(), 64) == digest(state, 64):
                 return copy.deepcopy(other)
         return type(self)(**{key: value for key, value in state.items() if key != LM_CLASS})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SavedLM:
-        """Return a model with settings of its own and the same weights or connection."""
+        """Return a model with its own settings and the same weights or connection."""
         copied: SavedLM = self.load_state(self.__dict__[PENDING]) if PENDING in self.__dict__ else self.copy()
         return copied
 
@@ -91,14 +91,14 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
 
 
 class _Elsewhere(SavedLM):
-    """A model of DSPy's at an address that is not trusted; without it, texts and key would go to the provider."""
+    """A DSPy model whose address is not trusted; without the address, texts and key would go to the provider."""
 
 
 _IN_MEMORY: weakref.WeakSet[SavedLM] = weakref.WeakSet()
 
 
 def written_lm(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a model as a file may hold it: no secrets, and addresses without login and query."""
+    """Return a model's state for a file: without secrets, and addresses without login and query."""
     own = _arguments(state)
     kept = {name: plain_address(state[name]) for name in ADDRESSES if isinstance(state.get(name), str)}
     own |= {LM_CLASS, "engine", "async_engine"}
@@ -133,7 +133,7 @@ def _check_settings(settings: Mapping[str, Any], path: str, *, allowed: Abstract
 
 
 def _arguments(state: Mapping[str, Any]) -> frozenset[str]:
-    """Return the arguments of our own models, none of which holds a secret; of DSPy's, none."""
+    """Return the arguments of our own models, which hold no secret; empty for DSPy's models."""
     if state.get(LM_CLASS) not in CLASSES:
         return frozenset()
     return frozenset(inspect.signature(_class(state).__init__).parameters) - {"api_key", "kwargs"}
@@ -146,7 +146,7 @@ def _class(state: Mapping[str, Any]) -> type[SavedLM]:
 
 
 def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | None:
-    """Return the model that a file names, not loaded yet, ``UNTRUSTED`` only if trusted; None if DSPy is to load it."""
+    """Return the model that a file names, not loaded yet, ``UNTRUSTED`` only if trusted; None if DSPy loads it."""
     if state is None:
         return None
     if state.get(LM_CLASS) not in CLASSES:

@@ -1,7 +1,7 @@
 """Log-probabilities of token sequences under a causal model, with every shared prefix computed once.
 
 Keeping a prefix and computing it once is the idea of RadixAttention (SGLang, Zheng et al. 2024). Only positions whose
-logits are needed go through the output layer, and an answer depends on the batch by the rounding of the dtype only.
+logits are needed go through the output layer, and an answer depends on the batch only through rounding.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from evalbias.lm.tree import Layers, Rows, batches, block_packs, chained, copied
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
 
-MAX_LOGITS = 1 << 26  # logits in memory at once, 256 MiB in float32; those of all positions may take far more
-SMALLEST_PACK = 768  # least size of a pack in tokens: of a small model a pack's calls cost more than its tokens
-# Size in tokens of a GPU's packs: what each costs, reading the weights and launching kernels, is then little beside
+MAX_LOGITS = 1 << 26  # logits in memory at once, 256 MiB in float32; all positions may take far more
+SMALLEST_PACK = 768  # smallest pack in tokens: a small model's calls cost more than its tokens
+# Size in tokens of a GPU's packs: reading the weights and launching kernels for each then costs little beside
 # its tokens' matrix products.
 GPU_PACK = 1 << 14
 # Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given.
 COUNTS_PLACES = ("window_size", "attn_temperature_tuning", "attention_chunk_size")
-# A way to run rows. It yields (..., d) hidden states of m tokens, and (r, 3) what is read there: place among the m,
+# A way to run rows. It yields (..., d) hidden states of m tokens, and (r, 3) reads there: place among the m tokens,
 # next token, and index in the call's log-probabilities.
 Run = Callable[[Rows], Iterator[tuple[Tensor, IntArray]]]
 
@@ -40,13 +40,13 @@ class Scorer:
     """Scores token sequences with a causal transformers model in evaluation mode.
 
     ``batch_tokens`` limits the tokens of a forward pass, padding included; ``prefix_bytes`` is the memory for keys and
-    values that are kept between calls. With ``share``, common prefixes are computed once, by default if a trial shows
-    that the model allows it: the answers are equal up to rounding.
+    values that are kept between calls. With ``share``, common prefixes are computed once, with answers equal up to
+    rounding; by default, if a trial shows that the model allows it.
     """
 
-    # The distinct tokens of a call form a trie (``tree.py``). They run in packs: one sequence without padding, under a
+    # The distinct tokens of a call form a trie (``tree.py``). They run in packs: a sequence without padding, under a
     # mask that lets every token attend to itself and its ancestors only (``attention.py``). Whether a model gives the
-    # same answers in packs is tested when it is loaded. One that does not runs every text by itself.
+    # same answers in packs is tested when it is loaded. A model that does not runs every text by itself.
 
     def __init__(
         self, model: Any, *, context: int, batch_tokens: int, share: bool | None = None, prefix_bytes: int = 0
@@ -54,7 +54,7 @@ class Scorer:
         self.model = model
         self.context = context
         self.batch_tokens = batch_tokens
-        self.tokens_run = 0  # that went through the model so far, padding included
+        self.tokens_run = 0  # tokens that went through the model so far, padding included
         self.tokens_distinct = 0  # nodes of the tries of the calls so far
         self.prefixes = tree.PrefixStore(prefix_bytes)
         self._decoder = decoder(model)
@@ -66,20 +66,20 @@ class Scorer:
         self._longest = _longest_packed(self._config)
         self._kernel: Kernel = KERNELS[0]
         self._pack_tokens = GPU_PACK
-        self._told = False  # whether the log says that some texts are too long to share
+        self._told = False  # True once the log says that some texts are too long to share
         obstacle = self._pack_obstacle() if share is None else ""
-        self.share = share is not False and not obstacle  # whether texts run in packs
+        self.share = share is not False and not obstacle  # True if texts run in packs
         self.fastest = self.share and self._kernel is KERNELS[0]
         if obstacle:
             _warn_unshared(obstacle, "This model runs every text by itself")
         elif model.device.type != "cuda":
-            # Attention under a mask then costs an eighth of the other computation.
+            # At this size, attention under a mask costs an eighth of the other computation.
             layers = sum(p.numel() for p in self._decoder.parameters()) - model.get_input_embeddings().weight.numel()
             size = int(layers / (8 * self._config.hidden_size * self._config.num_hidden_layers))
             self._pack_tokens = max(SMALLEST_PACK, size)
 
     def __call__(self, sequences: Sequence[Scored], items: Sequence[int] | None = None) -> list[FloatArray]:
-        """Return the log-probability of every scored token, one array per sequence, none longer than the context.
+        """Return the log-probabilities of the scored tokens, an (n,) array per sequence, no longer than the context.
 
         NaN or infinite logits raise FloatingPointError, which names the sequence's number in ``items``, or its own.
         """
@@ -87,7 +87,7 @@ class Scorer:
             return []
         counts = np.array([len(s.ids) - s.start for s in sequences])
         ends = counts.cumsum()
-        values = np.full(ends[-1], np.nan)  # of all sequences, one after another
+        values = np.full(ends[-1], np.nan)  # all sequences, one after another
         short = np.array([len(s.ids) <= self._longest + 1 for s in sequences])  # a last token is only read
         if not short.all() and not self._told and self.share:
             self._told = True
@@ -108,7 +108,7 @@ class Scorer:
         return np.split(values, ends[:-1])
 
     def _fits(self, way: Run, rows: Rows, values: FloatArray) -> bool:
-        """Score rows and return whether memory sufficed, which is free again; raise if there is no room to make."""
+        """Score rows; return False, with memory freed, if it did not suffice; raise if no more can be freed."""
         try:
             self._read(way(rows), values)
         except torch.OutOfMemoryError:
@@ -118,7 +118,7 @@ class Scorer:
         return True
 
     def _make_room(self, *, again: bool) -> None:
-        """Drop the stored prefixes; where there are none, or that did not suffice, halve the batch."""
+        """Drop the stored prefixes; if there are none, or this was not enough, halve the batch."""
         stored = self.prefixes.bytes
         self.prefixes.clear()
         if again and stored:
@@ -138,7 +138,7 @@ class Scorer:
             yield hidden, pack.reads
 
     def _prefix(self, ids: IntArray) -> Layers:
-        """Return the keys and values of a prefix of whole blocks, each run by itself or kept."""
+        """Return the keys and values of a prefix of whole blocks, each stored or run by itself."""
         blocks: list[Layers] = []
         for prefix, pack in block_packs(ids):
             block = self.prefixes.get(prefix)
@@ -150,10 +150,10 @@ class Scorer:
         return chained(*blocks)
 
     def _run(self, pack: tree.Pack, before: Layers) -> tuple[Tensor, Layers]:
-        """Return the (n, d) hidden states of a pack, and its context extended by its own keys and values."""
+        """Return the (n, d) hidden states of a pack, and the KV cache of its context extended by its own."""
         # 1. The tree mask of each kind of layer.
         masks = layer_masks(self._config, self._kinds, pack)
-        # 2. One forward pass over the pack. Any mask of four dimensions keeps the model from making one of its own.
+        # 2. One forward pass over the pack. With a mask of four dimensions, the model does not make its own.
         device = self.model.device
         empty = torch.zeros(1, 1, 1, 1, dtype=self.model.dtype, device=device)
         cache = tree.PackCache(taken(before, pack.source))
@@ -169,7 +169,7 @@ class Scorer:
         return hidden[0], cache.extended()
 
     def _alone(self, rows: Rows) -> Iterator[tuple[Tensor, IntArray]]:
-        """Run every row by itself, in batches of similar length, padded on the right, where no token looks."""
+        """Run every row by itself, in batches of similar length, padded on the right, which no token attends to."""
         device = self.model.device
         for batch, ids in batches(rows, self.batch_tokens):  # (b, T)
             self.tokens_run += ids.size
@@ -180,9 +180,9 @@ class Scorer:
             yield hidden, rows.placed(batch, ids.shape[1])
 
     def _read(self, stretches: Iterator[tuple[Tensor, IntArray]], values: FloatArray) -> None:
-        """Write the log-probabilities that are read into ``values``, NaN where logits are not finite."""
+        """Write the requested log-probabilities into ``values``; NaN where logits are not finite."""
         # They stay on the model's device until all stretches ran, so that the host never waits for a pack: it prepares
-        # the next one while a GPU computes.
+        # the next pack while a GPU computes.
         pending: list[tuple[Tensor, IntArray]] = []
         with torch.inference_mode():
             for hidden, reads in stretches:
@@ -208,8 +208,8 @@ class Scorer:
     # The trial of a model at load: whether packs give the answers of texts that run by themselves.
 
     def _pack_obstacle(self) -> str:
-        """Find a kernel with which the model runs packs, and return what keeps it from that, or nothing."""
-        # Some models ignore a given position, or attend in code of their own.
+        """Find a kernel with which the model runs packs; return the obstacle if there is none, else ""."""
+        # Some models ignore the positions they are passed, or attend in their own code.
         if any(getattr(self._config, name, None) for name in COUNTS_PLACES):
             return "its layers count places"
         if not self._kinds:
@@ -227,8 +227,8 @@ class Scorer:
         return f"in packs, {obstacles[0]}"
 
     def _tried(self) -> str:
-        """Return what is wrong with the answers in packs, or nothing."""
-        # 1. Texts with a common prefix, so long that the last one of a pack stands far from its own prefix.
+        """Return what is wrong with the answers in packs, or ""."""
+        # 1. Texts with a common prefix, so long that a pack's last text is far from its own prefix.
         longest = int(min(self.context, self._longest))
         rng, own = np.random.default_rng(0), max(2, min(32, longest - 16))
         vocabulary = self._config.vocab_size
@@ -241,7 +241,7 @@ class Scorer:
             with configured(self._configs, sliding_window=TRIAL_WINDOW):
                 self._read(self._alone(rows), answers[0])
                 self._read(self._packs(rows, TRIAL_PACK), answers[1])
-        except Exception as error:  # any model's own code: what fails is done without
+        except Exception as error:  # any model's own code may fail: then it does not share
             return f"{type(error).__name__}: {error}"
         finally:
             self.tokens_run = 0
@@ -253,7 +253,7 @@ class Scorer:
 
 TRIAL_TEXTS, TRIAL_PACK, TRIAL_WINDOW = 3, 48, 12  # texts; tokens in a pack, which cuts most texts, and in a window
 
-# Largest mean difference in nats that rounding makes; in 16 bits as a share of the log-probabilities' deviation: it
+# Largest mean difference in nats due to rounding; in 16 bits as a share of the log-probabilities' deviation, which
 # was .038 with Gemma 3 270M in bfloat16, and ignored masks and positions make .2 and more.
 AGREEMENT, AGREEMENT_16_BIT = 1e-3, 0.1
 
@@ -267,7 +267,7 @@ def _collect(pending: Sequence[tuple[Tensor, IntArray]], values: FloatArray) -> 
 
 def _longest_packed(config: Any) -> float:
     """Return the length in tokens of the longest row that may share prefixes."""
-    # "longrope" changes the positions of all tokens once a text exceeds the original context length.
+    # "longrope" changes all tokens' positions once a text exceeds the original context length.
     ropes = getattr(config, "rope_parameters", None) or {}
     limits = []
     for rope in [ropes, *ropes.values()]:  # of the model, or of each layer type
@@ -281,7 +281,7 @@ def _warn_unshared(reason: str, what: str) -> None:
     get_logger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)
 
 
-# The two halves of a causal model: its decoder, and what turns the decoder's hidden states into logits.
+# The two halves of a causal model: the decoder, and the head that turns hidden states into logits.
 #
 # Logits to be measured are computed in float32 from weights of any dtype: rounded to bfloat16, logits near 25 are
 # multiples of 1/8, so that different answers often get exactly the same probability.
@@ -293,7 +293,7 @@ CONVERTED = 1 << 24  # 16-bit weights converted to float32 at once, 64 MiB; the 
 def decoder(model: Any) -> Any:
     """Return the module of a causal model that turns tokens into hidden states."""
     base = model.base_model
-    # Llama 4's text model names its decoder by its place in the multimodal model, so ``base_model`` misses it.
+    # Llama 4's text model names its decoder as in the multimodal model, so ``base_model`` misses it.
     return model.model if base is model and hasattr(model, "model") else base
 
 
@@ -303,10 +303,10 @@ def cache_argument(body: Any) -> str:
 
 
 class Head:
-    """Everything that a causal model does after its decoder; 16-bit weights are multiplied in ``float32`` or not.
+    """Everything that a causal model does after its decoder; with ``float32``, 16-bit weights are multiplied in it.
 
-    That is not always one matrix product: some families scale its input (MiniCPM3) or its output (Granite, Cohere 2),
-    others cap the logits (Gemma 2, NanoChat). So the model's own code runs, with its decoder replaced by given states.
+    This is not always a matrix product: some families scale its input (MiniCPM3) or its output (Granite, Cohere 2),
+    others cap the logits (Gemma 2, NanoChat). So the model's own code runs, with its decoder replaced by fixed states.
     Sampling does without float32: it needs few logits at a time, and the conversion would take as long as the product.
     """
 
@@ -326,7 +326,7 @@ class Head:
         vars(model)["_modules"] = {
             name: replaced.get(id(module), module) for name, module in self._model._modules.items()
         }
-        # Of a model that is spread over GPUs, accelerate's hook stands here, which would run the original.
+        # In a model on several GPUs, this is accelerate's hook, which would run the original.
         vars(model).pop("forward", None)
         return model(inputs_embeds=hidden[None]).logits[0].float()  # type: ignore[no-any-return]
 
@@ -342,14 +342,14 @@ class _Float32Linear(torch.nn.Module):
         """Return (..., V) logits of (..., d) hidden states."""
         vocabulary, size = self.weight.shape
         rows = vocabulary if self.weight.dtype == torch.float32 else max(1, CONVERTED // size)
-        states = hidden.to(self.weight.device, torch.float32)  # of a spread model, it may be on another device
+        states = hidden.to(self.weight.device, torch.float32)  # on several GPUs, it may be on another device
         parts = [linear(states, self.weight[i : i + rows].float()) for i in range(0, vocabulary, rows)]
         logits = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
         return logits if self.bias is None else logits + self.bias.float()
 
 
 class _Given:
-    """A decoder that returns given hidden states; everything else about it is the real decoder's."""
+    """A decoder that returns fixed hidden states, and otherwise behaves like the real decoder."""
 
     def __init__(self, body: Any, hidden: Tensor) -> None:
         self._body, self._outputs = body, _Outputs(hidden)
@@ -363,7 +363,7 @@ class _Given:
 
 
 class _Outputs:
-    """Outputs of a decoder that has returned nothing but hidden states; transformers reads them by name or by place."""
+    """Outputs of a decoder with hidden states only, which transformers reads by name or by index."""
 
     def __init__(self, hidden: Tensor) -> None:
         self.last_hidden_state = hidden

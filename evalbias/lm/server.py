@@ -1,4 +1,4 @@
-"""``ServerLM``: a model behind one or several servers as a ``dspy.LM`` with token probabilities."""
+"""``ServerLM``: a model behind a server, or several, as a ``dspy.LM`` with token probabilities."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     """A model behind a server: vLLM, SGLang, llama.cpp, or OpenAI.
 
     With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return the
-    same numbers. Without one only the first token of a chat answer has probabilities (``dialect="chat"``), or the
+    same numbers. Without it, only the first token of a chat answer has probabilities (``dialect="chat"``), or the
     server words closed questions itself and answers with probabilities (``"systemone"``, ``"decisions"``). DSPy's
     decision outputs (``Noul``, ``Choice``, ``Score``) get measured probabilities; see ``DecidingLM``.
 
@@ -45,13 +45,13 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         base_url: Address of the server, ending in ``/v1``, or addresses of several servers of the same model.
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
         dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"chat"``, ``"systemone"`` or ``"decisions"``;
-            ``"auto"`` finds out once, when the object is made, and ``capabilities`` names it.
+            ``"auto"`` determines it once, when the object is made, and ``capabilities`` names it.
         api_key: None reads ``EVALBIAS_API_KEY``, and at OpenAI's, TypeSafe's and Cloudflare's own addresses their
             ``OPENAI_API_KEY``, ``TYPESAFE_API_KEY`` and ``CLOUDFLARE_API_TOKEN`` in its place. Over plain http the key
             is sent to this machine only. It is never written to a file.
         in_flight: Number of simultaneous requests to each server; the attribute counts all servers together.
-        timeout: Time limit of one attempt in seconds.
-        patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
+        timeout: Time limit in seconds of a single attempt.
+        patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first request.
         template_options: Values of the chat template's variables, as for ``LocalLM``, where prompts are rendered here.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
 
@@ -100,13 +100,13 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
             raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {names}.")
         key = transport.key_for(addresses, api_key)
         pool = transport.Pool(api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
-        # 1. Each server lists the model; the shortest context is that of all.
+        # 1. Each server lists the model; the shortest context length applies to all.
         connections = [transport.Connection(address, pool) for address in addresses]
         listings = [_run(pool, connection, model, read_listing(connection, model)) for connection in connections]
         contexts = [served.context_length for served in listings if served.context_length is not None]
         versions = sorted({served.version for served in listings if served.version is not None})
         self._root, self._version = listings[0].root, ", ".join(versions)
-        # 2. The dialect of each is found out by trying.
+        # 2. The dialect of each server is determined by trying.
         loaded = _tokenizer(model, tokenizer, kinds, listings[0])
         template = template_of(loaded, template_options)
         tokens = None if loaded is None else f"{loaded.backend_tokenizer.to_str()} {template and template.key}"
@@ -157,7 +157,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
     @property
     def answering(self) -> list[Answering]:
-        """Names that each server's answers carry; none where a file's name may stand for them, and its weights tell."""
+        """Names in each server's answers; empty if a file's name may replace them: then the weights identify it."""
         return [dialect.answering for dialect in self.engine.dialects if not dialect.needs_tokenizer]
 
     def provenance(self) -> dict[str, str]:
@@ -177,7 +177,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
 
 class ServerEngine(Engine):
-    """The engine of ``ServerLM``, with the same dialect for each server of the model, tried on it; at least one."""
+    """The engine of ``ServerLM``, with the same tested dialect for each of the model's servers, at least one."""
 
     def __init__(self, dialects: Sequence[Dialect], pool: transport.Pool, model: str) -> None:
         self.dialects, self.pool, self._model = tuple(dialects), pool, model
@@ -186,7 +186,7 @@ class ServerEngine(Engine):
         self.pool.run(self._begun(questions, answers))
 
     def _begun(self, questions: Sequence[Question], answers: Answers) -> Coroutine[Any, Any, None]:
-        """Return what is to be run on the event loop; the questions are prepared in this thread."""
+        """Prepare the questions in this thread; return the coroutine that asks them on the event loop."""
         # 1. Questions that the model cannot take are answered before anything is sent.
         most = min(dialect.most_questions for dialect in self.dialects)
         questions, answers = by_state(questions, answers, most)
@@ -195,7 +195,7 @@ class ServerEngine(Engine):
             if isinstance(refused, Refused):
                 answers[place] = refused
         todo = {place: entry for place, entry in prepared.items() if isinstance(entry, Prepared)}
-        # 2. Of the sorted questions each server gets a contiguous share: what begins alike stays together.
+        # 2. Each server gets a contiguous share of the sorted questions: common prefixes stay together.
         order, servers = sorted(todo, key=lambda place: todo[place].key), len(self.dialects)
         share = {place: number * servers // len(order) for number, place in enumerate(order)}
         began: dict[int, float] = {}
@@ -209,7 +209,7 @@ class ServerEngine(Engine):
             return trial if isinstance(trial, Refused) else await self.dialects[share[place]].ask(trial)
 
         def fatal(place: int, error: Exception) -> bool:
-            """Return whether the server refuses everything, or has answered nothing since the request began."""
+            """Return whether the server refuses everything, or has given no answer since the request began."""
             if not isinstance(error, transport.RequestError):
                 return isinstance(error, ModelChanged)
             silent = self.dialects[share[place]].connection.last_answer < began[place]
@@ -223,7 +223,7 @@ class ServerEngine(Engine):
             try:
                 await asyncio.gather(*(call.run(some, at_once=self.pool.in_flight) for some in shares if some))
             finally:
-                call.over = True  # after an error of keeping an answer no server is asked further
+                call.over = True  # if an answer cannot be kept, no server is asked further
             if not call.failed:
                 return
             place = min(call.failed)
@@ -255,27 +255,27 @@ class ServerEngine(Engine):
 
 @dataclass(frozen=True)
 class Served:
-    """A model as a server lists it; None stands for what it does not say."""
+    """A model in a server's listing; None for anything that the server does not report."""
 
-    listed: bool = False  # some servers list nothing
-    owner: type[Dialect] | None = None  # by ``owned_by``
-    owned_by: str | None = None  # the kind of server, in its own word
+    listed: bool = False  # False for servers without a listing
+    owner: type[Dialect] | None = None  # dialect recognized by ``owned_by``
+    owned_by: str | None = None  # kind of server in its own word
     root: str | None = None  # the model's original name or folder
     context_length: int | None = None  # longest sequence in tokens
     version: str | None = None  # of the server
 
 
 async def read_listing(connection: transport.Connection, model: str) -> Served:
-    """Read what the server lists about a model; ValueError if it lists others only."""
+    """Read what the server lists about a model; ValueError if it lists only other models."""
     listing = await connection.get("/v1/models")
     listing = listing if isinstance(listing, dict) else {}
-    entries = listing.get("data", listing.get("models"))  # the latter of decision models
+    entries = listing.get("data", listing.get("models"))  # "models" for decision models
     if not isinstance(entries, list) or not entries:
         return Served()
     named = [entry for entry in entries if isinstance(entry, dict)]
     models = {str(entry.get("id", entry.get("name"))): entry for entry in named if entry.keys() & {"id", "name"}}
     if model not in models and "data" not in listing:
-        return Served()  # aliases, which stand for releases that may be asked too
+        return Served()  # the listing has aliases of releases, and releases can be asked too
     if model not in models:
         names = sorted(models)
         raise ValueError(
@@ -309,9 +309,9 @@ def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> N
 
 
 async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[Dialect]] = DIALECTS) -> Dialect:
-    """Return the first dialect that the server speaks, tried on one short text; of a listed kind, no other is tried.
+    """Return the first dialect that the server speaks, tried on a short text; only its own if the listing names it.
 
-    Without a tokenizer only dialects that need none are tried. Raises NoProbabilities if the server speaks none,
+    Without a tokenizer, only dialects without a tokenizer are tried. Raises NoProbabilities if none works,
     ValueError if no model is served, the server contradicts itself, or has another tokenizer, and RequestError.
     """
     errors: dict[str, Exception] = {}
@@ -345,7 +345,7 @@ async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[
 
 
 def _typed(values: Any, name: str, kind: type) -> Any:
-    """Return a value that a server need not give; None if it is missing or of another type."""
+    """Return an optional value of a server; None if it is missing or of another type."""
     value = values.get(name) if isinstance(values, dict) else None
     return value if isinstance(value, kind) else None
 
@@ -363,7 +363,7 @@ def _run(
 
 
 def _tokenizer(model: str, name: str | None, kinds: Sequence[type[Dialect]], served: Served) -> Any:
-    """Load the named tokenizer, or that of the model as the server lists it; None where none is used."""
+    """Load the named tokenizer, or that of the model in the server's listing; None if no tokenizer is used."""
     if not any(kind.needs_tokenizer for kind in kinds):
         if name is not None:
             raise ValueError(
@@ -372,7 +372,7 @@ def _tokenizer(model: str, name: str | None, kinds: Sequence[type[Dialect]], ser
             )
         return None
     if name is None and len(kinds) > 1 and served.owner is None:
-        return None  # OpenAI, and other servers that answer chats only
+        return None  # OpenAI and other servers that only answer chats
     reasons = []
     for candidate in [name] if name is not None else dict.fromkeys([served.root, model]):
         if candidate is None:

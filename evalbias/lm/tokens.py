@@ -1,4 +1,4 @@
-"""From text to tokens: joint tokenization, and control tokens that a text cannot write."""
+"""Turn text into tokens: joint tokenization, and protection from control tokens in texts."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Span = tuple[int, int]  # first character of a part of a text, and the character
 
 @dataclass(frozen=True)
 class Joined:
-    """A text of known parts, such as a prompt and the text after it."""
+    """A text with marked parts, such as a prompt and the text after it."""
 
     text: str
     context: int = 0  # number of characters before the text after the prompt
-    special: bool = False  # whether the tokenizer adds its special tokens
+    special: bool = False  # True if the tokenizer adds its special tokens
     controls: tuple[Span, ...] = ()  # where a chat template wrote control tokens, in order; the rest is plain text
 
 
-FOLLOW = Joined("\n")  # text that follows an answer where there is no chat template
+FOLLOW = Joined("\n")  # text that follows an answer without a chat template
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Rendered:
     """A prompt as text."""
 
     text: str
-    lead: str = ""  # text between the prompt and an answer that is given rather than generated
-    special: bool = True  # whether the tokenizer adds its special tokens; a chat template has written them already
+    lead: str = ""  # text between the prompt and an answer that is scored, not generated
+    special: bool = True  # True if the tokenizer adds its special tokens; False after a chat template, which wrote them
     controls: tuple[Span, ...] = ()  # where the chat template wrote control tokens, in order
     # Returns what would follow the answer: needed only where choices are prefixes of each other.
     closing: Callable[[], Joined] = field(default=lambda: FOLLOW, compare=False, repr=False)
@@ -51,7 +51,7 @@ class Rendered:
         return self.closing()
 
     def before(self, answer: str, *, closed: bool = False) -> Joined:
-        """Join the prompt and an answer that is given, possibly closed with the text that would follow it."""
+        """Join the prompt and an answer, possibly closed with the text that would follow it."""
         context = self.text + self.lead
         text, controls = context + answer, self.controls
         if closed:
@@ -60,7 +60,7 @@ class Rendered:
         return Joined(text, len(context), self.special, controls)
 
     def alone(self) -> Joined:
-        """Return the prompt without an answer, as a model continues it."""
+        """Return the prompt without an answer, for a model to continue."""
         return Joined(self.text, len(self.text), self.special, self.controls)
 
 
@@ -69,7 +69,7 @@ class Rendered:
 # Judged texts, sources and demonstrations may spell a control token (``<|im_end|>``, ``</s>``). If a tokenizer turned
 # these characters into the token, a judged text could close its own turn and write the judge's answer. Prompts are
 # therefore tokenized by copies of the tokenizer that know control tokens under other names: private-use characters that
-# occur in none of the texts. The places where the template wrote a control token are replaced by its other name, so the
+# occur in none of the texts. A control token that the template wrote is replaced by its other name, so the
 # tokens of a text that spells no control token are those of the tokenizer itself.
 
 
@@ -94,11 +94,11 @@ class Reader:
 
     backend: Tokenizer  # its token ids are the tokenizer's
     names: dict[str, str]  # control token -> its name in the copy, which has the same length
-    # characters before a text's end that may be tokenized differently as it goes on: an added token may begin there
+    # characters at a text's end that may be tokenized differently when it continues: an added token may begin there
     margin: int
 
     def coded(self, text: Joined) -> str:
-        """Return a text with the other names of the control tokens that the template wrote."""
+        """Return a text with the template's control tokens replaced by their other names."""
         pieces, end = [], 0
         for start, stop in text.controls:
             pieces += [text.text[end:start], self.names[text.text[start:stop]]]
@@ -110,7 +110,7 @@ class PromptTokenizer:
     """A fast Hugging Face tokenizer that reads control tokens only where a chat template wrote them.
 
     Control tokens are the tokenizer's special tokens, added tokens in the form ``<|...|>``, and added tokens with a
-    punctuation mark that the chat template contains (``<think>``). Other added tokens, such as runs of blanks, single
+    punctuation mark that the chat template contains (``<think>``). Other added tokens, such as runs of spaces, single
     characters and bytes, are text.
     """
 
@@ -122,20 +122,20 @@ class PromptTokenizer:
         chosen = {id_: token for id_, token in added.items() if _is_control(token, special, template)}
         self.controls = {token.content: id_ for id_, token in chosen.items()}  # control token -> its id
         self._texts = [token for id_, token in added.items() if id_ not in chosen]
-        # the leftmost and there the longest token, as tokenizers do
+        # match the leftmost, then the longest token, as tokenizers do
         ordered = sorted(chosen.values(), key=lambda token: len(token.content), reverse=True)
         words = {True: r"(?<!\w){}(?!\w)", False: "{}"}
         self._pattern = re.compile("|".join(words[t.single_word].format(re.escape(t.content)) for t in ordered))
         self._usual: Reader | None = None
 
     def substitutes(self, texts: Iterable[str]) -> tuple[list[tuple[str, str]], str]:
-        """Return a character that occurs in none of the texts for each edge of a control token, and one more."""
+        """Return an unused character for each first or last character of a control token, and a further one."""
         edges = sorted({edge for token in self.controls for edge in (token.strip()[0], token.strip()[-1])})
         *hidden, mark = list(unused_characters(texts, len(edges) + 1))
         return list(zip(edges, hidden, strict=True)), mark
 
     def spans(self, text: str) -> tuple[Span, ...]:
-        """Return where a text spells control tokens: first character and the character after each."""
+        """Return the spans in which a text spells control tokens."""
         return tuple(match.span() for match in self._pattern.finditer(text)) if self.controls else ()
 
     def reader(self, texts: Iterable[str]) -> Reader:
@@ -177,14 +177,14 @@ class PromptTokenizer:
 
 def _is_control(token: AddedToken, special: Collection[str], template: str) -> bool:
     content = token.content
-    if len(content.strip()) < 2 or _BYTE.fullmatch(content):  # a character that a tokenizer uses as its end, a byte
+    if len(content.strip()) < 2 or _BYTE.fullmatch(content):  # a single character used as an end token, or a byte
         return False
     named = content in template and re.search(r"[^\w\s]", content) is not None
     return bool(token.special or content in special or named or _MARKED.fullmatch(content))
 
 
 def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
-    """Rename control tokens in a tokenizer's model, so that no plain text can become one of them."""
+    """Rename control tokens in a tokenizer's model, so that no plain text can turn into a control token."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
         model["vocab"] = {names.get(piece, piece): id_ for piece, id_ in vocabulary.items()}
@@ -200,16 +200,16 @@ def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
 # Texts with a common prefix, which is tokenized once.
 #
 # Tokenizers split a text into words (pre-tokens) and tokenize each word by itself. A text that shares a prefix with an
-# already tokenized one is therefore tokenized only from a word inside that prefix on. The last ``UNCERTAIN`` words of
+# tokenized text is therefore tokenized only from a word inside that prefix on. The last ``UNCERTAIN`` words of
 # the prefix are tokenized again, because a tokenizer may look ahead, and so are all words within the length of the
-# longest added token that a text may spell: the prefix may end inside one. One word before them is tokenized and
+# longest added token that a text may spell: the prefix may end inside it. The word before them is tokenized and
 # discarded, because a tokenizer may mark a text's first word. Texts are tokenized whole if the tokenizer has no words.
 #
 # Tokens are kept in lists: joining two short lists takes a tenth of the time that numpy needs for each call.
 
 
 UNCERTAIN = 2  # number of words at the end of a common prefix that may be tokenized differently in each text
-AT_ONCE = 32  # prompts that are tokenized together; what is only needed on the way is freed before the next ones
+AT_ONCE = 32  # prompts that are tokenized together; their intermediate data is freed before the next batch
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Encoded:
     """A tokenized text."""
 
     text: str
-    special: bool  # whether the tokenizer added its special tokens
+    special: bool  # True if the tokenizer added its special tokens
     ids: list[int]  # n tokens
     ends: list[int]  # n offsets of the character after each token; 0 for special tokens
     words: list[int]  # first character of each of w words, ascending; empty if the text cannot be split
@@ -227,10 +227,10 @@ class Encoded:
 def continued(
     reader: Reader, prefixes: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]]
 ) -> list[list[Encoded]]:
-    """Tokenize texts that go on with each of ``ends[i]`` after the first ``upto[i]`` characters of ``prefixes[i]``.
+    """Tokenize texts: the first ``upto[i]`` characters of ``prefixes[i]``, followed by each of ``ends[i]``.
 
-    Only the last words of a prefix are tokenized again. Where prefixes end alike, as the prompts of a call often do,
-    equal ends after them are tokenized once.
+    Only the last words of a prefix are tokenized again. If prefixes end alike, as the prompts of a call often do, equal
+    ends after them are tokenized once.
     """
     # 1. Tokenize each text from the word before the cut on.
     cuts = [_cut(text, length, reader.margin) for text, length in zip(prefixes, upto, strict=True)]
@@ -242,19 +242,19 @@ def continued(
     begun = [whole[text.words[cut - 1] :] for text, cut, whole in texts if cut is not None]
     parts = iter(_whole(reader, begun, special=False))
     done = [None if cut is None else _joined(text, cut, next(parts), whole) for text, cut, whole in texts]
-    # 2. What has no such word is tokenized whole.
+    # 2. Texts without such a word are tokenized whole.
     left = [whole for tokens, (_, _, whole) in zip(done, texts, strict=True) if tokens is None]
-    special = bool(prefixes) and prefixes[0].special  # as all of a call
+    special = bool(prefixes) and prefixes[0].special  # the same for all texts of a call
     wholes = iter(_whole(reader, left, special=special))
     encoded = iter([tokens or next(wholes) for tokens in done])
     return [[next(encoded) for _ in some] for some in ends]
 
 
 def _cut(encoded: Encoded, shared: int, margin: int) -> int | None:
-    """Return the first word to tokenize again in a text that shares so many characters; None if that saves no work."""
+    """Return the first word to tokenize again in a text with this shared prefix; None if reuse saves no work."""
     if len(encoded.words) <= UNCERTAIN + 1:
         return None
-    # An added token that the shared prefix ends in begins at most ``margin`` characters before, or at the blanks before
+    # An added token that the shared prefix ends in begins at most ``margin`` characters before, or at the spaces before
     # those, which some added tokens take.
     if margin:
         shared = len(encoded.text[: max(0, shared - margin)].rstrip())
@@ -264,7 +264,7 @@ def _cut(encoded: Encoded, shared: int, margin: int) -> int | None:
 
 
 def _joined(encoded: Encoded, cut: int, part: Encoded, text: str) -> Encoded | None:
-    """Return a text's tokens: the known ones before a word, and those of its part that begins one word earlier."""
+    """Return a text's tokens: earlier tokens before word ``cut``, then those of ``part``, from a word before."""
     offset, first = encoded.words[cut - 1], encoded.tokens[cut]
     if encoded.words[cut] - offset not in part.words:
         return None
@@ -295,13 +295,13 @@ def _encoded(text: str, special: bool, encoding: Encoding) -> Encoded:
     words = [-1 if word is None else word for word in encoding.word_ids]
     tokens = [n for n, (a, b) in enumerate(itertools.pairwise([-1, *words])) if b != a and b >= 0]
     starts = [offsets[n][0] for n in tokens]
-    if any(a >= b for a, b in itertools.pairwise(starts)):  # the words are not in the text's order
+    if any(a >= b for a, b in itertools.pairwise(starts)):  # the words are not in text order
         starts, tokens = [], []
     return Encoded(text, special, encoding.ids, [end for _, end in offsets], starts, tokens)
 
 
 def encode(reader: Reader, texts: Sequence[str], *, special: bool, earlier: Encoded | None = None) -> list[Encoded]:
-    """Tokenize texts, but what one shares with the first, and that with ``earlier``, at its beginning only once."""
+    """Tokenize texts; prefixes shared with the first text, and by it with ``earlier``, are tokenized only once."""
 
     def after(prefix: Encoded, texts: Sequence[str]) -> list[Encoded]:
         shared = [common(text, prefix.text) for text in texts]
@@ -313,7 +313,7 @@ def encode(reader: Reader, texts: Sequence[str], *, special: bool, earlier: Enco
 
 
 def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[list[int], list[Encoded]]]:
-    """Tokenize texts, which need not all add special tokens; yield the numbers of some and their tokens."""
+    """Tokenize texts in batches with equal use of special tokens; yield (indices, tokens) of each batch."""
     for special in (True, False):  # a chat template has written its special tokens already
         numbers = [number for number, text in enumerate(texts) if text.special is special]
         first: Encoded | None = None
@@ -325,7 +325,7 @@ def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[list[int
 
 
 # Joint tokenization: context and continuation are tokenized as one text. A token that contains any character of the
-# continuation belongs to it: one that a tokenizer merges across the boundary is never split, nor counted as context.
+# continuation belongs to it: a token merged across the boundary is never split, nor counted as context.
 
 
 Ids = tuple[int, ...]
@@ -340,7 +340,7 @@ class Scored:
 
 
 def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
-    """Tokenize (prompt, continuation) pairs; ValueError tells which continuation is empty, or has nothing before it."""
+    """Tokenize (prompt, continuation) pairs; ValueError names a continuation that is empty or follows nothing."""
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
@@ -349,7 +349,7 @@ def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> 
 
 
 def _scored(encoded: Encoded, text: Joined, number: int) -> Scored:
-    """Return a text's tokens, scored from the first one after the context on."""
+    """Return a text's tokens, scored from the first token after the context on."""
     ends = encoded.ends
     stop = len(ends)
     while stop and ends[stop - 1] <= text.context:  # a closing special token does not belong to the continuation
@@ -373,8 +373,8 @@ def choice_sequences(
 ) -> list[list[Scored]]:
     """Return the token sequences of all choices after every prompt, scored from their common prefix on.
 
-    If one choice's tokens are a prefix of another's ("1" and "10"), each choice is closed with the text that follows
-    an answer, so that the choices exclude each other. Two with the same tokens after a prompt are a ValueError.
+    If a choice's tokens are a prefix of another's ("1" and "10"), each choice is closed with the text that follows
+    an answer, so that the choices exclude each other. Two choices with equal tokens are a ValueError.
     """
     check_choices(choices)
     rows = [_aligned(row) for row in _rows(tokenizer, prompts, [choices] * len(prompts))]
@@ -388,7 +388,7 @@ def choice_sequences(
 
 
 def check_choices(choices: Sequence[str]) -> None:
-    """Raise ValueError if there are no choices, or one is empty or repeated."""
+    """Raise ValueError if there are no choices, or any choice is empty or repeated."""
     if not choices:
         raise ValueError("There are no choices: give at least one.")
     if len(set(choices)) < len(choices):
@@ -400,7 +400,7 @@ def check_choices(choices: Sequence[str]) -> None:
 def _rows(
     tokenizer: PromptTokenizer, prompts: Sequence[Rendered], answers: Sequence[Sequence[str]], *, closed: bool = False
 ) -> list[list[Scored]]:
-    """Tokenize the answers after each prompt, at least one, possibly closed with the text that would follow them."""
+    """Tokenize each prompt's answers, at least one, possibly closed with the text that would follow them."""
     pairs = zip(prompts, answers, strict=True)
     texts = [[prompt.before(answer, closed=closed) for answer in some] for prompt, some in pairs]
     firsts = [row[0] for row in texts]
@@ -418,11 +418,11 @@ def _rows(
 
 
 def _aligned(row: Sequence[Scored]) -> list[Scored]:
-    """Return sequences, scored from the first token in which they differ on; none if one is a prefix of another."""
-    ids = sorted(scored.ids for scored in row)  # a prefix sorts right before what it begins
+    """Return sequences, scored from the first token in which they differ on; empty if one is a prefix of another."""
+    ids = sorted(scored.ids for scored in row)  # a prefix sorts right before a sequence that it begins
     if any(b[: len(a)] == a for a, b in itertools.pairwise(ids)):
         return []
-    shared = common(ids[0], ids[-1])  # the first and the last share what all do
+    shared = common(ids[0], ids[-1])  # the prefix of the first and last is common to all
     start = max(1, min(shared, *(scored.start for scored in row)))
     return [replace(scored, start=start) for scored in row]
 

@@ -34,15 +34,15 @@ from evalbias.values import get_logger
 Result = TypeVar("Result")
 
 MAX_ANSWER = 1 << 27  # largest answer in bytes, decompressed; the log-probabilities of 256k tokens take about a third
-MAX_IN_FLIGHT = 1 << 27  # bytes of all answers in flight, from which on only one of them is read further at a time
+MAX_IN_FLIGHT = 1 << 27  # bytes of all answers in flight; above it, answers are read one at a time
 HEAVY_IN_FLIGHT = 8  # simultaneous heavy requests: for likelihoods, vLLM and SGLang hold the logits of all tokens
 
 
 class Pool:
-    """The connections of the running process to servers: opened by the first request, and anew in a forked process.
+    """Connections of this process to servers, opened by the first request, and again in a forked process.
 
-    The key is sent with every request and stored nowhere else; one that cannot be sent is a ValueError. ``in_flight``
-    limits the simultaneous requests to each server, over all threads; ``timeout`` is the limit of one attempt and
+    The key is sent with every request and stored nowhere else; an unusable key is a ValueError. ``in_flight``
+    limits the simultaneous requests to each server, over all threads; ``timeout`` is the limit of a single attempt and
     ``patience`` that of a request with all its retries, in seconds.
     """
 
@@ -62,7 +62,7 @@ class Pool:
 
     @property
     def opened(self) -> _Opened:
-        """The connections that this process has open."""
+        """Open connections of this process."""
         with self._opening:
             if self._opened is None or self._opened.process != os.getpid():
                 self._opened = _Opened()
@@ -78,14 +78,14 @@ class Pool:
             raise
 
     def slots(self, base_url: str, *, heavy: bool = False) -> asyncio.Semaphore:
-        """Return the limit of simultaneous requests to a server, or of those that take much of its memory."""
+        """Return the semaphore that limits requests to a server, or its heavy requests."""
         limit = HEAVY_IN_FLIGHT if heavy else self.in_flight
         return self.opened.slots.setdefault((base_url, heavy), asyncio.Semaphore(limit))
 
     async def send(self, method: str, url: str, body: bytes | None, options: dict[str, Any]) -> Any:
         """Send a request (GET or POST) and return the JSON answer; ``options`` are those of aiohttp.
 
-        Raises RequestError, also for redirects, and ``Unreadable`` if the answer is longer than ``MAX_ANSWER``.
+        Raises RequestError, including for redirects, and ``Unreadable`` if the answer is longer than ``MAX_ANSWER``.
         """
         try:
             session = self.opened.session(self._headers, self._timeout)
@@ -120,7 +120,7 @@ class Pool:
                 opened.growing.release()
 
     def _status_error(self, response: aiohttp.ClientResponse, text: str) -> StatusError:
-        """Return an error status with the reason that the server gives, in one of the usual forms."""
+        """Return an error status with the server's reason, read from any of the usual forms."""
         if response.status < 400:
             text = f"it redirects to {response.headers.get('Location', 'no address')}"
         reason: Any = self._without_key(text)
@@ -143,9 +143,9 @@ class _Opened:
         # the sockets would also drop them from the parent's. poll keeps its list in the process, and is as fast here.
         poll = hasattr(selectors, "PollSelector") and hasattr(os, "fork")
         self.loop = asyncio.SelectorEventLoop(selectors.PollSelector()) if poll else asyncio.new_event_loop()
-        self.slots: dict[tuple[str, bool], asyncio.Semaphore] = {}  # by address, and whether of heavy requests
+        self.slots: dict[tuple[str, bool], asyncio.Semaphore] = {}  # by address, and True for heavy requests
         self.held = 0  # bytes of all answers in flight
-        self.growing = asyncio.Lock()  # of the one answer that may grow beyond the limit
+        self.growing = asyncio.Lock()  # held by the only answer that may grow beyond the limit
         self.process = os.getpid()
         self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
         self.thread = threading.Thread(target=_run, args=(self.loop,), name="evalbias-server", daemon=True)
@@ -153,7 +153,7 @@ class _Opened:
         weakref.finalize(self, _stop, self.loop, self.thread, self._sessions, self.process)
 
     def session(self, headers: dict[str, str], timeout: float) -> aiohttp.ClientSession:
-        """Return the session, opened on the event loop, where it belongs."""
+        """Return the session, which must be opened on the event loop."""
         if not self._sessions:
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),  # ``Pool.slots`` limits the requests
@@ -173,7 +173,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 def _stop(
     loop: asyncio.AbstractEventLoop, thread: threading.Thread, sessions: list[aiohttp.ClientSession], process: int
 ) -> None:
-    if os.getpid() != process:  # in a forked process: the parent closes what would be reported as unclosed here
+    if os.getpid() != process:  # in a forked process: the parent closes the session
         loop.set_exception_handler(lambda *_: None)
         return
 
@@ -187,11 +187,11 @@ def _stop(
         loop.stop()
 
     asyncio.run_coroutine_threadsafe(close(), loop)
-    if threading.current_thread() is not thread:  # which may be the one that drops the last reference
+    if threading.current_thread() is not thread:  # this thread may drop the last reference
         thread.join(10.0)
 
 
-# Requests to one server. Transient failures are retried with backoff: timeouts, broken connections, answers that are
+# Requests to a server. Transient failures are retried with backoff: timeouts, broken connections, answers that are
 # cut off, and the statuses 408, 409, 429 and 5xx. An answer that is not JSON is retried only at a path that answered in
 # JSON before: elsewhere the address is wrong. A request is given up once it has failed for ``patience`` seconds.
 
@@ -217,7 +217,7 @@ class Connection:
         self._warned = -BETWEEN_WARNINGS
 
     async def get(self, path: str) -> Any:
-        """Return the JSON at a path (after the address without ``/v1``), with retries; None if there is none."""
+        """Return the JSON at a path (after the address without ``/v1``), with retries; None if not found."""
         try:
             return await self._retried("GET", path, None, patience=min(self._pool.patience, FIRST_PATIENCE))
         except StatusError as error:
@@ -230,7 +230,7 @@ class Connection:
     async def post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
         """Send JSON to a path (after the address without ``/v1``) and return the JSON answer, with retries.
 
-        ``heavy``: whether the answer takes much of the server's memory, so that few may be in flight.
+        ``heavy``: True if the answer takes much of the server's memory, so that few may be in flight.
         """
         async with self._pool.slots(self.base_url, heavy=True) if heavy else nullcontext():
             return await self._retried("POST", path, json.dumps(body).encode(), patience=self._pool.patience)
@@ -272,28 +272,28 @@ def proxy_of(url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-# Keys: which one goes where, and out of what a server answers.
+# Keys: the right key for each server, and hiding keys in a server's answers.
 
 
-SHORTEST_SECRET = 8  # length from which a key that a server repeats is hidden everywhere: local ones may be words
+SHORTEST_SECRET = 8  # shortest key that is hidden everywhere in answers: shorter keys may be words
 
 
 CLOUDFLARE = "https://api.cloudflare.com/"
-"""Where a model's address is the endpoint itself, and the answer stands in ``result``."""
+"""Address at which a model's URL is itself the endpoint, and ``result`` holds the answer."""
 
 KEYS = {
     "api.openai.com": "OPENAI_API_KEY",
     "api.typesafe.ai": "TYPESAFE_API_KEY",
     "api.cloudflare.com": "CLOUDFLARE_API_TOKEN",
 }
-"""Host -> the variable of its key, which is sent to no other one, and by https only."""
+"""Host -> environment variable of its key, which is sent to no other host, and only by https."""
 
 
 def key_for(addresses: Sequence[str], api_key: str | None = None) -> str | None:
-    """Return the given key for servers, or the environment's, or None; ValueError if others could read it.
+    """Return ``api_key`` for servers, else the environment's key, else None; ValueError if others could read it.
 
-    A variable in ``KEYS`` is for its own host alone, ``EVALBIAS_API_KEY`` for every other one. A malformed address or
-    one that contains a password is a ValueError too.
+    A variable in ``KEYS`` is for its own host alone, ``EVALBIAS_API_KEY`` for every other host. A malformed address or
+    an address with a password is a ValueError too.
     """
     hosts = [_check_address(address) for address in addresses]
     names = {(host.hostname or "").lower().rstrip(".") if host.scheme == "https" else "" for host in hosts}
@@ -317,8 +317,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _check_address(base_url: str) -> SplitResult:
-    """Return the parts of an address, or raise ValueError; no error shows one that may hold a password or a key."""
-    if "@" in base_url and not base_url.startswith(CLOUDFLARE):  # whose models are named @cf/...
+    """Return the parts of an address, or raise ValueError; no error repeats a possible password or key."""
+    if "@" in base_url and not base_url.startswith(CLOUDFLARE):  # Cloudflare's models are named @cf/...
         raise ValueError("The server's address contains a user name or password: give the key alone, as api_key.")
     if "?" in base_url or "#" in base_url:
         raise ValueError("The server's address contains '?' or '#': give it up to /v1, and the key as api_key.")
@@ -329,17 +329,17 @@ def _check_address(base_url: str) -> SplitResult:
 
 
 def key_blanker(key: str | None) -> Callable[[str], str]:
-    """Return the function that puts ``[key]`` in place of a key in a server's words, where some servers repeat it.
+    """Return a function that replaces a key in a server's answer by ``[key]``, because some servers repeat it.
 
-    In JSON characters may be escaped, also in JSON within a JSON string. A short key may be a common word: only behind
-    "Bearer " is it taken for the key.
+    In JSON, characters may be escaped, also in JSON within a JSON string. A short key may be a common word: it is
+    replaced only after "Bearer ".
     """
     if key is None:
         return lambda text: text
     before = "Bearer " if len(key) < SHORTEST_SECRET else ""
     letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
     escaped = re.compile(f"(?<={before})" + "".join(letters))
-    # Letters are escaped as \u0041. The search for escapes is faster than the one for the key by a factor of ten.
+    # Letters are escaped as \u0041. The search for escapes is ten times faster than that for the key.
     escapes = re.compile(r'\\u00[2-7]|\\[/"\\]' if set(key) & set('/"\\') else r"\\u00[2-7]")
 
     def blanked(text: str) -> str:
@@ -349,10 +349,10 @@ def key_blanker(key: str | None) -> Callable[[str], str]:
     return blanked
 
 
-# Errors of requests: each says what is wrong, and what to do.
+# Errors of requests: each message says what is wrong, and what to do.
 
 
-# Codes with which OpenAI's API says, under status 429, that the account has no credit left.
+# Codes with status 429 by which OpenAI's API says that the account has no credit left.
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 CREDIT = "Add credit to the account, or use another key."
 ADDRESS = "Check the address and the model's name."
@@ -365,14 +365,14 @@ REMEDIES = {
     405: ADDRESS,
     429: "Ask fewer at a time (in_flight), or raise patience.",
 }
-"""HTTP status -> what to do."""
+"""HTTP status -> advice."""
 
 
 class RequestError(Exception):
     """A server gave no usable answer to a request."""
 
     transient = False  # a retry may succeed
-    denied = False  # the server denies access or redirects, so that nothing is known about what it can do
+    denied = False  # the server denies access or redirects, so its capabilities stay unknown
     missing = False  # the server has nothing at the address, or no such model
 
 
@@ -388,7 +388,7 @@ class StatusError(RequestError):
     REASON = 1000
 
     def __init__(self, status: int, reason: str, retry_after: int | None = None, code: str = "") -> None:
-        self.status = status  # of HTTP
+        self.status = status  # HTTP status
         self.retry_after = retry_after  # seconds after which the server asks to try again; None if it does not say
         spent = code in SPENT
         self.transient = (status in (408, 409, 429) or (status >= 500 and status != 501)) and not spent
@@ -400,7 +400,7 @@ class StatusError(RequestError):
 
 
 class NotJSON(RequestError):  # noqa: N818 - named for the problem
-    """An answer is not JSON, as when a proxy answers instead of the server, or a web page stands at the address."""
+    """An answer is not JSON, for example from a proxy in front of the server, or from a web page at the address."""
 
     transient = True
     SHOWN = 80
@@ -414,7 +414,7 @@ class NotJSON(RequestError):  # noqa: N818 - named for the problem
 
 
 def describe_error(error: Exception) -> str:
-    """Describe the error of a question: a request's says what to do, others are about the answer."""
+    """Describe the error of a question: a request error includes advice, other errors are about the answer."""
     if isinstance(error, RequestError):
         return str(error)
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "

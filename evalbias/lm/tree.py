@@ -1,4 +1,4 @@
-"""Parts that the sequences of a call share: distinct rows, the packs of their trie, and keys and values."""
+"""Shared prefixes of a call's sequences: distinct rows, packs of their trie, and the KV cache."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from transformers import DynamicCache
 from evalbias.lm.tokens import Scored, common, key_of
 from evalbias.measures.arrays import IntArray
 
-# A log-probability that is read: place of the token after which it is read, next token, and target: its index in one
-# flat array of the call's log-probabilities.
+# A log-probability to read: place of the token after which it is read, next token, and target: its index in a flat
+# array of the call's log-probabilities.
 Read = tuple[int, int, int]
 
 
 class Rows:
-    """The distinct token sequences of a call in sorted order, without last tokens, which are only read.
+    """The distinct token sequences of a call, sorted, without their last tokens, which need no forward pass.
 
     ``targets``: index of each sequence's first log-probability; by default they follow one another.
 
@@ -33,14 +33,14 @@ class Rows:
     """
 
     def __init__(self, sequences: Sequence[Scored], targets: Sequence[int] | IntArray | None = None) -> None:
-        # 1. What is read after the tokens of each distinct row: position, next token and target.
+        # 1. The reads of each distinct row: position, next token and target.
         if targets is None:
             targets = list(itertools.accumulate((len(s.ids) - s.start for s in sequences), initial=0))[:-1]
         wanted: dict[bytes, list[Read]] = {}
         before, key = None, b""
         for sequence, target in zip(sequences, targets, strict=True):
             run = sequence.ids[:-1]
-            if run != before:  # choices of one token each follow one another
+            if run != before:  # choices of a single token are adjacent
                 before, key = run, key_of(run)
             scored = enumerate(sequence.ids[sequence.start :])
             reads = [(sequence.start - 1 + place, token, int(target) + place) for place, token in scored]
@@ -51,7 +51,7 @@ class Rows:
         # length of the prefix that each row shares with the row before; 0 for the first
         self.shared = [0, *(common(a, b) // 4 for a, b in itertools.pairwise(keys))][: len(keys)]
         self.first = [min(read[0] for read in wanted[key]) for key in keys]  # first positions whose logits are needed
-        # 3. A token belongs to the row that adds it: the first one with this prefix. Its logits are read there alone.
+        # 3. A token belongs to the row that adds it: the first row with this prefix. Its logits are read only there.
         owner = np.zeros(max(map(len, self.ids), default=0), dtype=np.int64)
         owned: list[list[Read]] = [[] for _ in keys]
         for row, key in enumerate(keys):
@@ -75,7 +75,7 @@ class Rows:
 
 
 def sent(values: NDArray[Any], device: torch.device) -> Tensor:
-    """Return a device's tensor of an array, without waiting for the copy: a GPU reads it from pinned memory."""
+    """Copy an array to a device's tensor without waiting: a GPU reads it from pinned memory."""
     tensor = torch.from_numpy(np.ascontiguousarray(values))
     if device.type == "cpu":
         return tensor
@@ -89,7 +89,7 @@ def sent(values: NDArray[Any], device: torch.device) -> Tensor:
 # Sorted rows traverse the trie depth first: row i adds the tokens after the prefix that it shares with row i - 1. The
 # tokens, in that order, are cut into packs. Every ancestor of a pack's token is in the same pack or in the pack's
 # context: the path from the root to the pack's first token. A token is visible to the tokens after it until the
-# traversal leaves its subtree, so one number per token describes the whole tree mask.
+# traversal leaves its subtree, so a single number per token describes the whole tree mask.
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Pack:
 
     ids: IntArray  # (n,) tokens
     positions: IntArray  # (n,) positions in their rows
-    # (c + n,) first place of the pack that does not attend to each token of context and pack; n if all later do
+    # (c + n,) first place in the pack that no longer attends to each token of context and pack; n if all attend
     ends: IntArray
     source: IntArray  # (c,) places of the context's tokens in the previous pack's context and tokens
     stored: int | None  # row whose prefix of whole blocks is the context; None if it comes from the previous pack
@@ -106,9 +106,9 @@ class Pack:
 
 
 def packs(rows: Rows, size: int, stored: Mapping[int, int]) -> Iterator[Pack]:
-    """Yield the packs of at most ``size`` tokens of rows, none of which is empty.
+    """Yield the packs of rows, of at most ``size`` tokens and never empty.
 
-    ``stored``: row -> length of its prefix that is run elsewhere, as of ``shared_blocks``.
+    ``stored``: row -> length of its prefix that is run elsewhere, from ``shared_blocks``.
     """
     path = np.zeros(max(map(len, rows.ids), default=0), dtype=np.int64)  # position -> place in context and pack
     for stretches in _stretches(rows, size, stored):
@@ -135,7 +135,7 @@ def packs(rows: Rows, size: int, stored: Mapping[int, int]) -> Iterator[Pack]:
 
 
 def _stretches(rows: Rows, size: int, stored: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield for each pack its rows, each with the positions from which and to which its tokens are added."""
+    """Yield each pack as (row, start, stop): the positions of the tokens that each row adds."""
     some: list[tuple[int, int, int]] = []
     left = size
     for row, ids in enumerate(rows.ids):
@@ -165,14 +165,14 @@ def batches(rows: Rows, most: int) -> Iterator[tuple[list[int], IntArray]]:
         yield batch, ids
 
 
-# Keys and values of the tokens before a pack, of each layer.
+# KV cache: keys and values of the tokens before a pack, for each layer.
 
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values of each layer, (1, heads, tokens, head size); [] for no tokens
 
 
 class PackCache(DynamicCache):  # type: ignore[misc]
-    """The cache of a forward pass over a pack, which keeps the context's keys and values and adds the pack's own."""
+    """KV cache of a forward pass over a pack: the context's keys and values, then the pack's own."""
 
     def __init__(self, context: Layers) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class PackCache(DynamicCache):  # type: ignore[misc]
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Add a layer's own keys and values, and return all that its attention is to use."""
+        """Add a layer's own keys and values, and return them with those of the context."""
         (self._layers[layer_idx],) = chained(self._context[layer_idx : layer_idx + 1], [(key_states, value_states)])
         return self._layers[layer_idx]
 
@@ -190,12 +190,12 @@ class PackCache(DynamicCache):  # type: ignore[misc]
         return int(self._context[0][0].shape[2]) if self._context else 0
 
     def extended(self) -> Layers:
-        """Return the context with the pack's own keys and values, after the forward pass."""
+        """Return the keys and values of context and pack, after the forward pass."""
         return [self._layers[number] for number in range(len(self._layers))]
 
 
 def chained(*parts: Layers) -> Layers:
-    """Return the tokens of all parts, one after another; a single part is not copied."""
+    """Concatenate the keys and values of all parts; a single part is not copied."""
     first, *others = [part for part in parts if part] or [[]]
     if not others:
         return first
@@ -204,34 +204,34 @@ def chained(*parts: Layers) -> Layers:
 
 
 def taken(layers: Layers, places: IntArray) -> Layers:
-    """Return the tokens at ascending places; adjacent ones are not copied."""
+    """Return the keys and values at ascending places; adjacent places are not copied."""
     if not len(places):
         return []
     start, stop = int(places[0]), int(places[-1]) + 1
     if stop - start == len(places):
         return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
-    on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # of a spread model, several
+    on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # may be several
     return [(keys.index_select(2, on[keys.device]), values.index_select(2, on[keys.device])) for keys, values in layers]
 
 
 def copied(layers: Layers) -> Layers:
-    """Return tensors of their own, which keep no larger ones in memory."""
+    """Copy tensors, so that they keep no larger tensors in memory."""
     return [(keys.clone(), values.clone()) for keys, values in layers]
 
 
-# Prefixes in blocks: keys and values of prompts' beginnings, kept from call to call.
+# Prefix cache in blocks: keys and values of prompts' prefixes, kept between calls.
 #
 # A block of a prefix is always run by itself, after the blocks before it, as blocks of keys and values are in vLLM's
-# prefix cache (Kwon et al. 2023). So its numbers are the same to the last digit, whoever asked for it first and what
-# else was asked, and an answer depends on the questions of its own call only: a resumed run repeats an earlier one.
+# prefix cache (Kwon et al. 2023). So its numbers are the same to the last digit, whichever call asked for it first, and
+# an answer depends only on the questions of its own call: a resumed run repeats an earlier run.
 
 
-BLOCK = 256  # tokens: fewer cost a model more calls, more are shared by fewer prompts
-MIN_SAVING = 64  # tokens that a row must save by blocks, beyond those that it shares with the row before
+BLOCK = 256  # tokens in a block: smaller blocks need more calls, larger ones are shared by fewer prompts
+MIN_SAVING = 64  # tokens that blocks must save a row, beyond its prefix shared with the row before
 
 
 def shared_blocks(rows: Rows) -> dict[int, int]:
-    """Return row -> length of the whole blocks that it shares with rows after it; of a single row, of its prompt.
+    """Return row -> length in whole blocks of the prefix shared with later rows; for a single row, of its prompt.
 
     It is longer than the prefix shared with the row before, and no row that has it needs logits inside it.
     """
@@ -250,8 +250,8 @@ def shared_blocks(rows: Rows) -> dict[int, int]:
 
 
 def block_packs(ids: IntArray) -> Iterator[tuple[IntArray, Pack]]:
-    """Yield the prefixes of one block, of two and so on of tokens, and the pack of each one's last block."""
-    nothing = np.zeros((0, 3), dtype=np.int64)  # is read there
+    """Yield the prefixes of 1, 2, ... blocks of tokens, each with the pack of its last block."""
+    nothing = np.zeros((0, 3), dtype=np.int64)  # no reads
     for start in range(0, len(ids) - BLOCK + 1, BLOCK):
         end = start + BLOCK
         ends = np.full(end, BLOCK)
@@ -259,10 +259,10 @@ def block_packs(ids: IntArray) -> Iterator[tuple[IntArray, Pack]]:
 
 
 class PrefixStore:
-    """The blocks of prefixes that were used last, up to a budget in bytes; 0 keeps nothing.
+    """The most recently used blocks of prefixes, up to a budget in bytes; 0 keeps nothing.
 
-    A call never drops what it has used or kept itself. Otherwise a call beyond the budget would leave only its end, and
-    find nothing of it when it is repeated.
+    A call never drops blocks that it has used or kept itself. Otherwise a call beyond the budget would leave only its
+    last blocks, and find none of them when it is repeated.
     """
 
     def __init__(self, budget: int) -> None:
@@ -270,7 +270,7 @@ class PrefixStore:
         self.clear()
 
     def clear(self) -> None:
-        self._blocks: dict[bytes, Layers] = {}  # whole prefix -> its last block; the longest unused first
+        self._blocks: dict[bytes, Layers] = {}  # whole prefix -> its last block; the least recently used first
         self._used: set[bytes] = set()  # by this call
         self.bytes = 0
 
@@ -278,7 +278,7 @@ class PrefixStore:
         self._used = set()
 
     def get(self, prefix: IntArray) -> Layers | None:
-        """Return the last block of a prefix, if it is kept."""
+        """Return the last block of a prefix; None if it is not kept."""
         layers = self._blocks.pop(key := prefix.tobytes(), None)
         if layers is not None:
             self._blocks[key] = layers
@@ -286,7 +286,7 @@ class PrefixStore:
         return layers
 
     def put(self, prefix: IntArray, layers: Layers) -> None:
-        """Keep the last block of a prefix if there is room, or blocks of earlier calls that make room."""
+        """Keep the last block of a prefix if there is room, dropping blocks of earlier calls if necessary."""
         size = _size(layers)
         while self.bytes + size > self.budget:
             oldest = next(iter(self._blocks), None)

@@ -1,4 +1,4 @@
-"""Questions to a language model, their answers, and the one method by which every model here answers."""
+"""Questions to a language model, their answers, and the interface of every model that answers them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from evalbias.values import json_number
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
 
-SAME_MODEL = 0.2  # largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)
-MOST = math.exp(SAME_MODEL)  # largest sum of the probabilities of choices, each of which may come from a run of its own
-CHUNK = 256  # questions in one call of a model, if it does not say otherwise
-MAX_TOKENS = 256  # largest number of new tokens where a question about a text sets none
+SAME_MODEL = 0.2  # largest difference in nats between two runs of a server's model (16-bit weights, any batch)
+MOST = math.exp(SAME_MODEL)  # largest sum of probabilities of choices, each possibly from another run
+CHUNK = 256  # default number of questions in a call of a model
+MAX_TOKENS = 256  # default limit of new tokens in a text
 
 
 def chunk_of(lm: Any) -> int:
-    """Return the number of questions for one call of any language model."""
+    """Return the number of questions for a call of any language model."""
     return int(getattr(lm, "chunk", CHUNK))
 
 
 def as_messages(prompt: Prompt) -> Sequence[Message]:
-    """Return a prompt as messages; a text is the user's."""
+    """Return a prompt as messages; a text becomes a user message."""
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
@@ -38,22 +38,22 @@ def as_messages(prompt: Prompt) -> Sequence[Message]:
 class Usage:
     """Tokens that an answer took; None where the model does not report them."""
 
-    prompt: int | None = None  # read
-    completion: int | None = None  # written
+    prompt: int | None = None  # tokens read
+    completion: int | None = None  # tokens written
 
 
 def total_usage(usages: Iterable[Usage]) -> Usage:
-    """Return the tokens of several requests; None where one of them is unknown."""
+    """Return the tokens of several requests; None if the number of any request is unknown."""
     prompts, completions = zip(*((usage.prompt, usage.completion) for usage in usages), strict=True)
     return Usage(*(None if None in counts else sum(counts) for counts in (prompts, completions)))
 
 
 @dataclass(frozen=True)
 class LogLikelihood:
-    """Log-probabilities in nats of the n >= 1 tokens of one continuation, ``per_token`` of shape (n,)."""
+    """Log-probabilities in nats of a continuation's n >= 1 tokens, ``per_token`` of shape (n,)."""
 
     per_token: FloatArray
-    usage: Usage | None = None  # None if the model was not asked, because the answer was known
+    usage: Usage | None = None  # None if the answer was cached
 
     @property
     def tokens(self) -> int:
@@ -80,9 +80,9 @@ class ChoiceLogprobs:
     choices: tuple[str, ...]  # in the caller's order
     logprobs: FloatArray  # (n, c), each of a choice's whole token sequence
     renormalized: bool = False  # whether the model returned only shares that sum to 1; the coverage is NaN then
-    samples: int | None = None  # number of answers from which each row is estimated; None if it is measured
-    usage: Usage | None = None  # of one row; None if the model was not asked, because the answer was known
-    reasons: tuple[str, ...] = ()  # that the model wrote before it answered, over which one row is the mean
+    samples: int | None = None  # number of answers from which each row is estimated; None if measured
+    usage: Usage | None = None  # of a single row; None if the answer was cached
+    reasons: tuple[str, ...] = ()  # texts written before the answer; a row is the mean over them
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):
@@ -108,12 +108,12 @@ class ChoiceLogprobs:
 
 
 def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return the answer to a prompt that a model was not asked: NaN for every choice."""
+    """Return an answer for a prompt that is not sent to a model: NaN for every choice."""
     return ChoiceLogprobs(tuple(choices), np.full((1, len(choices)), np.nan))
 
 
 def stacked(rows: Sequence[ChoiceLogprobs], choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return answers about these choices as one, of as many rows; none without answers."""
+    """Stack answers about the same choices, shape (n, c); n is 0 without answers."""
     return ChoiceLogprobs(
         tuple(choices),
         np.concatenate([np.empty((0, len(choices))), *(row.logprobs for row in rows)]),
@@ -127,24 +127,24 @@ class Written:
     """A text that a model wrote."""
 
     text: str
-    finished: bool = True  # by itself or at a stop string, not at the token limit
-    usage: Usage | None = None  # None if the model was not asked, because the text was known
+    finished: bool = True  # True if it ended by itself or at a stop string, not at the token limit
+    usage: Usage | None = None  # None if the text was cached
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The answer to a question that a model cannot take, which says nothing about other questions."""
+    """Answer to a question that a model cannot take; other questions may still be answered."""
 
     reason: str  # the rest of a sentence that begins with the prompt: "has 99 tokens, but ..."
-    too_long: bool = False  # for the model's context
+    too_long: bool = False  # True if it exceeds the model's context
 
 
-# Questions. Each knows how its answer is kept as JSON: ``dump`` and ``load``.
+# Questions. ``dump`` and ``load`` convert an answer to JSON data and back.
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Which of the choices follows a prompt, and with which log-probability each? The answer has one row."""
+    """Which of the choices follows a prompt? The answer is a ``ChoiceLogprobs`` with a single row."""
 
     prompt: Prompt
     choices: tuple[str, ...]
@@ -173,15 +173,15 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Text:
-    """Request for the text after a prompt. The answer is a ``Written``, of which only the text is kept."""
+    """Request for the text after a prompt. The answer is a ``Written``; only its text is kept."""
 
     prompt: Prompt
-    max_tokens: int | None = None  # of new tokens; None leaves this and the others to the model's default
+    max_tokens: int | None = None  # None leaves this and the other settings to the model's defaults
     temperature: float | None = None  # 0 takes the most probable token
     top_p: float | None = None
     top_k: int | None = None
     seed: int | None = None
-    stop: tuple[str, ...] = ()  # the text ends before the first of them
+    stop: tuple[str, ...] = ()  # the text ends before the first stop string in it
 
     def dump(self, answer: Written) -> Any:
         return {"written": answer.text}
@@ -200,25 +200,25 @@ class Decision(Choices):
 
     kind: str = "choice"  # "choice", "score" or "noul"
     instructions: Any = "Which answer follows?"
-    meanings: tuple[Any, ...] = ()  # description of each option, None where it has none; () for none at all
-    name: str = "answer"  # which some servers show to the model
+    meanings: tuple[Any, ...] = ()  # description of each option, None without one; () if no option has one
+    name: str = "answer"  # some servers put it into the prompt
 
     @property
     def options(self) -> dict[str, Any]:
-        """The meaning of each label, in the order sent."""
+        """Label -> its meaning or None, in the order in which they are sent."""
         return dict(zip(self.choices, self.meanings or [None] * len(self.choices), strict=True))
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Several closed questions about one state, which one request asks. The answer is a ``Decided``."""
+    """Several closed questions about the same state, sent in one request. The answer is a ``Decided``."""
 
     questions: tuple[Decision, ...]
 
 
 @dataclass(frozen=True)
 class Decided:
-    """The answers to several closed questions about one state."""
+    """Answers to several closed questions about the same state."""
 
     answers: tuple[ChoiceLogprobs | Refused, ...]
     usage: Usage | None = None
@@ -230,24 +230,24 @@ Answers = MutableMapping[int, Any]  # place of a question in a call -> its answe
 
 
 class MeasuringLM:
-    """A language model that answers questions. A subclass writes ``answer``; the rest of its interface follows."""
+    """A language model that answers questions. Subclasses implement ``answer``; other methods build on it."""
 
     model: str
 
-    chunk = CHUNK  # number of questions in one call when there are many
-    # Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes. The last
+    chunk = CHUNK  # number of questions in a call when there are many
+    # True if an answer depends on its question alone, as a server's does, and may be kept as soon as it comes. The last
     # digits of a local model's answer depend on its call, so the answers of a call are kept together.
     answers_alone = False
-    is_local = False  # whether files on this machine, which its fingerprint covers, decide its answers
-    decides = False  # whether the model takes closed questions in their own form, ``Decision``
+    is_local = False  # True if files on this machine, which its fingerprint covers, decide its answers
+    decides = False  # True if the model takes closed questions in their own form, ``Decision``
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Set ``answers``, place of a question -> its answer, as they come, so that whatever ends the call costs none.
+        """Set ``answers``, place of a question -> its answer, as they come, so that an early end loses none.
 
-        An answer does not depend on the other questions, up to rounding; ``Refused`` answers one that the model cannot
-        take. Unless the call raises, every question is answered. Raises NotImplementedError for a kind that the model
-        does not answer, ``RequestRefused`` where it refuses the settings, and so every question, ``Unanswered`` if a
-        question has no answer, and ValueError if one cannot be asked, such as one about no choices.
+        An answer does not depend on the other questions, up to rounding; ``Refused`` answers a question that the model
+        cannot take. Unless the call raises, every question is answered. Raises NotImplementedError for a kind that the
+        model does not answer, ``RequestRefused`` if it refuses the settings, and so every question, ``Unanswered`` if a
+        question has no answer, and ValueError for a malformed question, such as without choices.
         """
         raise NotImplementedError
 
@@ -255,7 +255,7 @@ class MeasuringLM:
         """Return the log-probability in nats of every choice after every prompt.
 
         Raises ``PromptRefused`` (``PromptTooLong``) if the model cannot take a prompt, FloatingPointError if it returns
-        NaN or infinite logits, and what ``answer`` raises.
+        NaN or infinite logits, and the errors of ``answer``.
         """
         if isinstance(prompts, str):
             raise ValueError(f"The prompts are the text {prompts!r:.80}: give a list of prompts.")
@@ -263,7 +263,7 @@ class MeasuringLM:
         return stacked(self._all([Choices(prompt, choices) for prompt in prompts]), choices)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Return the log-probability in nats of each continuation after its context; errors as of ``choice_logprobs``.
+        """Return the log-probability in nats of each continuation after its context; errors as in ``choice_logprobs``.
 
         ValueError also if a continuation is empty or nothing precedes it; NotImplementedError without likelihoods.
         """
@@ -273,7 +273,7 @@ class MeasuringLM:
         return self._all([Likelihood(context, continuation) for context, continuation in pairs])
 
     def texts(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
-        """Return a text after every prompt, decoded greedily; errors as of ``choice_logprobs``."""
+        """Return a text after every prompt, decoded greedily; errors as in ``choice_logprobs``."""
         return [written.text for written in self._all([Text(prompt, max_tokens, 0.0) for prompt in prompts])]
 
     def _all(self, questions: Sequence[Question]) -> list[Any]:
@@ -286,7 +286,7 @@ class MeasuringLM:
 # Refusals and failures.
 
 
-STATUSES = frozenset({400, 413, 422})  # of HTTP, may be about the prompt: bad request, too large, unprocessable
+STATUSES = frozenset({400, 413, 422})  # HTTP, may be about the prompt: bad request, too large, unprocessable
 
 KEY_REMEDY = (
     "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "
@@ -296,7 +296,7 @@ KEY_REMEDY = (
 
 
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model cannot be asked some questions of a call, which says nothing about the others."""
+    """A model cannot take some questions of a call; the other questions may still be answered."""
 
     def __init__(self, refused: Mapping[int, str], names: Mapping[int, str] | None = None) -> None:
         super().__init__(refused, names)  # the arguments, by which an error is copied and pickled
@@ -338,11 +338,11 @@ class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others
 
 
 class ModelChanged(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model is no longer the one that gave the earlier answers."""
+    """The model behind a name has changed since the earlier answers."""
 
 
 def raise_refused(answers: Mapping[int, Any], names: Mapping[int, str] | None = None) -> None:
-    """Raise ``PromptRefused`` if any of a call's questions is refused, ``PromptTooLong`` if all these are too long."""
+    """Raise ``PromptRefused`` if any of a call's questions is refused, ``PromptTooLong`` if all are too long."""
     refused = {place: answer for place, answer in sorted(answers.items()) if isinstance(answer, Refused)}
     if refused:
         kind = PromptTooLong if all(answer.too_long for answer in refused.values()) else PromptRefused
@@ -350,7 +350,7 @@ def raise_refused(answers: Mapping[int, Any], names: Mapping[int, str] | None = 
 
 
 def by_kind(questions: Sequence[Question]) -> dict[Any, list[int]]:
-    """Return the places of questions that are asked together: by their choices, or their kind if they have none."""
+    """Return choices, or kind for other questions -> places of the questions that are asked together."""
     groups: dict[Any, list[int]] = {}
     for place, question in enumerate(questions):
         groups.setdefault(question.choices if isinstance(question, Choices) else type(question), []).append(place)
