@@ -36,8 +36,9 @@ BLOCK, MOST_BLOCKS = 128, 32  # fewest queries in a block, and most blocks of a 
 @dataclass(frozen=True)
 class Mask:
     """Keys that the n tokens of a pack attend to in the layers of one kind: m + n, of which the last n are their own.
-Nearly all tokens of a pack attend to the same context and to few tokens of the pack, so a dense mask of all pairs is
-    never made.
+
+    Nearly all tokens of a pack attend to the same context and to few tokens of the pack, so a dense mask of all pairs
+    is never made.
     """
 
     ends: IntArray  # (m + n,) for each key the first query that no longer attends to it
