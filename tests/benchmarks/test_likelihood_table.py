@@ -4,10 +4,8 @@ import math
 import re
 from types import SimpleNamespace
 
-import dspy
 import pytest
 
-from benchmarks import commongen
 from benchmarks import self_bias as synthetic
 from benchmarks.likelihood_table import TABLE, Finished, intrinsic, number, report, rows
 from benchmarks.self_bias import first_to_last, recorded, unreadable_answers
@@ -15,7 +13,6 @@ from benchmarks.self_bias import synthetic as synthetic_section
 from evalbias.evaluation import BIASES, Change, Comparison, Estimate
 from evalbias.measures import Interval
 from evalbias.values import to_json
-from tests.models_of_text import Seeded
 
 NAN = math.nan
 
@@ -105,26 +102,3 @@ def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
     assert "On 2 other items" in text
     assert (tmp_path / "judged.png").exists()
     assert (tmp_path / "sides.png").exists()
-
-
-def content_writer(request):
-    """Cover one concept more of those that the feedback misses, and believe that nothing is missing."""
-    last = request.messages[-1].text
-    if last.endswith("Missing:"):
-        return "none"
-    draft = re.search(r"Draft: (.*)", last)
-    missing = re.search(r"Feedback: missing: (\w+)", last)
-    return f"{draft[1]} {missing[1]}" if missing else "cat"
-
-
-def test_a_model_that_believes_itself_gains_by_the_true_list_of_missing_concepts_alone():
-    concepts = ["cat", "dog", "snow", "wall", "tool"]
-    items = [dspy.Example(id=str(n), concepts=concepts[: 4 + (n == 0)]) for n in range(6)]
-    made = commongen.arms(Seeded(content_writer), items, refinements=2, max_tokens=20, seed=0, threads=2, out=None)
-    own, greedy, external = (arm.row(0) for arm in made)
-    assert [made[0].name, greedy[0]] == ["own", "own, greedy"]
-    assert own[1:] == greedy[1:]  # this model answers alike at any temperature
-    assert own[1:6] == ["1.00 -> 1.00 (0, 0)", "0.00 -> 0.00", "1.00 -> 1.00", "1.00 -> 1.00", "0.24 -> 0.24"]
-    assert external[1:6] == ["1.00 -> 1.00 (0, 0)", "0.00 -> 0.00", "1.00 -> 1.00", "1.00 -> 1.00", "0.24 -> 0.72"]
-    assert external[6].startswith("The loop improves its outputs by +0.48 points of share of the concepts")
-    assert [len(arm.run.loops[0].steps) for arm in made] == [1, 1, 3]  # a loop that believes all covered stops

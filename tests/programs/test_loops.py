@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+import re
 import warnings
 from collections import Counter
 
@@ -472,6 +473,34 @@ def test_the_recorded_concepts_go_through_the_real_program(data_dir):
     covered = [[all(c.lower() in row["output"].lower() for c in row["concepts"]) for row in rows[i]] for i in rows]
     assert exact.T.tolist() == covered
     assert 0 < exact.mean() < 1
+
+
+class CoveredShare(parts.ExactConcepts):
+    def __call__(self, example, output):
+        covered = [concept in output for concept in example["concepts"]]
+        return Feedback(sum(covered) / len(covered), super().__call__(example, output).text)
+
+
+def content_writer(request):
+    """Cover one concept more of those that the feedback misses, and believe that nothing is missing."""
+    last = request.messages[-1].text
+    if last.endswith("Missing:"):
+        return "none"
+    draft, missing = re.search(r"Draft: (.*)", last), re.search(r"Feedback: missing: (\w+)", last)
+    return f"{draft[1]} {missing[1]}" if missing else "cat"
+
+
+@pytest.mark.parametrize(("believed", "covered"), [(True, [1 / 4]), (False, [1 / 4, 2 / 4, 3 / 4])])
+def test_a_writer_that_believes_itself_gains_by_the_true_list_of_missing_concepts_alone(believed, covered):
+    loop = constrained_generation(max_iterations=2).loop
+    loop.set_lm(Seeded(content_writer))
+    if not believed:
+        loop.feedback = CoveredShare()
+    concepts = ["cat", "dog", "snow", "wall"]
+    (one,) = run_loops(loop, [dspy.Example(id="a", concepts=concepts)], num_threads=1).loops
+    share = CoveredShare()
+    assert [share({"concepts": concepts}, step.output).score for step in one.steps] == covered
+    assert [step.score for step in one.steps] == ([1] if believed else covered)  # who believes all covered stops
 
 
 def test_a_loop_that_leaves_the_recording_fails_with_a_reason():
