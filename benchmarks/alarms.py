@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.harness import markdown
+from benchmarks.harness import markdown, marked
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.probes import estimate_probe
 from evalbias.measures import Draws, estimate_effect, pearson
@@ -218,8 +218,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the Markdown table; shares above the goal are bold, or have a ? within two standard errors of it."""
     body = []
     for row in rows:
-        share, above = f"{100 * row['raised']:.1f} %", row["raised"] - GOAL
-        if above > 0 and not row["planted"]:
-            share = f"**{share}**" if above > 2 * math.sqrt(GOAL * (1 - GOAL) / row["sets"]) else f"{share} ?"
+        error = math.sqrt(GOAL * (1 - GOAL) / row["sets"])
+        share = marked(row["raised"], 0.0, 1.0 if row["planted"] else GOAL, error=error)
         body.append([row["alarm"], "yes" if row["planted"] else "no", row["sets"], share])
     return markdown(["data, and what is said of them", "planted", "sets", "said"], body)

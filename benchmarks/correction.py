@@ -11,12 +11,13 @@ criteria whose effect of length, or of likelihood under SmolLM2-135M, is shown o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.harness import argument_parser, as_text, finish, lines, markdown
+from benchmarks.harness import argument_parser, as_text, finish, markdown
+from benchmarks.sets import judged_summaries
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.measures import EqualQuality, estimate_spearman, pearson
 from evalbias.measures.agreement import estimate_tied_accuracy
@@ -25,17 +26,10 @@ from evalbias.measures.corrections import fit_score_correction
 from evalbias.measures.resample import ALONE
 from evalbias.optimizers.correction import COVARIATES, as_scores, learn_correction
 
-LM = "smollm2-135m-instruct"
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Scores on the other half of the articles, (splits,) each."""
-
-    effect: FloatArray
-    pearson: FloatArray
-    accuracy: FloatArray
-    spearman: FloatArray
+FORMS = {"effect": "+.2f", "Pearson": ".3f", "accuracy of order": ".3f", "Spearman": ".3f"}
+"""Number of the scores on the other half of the articles -> its format."""
+Numbers = Mapping[str, FloatArray]
+"""By name, (splits,) each."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +48,9 @@ class Outcome:
 
 def recorded() -> Iterator[tuple[str, Judged]]:
     """Yield each judge's name with its scores of every criterion."""
-    rows = lines("judges/summeval_scores.jsonl.gz")
-    likelihoods = {row["id"]: row[LM] for row in lines("judges/summeval_likelihoods.jsonl")}
+    rows = judged_summaries()
     ids, inputs = tuple(row["id"] for row in rows), [row["input_id"] for row in rows]
-    ls = np.array([likelihoods[name] for name in ids])
+    ls = np.array([row["likelihood"] for row in rows])
     lengths = np.array([float(len(row["output"])) for row in rows])
     for judge in rows[0]["judges"]:
         for criterion in rows[0]["ratings"]:
@@ -104,42 +97,34 @@ def outcome(name: str, judged: Judged, feature: str, splits: int, seed: int) -> 
         both = (correction(test.answers, values) for correction in (learned, whole))
         rows.append([numbers(test, feature, scores) for scores in (test.answers, *both)])
         taken += feature in learned.slopes
-    before, corrected, full = (Numbers(*part.T) for part in np.moveaxis(np.array(rows), 1, 0))  # (3, splits, 4)
+    before, corrected, full = (
+        dict(zip(FORMS, part.T, strict=True))
+        for part in np.moveaxis(np.array(rows), 1, 0)  # (3, splits, 4)
+    )
     worth = pearson(as_scores(judged, [feature]).covariate(feature), judged.covariate(HUMAN_SCORES)).value
     return Outcome(name, judged.criterion, feature, before, corrected, full, taken, worth)
 
 
 def table(outcomes: Sequence[Outcome], splits: int) -> str:
     """Return one row an outcome: before and after, mean over the splits."""
-
-    def cell(before: FloatArray, after: FloatArray, form: str) -> str:
-        return f"{as_text(before.mean(), form)} -> {as_text(after.mean(), form)}"
-
     body = []
     for outcome in outcomes:
-        before, after, full = outcome.before, outcome.learned, outcome.full
-        body.append(
-            [
-                outcome.judge,
-                outcome.criterion,
-                f"{outcome.worth:+.2f}",
-                cell(before.effect, after.effect, "+.2f"),
-                cell(before.pearson, after.pearson, ".3f"),
-                cell(before.accuracy, after.accuracy, ".3f"),
-                cell(before.spearman, after.spearman, ".3f"),
-                f"{outcome.taken} of {splits}",
-                f"{as_text(full.effect.mean(), '+.2f')}, {as_text(full.pearson.mean(), '.3f')}",
-            ]
+        before, after, full = (
+            {name: as_text(numbers[name].mean(), form) for name, form in FORMS.items()}
+            for numbers in (outcome.before, outcome.learned, outcome.full)
         )
-    headings = ("judge", "criterion", "feature with people", "effect", "Pearson", "accuracy of order", "Spearman")
-    return markdown((*headings, "taken in", "all of it: effect, Pearson"), body)
+        title = outcome.judge, outcome.criterion, f"{outcome.worth:+.2f}"
+        changes = (f"{before[name]} -> {after[name]}" for name in FORMS)
+        body.append([*title, *changes, f"{outcome.taken} of {splits}", f"{full['effect']}, {full['Pearson']}"])
+    headings = ("judge", "criterion", "feature with people", *FORMS, "taken in", "all of it: effect, Pearson")
+    return markdown(headings, body)
 
 
 def section(outcomes: Sequence[Outcome], splits: int) -> str:
     """Return the page's section."""
     by_length, by_likelihood = ([o for o in outcomes if o.feature == name] for name in ("length", "likelihood"))
-    halved = [o for o in by_length if abs(o.learned.effect.mean()) <= abs(o.before.effect.mean()) / 2]
-    free = [o for o in halved if o.learned.pearson.mean() >= o.before.pearson.mean()]
+    halved = [o for o in by_length if abs(o.learned["effect"].mean()) <= abs(o.before["effect"].mean()) / 2]
+    free = [o for o in halved if o.learned["Pearson"].mean() >= o.before["Pearson"].mean()]
     kept = [o for o in by_likelihood if o.taken <= splits / 2]
     return "\n\n".join(
         [
@@ -169,17 +154,10 @@ def crossed(rows: Sequence[tuple[str, Judged, str]], seed: int) -> str:
         before, after = abs(effects.before.value), abs(effects.after.value)
         halved += feature == "length" and after <= before / 2 and agreement.difference.value >= 0
         gain = agreement.difference
-        body.append(
-            [
-                name,
-                judged.criterion,
-                feature,
-                effects.text().rstrip("*"),
-                f"{agreement.before.value:.3f} -> {agreement.after.value:.3f}",
-                f"{gain.low:+.3f} to {gain.high:+.3f}" if gain.value else "",
-                next(f"{point.strength:g}" for point in found.front if point.chosen),
-            ]
-        )
+        agrees = f"{agreement.before.value:.3f} -> {agreement.after.value:.3f}"
+        ends = f"{gain.low:+.3f} to {gain.high:+.3f}" if gain.value else ""
+        strength = next(f"{point.strength:g}" for point in found.front if point.chosen)
+        body.append([name, judged.criterion, feature, effects.text().rstrip("*"), agrees, ends, strength])
     headings = ("judge", "criterion", "feature", "effect", "Pearson", "95 % interval of the change", "strength")
     lengths = sum(feature == "length" for *_, feature in rows)
     return "\n\n".join(

@@ -71,22 +71,10 @@ def row(record: Record, **more: Any) -> dict[str, Any]:
 # --- the data sets ----------------------------------------------------------------------------------------------------
 
 
-def likelihoods_of(scored: Sequence[Record]) -> dict[str, float]:
-    """Return id -> the recorded log-likelihood of SmolLM2, of the summaries that have one."""
-    recorded = {row["id"]: row["smollm2-135m-instruct"] for row in lines("judges/summeval_likelihoods.jsonl")}
-    return {summary["id"]: recorded[summary["id"]] for summary in scored}
-
-
-def summaries() -> list[dict[str, Any]]:
-    """Return the summaries of SummEval with their articles."""
-    articles = {article["input_id"]: article["source"] for article in lines("judges/summeval_documents.jsonl.gz")}
-    return [summary | {"source": articles[summary["input_id"]]} for summary in lines("judges/summeval_scores.jsonl.gz")]
-
-
 def summeval() -> Iterator[Recorded]:
     """SummEval's summaries and articles, rated by three experts; scores (Shen et al. 2023)."""
-    scored = summaries()
-    likelihoods = {LIKELIHOODS: likelihoods_of(scored)}
+    scored = sets.judged_summaries()
+    likelihoods = {LIKELIHOODS: {summary["id"]: summary["likelihood"] for summary in scored}}
     for judge in scored[0]["judges"]:
         for criterion in scored[0]["ratings"]:
             rows = [row(r, ratings=r["ratings"][criterion], judge=r["judges"][judge][criterion]) for r in scored]
@@ -95,8 +83,7 @@ def summeval() -> Iterator[Recorded]:
 
 def summeval_pairs() -> Iterator[Recorded]:
     """Pairs of these summaries, compared in both orders by GPT-3.5."""
-    scored = {summary["id"]: summary for summary in summaries()}
-    measured = likelihoods_of([*scored.values()])
+    scored = {summary["id"]: summary for summary in sets.judged_summaries()}
     compared = lines("judges/summeval_pairs.jsonl.gz")
     for criterion in dict.fromkeys(pair["criterion"] for pair in compared):
         rows, likelihoods = [], {}
@@ -104,7 +91,7 @@ def summeval_pairs() -> Iterator[Recorded]:
             names = [f"{pair['input_id']}/{system}" for system in pair["systems"]]
             texts = {"outputs": [scored[n]["output"] for n in names], "source": scored[names[0]]["source"]}
             rows.append(row(pair, **texts, judge=pair["winner"], swapped=pair["winner_swapped"]))
-            likelihoods[pair["id"]] = [measured[name] for name in names]
+            likelihoods[pair["id"]] = [scored[name]["likelihood"] for name in names]
         judge = f"{compared[0]['judge']}, pairs"
         yield Recorded(judge, criterion, rows, covariates={LIKELIHOODS: likelihoods})
 
@@ -286,14 +273,7 @@ def audits(recorded: Iterable[Recorded], seed: int, out: Path) -> list[dict[str,
             audit = {"judge": judgments.judge, "criterion": judgments.criterion, "audit": audited(judgments, seed)}
             out.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(audit), encoding="utf-8")
-            print(
-                judgments.judge,
-                judgments.criterion,
-                f"{time.monotonic() - start:.1f} s",
-                sep=", ",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"{file.name}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
         done.append(json.loads(file.read_text(encoding="utf-8")))
     return done
 
@@ -313,7 +293,7 @@ MEASURES = digest(
 
 def summaries_of(documents: int | None) -> list[dict[str, Any]]:
     """Return the summaries of some articles, in no order that means anything; None for all."""
-    by_article = sorted(summaries(), key=lambda summary: digest(summary["input_id"]))
+    by_article = sorted(sets.judged_summaries(), key=lambda summary: digest(summary["input_id"]))
     articles = list(dict.fromkeys(summary["input_id"] for summary in by_article))[:documents]
     return [summary for summary in by_article if summary["input_id"] in articles]
 

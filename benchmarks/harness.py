@@ -122,6 +122,14 @@ def percents(*shares: float) -> list[str]:
     return ["" if math.isnan(share) else f"{100 * share:.1f} %" for share in shares]
 
 
+def marked(share: float, low: float, high: float, *, error: float = 0.0) -> str:
+    """Return a share in percent: bold where it misses its goal, with "?" within two standard errors of it."""
+    if math.isnan(share) or low <= share <= high:
+        return "".join(percents(share))
+    missed = share < low - 2 * error or share > high + 2 * error
+    return f"**{100 * share:.1f} %**" if missed else f"{100 * share:.1f} % ?"
+
+
 def as_text(value: float | None, form: str = ".2f") -> str:
     """Return a number in a format; "undefined" for NaN and None."""
     if value is None or math.isnan(value):

@@ -239,18 +239,8 @@ def of_compiled(rows: Sequence[Any]) -> str:
             name = form if form == "given" else f"{row['k']} {form}"
             title = row["judge"], row["set"], row["kind"], str(row["items"]), name
             lines.append((*title, *cells[:2], f"{found['spread']:.2f}", *cells[2:]))
-    headings = (
-        "judge",
-        "data",
-        "against",
-        "items",
-        "demonstrations",
-        "effect",
-        "change",
-        "spread",
-        "Spearman",
-        "change",
-    )
+    headings = ["judge", "data", "against", "items", "demonstrations"]
+    headings += ["effect", "change", "spread", "Spearman", "change"]
     decisions = [f"- {r['judge']}, {r['set']}, {r['kind']} ({r['items']} items): {r['decision']}" for r in rows]
     return "\n\n".join(["## Compiled against a probe", markdown(headings, lines), "\n".join(decisions)])
 

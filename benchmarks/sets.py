@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from benchmarks.harness import data_folder
+from benchmarks.harness import data_folder, lines
 from evalbias import data
 from evalbias.data.files import Rows, Source, csv_rows
 from evalbias.data.items import DataError
@@ -49,6 +49,16 @@ def read(name: str, path: Path | None = None) -> data.Dataset:
     source = Source(name, data_folder(FILES[name]) if path is None else path)
     source.rows = list(SETS[name](source))
     return data.read(source)
+
+
+def judged_summaries() -> list[dict[str, Any]]:
+    """Return 1,200 summaries of SummEval with recorded judges, their articles, and log-likelihoods under SmolLM2."""
+    articles = {article["input_id"]: article["source"] for article in lines("judges/summeval_documents.jsonl.gz")}
+    likelihoods = {row["id"]: row["smollm2-135m-instruct"] for row in lines("judges/summeval_likelihoods.jsonl")}
+    return [
+        row | {"source": articles[row["input_id"]], "likelihood": likelihoods[row["id"]]}
+        for row in lines("judges/summeval_scores.jsonl.gz")
+    ]
 
 
 RESULTS = "evaluation/human-evaluation/results/en"

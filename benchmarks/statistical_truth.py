@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks import alarms, changes, juries, probes
+from benchmarks import alarms, changes, probes
 from benchmarks.audit.judges import likert
-from benchmarks.harness import SLACK, argument_parser, finish, lines, markdown, normal, percents, simulated
+from benchmarks.harness import SLACK, argument_parser, finish, markdown, marked, normal, percents, simulated
+from benchmarks.sets import judged_summaries
 from evalbias import measures
 from evalbias.evaluation import BIASES, Judged, measure
 from evalbias.evaluation.findings import findings_of
@@ -285,8 +286,8 @@ def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
         if row["n"] == LARGE and abs(row["mean"] - row["truth"]) > CLOSE:
             mean = f"**{mean}**"
         figures = [f"{row['effect']:+.1f}", f"{row['truth']:+.3f}", row["n"], _documents(row["n"], row["outputs"])]
-        found = _share(row["found"], *((0.0, 1.0) if row["effect"] else REJECTED))
-        shares = [_share(row["covered"], *COVERED), found, _share(row["changed"], *REJECTED)]
+        found = marked(row["found"], *((0.0, 1.0) if row["effect"] else REJECTED))
+        shares = [marked(row["covered"], *COVERED), found, marked(row["changed"], *REJECTED)]
         body.append([*figures, row["sets"], mean, *percents(row["undefined"]), *shares])
     power = {row["effect"]: row["found"] for row in rows if (row["n"], row["outputs"]) == (120, 1)}
     sentence = ", ".join(f"of {effect:+.1f} in {100 * power[effect]:.0f} %" for effect in sorted(power) if effect)
@@ -296,11 +297,6 @@ def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _documents(n: int, outputs: int) -> str:
     return "own" if outputs == 1 else f"{n // outputs} of {outputs}"
-
-
-def _share(share: float, low: float, high: float) -> str:
-    text = f"{100 * share:.1f} %"
-    return text if low <= share <= high else f"**{text}**"
 
 
 PANELS = ((1.0, 1.0, 1.0), (0.7, 1.0, 1.3), (0.5, 1.0, 1.5), (1.0, 1.0), (0.8, 1.2), (0.6, 1.4))
@@ -333,7 +329,7 @@ def scales_table(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in sorted(rows, key=lambda r: (-len(r["scales"]), PANELS.index(tuple(r["scales"])), r["n"])):
         scales = ", ".join(f"{scale:g}" for scale in row["scales"])
         figures = [row["n"], row["sets"], f"{row['mean']:+.3f}", *percents(row["undefined"])]
-        body.append([scales, *figures, _share(row["found"], 0.0, 0.06)])
+        body.append([scales, *figures, marked(row["found"], 0.0, 0.06)])
     return markdown(head, body)
 
 
@@ -382,10 +378,9 @@ def experts() -> tuple[FloatArray, FloatArray, FloatArray]:
     They are (100, 12, 3) for documents, systems and experts, twice, and (100, 12, 2), standardized. An expert's own
     effects at equal quality, as the other two see it, are subtracted, so that no bias is left in all 1,200 summaries.
     """
-    scored = sorted(lines("judges/summeval_scores.jsonl.gz"), key=lambda row: (row["input_id"], row["system"]))
-    likelihoods = {row["id"]: row["smollm2-135m-instruct"] for row in lines("judges/summeval_likelihoods.jsonl")}
+    scored = sorted(judged_summaries(), key=lambda row: (row["input_id"], row["system"]))
     ratings = np.array([row["ratings"]["coherence"] for row in scored], dtype=np.float64)  # (1200, 3)
-    features = np.array([[math.log(len(row["output"])), likelihoods[row["id"]]] for row in scored])
+    features = np.array([[math.log(len(row["output"])), row["likelihood"]] for row in scored])
     features = (features - features.mean(axis=0)) / features.std(axis=0)
     unbiased = ratings.copy()
     for expert in range(3):
@@ -397,7 +392,7 @@ def experts() -> tuple[FloatArray, FloatArray, FloatArray]:
     return unbiased.reshape(100, 12, 3), ratings.reshape(100, 12, 3), features.reshape(100, 12, 2)
 
 
-def judged_summaries(rng: np.random.Generator, n: int, *, likelihood: float = 0.0, systems: bool = True) -> Judged:
+def judged_by_experts(rng: np.random.Generator, n: int, *, likelihood: float = 0.0, systems: bool = True) -> Judged:
     """Judge of drawn documents of SummEval: one of its experts, with noise and an effect of LS; the other two rate."""
     unbiased, ratings, features = experts()
     drawn, expert = rng.integers(100, size=n // 12), int(rng.integers(3))
@@ -422,11 +417,11 @@ AUDITED: Mapping[str, tuple[Callable[..., Judged], bool]] = {
     "preferences, verdicts": (partial(judged_pairs, verdicts=True), False),
     "preferences, verdicts, an effect of length of .2": (partial(judged_pairs, verdicts=True, length=0.2), True),
     "one order, the better system always first": (partial(judged_pairs, verdicts=True, better=1.0), False),
-    "SummEval, an expert is the judge": (judged_summaries, False),
-    "SummEval, an expert is the judge, systems unknown": (partial(judged_summaries, systems=False), False),
-    "SummEval, an expert with an effect of LS of .2": (partial(judged_summaries, likelihood=0.2), True),
+    "SummEval, an expert is the judge": (judged_by_experts, False),
+    "SummEval, an expert is the judge, systems unknown": (partial(judged_by_experts, systems=False), False),
+    "SummEval, an expert with an effect of LS of .2": (partial(judged_by_experts, likelihood=0.2), True),
     "SummEval, an expert with an effect of LS of .2, systems unknown": (
-        partial(judged_summaries, likelihood=0.2, systems=False),
+        partial(judged_by_experts, likelihood=0.2, systems=False),
         True,
     ),
 }
@@ -453,7 +448,7 @@ TESTED = [BIASES[name] for name in ("likelihood", "verbosity", "position", "join
 def audited_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table; shares of unbiased judges above their goal are bold."""
     sizes = sorted({row["n"] for row in rows})
-    cells = {(row["judge"], row["n"]): _share(row["found"], 0.0, 1.0 if row["biased"] else 0.06) for row in rows}
+    cells = {(row["judge"], row["n"]): marked(row["found"], 0.0, 1.0 if row["biased"] else 0.06) for row in rows}
     body = [[name, "yes" if AUDITED[name][1] else "no", *(cells.get((name, n), "") for n in sizes)] for name in AUDITED]
     return markdown(["judge and items", "biased", *(f"n = {n}" for n in sizes)], body)
 
@@ -488,12 +483,6 @@ def preferred(family: float, *, sets: int, seed: int) -> dict[str, dict[str, flo
 
 ANSWERS: Mapping[str, Callable[..., dict[str, dict[str, float]]]] = {
     **{
-        f"drift: {name}": partial(changes.split, changes.WORLDS[name])
-        for name in ("the same judge, anchors .3 sd lower", "stricter with good texts, anchors .3 sd lower")
-    },
-    "jury: three judges of 40 outputs": partial(juries.covered, 40, 3, 0.3),
-    "jury: five judges of 200 outputs to 50 inputs": partial(juries.covered, 200, 5, 0.3, 4),
-    **{
         f"probe: {name}": partial(probes.covered, name)
         for name in ("noise that the outputs of an input share", "a point in every fifth item, else the same in 97 %")
     },
@@ -503,7 +492,7 @@ ANSWERS: Mapping[str, Callable[..., dict[str, dict[str, float]]]] = {
 
 
 def answers(*, sets: int, seed: int) -> str:
-    """Return the section of estimators that have benchmarks of their own, in their shortest form."""
+    """Return the section of estimators of one part each."""
     body = []
     for name, run in ANSWERS.items():
         for part, row in run(sets=sets, seed=seed).items():
@@ -608,23 +597,14 @@ def worlds_table(checks: Sequence[Mapping[str, Any]]) -> str:
     head = ["world", "statistic", "n", "documents", "sets", "truth", "mean", *(name for name, *_ in columns)]
     body = []
     for c in sorted(checks, key=lambda c: ([*WORLDS].index(c["world"]), c["statistic"], c["outputs"], c["n"])):
-        cells = [_cell(c[field], goal, c[size]) for _, field, goal, size in columns]
+        cells = []
+        for _, field, (low, high), size in columns:
+            target = (low + high) / 2
+            cells.append(marked(c[field], low, high, error=math.sqrt(target * (1 - target) / c[size])))
         sets = f"{c['sets']} / {c['part']}"
         figures = [_documents(c["n"], c["outputs"]), sets, f"{c['truth']:.3f}", f"{c['mean']:.3f}"]
         body.append([c["world"], c["statistic"], c["n"], *figures, *cells])
     return markdown(head, body)
-
-
-def _cell(share: float, goal: tuple[float, float], sets: int) -> str:
-    if math.isnan(share):
-        return ""
-    text = f"{100 * share:.1f} %"
-    low, high = goal
-    if low <= share <= high:
-        return text
-    target = (low + high) / 2
-    error = math.sqrt(target * (1 - target) / sets)
-    return f"**{text}**" if share < low - 2 * error or share > high + 2 * error else f"{text} ?"
 
 
 OUTPUTS = (1, 4)

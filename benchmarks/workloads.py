@@ -12,7 +12,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from benchmarks import sets
 from benchmarks.align import CODE, snippets
-from benchmarks.harness import lines
 from evalbias.data import pairs as make_pairs
 from evalbias.data.world import GENERAL
 from evalbias.lm.types import Prompt
@@ -74,10 +73,9 @@ def likelihood(n: int) -> Workload:
 
 def summaries(n: int) -> Workload:
     """Return n of SummEval's summaries, of which twelve are measured after each article, as in an audit."""
-    articles = {r["input_id"]: r["source"] for r in lines("judges/summeval_documents.jsonl.gz")}
-    items = sorted(lines("judges/summeval_scores.jsonl.gz"), key=lambda r: str(r["input_id"]))[:n]
+    items = sorted(sets.judged_summaries(), key=lambda r: str(r["input_id"]))[:n]
     criterion = sets.SUMMARIES[0]
-    prompts: list[Prompt] = [likelihood_messages(criterion, articles[r["input_id"]]) for r in items]
+    prompts: list[Prompt] = [likelihood_messages(criterion, r["source"]) for r in items]
     return Workload("likelihood, SummEval summaries", prompts, [(r["output"],) for r in items])
 
 

@@ -109,9 +109,7 @@ def main() -> None:
                 flags[tool, judge, n] = flags_of(tool, judge, n, draws, out=args.out, seed=args.seed)
             print(f"{tool}, n = {n}: done", file=sys.stderr)
     versions = ", ".join(f"{peer} {VERSIONS[peer]}" for peer in args.peers)
-    text = TEXT.format(module="`benchmarks/audit/judges.py`", versions=versions) + "\n"
-    text += table(args.sizes, flags)
-    finish(args, "audit", text)
+    finish(args, "audit", f"{TEXT.format(versions=versions)}\n{table(args.sizes, flags)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Train the embedded judge from scratch.
 
-usage: python -m benchmarks.embedded_judge.train OUT [--steps 3000] [--seed 0] [--threads 1] [--resume]
+usage: python -m benchmarks.embedded_judge.train OUT [--steps 3000] [--seed 0] [--threads 1]
 
 An episode is one judge prompt in the package's own wording: items scored by one rater. Most raters are fond of common
 phrasing, and the labels are noisy. At every score, the model is trained towards the ideal judge's answer given the
@@ -11,8 +11,7 @@ the rater so far. Episodes of one item come first, because a value then has only
 model also sees texts of the synthetic world under the likelihood prompt, and comparisons of two texts under many
 wordings, each of which pushes the ideal judge towards a position (``evalbias.data.world``).
 
-The seed decides every draw; the number of steps decides the learning rates and the stages. With ``--resume``, a stopped
-run continues from its last checkpoint, with other draws from there on.
+The seed decides every draw; the number of steps decides the learning rates and the stages.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 import torch
 from torch import Tensor, nn
@@ -87,11 +85,6 @@ class Probes(nn.Module):
         super().__init__()
         self.heads = nn.ModuleDict({name: nn.Linear(WIDTH, size) for name, (_, size) in PLACES.items()})
 
-    def read(self, name: str, hidden: Sequence[Tensor], rows: Tensor, places: Tensor) -> Tensor:
-        """Return (m, values) of one probe at m positions of the (B, T, D) hidden states."""
-        values: Tensor = self.heads[name](hidden[PLACES[name][0]][rows, places])
-        return values
-
 
 def judging_losses(
     model: LlamaForCausalLM, probes: Probes, drawn: Sequence[Episode], labels: list[int]
@@ -136,7 +129,9 @@ class Run:
 
     def read(self, name: str, places: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return (m, values) of a probe at positions; rows default to those of the answers."""
-        return self._probes.read(name, self._hidden, self._rows if rows is None else rows, places)
+        hidden = self._hidden[PLACES[name][0]]  # (B, T, D)
+        values: Tensor = self._probes.heads[name](hidden[self._rows if rows is None else rows, places])
+        return values
 
     def losses(self, labels: list[int]) -> dict[str, Tensor]:
         """Return the answers' divergence from the ideal judge, and the losses of sentences and words."""
@@ -193,53 +188,8 @@ def set_rate(optimizer: Optimizer, *, peak: float, warmup: int, step: int, steps
         group["lr"] = rate
 
 
-class Course:
-    """A training run of named parts in a folder, with ``losses.jsonl`` and a checkpoint to resume from.
-
-    ``first`` is the number of the first step to run.
-    """
-
-    def __init__(self, out: Path, parts: Mapping[str, nn.Module | Optimizer], *, resume: bool) -> None:
-        self.first, spent = 0, 0.0
-        self._file, self._parts = out / "checkpoint.pt", parts
-        self._sums: dict[str, float] = {}
-        out.mkdir(parents=True, exist_ok=True)
-        if resume:
-            state = torch.load(self._file, weights_only=True)
-            self.first, spent = state["step"], state["spent"]
-            for name, part in parts.items():
-                part.load_state_dict(state[name])
-        self._log = _log(out / "losses.jsonl", self.first)
-        self._started = time.monotonic() - spent
-
-    def step(self, number: int, losses: Mapping[str, float]) -> None:
-        """Add the losses of one step; every ``EVERY`` steps, write a line with their means."""
-        self._sums = {name: self._sums.get(name, 0.0) + loss for name, loss in losses.items()}
-        if (number + 1) % EVERY == 0:
-            means = {name: round(total / EVERY, 4) for name, total in self._sums.items()}
-            row = {"step": number + 1, "seconds": round(time.monotonic() - self._started), **means}
-            self._log.write(json.dumps(row) + "\n")
-            self._log.flush()
-            self._sums = {}
-
-    def save(self, number: int) -> None:
-        """Write a checkpoint after a step, which must complete a line of losses."""
-        state = {name: part.state_dict() for name, part in self._parts.items()}
-        unfinished = self._file.with_suffix(".part")
-        torch.save({**state, "step": number + 1, "spent": time.monotonic() - self._started}, unfinished)
-        unfinished.replace(self._file)
-
-
-def _log(path: Path, first: int) -> TextIO:
-    """Open the file of losses for writing, with its lines up to a step."""
-    lines = path.read_text().splitlines(keepends=True) if first else []
-    file = path.open("w")
-    file.writelines(line for line in lines if json.loads(line)["step"] <= first)
-    return file
-
-
-def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
-    """Train; write a line of ``out/losses.jsonl`` every 50 steps and a checkpoint every 250."""
+def train(out: Path, *, steps: int, seed: int) -> None:
+    """Train; write ``out/losses.jsonl``, a line every 50 steps, and at the end the model."""
     torch.manual_seed(seed)
     episodes, probes = Episodes(seed), Probes()
     config = LlamaConfig(
@@ -258,21 +208,24 @@ def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
     model = LlamaForCausalLM(config)
     parameters = [*model.parameters(), *probes.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=PEAK, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
-    course = Course(out, {"model": model, "probes": probes, "optimizer": optimizer}, resume=resume)
-    if course.first:
-        episodes.rng.seed(f"{seed} {course.first}")
-    for step in range(course.first, steps):
+    out.mkdir(parents=True, exist_ok=True)
+    started, sums = time.monotonic(), dict[str, float]()
+    for step in range(steps):
         set_rate(optimizer, peak=PEAK, warmup=WARMUP, step=step, steps=steps)
         losses = losses_of_step(model, probes, episodes, step, step / steps)
         optimizer.zero_grad()
         torch.stack([WEIGHTS[name.split()[-1]] * loss for name, loss in losses.items()]).sum().backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        course.step(step, {name: loss.item() for name, loss in losses.items()})
-        if (step + 1) % 250 == 0 or step + 1 == steps:
-            model.save_pretrained(out)
-            episodes.tokenizer.save_pretrained(out)
-            course.save(step)
+        sums = {name: sums.get(name, 0.0) + loss.item() for name, loss in losses.items()}
+        if (step + 1) % EVERY == 0:
+            means = {name: round(total / EVERY, 4) for name, total in sums.items()}
+            row = {"step": step + 1, "seconds": round(time.monotonic() - started), **means}
+            with (out / "losses.jsonl").open("a" if step >= EVERY else "w") as log:
+                log.write(json.dumps(row) + "\n")
+            sums = {}
+    model.save_pretrained(out)
+    episodes.tokenizer.save_pretrained(out)
 
 
 if __name__ == "__main__":
@@ -281,8 +234,7 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--resume", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
-    train(args.out, steps=args.steps, seed=args.seed, resume=args.resume)
+    train(args.out, steps=args.steps, seed=args.seed)

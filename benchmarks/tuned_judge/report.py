@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import RESULTS, as_text, markdown, write_section
 from benchmarks.likelihood_table import JUDGES, TABLE
+from evalbias.values import read_json
 
 
 def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any]]) -> str:
@@ -65,10 +65,8 @@ def _pairwise(found: Mapping[str, Any]) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("record", metavar="RECORD.json")
+    parser.add_argument("record", type=Path, metavar="RECORD.json")
     parser.add_argument("judges", nargs="+", metavar="NAME=EVALUATION.json")
     args = parser.parse_args()
-    named = dict(judge.split("=", 1) for judge in args.judges)
-    record, *evaluations = (json.loads(Path(file).read_text("utf-8")) for file in (args.record, *named.values()))
-    text = report(record, dict(zip(named, evaluations, strict=True)))
-    write_section(RESULTS / "tuned_judge.md", "tuned_judge", text)
+    named = {name: read_json(Path(file)) for name, _, file in (judge.partition("=") for judge in args.judges)}
+    write_section(RESULTS / "tuned_judge.md", "tuned_judge", report(read_json(args.record), named))
