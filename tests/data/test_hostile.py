@@ -70,7 +70,7 @@ def test_json_in_a_cell_is_as_strict_as_in_a_file(tmp_path, cell, problem):
 
 def test_only_plain_digits_of_a_size_that_a_number_can_have_are_numbers(tmp_path):
     for cell in ("9" * 5000, "1\u0663", "\uff11"):
-        with pytest.raises(DataError, match=r"a\.csv:2: 'score' is '.*: give a number, or leave it empty"):
+        with pytest.raises(DataError, match=r"a\.csv:2: 'score' is '"):
             read(tmp_path, "a.csv", f"source,output,score\ns,o,{cell}\ns,p,2\n")
         assert read(tmp_path, "a.csv", f"source,output,bits\ns,o,{cell}\ns,p,2\n")[0].bits == cell
     (item,) = read(tmp_path, "a.csv", f"source,output,rating_{'1' * 5000},rating_\u0663,rating_2\ns,o,1,2,3\n")

@@ -456,7 +456,7 @@ def test_a_bias_at_the_edge_is_none_among_several_criteria():
         (rated_on_two(8), {"scores_field": "{criterion}/his"}, "'wit/his'"),
         ([{"output": "a", "score": 1, "mine": 1}], {"scores_field": "{criterion}"}, "people rated none by name"),
         ([{"output": "a", "score": 1, "wit": 1, "tone": 1}], {**OF_EACH, "criterion": ["wit", "tone"]}, "'1' has one"),
-        (rated_on_two(8), {**OF_EACH, "criterion": ["wit", "wit"]}, "name each criterion once"),
+        (rated_on_two(8), {**OF_EACH, "criterion": ["wit", "wit"]}, "wit, wit"),
         (rated_on_two(8), {**OF_EACH, "criterion": None}, "field of a criterion"),
     ],
 )

@@ -274,10 +274,9 @@ def test_a_name_that_the_hub_cannot_be_asked_about_is_refused_without_retries(mo
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", nowhere)
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"waited {seconds} s"))
-    with pytest.raises(FileNotFoundError, match=r"'no-such/model' is neither a folder nor .* check the name and"):
-        load("no-such/model")
-    with pytest.raises(FileNotFoundError, match="'no such/model' is neither a folder"):
-        load("no such/model")
+    for name in ("no-such/model", "no such/model"):
+        with pytest.raises(FileNotFoundError, match=f"'{name}' is neither a folder"):
+            load(name)
 
 
 # A LoRA adapter is merged into the weights, and is part of the model's identity.
