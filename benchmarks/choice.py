@@ -4,13 +4,10 @@ usage: python -m benchmarks.choice [--repeats 400] [--inputs 150 240] [--seed 0]
 
 Judges score as ``quality + effect * LS + noise``; LS correlates .5 with the quality, and two people rate with noise. Of
 13 candidates, five are judges with demonstrations and eight are calibrations, as in ``LikelihoodMitigation``. Each is
-false or right by its bias in the population, which is known. Two procedures test the same data sets for a smaller bias:
-
-* step-down max-T: every candidate on the held-back half of the inputs, adjusted together;
-* with cross-fitting: calibrations of the given judge on all inputs, the others on the held-back half.
-
-``likelihood_rule`` is the second. By the third, ``fair_rule``, a judge is chosen that agrees better with people at no
-larger bias. ``LikelihoodMitigation`` takes the second, then the third.
+false or right by its bias in the population, which is known. As in ``LikelihoodMitigation``, a judge is chosen by
+``likelihood_rule`` for a smaller bias, or by ``fair_rule`` for a better agreement with people at no larger bias.
+Calibrations of the given judge are tested on all inputs, each corrected by a fit on others, and the other candidates on
+the held-back half.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ LEVEL = CHOICE_LEVEL / 2
 WIDE = (-1e9, 1e9)
 """A scale that clips nothing."""
 FIT = partial(fitted, name=EFFECT, reduction="sum")
-PROCEDURES = ("step-down max-T", "with cross-fitting", "better agreement")
+SMALLER, AGREEING = "smaller bias", "better agreement"
 
 
 @dataclass(frozen=True)
@@ -104,33 +101,29 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
 
 
 def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tuple[bool, bool, bool]]:
-    """Test one data set: whether each procedure passes a false one, a right one, a calibration at half strength."""
+    """Test one data set: whether each rule passes a false one, a right one, a calibration at half strength."""
     before, candidates = drawn(world, inputs, rng)
     first = np.arange(inputs - inputs // 2)
-    held, shown_held = last_items(before, inputs // 2), [last_items(candidate, inputs // 2) for candidate in candidates]
+    held = [last_items(candidate, inputs // 2) for candidate in candidates]
     seed = int(rng.integers(1 << 30))
     rule, agreement = (make_rule(EFFECT, seed=seed) for make_rule in (likelihood_rule, fair_rule))
-    half, half_tastes = calibrations(held, before.take(first), world.before)
-    other, other_tastes = calibrations(shown_held[0], candidates[0].take(first), world.demonstrated)
-    rest, rest_tastes = [*shown_held, *other], [world.demonstrated] * len(candidates) + other_tastes
-    _, whole_tastes = calibrations(before, before, world.before)
+    other, other_tastes = calibrations(held[0], candidates[0].take(first), world.demonstrated)
+    _, own_tastes = calibrations(before, before, world.before)
     likelihoods = {LIKELIHOOD: before.covariate(LIKELIHOODS)}
-    whole = cross_fitted(before, likelihoods, FIT, scale=WIDE, seed=0)[: len(whole_tastes)]
-    crossed = [*whole, *rest]
-    agrees = zip(agreement.p_values(crossed, before), crossed, strict=True)
+    own = cross_fitted(before, likelihoods, FIT, scale=WIDE, seed=0)[: len(own_tastes)]
+    tried, tastes = [*own, *held, *other], [*own_tastes, *[world.demonstrated] * len(held), *other_tastes]
+    agrees = zip(agreement.p_values(tried, before), tried, strict=True)
     passed = {
-        "step-down max-T": [p < rule.level for p in rule.p_values([*half, *rest], held)],
-        "with cross-fitting": [p < rule.level for p in rule.p_values(crossed, before)],
-        "better agreement": [p < agreement.level and not agreement.loss(candidate, before) for p, candidate in agrees],
+        SMALLER: [p < rule.level for p in rule.p_values(tried, before)],
+        AGREEING: [p < agreement.level and not agreement.loss(candidate, before) for p, candidate in agrees],
     }
     chances = {}
     for name, chosen in passed.items():
-        tastes = half_tastes if name == "step-down max-T" else whole_tastes
-        better = _agrees if name == "better agreement" else lambda a, b: abs(a.effect) < abs(b.effect) - 1e-12
-        truth = [better(taste, world.before) for taste in (*tastes, *rest_tastes)]
+        better = _agrees if name == AGREEING else lambda a, b: abs(a.effect) < abs(b.effect) - 1e-12
+        truth = [better(taste, world.before) for taste in tastes]
         false = any(taken and not true for taken, true in zip(chosen, truth, strict=True))
         right = any(taken and true for taken, true in zip(chosen, truth, strict=True))
-        chances[name] = (false, right, bool(tastes) and chosen[1])
+        chances[name] = (false, right, bool(own_tastes) and chosen[1])
     return chances
 
 
@@ -145,9 +138,9 @@ def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
         for number, world in enumerate(WORLDS):
             rng = np.random.default_rng([seed, inputs, number])
             runs = [tested(world, inputs, rng) for _ in range(repeats)]
-            for name in PROCEDURES:
+            for name in (SMALLER, AGREEING):
                 false, right, halved = np.mean([run[name] for run in runs], axis=0)
-                biased, agreement = world.before.effect != 0, name == "better agreement"
+                biased, agreement = world.before.effect != 0, name == AGREEING
                 possible = (_agrees(world.demonstrated, world.before), False) if agreement else (biased, biased)
                 found = zip((right, halved), possible, strict=True)
                 cells = [f"{100 * share:.1f}" if occurs else "" for share, occurs in found]
