@@ -1,4 +1,4 @@
-"""Agreement with people: beside what needs no judge, and corrected for the judge's errors."""
+"""Agreement with people: compared with baselines that need no judge, and corrected for the judge's errors."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from evalbias.measures.corrections import MIN_LABELS
 from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval
 
 FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_floor": (LENGTHS, "length", "brevity")}
-"""Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
+"""Number -> its covariate, and its names if more, or if less, of the covariate agrees with people."""
 PREFERRED = {"likelihood alone": "likelier", "rarity alone": "less likely"}
 PREFERRED |= {"length alone": "longer", "brevity alone": "shorter"}  # label of a floor -> the output that it prefers
-BOTH = "accuracy_both"  # name of a group's accuracy over both orders, on which a verdict rests
-SWAPS = 10_000  # swaps of the test that a judge agrees with people better than something without a judge
+BOTH = "accuracy_both"  # name of a group's accuracy over both orders, which decides its verdict
+SWAPS = 10_000  # swaps in the test that a judge agrees with people better than a floor
 
 
 class PeopleAgreement(Bias):
-    """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
+    """Agreement with people, compared with people's own (ceiling) and that of likelihood or length alone (floors).
 
-    The ``human_ceiling`` of scores is Spearman's rho of a rater's ratings with the mean of the item's others, averaged
-    over the raters; of pairs, the share in which a rater prefers the same candidate as the mean of the others. Where
-    judge and people say pass (1) or fail (0), ``kappa`` is Cohen's kappa of the judge with one person of the item,
-    drawn at random, and ``human_kappa`` that of a rater with another. A floor ranks by LS or by length, on whichever
-    side agrees better with these items: so one near chance is a little too high. ``leniency`` is the mean of the
-    judge's score less people's, where they rate on its scale. Krippendorff's alpha takes judge and human score as two
-    raters. Of pairs, a tie counts half; probabilities are averaged over the orders.
+    The ``human_ceiling`` of scores is Spearman's rho between a rater's ratings and the mean of the item's other
+    ratings, averaged over the raters; for pairs, the share in which a rater prefers the same candidate as the mean of
+    the others. If judge and people say pass (1) or fail (0), ``kappa`` is Cohen's kappa between the judge and a rater
+    drawn at random for each item, and ``human_kappa`` that between two raters. A floor ranks by LS or by length, in the
+    direction that agrees better with these items, so a floor near chance is slightly too high. ``leniency`` is the mean
+    of the judge's score minus people's, if they rate on its scale. Krippendorff's alpha treats judge and human score as
+    two raters. For pairs, a tie counts half; probabilities are averaged over the orders.
     """
 
     name, title, kind = "agreement", "agreement with people", "validity"
@@ -56,7 +56,7 @@ class PeopleAgreement(Bias):
         return [*(_of_choices(judged) if judged.pairwise else agreement_of_scores(judged)), *_floors(judged)]
 
     def validity(self, measurement: Measurement, judged: Judged, *, seed: int) -> Validity | None:
-        """Say whether the judge tells good from bad; None where its agreement has no interval."""
+        """Say whether the judge tells good from bad; None if its agreement has no interval."""
         if len(answers := judged.answers[~np.isnan(judged.answers)]) < FEWEST_UNITS:
             return None
         if not judged.pairwise and len(same := np.unique(answers)) == 1:
@@ -67,7 +67,7 @@ class PeopleAgreement(Bias):
         if not judged.both_orders and len(alike) == 1 and alike[0] >= FEWEST_UNITS:
             what = "prefer the same position in every pair" if judged.pairwise else "give every output the same score"
             return Validity("undefined", f"Whether the judge tells good from bad cannot be told: people {what}.")
-        # 1 the agreement, of pairs over both orders, or beyond chance, of which the floors know nothing
+        # 1 the agreement: for pairs over both orders; or kappa, to which the floors do not apply
         estimates, clusters = measurement.estimates, measurement.clusters
         own = headline_number(measurement.numbers)
         floors = [estimates[name] for name in FLOORS if name in estimates and not math.isnan(estimates[name].value)]
@@ -76,7 +76,7 @@ class PeopleAgreement(Bias):
         else:
             human, beside = estimates.get("human_ceiling"), floors
             agreement = own.estimate(clusters, seed=seed) if judged.both_orders else estimates[own.name]
-        # 2 what its interval shows; in one order, judge and people who like the same position agree by chance
+        # 2 the conclusion from its interval; in one order, a shared preference for a position is agreement by chance
         decides = estimates["kappa"] if judged.pairwise and not judged.both_orders else agreement
         if decides.units < FEWEST_UNITS < decides.n:
             few = f"these outputs answer {count(decides.units, 'input')}, and it takes {FEWEST_UNITS}"
@@ -84,7 +84,7 @@ class PeopleAgreement(Bias):
         if math.isnan(decides.low):
             return None
         status = _told_by(decides, human)
-        # 3 whether something without a judge agrees as well
+        # 3 compare with the floors
         equal = [e for e in floors if not surpasses(own, measurement.numbers[e.name].values, clusters, seed=seed)]
         chance = [decides] if decides is not agreement and status not in ("valid", "says little") else []
         figures = ", ".join(f"{e.label} {e.text()}" for e in [*chance, *filter(None, [human]), *beside])
@@ -98,7 +98,7 @@ class PeopleAgreement(Bias):
         return Validity(status, sentence, outputs)
 
     def leniency(self, measurement: Measurement, judged: Judged) -> str:
-        """Say how many more points the judge gives than people; empty where they rate on other scales, or too few."""
+        """Say how many more points the judge gives than people; empty if the scales differ or too few are rated."""
         e = measurement.estimates.get("leniency")
         if e is None or math.isnan(e.low):
             return ""
@@ -109,7 +109,7 @@ class PeopleAgreement(Bias):
         return f"The judge gives {amount_words(e, 'points than people on average', note=left_out)}."
 
     def beyond_chance(self, measurement: Measurement) -> str:
-        """Say how far choices agree with people beyond chance, and with those in the other order; empty of scores."""
+        """Describe agreement beyond chance with people, and with the other order, for choices; empty for scores."""
         kappa, same = (measurement.estimates.get(name) for name in ("kappa", "consistency"))
         if kappa is None or "accuracy" not in measurement or math.isnan(kappa.low):
             return ""
@@ -128,28 +128,28 @@ VALIDITIES: Mapping[ValidityStatus, str] = {
     "contradicts people": "The judge contradicts people, so check that a high score, or a win, means a good output",
 }
 TELLING = 0.2
-"""Correlation, kappa, or 2 p - 1 of an accuracy p, below which a judge says little about quality: or half of what one
-rater reaches, where that is less."""
+"""Correlation, kappa, or 2 p - 1 of an accuracy p, below which a judge says little about quality; or half of a rater's
+own agreement, if that is less."""
 
 
 @dataclass(frozen=True)
 class Validity:
     """Answer to the question whether a judge tells good from bad, as people see it.
 
-    The status is by the 95 % interval of the agreement; of pairs in one order, of kappa. ``"valid"``: above chance;
-    ``"no better than a floor"``: likelihood or length alone may agree as well; ``"says little"``: above chance, and
-    ends below ``TELLING``; ``"says nothing"``: holds chance and ends there, or all outputs have one score; ``"not
-    shown"``: holds chance, but is wide, or one rater hardly agrees with the others either; ``"contradicts people"``:
-    below chance; ``"undefined"``: people's verdicts are all alike.
+    The status follows from the 95 % interval of the agreement; for pairs in one order, of kappa. ``"valid"``: above
+    chance; ``"no better than a floor"``: likelihood or length alone may agree as well; ``"says little"``: above chance,
+    but the interval ends below ``TELLING``; ``"says nothing"``: it includes chance and ends below ``TELLING``, or all
+    outputs have the same score; ``"not shown"``: it includes chance, but is wide, or raters hardly agree either;
+    ``"contradicts people"``: below chance; ``"undefined"``: people's verdicts are all alike.
     """
 
     status: ValidityStatus
-    sentence: str  # the same with the figures: the agreement, that of one rater, and the floors
+    sentence: str  # the status with figures: the judge's agreement, a rater's, and the floors
     no_better_than: tuple[str, ...] = ()  # outputs, such as the longer, that could always be preferred
 
 
 def _told_by(agreement: Estimate, human: Estimate | None) -> ValidityStatus:
-    """Say what the interval of an agreement shows, from 0 for chance to 1, beside that of one rater, if it is known."""
+    """Return the status that an agreement's interval implies, compared with a rater's agreement, if known."""
     low, high = (_beyond_chance(end, agreement) for end in (agreement.low, agreement.high))
     reached = 1.0 if human is None or math.isnan(human.value) else max(_beyond_chance(human.value, human), 0.0)
     little = high < min(TELLING, reached / 2)
@@ -159,12 +159,12 @@ def _told_by(agreement: Estimate, human: Estimate | None) -> ValidityStatus:
 
 
 def _beyond_chance(value: float, e: Estimate) -> float:
-    """Return an agreement as 0 where it is chance and 1 where it is perfect: of an accuracy p, 2 p - 1."""
+    """Rescale an agreement so that 0 is chance and 1 is perfect: 2 p - 1 for an accuracy p."""
     return 2 * value - 1 if e.unit == SHARE else value
 
 
 def headline_number(numbers: Mapping[str, Number]) -> Number:
-    """Return the agreement that a verdict is about: Spearman's, or the accuracy over both orders of pairs."""
+    """Return the agreement that decides the verdict: Spearman's rho, or the accuracy over both orders of pairs."""
     own = next(numbers[name] for name in PeopleAgreement.headlines if name in numbers)
     swapped = numbers.get(f"{own.name}_swapped")
     return own if swapped is None else replace(own, values=(own.values + swapped.values) / 2)
@@ -179,7 +179,7 @@ def surpasses(
 
 
 def agreement_of_scores(judged: Judged) -> list[Number]:
-    """Return the agreement of a judge that scores with people, and what they reach among themselves."""
+    """Return the agreement of a judge that scores with people, and people's agreement with each other."""
     human, scores = judged.covariate(HUMAN_SCORES), judged.answers
 
     def number(name: str, label: str, estimator: Callable[..., Interval], says: str, **described: Any) -> Number:
@@ -192,7 +192,7 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
         number("tied_accuracy", "accuracy of order", measures.agreement.estimate_tied_accuracy, same, signed=False),
     ]
     inside = without_outliers(judged)[0]
-    alike = judged.scale is None and judged.on_peoples_scale  # and, of an unknown scale, both reach the same ends
+    alike = judged.scale is None and judged.on_peoples_scale  # and, if the scale is unknown, both reach the same ends
     reached = (scores, judged.ratings) if alike else ()
     if rated_on_its_scale(inside) or judged.pass_or_fail or len({(np.nanmin(x), np.nanmax(x)) for x in reached}) == 1:
         above, says = scores - inside.covariate(HUMAN_SCORES), "Points above people's, on average"
@@ -222,11 +222,11 @@ def estimate_points(x: FloatArray, **options: Any) -> Interval:
     return replace(estimate_mean(x, **options), unit="points")
 
 
-FEW = 0.05  # share of people's ratings that may lie outside the judge's scale without being of another one
+FEW = 0.05  # largest share of ratings outside the judge's scale that still counts as the same scale
 
 
 def without_outliers(judged: Judged) -> tuple[Judged, int]:
-    """Return the judge without people's ratings outside its stated scale, where these are few, and their number."""
+    """Drop human ratings outside the judge's stated scale if these are few; return the rest and their number."""
     if judged.scale is None or judged.pairwise or HUMAN_SCORES not in judged.covariates:
         return judged, 0
     low, high = judged.scale
@@ -240,7 +240,7 @@ def without_outliers(judged: Judged) -> tuple[Judged, int]:
 
 
 def rated_on_its_scale(judged: Judged) -> bool:
-    """Return whether people rate on the judge's scale, which must be stated: pass and fail are not a crowded 1 to 5."""
+    """Return whether people rate on the judge's stated scale: pass and fail are not a crowded 1 to 5."""
     return judged.scale is not None and judged.on_peoples_scale
 
 
@@ -274,7 +274,7 @@ def _of_choices(judged: Judged) -> list[Number]:
 def _one_rater(
     same: FloatArray, *, before: FloatArray | None = None, clusters: Sequence[object] | None = None, draws: Draws
 ) -> Interval:
-    """Estimate the share of (n, r) comparisons of a rater with the others that are alike, each counting once."""
+    """Estimate the mean of (n, r) agreements of a rater with the others, each counted once."""
     n, raters = same.shape
     codes = np.repeat(np.arange(n) if clusters is None else np.asarray(clusters, dtype=object), raters)
     earlier = None if before is None else before.ravel()
@@ -284,7 +284,7 @@ def _one_rater(
 
 
 def _floors(judged: Judged) -> list[Number]:
-    """Return the floors, each on the side that agrees better with people on these items."""
+    """Return the floors, each in the direction that agrees better with people on these items."""
     floors = []
     for name, (covariate, more_of, less_of) in FLOORS.items():
         if (values := judged.covariates.get(covariate)) is not None:
@@ -303,7 +303,7 @@ def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
 
 
 def choices_of(judged: Judged, order: int) -> FloatArray:
-    """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
+    """Return (n,) choices in one order: 1 for the first candidate, 0 for the second, .5 for a tie."""
     shares = win_shares(measures.decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
     return np.asarray(shares if order == 0 else 1 - shares)
 
@@ -314,19 +314,19 @@ def side(difference: FloatArray) -> FloatArray:
 
 
 def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
-    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
+    """Return (n,) 1 for equal choices, 0 for different ones, .5 if either is a tie; NaN if undefined."""
     return np.asarray(choice * other + (1 - choice) * (1 - other))
 
 
-# --- people's mean of all items, from a judge's answers on all of them and people's on a few --------------------------
+# --- mean human score of all items, from a judge's answers on all and people's on a few -------------------------------
 
 
 class CorrectedEstimates(Bias):
-    """Mean score, or one system's win rate over another, corrected by the items that people labeled.
+    """Mean score, or a system's win rate over another, corrected by the items that people labeled.
 
-    Numbers: the judge's mean, people's of the labeled items, and ``measures.corrected_mean`` of all. Of outputs of two
-    systems they are the win rate of the first in the alphabet, a tie counting half, with ``corrected_rate`` where
-    nobody calls a pair a tie. They are right if the labeled items are a random sample, as those of ``label_next``.
+    Numbers: the judge's mean, people's mean over the labeled items, and ``measures.corrected_mean`` over all. For pairs
+    of two systems: win rates of the alphabetically first system, a tie counting half, with ``corrected_rate`` if people
+    call no pair a tie. They are right if the labeled items are a random sample, as ``label_next``'s.
     """
 
     name, title, kind = "corrected", "corrected by people's labels", "explanation"
@@ -364,7 +364,7 @@ class CorrectedEstimates(Bias):
         return numbers
 
     def sentence_of_all(self, measurement: Measurement, judged: Judged) -> str:
-        """Say what people would give all items, by the ratings of a random few; empty without an interval."""
+        """Say what people would give all items on average, from a random sample of ratings; empty without interval."""
         judge, people, every, *_ = measurement.estimates.values()
         if math.isnan(every.low):
             return ""
@@ -381,7 +381,7 @@ class CorrectedEstimates(Bias):
 
 
 def _sides(judged: Judged) -> tuple[FloatArray, FloatArray]:
-    """Return (n,) what the judge says, and (n,) what people say; of pairs of two systems, what the first one wins."""
+    """Return (n,) scores of the judge and (n,) of people; for pairs of two systems, wins of the first system."""
     nobody = np.full(len(judged.ids), np.nan)
     if not judged.pairwise:
         return judged.answers, judged.covariates.get(HUMAN_SCORES, nobody)
@@ -393,7 +393,7 @@ def _sides(judged: Judged) -> tuple[FloatArray, FloatArray]:
 
 
 def _systems(judged: Judged) -> list[str]:
-    """Return the two systems whose outputs are compared in every pair; empty where there are other pairs."""
+    """Return the two systems that every pair compares; empty if pairs differ."""
     pairs = {tuple(sorted(pair)) for pair in np.asarray(judged.writers, dtype=str).reshape(-1, 2).tolist()}
     names = sorted(pairs.pop()) if len(pairs) == 1 else []
     return names if len(set(names)) == 2 else []

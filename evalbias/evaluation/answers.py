@@ -1,4 +1,4 @@
-"""Answers of any judge: recorded, a function, or a program that is asked."""
+"""Answers of any judge: recorded, from a function, or from a program."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def recorded_scores(
     likelihood_lm: MeasuringLM | None = None,
     several: bool = False,
 ) -> Judged:
-    """Gather a judge's recorded scores and what is known about the items.
+    """Gather a judge's recorded scores and the covariates of the items.
 
-    ``examples`` have the score, a number or None, in ``field``; where known, also ``source``, ``output`` or only its
+    ``examples`` have the score, a number or None, in ``field``; optionally also ``source``, ``output`` or only its
     ``length``, ``scores`` or ``score``, ``ratings``, ``system`` and ``input_id``. With ``several``, the field holds a
     list of scores of the same prompt, whose mean is the answer. ``criterion`` is that of the human scores; its task
-    defines LS, which ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score of the judge, if known.
-    A field that no item has, or a value that is no number on the scale, is a ValueError that names it.
+    defines LS, which ``likelihood_lm`` measures. ``scale`` is the judge's (lowest, highest) score; None if unknown.
+    ValueError names a field that no item has, or a value that is no number on the scale.
 
     Examples:
         >>> recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine").answers.tolist()
@@ -98,13 +98,13 @@ def recorded_verdicts(
 ) -> Judged:
     """Gather a judge's recorded choices between two outputs, in one order or in both.
 
-    ``examples`` are pairs with ``candidates`` or ``outputs``; where known, also ``source``, people's choice ``better``,
-    ``ratings``, ``systems`` and ``input_id``. ``winner`` is the field of the judge's choice between the outputs as they
-    stand: 0 or ``"A"`` for the first, 1 or ``"B"`` for the second, -1 or ``"tie"`` for a tie, None for no answer, or
-    the probability of the second between 0 and 1;
-    ``swapped`` is that of its choice in the other order, also of an output as they stand. ``criterion`` is that of the
-    ratings; its task defines LS, which ``likelihood_lm`` measures. Answers are (n, orders, 2) by position, with a third
-    class where a tie occurs. What is no pair or no choice is a ValueError that names the item.
+    ``examples`` are pairs with ``candidates`` or ``outputs``; optionally also ``source``, people's choice ``better``,
+    ``ratings``, ``systems`` and ``input_id``. ``winner`` is the field of the judge's choice between the outputs in
+    their order: 0 or ``"A"`` for the first, 1 or ``"B"`` for the second, -1 or ``"tie"`` for a tie, None for no answer,
+    or the probability of the second between 0 and 1. ``swapped`` is the field of its choice in the other order, whose
+    codes name the outputs in their own order too. ``criterion`` is that of the ratings; its task defines LS, which
+    ``likelihood_lm`` measures. Answers are (n, orders, 2) by position, with a third class if a tie occurs. ValueError
+    names an item that is no pair or has no choice.
 
     Examples:
         >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
@@ -126,7 +126,7 @@ def recorded_verdicts(
 
 
 def check_fields(winner: str, swapped: str | None) -> None:
-    """Refuse one field as the choices of both orders (no position bias), or of judge and people (who agree)."""
+    """Refuse a field used for both orders, which hides position bias, or for judge and people, who would agree."""
     if swapped == winner:
         fault = f"The field {winner!r} is named for both orders (`winner_field` and `swapped_field`)"
         remedy = "name the field of the choices in the swapped order, or leave it out if only one order was asked"
@@ -139,9 +139,9 @@ def check_fields(winner: str, swapped: str | None) -> None:
 
 
 def by_position(choices: FloatArray) -> FloatArray:
-    """Return (n, r, c) answers by position from candidates chosen (r, n), the second row in the swapped order.
+    """Convert (r, n) chosen candidates, the second row in the swapped order, to (n, r, c) answers by position.
 
-    A choice is 0, 1, the probability of the candidate 1 in between, -1 for a tie or NaN. c is 3 if there is a tie,
+    A choice is 0, 1, a probability of candidate 1 in between, -1 for a tie, or NaN. c is 3 if there is a tie,
     else 2.
     """
     tied = np.where(np.isnan(choices), np.nan, choices == TIE)
@@ -152,7 +152,7 @@ def by_position(choices: FloatArray) -> FloatArray:
 
 
 def as_criterion(criterion: str | Criterion) -> Criterion:
-    """Return the criterion of recorded answers; of a name alone, no prompt is ever made but that of LS."""
+    """Return the criterion of recorded answers; a bare name serves only for the prompt of LS."""
     return criterion if isinstance(criterion, Criterion) else Criterion(criterion, f"{criterion}, as people rated it")
 
 
@@ -167,7 +167,7 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
     raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names):.500}.{hint}")
 
 
-# Judges that are not ours: a Python function, DSPy module or metric that scores an item or chooses between two outputs.
+# Other judges: a Python function, DSPy module or metric that scores an item or chooses between two outputs.
 
 Call = Callable[[dspy.Example], Any]
 Item = TypeVar("Item")
@@ -186,11 +186,11 @@ def function_scores(
     num_threads: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Judged:
-    """Have a function or DSPy module score items, or choose between the two outputs of pairs in both orders.
+    """Ask a function or DSPy module to score items, or to choose between the outputs of pairs in both orders.
 
     ``judge`` is a function of one example, a DSPy module that takes ``source`` and ``output`` (or ``candidates``), or a
-    DSPy metric of an example and a prediction with ``output``. It returns a number or a prediction with ``score``; of a
-    pair, a choice as in ``recorded_verdicts``, or a prediction with ``winner`` or ``preference``. Where it raises an
+    DSPy metric of an example and a prediction with ``output``. It returns a number or a prediction with ``score``; for
+    a pair, a choice as in ``recorded_verdicts``, or a prediction with ``winner`` or ``preference``. If it raises an
     error or leaves ``scale``, the answer is undefined, with the error in ``reasons``; a judge that takes other inputs
     or answers no item is a ValueError. ``num_threads`` calls run at the same time, ``progress`` is called with 1 after
     each, and the other arguments are those for recorded answers.
@@ -206,7 +206,7 @@ def function_scores(
     ask = call_of(judge, pairwise=pairwise)
     gathered = gather(examples, as_criterion(criterion), pairwise=pairwise, scorer=likelihood_lm, required=False)
     questions = list(examples)
-    if pairwise:  # every pair as it stands, then every pair in the other order
+    if pairwise:  # every pair in its own order, then every pair in the other order
         questions = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
         questions += [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in questions]
     reasons: dict[str, str] = {}
@@ -216,7 +216,7 @@ def function_scores(
         try:
             value = ask(example)
             return read_choice(value) if pairwise else read_score(value, scale)
-        except Exception as error:  # another's code may raise anything; the item is reported by its id
+        except Exception as error:  # foreign code may raise anything; the item is reported by its id
             reasons[name] = f"{type(error).__name__}: {error}"
             return UNDEFINED_CHOICE if pairwise else math.nan
         finally:
@@ -239,7 +239,7 @@ def function_scores(
 
 
 def in_threads(ask: Callable[[Item], Answer], items: Iterable[Item], num_threads: int) -> list[Answer]:
-    """Call a function of each item, several at a time; the answers in the items' order."""
+    """Call a function on each item in several threads; return the answers in the items' order."""
     pool = ThreadPoolExecutor(num_threads)
     try:
         futures = [pool.submit(copy_context().run, ask, item) for item in items]
@@ -249,14 +249,14 @@ def in_threads(ask: Callable[[Item], Answer], items: Iterable[Item], num_threads
 
 
 def name_of(judge: Any) -> str:
-    """Return a function's name, or that of an object's class."""
+    """Return a function's name, or the class name of another object."""
     return str(getattr(judge, "__name__", type(judge).__name__))
 
 
 def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
-    """Return a function of one example that asks a function, a DSPy module, or a DSPy metric.
+    """Return a function of one example that calls a function, a DSPy module, or a DSPy metric.
 
-    One that takes other inputs than an audit has is refused: DSPy's own modules would run without them.
+    ValueError for other inputs than an audit has: DSPy's own modules would run without them.
     """
     name, text = name_of(judge), "candidates" if pairwise else "output"
     if isinstance(judge, type) and issubclass(judge, dspy.Module):
@@ -265,17 +265,17 @@ def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
         return _call_of_module(judge, ["source", text])
     try:
         signature = inspect.signature(judge)
-    except (TypeError, ValueError):  # of a builtin that tells none
+    except (TypeError, ValueError):  # a builtin without a signature
         return judge
     if _takes(signature, 1):
         return judge
-    # A DSPy metric takes an example, a prediction, and mostly a trace.
+    # A DSPy metric takes an example, a prediction, and usually a trace.
     positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     names = [p.name for p in signature.parameters.values() if p.kind in positional]
     is_metric = names[1:2] in (["pred"], ["prediction"]) or names[2:3] == ["trace"]
     if is_metric and _takes(signature, 2) and not pairwise:
         metric = judge
-        if isinstance(judge, ProgramMetric):  # an audit counts what is undefined, a mean of DSPy's cannot
+        if isinstance(judge, ProgramMetric):  # an audit counts undefined answers, a DSPy mean cannot
             metric = copy.copy(judge)
             metric.undefined, metric.undefined_items = math.nan, []
         return lambda example: metric(example, dspy.Prediction(output=example["output"]))
@@ -292,7 +292,7 @@ def _takes(signature: inspect.Signature, arguments: int) -> bool:
 
 
 def _call_of_module(module: dspy.Module, fields: Sequence[str]) -> Call:
-    """Return a function that calls a module with those of the fields that it takes."""
+    """Return a function that calls a module with those ``fields`` that are among its inputs."""
     taken, needed = _inputs(module)
     missing = [name for name in needed if name not in fields]
     if missing or (taken and fields[1] not in taken):
@@ -312,7 +312,7 @@ def _call_of_module(module: dspy.Module, fields: Sequence[str]) -> Call:
 
 
 def _inputs(module: dspy.Module) -> tuple[list[str], list[str]]:
-    """Return the names of a module's inputs and of those that it needs; none where a user's ``forward`` takes any."""
+    """Return the names of a module's inputs, and of its required inputs; empty if ``forward`` takes any."""
     forward = getattr(type(module), "forward", None)
     if forward is None:
         return [], []
@@ -340,9 +340,9 @@ UNDEFINED_CHOICE = (math.nan, math.nan, math.nan)
 
 
 def read_choice(value: Any) -> tuple[float, ...]:
-    """Read the probabilities of the first output, the second and a tie: 1 for what is chosen, or those of a decision.
+    """Read a choice or decision as probabilities of the first output, the second and a tie.
 
-    A choice is an index of the better output, a ``winner`` or ``preference``; a ``gap`` without a ``winner`` is a tie.
+    A choice, by index, ``winner`` or ``preference``, has probability 1; a ``gap`` without a ``winner`` is a tie.
     """
     if isinstance(value, dspy.Prediction):
         chosen = _field(value, "winner", "preference")
@@ -367,20 +367,20 @@ def _quoted(names: Sequence[str]) -> str:
     return joined([repr(name) for name in names])
 
 
-# The answers of any judge that an audit is given: a program, a file, a function, or recorded columns.
+# The answers of an audit's judge: a program, a file, a function, or recorded columns.
 
 
 class ResolvedAudit(AuditOptions):
-    """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read."""
+    """Options of an audit after loading or making its judge, finding its criterion and reading its data."""
 
-    requested: AuditOptions  # as asked for, with the columns that tell the judge; fields of one as they are written
-    dataset: data_sets.Dataset  # what was read
-    questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
-    together: Sequence[PointwiseJudge | PairwiseJudge] = ()  # judges of several criteria, asked in one request
+    requested: AuditOptions  # original options, with recognized columns of the judge
+    dataset: data_sets.Dataset  # data that were read
+    questions: Sequence[dspy.Example]  # items to judge: those of the dataset, or pairs drawn from them
+    together: Sequence[PointwiseJudge | PairwiseJudge] = ()  # judges of several criteria, asked in the same request
 
 
 ANSWER_FIELDS, FOR_NAME = (*RECORDED, "swapped_field"), data_sets.items.CRITERION
-"""Options that name fields of a judge's answers; and what stands there for the name of a criterion."""
+"""Options that name fields of a judge's answers, and the placeholder in them for a criterion's name."""
 
 ONE_JUDGE = (
     "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores (`scores_field`, "
@@ -391,18 +391,18 @@ Tell = Callable[[str], None]
 
 
 def resolve(options: AuditOptions, tell: Tell = lambda _: None) -> ResolvedAudit:
-    """Read the data, load or make the judge, and find the criterion; ValueError where one is missing or does not fit.
+    """Read the data, load or make the judge, and find the criterion; ValueError if any is missing or does not fit.
 
-    ``tell`` is called with the columns that are taken where no judge is named.
+    ``tell`` is called with the recognized columns if no judge is named.
     """
     return _resolved(*_opened(options, tell))
 
 
 def resolve_each(options: AuditOptions, tell: Tell = lambda _: None) -> list[ResolvedAudit]:
-    """Resolve the audit of each criterion that is asked for; of judges of evalbias, all are asked in one request.
+    """Resolve the audit of each requested criterion; judges of evalbias share their requests.
 
     Raises:
-        ValueError: The judge has a criterion of its own, or one recorded answer, or people one rating, for several.
+        ValueError: Several criteria are named, but the judge has its own, or items have a single answer or rating.
     """
     options, judge, source = _opened(options, tell)
     if not options.several:
@@ -428,7 +428,7 @@ def resolve_each(options: AuditOptions, tell: Tell = lambda _: None) -> list[Res
 
 
 def _opened(options: AuditOptions, tell: Tell) -> tuple[AuditOptions, Any, Source]:
-    """Return the options, with the columns that ``doctor`` finds if no judge is named; the judge, loaded; the data."""
+    """Return the options, completed by ``doctor``'s columns if no judge is named; the loaded judge; the data."""
     if sum(getattr(options, name) is not None for name in ("judge", *RECORDED)) > 1:
         raise ValueError(ONE_JUDGE)
     judge = options.judge
@@ -453,7 +453,7 @@ def _answer_fields(options: AuditOptions) -> dict[str, Any]:
 
 
 def _resolved(requested: AuditOptions, judge: Any, source: Source) -> ResolvedAudit:
-    """Resolve the audit of one criterion."""
+    """Resolve the audit of a single criterion."""
     # 1. The data; malformed answers and choices are named by file and line.
     named = {name: field for name, field in _answer_fields(requested).items() if FOR_NAME in field}
     if named and requested.criterion is None:
@@ -465,7 +465,7 @@ def _resolved(requested: AuditOptions, judge: Any, source: Source) -> ResolvedAu
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
     if judge is None and options.lm is None and not options.is_recorded:
         requested = options = replace(options, scores_field=_only_judge(options, items))
-    # 2. The judge: one of evalbias, a function or program, a new one of the criterion, or none with recorded answers.
+    # 2. The judge: of evalbias, a function or program, made anew for the criterion, or None for recorded answers.
     if isinstance(judge, AnyJudge):
         criterion = _own_criterion(judge, options)
     elif judge is None and not options.is_recorded:
@@ -488,7 +488,7 @@ def _resolved(requested: AuditOptions, judge: Any, source: Source) -> ResolvedAu
         if len(ratings) and not ratings.min() < options.pass_mark <= ratings.max():
             ends = f"which parts no ratings from {ratings.min():g} to {ratings.max():g}"
             raise ValueError(f"`pass_mark` is {options.pass_mark:g}, {ends}: give one in between.")
-    # 3. The items that it judges.
+    # 3. The items to judge.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):
         examples = _pairs_to_judge(options, items, criterion.name)
@@ -501,7 +501,7 @@ def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Datase
     if options.winner_field is not None:
         check_fields(options.winner_field, options.swapped_field)
     how = reading_of(options)
-    if options.scale is not None:  # its ends are scores
+    if options.scale is not None:  # the ends of the scale are scores
         code = data_sets.items.value_code
         named = {*map(code, (*options.keep, *options.missing))}
         how["keep"] = [*options.keep, *(end for end in options.scale if code(end) not in named)]
@@ -513,18 +513,18 @@ def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Datase
 
 
 def instruction_place_for(lm: Any) -> str:
-    """Return where the instruction of a new pairwise judge stands for a model, or for its name on the command line.
+    """Return the place of the instruction in a new pairwise judge, from a model or its name on the command line.
 
-    The embedded judge was trained with the instruction first; for other models it is last, as in the paper.
+    The embedded judge was trained with the instruction first; for other models, it comes last, as in the paper.
     """
     name = str(getattr(lm, "model", lm))
     return "first" if name == "embedded" or name.startswith("local/embedded@") else "last"
 
 
 def answers_of(options: ResolvedAudit) -> Judged:
-    """Gather a judge's answers on items; ValueError where they lack what is asked for, or it answered none.
+    """Gather a judge's answers on items; ValueError if items lack a field, or the judge answered none.
 
-    A judge of ours has its own model define LS if that tells likelihoods and no other is named.
+    For a judge of evalbias, its own model defines LS unless another is named, if it reports likelihoods.
     """
     judge, examples, likelihood_lm = options.judge, options.questions, options.likelihood_lm
     if isinstance(judge, AnyJudge):
@@ -551,13 +551,13 @@ def answers_of(options: ResolvedAudit) -> Judged:
 
 
 def tell_left_out(items: data_sets.Dataset, tell: Tell = logger.warning) -> None:
-    """Tell which rows of a file are left out, and what was made of others, if any; by default in a warning."""
+    """Report rows of a file that are left out or changed, by default as a warning."""
     if items.left_out or items.notes:
         tell(items.summary())
 
 
 def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
-    """Return the field of the only judge's scores in a tool's export, those on the criterion if one is named."""
+    """Return the field with the only judge's scores in a tool's export, on the criterion if it is named."""
     judges = judges_of(items[0]) if items.name in EXPORTS else []
     judges = [name for name in judges if all(isinstance(item.get(name), int | float | None) for item in items)]
     ending = f"/{_name(options.criterion)}" if options.criterion is not None else ""
@@ -570,7 +570,7 @@ def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
 
 
 def _pairs_to_judge(options: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:
-    """Return the pairs of the data, or pairs drawn of single outputs, and where known what people prefer in each."""
+    """Return the data's pairs, or pairs drawn from single outputs, with people's preference if known."""
     if any(candidates_of(e) for e in items):
         return [e.copy(candidates=list(candidates_of(e))) for e in items]
     scores = {(input_key(e), e.output): data_sets.human_score(e, criterion, required=False) for e in reversed(items)}
@@ -579,13 +579,13 @@ def _pairs_to_judge(options: AuditOptions, items: Sequence[dspy.Example], criter
 
 
 def _better(first: float, second: float) -> float:
-    """Return the index of the higher score, -1 where they are equal; NaN where one is undefined."""
+    """Return the index of the higher score, -1 for equal scores; NaN if either is undefined."""
     return 0 if first > second else 1 if second > first else TIE if first == second else math.nan
 
 
-# The criterion that is judged: that of a judge of ours, that of a new judge, or what people rated.
+# The judged criterion: an evalbias judge's own, a new judge's, or the one that people rated.
 
-PROMPT = ("task", "source_label", "output_label")  # options that stand in the place of a criterion's own words
+PROMPT = ("task", "source_label", "output_label")  # options that replace a criterion's own words
 
 
 def _own_criterion(judge: AnyJudge, options: AuditOptions) -> Criterion:
@@ -605,7 +605,7 @@ def _own_criterion(judge: AnyJudge, options: AuditOptions) -> Criterion:
 
 
 def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criterion, ...]:
-    """Return the criteria of new judges; options such as `task` stand in the place of a criterion's own words."""
+    """Return the criteria of new judges; options such as `task` replace a criterion's own words."""
     if not names:
         raise ValueError("Say what a new judge judges: give `criterion` 'name: definition'.")
     scale, levels = getattr(options, "scale", None), tuple(map(str, options.levels))
@@ -623,7 +623,7 @@ def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criteri
 
 
 def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:
-    """Return the criterion that is named, or the only one rated."""
+    """Return the named criterion, or the only rated one."""
     criterion, rated = options.criterion, rated_criteria(items)
     if criterion is not None and rated:
         name = _name(criterion)
@@ -648,7 +648,7 @@ def _words(options: Any) -> dict[str, Any]:
 
 
 def language_of(options: Any) -> str:
-    """Return the language of a new judge."""
+    """Return the language of a new judge, by default English."""
     return options.language or "en"
 
 

@@ -1,4 +1,4 @@
-"""The audit: every bias of a judge with its finding, the agreement with people, and what follows."""
+"""The audit: every bias of a judge with its finding, the agreement with people, and conclusions."""
 
 from __future__ import annotations
 
@@ -58,32 +58,32 @@ UNDECIDED: Mapping[Status, str] = {
     "no sign": "No bias was found on",
     "bounds only": "Biases are known between bounds, which second ratings narrow, on",
 }
-"""Status of a finding, the weightiest first -> beginning of a sentence about criteria without a bias that is shown."""
+"""Status of a finding, most important first -> beginning of a sentence about criteria without a shown bias."""
 
 
 @dataclass(frozen=True, repr=False)
 class AuditReport(ByName[Measurement], parts="measurements"):
-    """Every bias of one judge, its agreement with people, and what follows.
+    """Every bias of a judge, its agreement with people, and conclusions.
 
     ``audit["position"]`` is the measurement of a bias, ``audit["agreement"]`` that of the agreement with people.
 
     Attributes:
-        judged: The judge's answers, the items, and what is known about them.
+        judged: The judge's answers, the items, and their covariates.
         measurements: Name of a bias, or ``"agreement"``, -> measurement.
         findings: One finding per bias.
-        answer: What follows from them: whether the judge tells good from bad, how lenient it is, which biases it has.
-        basis: What the answer rests on, what helps, and what is open or was left out.
-        first_screen: What to act on, in twelve lines of a terminal with the next step.
-        next_step: What to do next.
-        validity: Whether the judge tells good from bad; None where that is not known.
-        leniency: How many more points it gives than people, as in the paragraphs; empty where that is not known.
-        warnings: Why the answers may mean little: what the model gives no probability to, or does not read.
-        not_measured: Bias -> why it was not measured and what would make it possible.
-        provenance: What decides the numbers.
-        missing: The judgments that are missing, and what they could change; None without any.
+        answer: Conclusions: whether the judge tells good from bad, how lenient it is, which biases it has.
+        basis: Assumptions of the answer, remedies, and what is open or was left out.
+        first_screen: The most important conclusions and the next step, in at most twelve lines of a terminal.
+        next_step: Most useful next step.
+        validity: Whether the judge tells good from bad; None if unknown.
+        leniency: Sentence on how many more points it gives than people; empty if unknown.
+        warnings: Reasons why the answers may mean little, such as low coverage or an output that is not read.
+        not_measured: Bias -> why it was not measured, and what a measurement needs.
+        provenance: Settings that decide the numbers.
+        missing: Missing judgments, and what they depend on; None without any.
         groups: Value of the field ``by`` -> agreement with people on its items.
         discuss: ``"raters"`` and ``"judge"`` -> ids of the items on which raters differ most from each other, and the
-            judge most from people, where there are repeated scores and ratings.
+            judge differs most from people, if there are repeated scores and ratings.
     """
 
     judged: Judged
@@ -104,17 +104,17 @@ class AuditReport(ByName[Measurement], parts="measurements"):
 
     @property
     def judge(self) -> str:
-        """The judge, in words."""
+        """Description of the judge."""
         return self.judged.judge
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """The answer and the rest."""
+        """All paragraphs: the answer, then its basis."""
         return (*self.answer, *self.basis)
 
     @property
     def verdict(self) -> str:
-        """All paragraphs in one line."""
+        """All paragraphs in a single line."""
         return " ".join(self.paragraphs)
 
     def having(self, status: Status) -> list[Finding]:
@@ -122,15 +122,15 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         return [finding for finding in self.findings if finding.status == status]
 
     def __repr__(self) -> str:
-        """Return the judge and what to act on; a notebook shows everything, ``to_dict`` returns it."""
+        """Return the judge and the first screen; a notebook shows everything, and ``to_dict`` returns it."""
         lines = "\n".join(self.first_screen)
         return f"AuditReport({self.judge} on {self.judged.criterion}, n={len(self.judged.ids)}):\n{lines}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items as JSON data, in which undefined numbers are None.
 
-        ``biases`` holds headline estimates, of which 0 is no bias; ``agreement`` numbers by name; ``further`` what is
-        measured besides, such as the joint model.
+        ``biases`` holds headline estimates, for which 0 is no bias; ``agreement`` holds numbers by name; ``further``
+        holds other measurements, such as the joint model.
         """
         findings = {finding.bias: finding for finding in self.findings if finding.bias in self.measurements}
         estimates = {name: dict(measurement.estimates) for name, measurement in self.measurements.items()}
@@ -168,10 +168,10 @@ class AuditReport(ByName[Measurement], parts="measurements"):
 
 @dataclass(frozen=True, repr=False)
 class AuditReports(ByName[AuditReport], parts="audits"):
-    """Audits of one judge on several criteria: ``audits["coherence"]`` is that of a criterion.
+    """Audits of a judge on several criteria: ``audits["coherence"]`` is the audit of a criterion.
 
-    p of a finding is adjusted by Holm for the biases of its criterion, and counts as often as there are criteria
-    (Bonferroni), so the chance of calling an unbiased judge biased on any of them is at most 5 %.
+    The p of a finding is adjusted by Holm for the biases of its criterion, and multiplied by the number of criteria
+    (Bonferroni), so the chance of calling an unbiased judge biased on any criterion is at most 5 %.
 
     Attributes:
         audits: Name of a criterion -> audit.
@@ -181,7 +181,7 @@ class AuditReports(ByName[AuditReport], parts="audits"):
 
     @property
     def judge(self) -> str:
-        """The judge, with ``{criterion}`` in the place of a criterion's name."""
+        """Description of the judge, with ``{criterion}`` in place of a criterion's name."""
         name, audit = next(iter(self.audits.items()))
         beginning, quote, field = audit.judged.judge.partition("'")
         return beginning + quote + field.replace(name, CRITERION)
@@ -195,7 +195,7 @@ class AuditReports(ByName[AuditReport], parts="audits"):
 
     @property
     def verdict(self) -> str:
-        """Criteria on which the judge is biased, those on which that is open, and what the findings rest on."""
+        """Criteria on which the judge is biased, or on which this is open, and assumptions of the findings."""
         sentences: dict[str, list[str]] = {"The judge is biased on": [], "One of several biases is shown on": []}
         sentences |= {"A bias is shown under a condition on": [], "A bias is shown within these systems on": []}
         for name, audit in self.audits.items():
@@ -222,7 +222,7 @@ class AuditReports(ByName[AuditReport], parts="audits"):
         return f"AuditReports({self.judge} on {', '.join(self)}: {self.verdict})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON data: the verdict, and criterion -> that of its audit."""
+        """Return JSON data: the verdict, and criterion -> JSON data of its audit."""
         return {"verdict": self.verdict, "criteria": {name: audit.to_dict() for name, audit in self.audits.items()}}
 
 
@@ -230,16 +230,16 @@ class AuditReports(ByName[AuditReport], parts="audits"):
 def audit(options: AuditOptions) -> Any:
     """Measure every bias of a judge that the items allow, and its agreement with people: an ``AuditReport``.
 
-    Of ``criterion="all"`` or a list of criteria, these are ``AuditReports``. A field of recorded answers then has
+    For ``criterion="all"`` or a list of criteria, return ``AuditReports``. A field of recorded answers then has
     ``{criterion}`` in its name.
 
     Args:
         options: Each is a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, a tool's export
-            (``NAME:PATH``), or a list of examples or dicts. The judge is ``judge`` (of evalbias, the JSON file of one,
+            (``NAME:PATH``), or a list of examples or dicts. The judge is ``judge`` (of evalbias, its JSON file,
             a DSPy module or metric, or a function), or ``lm`` and ``criterion``, ``scores_field`` or ``winner_field``.
 
     Raises:
-        ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
+        ValueError: Not exactly one judge is named, an item lacks a field, or a judge of
             evalbias is given another criterion, scale, task or label than its own.
     """
     each = resolve_each(replace(options, progress=options.progress if callable(options.progress) else None))
@@ -251,7 +251,7 @@ def audit(options: AuditOptions) -> Any:
 
 
 def answers_needed(each: Sequence[ResolvedAudit]) -> int:
-    """Return about how many answers of models are needed: judgments, likelihoods of every text, and probes."""
+    """Estimate the number of answers of models that are needed: judgments, likelihoods of texts, and probes."""
     needed = 0
     for resolved in each:
         if resolved.lm is not None or resolved.likelihood_lm is not None:
@@ -261,7 +261,7 @@ def answers_needed(each: Sequence[ResolvedAudit]) -> int:
 
 
 def audit_each(each: Sequence[ResolvedAudit], progress: Callable[[int], None] | None = None) -> dict[str, AuditReport]:
-    """Audit a judge on each criterion; a model is asked nothing twice, and ``progress`` called with answers given."""
+    """Audit a judge on each criterion; answers of models are cached, and ``progress`` is called with their number."""
     wraps = len(each) > 1 or progress is not None
     models = {name: getattr(each[0], name) for name in ("lm", "likelihood_lm")} if wraps else {}
     cached: dict[str, Any] = {name: CachedLM(lm, progress=progress) for name, lm in models.items() if lm is not None}
@@ -288,8 +288,8 @@ def audit_answers(
     seed: int = 0,
     criteria: int = 1,
 ) -> AuditReport:
-    """Audit a judge that has answered, on one of ``criteria``; ``only`` names one bias to test by itself."""
-    # 1 every bias, with the settings that it has
+    """Audit a judge's answers on one of ``criteria`` criteria; ``only`` names the only bias to test."""
+    # 1 every bias, with its settings
     settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
     own = [bias.configured(**settings) for bias in features_of(judged)] if FEATURES in judged.provenance else []
     columns = {feature: judged.covariates[feature.name] for feature in own}
@@ -299,7 +299,7 @@ def audit_answers(
     left_out = {} if only is None else _left_out(only, biases, judged)
     biases = [bias for bias in biases if bias.name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
-    # 2 the findings, what could not be measured, and what follows
+    # 2 the findings, and biases that could not be measured
     not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
     missing = {name: why for name, why in not_measured.items() if name not in (AGREEMENT, *left_out)}
     findings = findings_of(measurements, judged, missing, criteria=criteria)
@@ -321,7 +321,7 @@ def audit_answers(
     besides = (of_all, decides, leniency) if rates else (decides, leniency if of_all else "")
     besides = besides if agreement is None else (*besides, PeopleAgreement().beyond_chance(agreement))
     answer = lines_of(findings, [*filter(None, (*warnings, *rates, agrees, decides, leniency, of_all))])
-    # 4 what it rests on, and what else is known
+    # 4 the basis: assumptions and further results
     cautions = [*ratings_left_out(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     conclusions = [m.bias.conclusion(m) for m in measurements.values()]
     alone = f"Only {title_of(str(only))} was asked for: no other bias was tested." if left_out else ""
@@ -349,14 +349,14 @@ def audit_answers(
 
 
 def _left_out(only: str, biases: Sequence[Bias], judged: Judged) -> dict[str, str]:
-    """Return those of the biases that such a judge can have besides the one to test -> why they are not tested.
+    """Return bias -> why it is not tested, for all biases of this kind of judge except ``only``.
 
     Raises:
-        ValueError: Such a judge cannot have the one to test.
+        ValueError: This kind of judge cannot have the bias ``only``.
     """
     biases = [bias for bias in biases if bias.kind == "bias" and bias.suits(judged)]
-    reasons = judged.unmeasurable  # why a bias cannot be measured
-    names = [b.name for b in biases if b.applies(judged) or b.lacks(judged) or b.name in reasons]  # not that of loops
+    reasons = judged.unmeasurable  # bias -> why it cannot be measured
+    names = [b.name for b in biases if b.applies(judged) or b.lacks(judged) or b.name in reasons]  # not loops'
     if only not in names:
         kind = "compares" if judged.pairwise else "scores"
         raise ValueError(f"only={only!r} is no bias of a judge that {kind}: name one of {', '.join(names)}.")
@@ -364,9 +364,9 @@ def _left_out(only: str, biases: Sequence[Bias], judged: Judged) -> dict[str, st
 
 
 def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], judged: Judged) -> dict[str, str]:
-    """Return why a bias, or the agreement, was not measured or tested; nothing for one that such a judge cannot have.
+    """Return bias, or agreement -> why it was not measured or tested; without biases that the judge cannot have.
 
-    There is no test of a bias none of whose measured numbers has a value that an unbiased judge would have.
+    A bias is untested if none of its measured numbers has a null value.
     """
     unmeasured = [("it", bias) for bias in biases if bias.name not in measurements and bias.suits(judged)]
     untested = [("a test", m.bias) for m in measurements.values() if m.bias.kind == "bias" and not is_of_bias(m)]
@@ -375,9 +375,9 @@ def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], ju
 
 
 def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
-    """Measure the agreement with people on the items of each value of a field, in order of appearance, over all orders.
+    """Measure agreement with people for each value of a field, in order of first appearance, over all orders.
 
-    Items without a value belong to no group (ValueError where all lack it); groups that nobody rated are left out.
+    Items without a value belong to no group (ValueError if all lack it); unrated groups are left out.
     """
     values = [None if e.get(by) is None else str(e[by]) for e in judged.examples]
     names = [name for name in dict.fromkeys(values) if name is not None]
@@ -388,27 +388,27 @@ def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
     for name, part in parts.items():
         if agreement.applies(part):
             measurement = groups[name] = measure(agreement, part, seed=seed)
-            if judged.both_orders:  # as the verdict has it
+            if judged.both_orders:  # as in the verdict
                 number = replace(headline_number(measurement.numbers), name=BOTH, label="accuracy, both orders")
                 both = {BOTH: number.estimate(measurement.clusters, seed=seed)}
                 groups[name] = replace(measurement, estimates={**measurement.estimates, **both})
     return groups
 
 
-# --- judgments that a judge did not give: how many, of which systems, and what that depends on ------------------------
+# --- missing judgments: how many, of which systems, and what they depend on -------------------------------------------
 
 SIDES = {"quality": ("better", "worse"), "length": ("longer", "shorter")}
-"""Property of outputs -> words for those with more and with less of it."""
+"""Property of outputs -> words for outputs with more and with less of it."""
 SYSTEM, INPUT = "system", "input"
 MOST_SYSTEMS = 10  # systems that a table lists
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """Dependence of missing judgments on one property of the items, alone."""
+    """Dependence of missing judgments on a single property of the items."""
 
-    # Mean of the property where judgments are missing, less where they were given, in its standard deviations; NaN for
-    # systems and inputs.
+    # Mean of the property where judgments are missing minus the mean where they exist, in its standard deviations; NaN
+    # for systems and inputs.
     difference: float
     p_value: float  # two-sided
     p_adjusted: float  # by Holm, for all properties
@@ -417,15 +417,15 @@ class Dependence:
 
 @dataclass(frozen=True)
 class MissingJudgments:
-    """Judgments that are missing; of pairs, those without one in some order."""
+    """Missing judgments; a pair counts if either order is missing."""
 
-    n: int  # of all items
+    n: int  # number of all items
     missing: int  # items without a judgment
     by_system: Mapping[str, tuple[int, int]]  # system -> its items without a judgment, and all of its items
-    dependence: Mapping[str, Dependence]  # quality, length, input, system, as far as known -> the dependence on it
+    dependence: Mapping[str, Dependence]  # quality, length, input or system, if known -> the dependence on it
 
     def sentence(self) -> str:
-        """Say how many judgments are missing, and on what that depends."""
+        """Say how many judgments are missing, and what this depends on."""
         words = [d.words for d in self.dependence.values() if d.p_adjusted < LEVEL]
         depends = f" They are missing {joined(words)}." if words else ""
         if self.dependence and not words:
@@ -433,7 +433,7 @@ class MissingJudgments:
         return f"{self.missing} of {self.n} judgments are missing ({_share(self.missing, self.n)}).{depends}"
 
     def table(self) -> Table:
-        """Return one row for all items, and one for each system, in descending order of the share that is missing."""
+        """Return a row for all items, and a row for each system, by descending share of missing judgments."""
         systems = sorted(self.by_system.items(), key=lambda row: -row[1][0] / row[1][1])
         counts = [("all", (self.missing, self.n)), *systems[:MOST_SYSTEMS]]
         rows = [(name, f"{n:,}", f"{missing:,}", _share(missing, n)) for name, (missing, n) in counts]
@@ -446,14 +446,14 @@ def _share(missing: int, n: int) -> str:
 
 
 def missing_judgments(judged: Judged, *, seed: int) -> MissingJudgments | None:
-    """Describe the judgments that are missing; None where none is, or all are."""
+    """Describe the missing judgments; None if none or all are missing."""
     absent: BoolArray = ~defined(judged.answers)
     if not absent.any() or absent.all():
         return None
     tests = {name: missing_by_size(absent, x, clusters=judged.clusters) for name, x in _properties(judged).items()}
-    writers = np.asarray(judged.writers, dtype=str)  # (n,), of pairs (n, 2)
+    writers = np.asarray(judged.writers, dtype=str)  # (n,), or (n, 2) for pairs
     systems = [" and ".join(sorted(set(np.ravel(names)))) for names in writers]
-    repeats = repeats_of(judged)  # which lack what the item lacks that they repeat
+    repeats = repeats_of(judged)  # a repeat lacks the judgment that its original lacks
     once = [place for place in range(len(judged.inputs)) if place not in repeats]
     inputs = [judged.inputs[place] for place in once]
     for name, lost, levels, clusters in (
@@ -477,7 +477,7 @@ def missing_judgments(judged: Judged, *, seed: int) -> MissingJudgments | None:
 
 
 def _properties(judged: Judged) -> dict[str, FloatArray]:
-    """Return what is known about items (n,): of pairs the size of their difference in quality, and total length."""
+    """Return (n,) known properties of items: for pairs, the absolute difference in quality and the total length."""
     columns: dict[str, FloatArray] = {}
     if judged.rated:
         quality = mean_of_raters(judged.ratings)

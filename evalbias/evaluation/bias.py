@@ -1,7 +1,7 @@
-"""The form of a bias: its question, what it needs, its numbers, its sentence, what helps, and its plot.
+"""Interface of a bias: its question, requirements, numbers, sentences, remedies and plot.
 
-A bias is one class: ``Bias``, or ``EffectBias`` for the effect of a property of the text at equal quality. Tables,
-pages, JSON, audits and searches know a new bias by its class alone.
+A bias is a class: ``Bias``, or ``EffectBias`` for the effect of a property of the text at equal quality. Tables, pages,
+JSON, audits and searches need nothing but this class.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from evalbias.measures.scale_use import LEAST, SLOPE
 from evalbias.programs.judges import median_coverage
 
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
-"""Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
-ALLOWANCES = {SLOPE: 1 - LEAST}  # unit of an estimate -> the distance from an unbiased judge that its test allows for
+"""Unit of an estimate -> smallest distance from an unbiased judge that is worth finding."""
+ALLOWANCES = {SLOPE: 1 - LEAST}  # unit -> distance from an unbiased judge that its test tolerates
 JUDGES = {"pairs": "compares", "scores": "scores", "probabilities": "gives the probability of each score"}
 """Kind of judge -> what it does."""
-MOST_ROWS = 10  # most estimates that the plot of a bias without one of its own shows
+MOST_ROWS = 10  # most estimates in the default plot
 MOST_DOTS = 300  # most dots of the plot of an effect
 
 AnyBias = TypeVar("AnyBias", bound="Bias")
@@ -40,37 +40,37 @@ AnyBias = TypeVar("AnyBias", bound="Bias")
 
 @dataclass(frozen=True)
 class Bias:
-    """A question about a judge, and its answer."""
+    """Base of biases: a question about a judge, and the numbers that answer it."""
 
     name: ClassVar[str]  # key in the registry, in reports, in JSON and on the command line
-    title: ClassVar[str]  # the name in running text
+    title: ClassVar[str]  # name in running text
     question: ClassVar[str]  # question that a report asks
-    favored: ClassVar[str] = "what the bias favors"  # subject of "gets 0.2 more points", "wins 55 of 100 comparisons"
-    kind: ClassVar[Literal["bias", "validity", "explanation"]] = "bias"  # tested; agreement; no finding
-    judges: ClassVar[str] = ""  # key in ``JUDGES`` where only such a judge can have it
-    # Names of the numbers that a short table shows. The first with a null (what an unbiased judge has) that the quality
-    # of the outputs cannot explain decides whether the judge is biased.
+    favored: ClassVar[str] = "what the bias favors"  # subject of sentences such as "... gets 0.2 more points"
+    kind: ClassVar[Literal["bias", "validity", "explanation"]] = "bias"  # tested; agreement with people; not a finding
+    judges: ClassVar[str] = ""  # key in ``JUDGES`` if only this kind of judge can have it
+    # Names of the numbers in a short table. The first with a null (value of an unbiased judge) that differences in
+    # quality cannot explain decides whether the judge is biased.
     headlines: ClassVar[tuple[str, ...]] = ()
-    beside: ClassVar[tuple[str, ...]] = ()  # names of numbers that share the plot of the headlines, whatever their form
-    helps: ClassVar[Mapping[str, str]] = {}  # "pairs", "scores", "others" (not of evalbias) -> what helps, at what cost
+    beside: ClassVar[tuple[str, ...]] = ()  # names of numbers that share the headlines' plot
+    helps: ClassVar[Mapping[str, str]] = {}  # "pairs", "scores", "others" (not of evalbias) -> remedy and its cost
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return all that these items allow to estimate, maybe nothing; only items' values are computed yet."""
+        """Return the numbers that these items allow, possibly none; only the items' values are computed yet."""
         raise NotImplementedError
 
     def applies(self, judged: Judged) -> bool:
-        """Return whether anything of it can be measured."""
+        """Return whether any of its numbers can be measured."""
         return self.suits(judged) and bool(self.numbers(judged))
 
     def number(self, name: str, judged: Judged) -> Number:
-        """Return one of the numbers; ValueError where the items do not allow it."""
+        """Return a number by name; ValueError if the items do not allow it."""
         for number in self.numbers(judged):
             if number.name == name:
                 return number
         raise ValueError(self._unmeasured(name, judged))
 
     def suits(self, judged: Judged) -> bool:
-        """Return whether such a judge can have it."""
+        """Return whether this kind of judge can have the bias."""
         kinds = {"pairs": judged.pairwise, "scores": not judged.pairwise, "probabilities": judged.probabilities}
         return not self.judges or kinds[self.judges]
 
@@ -80,11 +80,11 @@ class Bias:
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name each thing that a test takes and the items lack."""
+        """Name each requirement of a test that the items lack."""
         return iter(())
 
     def lacks(self, judged: Judged) -> str:
-        """Say what a test takes and the items lack, as the end of "it needs ..."; empty where nothing is."""
+        """Return the requirements that the items lack, as the end of "it needs ..."; empty if none."""
         return joined([*self.missing(judged)])
 
     def _unmeasured(self, what: str, judged: Judged) -> str:
@@ -96,7 +96,7 @@ class Bias:
         return MARGINS.get(estimate.unit, 0.1)  # without a unit: correlations, differences of shares
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
-        """Say an estimate in units that people understand."""
+        """Describe an estimate in units that people understand."""
         null = estimate.null or 0.0
         if estimate.unit == SHARE:
             value, low, high = estimate.scaled(100).numbers
@@ -107,31 +107,31 @@ class Bias:
         return f"{differs} (95 % interval {interval})"
 
     def margin_words(self, estimate: Estimate, judged: Judged) -> str:
-        """Say the smallest effect worth finding in the same units: "an effect of 10 of 100 comparisons or more"."""
+        """Describe the smallest effect worth finding: "an effect of 10 of 100 comparisons or more"."""
         margin = self.margin(estimate)
         if estimate.unit == SHARE:
             return f"an effect of {100 * margin:g} of 100 comparisons or more"
         return f"an effect of {margin:g} {estimate.unit}".rstrip() + " or more"
 
     def other_cause(self, measurement: Measurement) -> str:
-        """Say what may look like this bias in a judge without it; empty where nothing is known to."""
+        """Name another cause that may look like this bias; empty if none is known."""
         return ""
 
     def ruled_out(self, measurement: Measurement) -> tuple[Estimate, str] | None:
-        """Return what rules the bias out whatever its headline is, less the null, and a sentence; None without it."""
+        """Return an estimate minus its null, and a sentence, that rule the bias out whatever its headline, or None."""
         return None
 
     def remedy(self, estimate: Estimate, judged: Judged) -> str:
-        """Say what helps, and what it costs; empty where evalbias has nothing."""
+        """Return the remedy and its cost; empty if evalbias has none."""
         ours = self.helps.get("pairs" if judged.pairwise else "scores", "")
         return ours if judged.compilable else self.helps.get("others", ours)
 
     def conclusion(self, measurement: Measurement) -> str:
-        """Say what a verdict ends with, beside the findings; empty where there is nothing to say."""
+        """Return a sentence for the end of the verdict; empty if there is nothing to add."""
         return ""
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        """Return what a report draws: the first headline that is defined, and what can share its axis."""
+        """Return the plot: the first defined headline, and estimates that can share its axis."""
         defined = [e for e in measurement.estimates.values() if not math.isnan(e.value)]
         headlines = [e for e in defined if e.name in self.headlines]
         if not defined:
@@ -150,7 +150,7 @@ MAPPED = "name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
 
 
 def people_missing(judged: Judged) -> Iterator[str]:
-    """Name people's view of the items, where it is not known."""
+    """Name the missing human ratings or choices, if nobody rated the items."""
     if judged.rated:
         return
     if judged.pairwise:
@@ -164,7 +164,7 @@ def people_missing(judged: Judged) -> Iterator[str]:
 
 
 def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot | None:
-    """Return a plot of estimates that share a null, one row each; None without any."""
+    """Return a plot of estimates that share a null, a row for each; None without any."""
     if not rows:
         return None
     null, units = next(iter(rows.values())).null, {e.unit for e in rows.values()}
@@ -176,7 +176,7 @@ def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot | None:
 
 
 def share_number(name: str, label: str, values: FloatArray, **described: Any) -> Number:
-    """Return the share of (n,) values in [0, 1]."""
+    """Return the mean of (n,) values in [0, 1] as a share."""
     return Number(name, label, values, estimate_share, signed=False, **described)
 
 
@@ -185,22 +185,22 @@ def share_number(name: str, label: str, values: FloatArray, **described: Any) ->
 
 @dataclass(frozen=True)
 class EffectBias(Bias):
-    """Effect of a property of the outputs at equal quality: what a judge gives for it that people do not.
+    """Effect of a property of the outputs at equal quality: the judge's reward for it beyond people's.
 
-    In standard deviations of the score (of the log-odds of a win, for pairs; of the verdicts, where there are only
-    those), for one standard deviation of the property or, where it is 0 or 1, for having it. NaN with one rating an
-    item of unknown reliability. All such effects that are known stand in one joint model too.
+    In standard deviations of the score (for pairs, of the log-odds of a win, or of the verdicts if there are no
+    probabilities), per standard deviation of the property or, if it is 0 or 1, for having it. NaN if items have a
+    single rating of unknown reliability. All known effects are also estimated in a joint model.
     """
 
     reliability: float | None = None  # share of a single rating's variance that is quality, for items with one rating
     feature_name: ClassVar[str]  # name of the property in messages, and of its number in the joint model
     effect_name: ClassVar[str]  # name of the number
     effect_of: ClassVar[str]  # the property in words: "effect of length"
-    label: ClassVar[str] = ""  # heading of the number in tables, where it is not "effect of ..."
-    says: ClassVar[str] = ""  # name of the number in a report, where it is not "Effect of ... at equal quality"
+    label: ClassVar[str] = ""  # heading of the number in tables, unless it is "effect of ..."
+    says: ClassVar[str] = ""  # name in a report, unless it is "Effect of ... at equal quality"
     more: ClassVar[str] = "with it"  # word for an output with more of it
     less: ClassVar[str] = "without"
-    standardized: ClassVar[bool] = True  # whether the effect is that of one standard deviation
+    standardized: ClassVar[bool] = True  # True if the effect is per standard deviation
 
     def missing(self, judged: Judged) -> Iterator[str]:
         if LENGTHS not in judged.covariates:
@@ -209,7 +209,7 @@ class EffectBias(Bias):
         yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
-        """Return (n,) numbers about the outputs, (n, 2) about those of pairs; None where they are not known."""
+        """Return the property of the outputs, (n,) or (n, 2) for pairs; None if unknown."""
         raise NotImplementedError
 
     def numbers(self, judged: Judged) -> list[Number]:
@@ -235,9 +235,9 @@ class EffectBias(Bias):
         says: str = "",
         within: bool = False,
     ) -> Number:
-        """Return the effect of a (n,) or (n, 2) property, ``others`` held fixed, as a number of a judge's scores.
+        """Return the effect of an (n,) or (n, 2) property on the judge's scores, with ``others`` held fixed.
 
-        Its interval allows for errors that outputs of one system share, but for an effect ``within`` systems.
+        Unless ``within`` systems, its interval allows for errors that outputs of the same system share.
         """
         estimator = partial(
             estimate_effect,
@@ -246,7 +246,7 @@ class EffectBias(Bias):
             reliability=self.reliability,
             differences=judged.pairwise,
             mirrored=judged.both_orders,
-            systems=judged.systems if self.standardized and not within else None,  # of the own system there is one
+            systems=judged.systems if self.standardized and not within else None,  # there is only one own system
         )
         columns = (judged.first_less_second(values) for values in (feature, *others.values()))
         return Number(
@@ -262,19 +262,19 @@ class EffectBias(Bias):
         )
 
     def within(self, measurement: Measurement, judged: Judged, tests: int) -> str:
-        """Say the effect among outputs of one system, where it is shown as one of several tests; empty where not."""
+        """Describe the effect among outputs of the same system, if significant among ``tests`` tests; else empty."""
         e = measurement.estimates.get(f"{self.effect_name}_within")
         if e is None or not e.p_value * tests < LEVEL:
             return ""
         return f"{self.favored} gets {self._points(e, judged)}"
 
     def _points(self, e: Estimate, judged: Judged) -> str:
-        """Say an effect on scores in points, with its interval."""
+        """Describe an effect on scores in points, with its interval."""
         what, note = f"points at equal quality{_scale(judged)}", self._stated(judged)
         return amount_words(e.scaled(e.points), what, held_if=judged.held_if, note=note)
 
     def _stated(self, judged: Judged) -> str:
-        """Return the stated reliability on which an interval rests, in words; empty where it is measured, or 1."""
+        """Describe the stated reliability that an interval assumes; empty if it is measured, or 1."""
         if self.reliability in (None, 1):
             return ""
         return f", if the reliability of one {judged.one_rating} is {f'{self.reliability:.2g}'.lstrip('0')}"
@@ -310,7 +310,7 @@ class EffectBias(Bias):
         if judged is None or recipe is None or not self.standardized or math.isnan(measurement[self.effect_name].low):
             return super().plot(measurement)
         e = measurement[self.effect_name]
-        # 1 dots: the property in standard deviations, and the score less what the quality explains
+        # 1 dots: the property in standard deviations, and the score minus the part explained by quality
         x, y = beyond_quality(recipe, full_effect(recipe, measurement.clusters), mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
         value, low, high = e.scaled(e.points).numbers
@@ -344,7 +344,7 @@ class EffectBias(Bias):
 
 
 def full_effect(recipe: Number, clusters: Sequence[object] | None) -> Effect:
-    """Return the effect of ``EffectBias.effect`` with its bounds, its F and why it may be undefined."""
+    """Return the effect of ``EffectBias.effect`` with its bounds, its F and the reason if it is undefined."""
     effect = recipe.estimator(recipe.values, *recipe.columns, clusters=clusters)
     assert isinstance(effect, Effect)
     return effect
@@ -359,7 +359,7 @@ def holding(recipe: Number, clusters: Sequence[object] | None) -> tuple[float, f
 
 
 def beyond_quality(recipe: Number, fit: Effect, *, mirrored: bool) -> tuple[FloatArray, FloatArray]:
-    """Return (m,) the property in standard deviations, and (m,) the score less what the quality explains."""
+    """Return the (m,) property in standard deviations, and the (m,) score minus the part explained by quality."""
     ratings, x, scores = recipe.columns[0], recipe.columns[1], recipe.values
     fewest = 2 if ratings.shape[1] > 1 else 1
     quality = np.where((~np.isnan(ratings)).sum(axis=1) >= fewest, mean_of_raters(ratings), np.nan)
@@ -368,18 +368,18 @@ def beyond_quality(recipe: Number, fit: Effect, *, mirrored: bool) -> tuple[Floa
     x, quality, scores = (np.concatenate([sign * v[kept] for sign in signs]) for v in (x, quality, scores))
     x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
     slope = fit.quality * fit.score_sd
-    if math.isnan(slope):  # unknown: that of least squares
+    if math.isnan(slope):  # unknown: use the least-squares slope
         slope = float(np.linalg.lstsq(np.stack([quality, x], axis=1), scores, rcond=None)[0][0])
     return x, scores - slope * quality
 
 
 def _even_pair(shift: float, judged: Judged) -> float:
-    """Return the win probability that an effect makes of an even pair; of verdicts, the share of wins.
+    """Return the win probability of an even pair after an effect; for verdicts, the share of wins.
 
-    Of log-odds it is no share of wins: a confident judge decides few pairs near even, so an effect that moves an even
-    pair from 50 to 76 % may turn 11 decisions of 100, or 2.
+    In log-odds it is not a share of wins: a confident judge has few nearly even pairs, so an effect that moves an even
+    pair from 50 to 76 % may change 11 decisions of 100, or 2.
     """
-    # Of verdicts, the effect is linear, and a share has ends.
+    # For verdicts, the effect is linear, and a share is limited to [0, 1].
     return float(np.clip(0.5 + shift / 2, 0, 1) if judged.verdicts else scipy.special.expit(shift))
 
 
@@ -391,11 +391,11 @@ def _scale(judged: Judged) -> str:
 
 
 def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAMPLES) -> Measurement:
-    """Measure a bias of ``BIASES`` on what a judge did (see ``judge_examples``); no model is asked.
+    """Measure a bias in ``BIASES`` on a judge's answers (see ``judge_examples``); no model is asked.
 
-    The 95 % intervals are of ``n_resamples`` bootstrap resamples, drawn with ``seed``.
+    The 95 % intervals come from ``n_resamples`` bootstrap resamples, drawn with ``seed``.
 
-    TypeError for the name of a bias; ValueError where the judge or the items allow none of its numbers.
+    TypeError for the name of a bias; ValueError if judge and items allow none of its numbers.
     """
     if isinstance(bias, str):
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
@@ -417,53 +417,53 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
     )
 
 
-# --- what a plot shows, as data: five kinds of marks, none of which knows a color, a width or matplotlib --------------
+# --- plots as data: five kinds of marks, independent of colors, widths and matplotlib ---------------------------------
 
-Label = str | tuple[str, str, str]  # label of an axis; or what less of it is, what it counts, and what more of it is
+Label = str | tuple[str, str, str]  # label of an axis; or words for less, for the quantity, and for more
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Estimates with their 95 % intervals on one axis."""
+    """Estimates with their 95 % intervals on a shared axis."""
 
-    rows: Mapping[str, Sequence[Estimate]]  # name of the row -> its estimate, or two: before above after
-    null: float | None = None  # value of an unbiased judge; None where the estimates are not of a bias
-    null_words: str = ""  # what is written at this value
-    x_label: str = ""  # what the axis counts
-    percent: bool = False  # whether the axis runs from 0 to 100 %
+    rows: Mapping[str, Sequence[Estimate]]  # name of the row -> its estimate, or two of them: before above after
+    null: float | None = None  # value of an unbiased judge; None if the estimates are not of a bias
+    null_words: str = ""  # label at this value
+    x_label: str = ""  # label of the axis
+    percent: bool = False  # True if the axis runs from 0 to 100 %
 
 
 @dataclass(frozen=True)
 class Dots:
     """Points, and a line with its 95 % band."""
 
-    points: Mapping[str, tuple[FloatArray, FloatArray]]  # group -> (n,) x, (n,) y; several stand in a legend
+    points: Mapping[str, tuple[FloatArray, FloatArray]]  # group -> (n,) x, (n,) y; several get a legend
     line: FloatArray | None = None  # (k, 4) x, y, and the ends of the band; NaN is not drawn
     x_label: Label = ""
     y_label: str = ""
-    y_null: str = ""  # what is written where y is 0, the height of an unbiased judge; empty draws nothing there
+    y_null: str = ""  # label at y = 0, the height of an unbiased judge; empty for no line
 
 
 @dataclass(frozen=True)
 class Bars:
     """Histograms on the same edges."""
 
-    heights: Mapping[str, FloatArray]  # name -> (b,) counts, or shares in percent; several stand in a legend
+    heights: Mapping[str, FloatArray]  # name -> (b,) counts, or shares in percent; several get a legend
     edges: FloatArray  # (b + 1,) edges of the bars
     x_label: Label = ""
     y_label: str = ""
-    percent: bool = False  # whether the heights are shares
+    percent: bool = False  # True if the heights are shares
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of what happens step by step."""
+    """Lines over steps, such as the rounds of a loop."""
 
     series: Mapping[str, FloatArray]  # name (in the legend) -> (t, 4) x, y, ends of the 95 % band (NaN: none)
     x_label: str = ""
     y_label: str = ""
-    percent: bool = False  # whether y is a share
-    null: str = ""  # what is written where y is 0, the height of an unbiased judge; empty draws nothing there
+    percent: bool = False  # True if y is a share
+    null: str = ""  # label at y = 0, the height of an unbiased judge; empty for no line
 
 
 def without_band(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -473,66 +473,66 @@ def without_band(x: FloatArray, y: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Stack:
-    """Shares that add up to 1, in one bar: name -> share. The first is what an unbiased judge has."""
+    """Shares that add up to 1, in a stacked bar: name -> share. An unbiased judge has only the first."""
 
     shares: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot; its marks from the top."""
+    """A plot; its marks are stacked from the top."""
 
-    title: str  # what it shows, as a sentence
-    caption: str  # how to read it, and what it leaves out
+    title: str  # conclusion, as a sentence
+    caption: str  # how to read the plot, and what it leaves out
     marks: Sequence[Intervals | Dots | Bars | Lines | Stack]
 
 
-# --- what a result is shown by: a terminal, a page, a notebook and a summary in Markdown read the same sections -------
+# --- sections of a result, which a terminal, a page, a notebook and a Markdown summary share --------------------------
 
 
 @dataclass(frozen=True)
 class Quote:
-    """A text from a file or a model, in which nothing is explained."""
+    """A text from a file or a model, whose terms are not explained."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class ShownItem:
-    """One item with its texts."""
+    """An item with its texts."""
 
     name: str
-    reason: str  # why it is shown, with its numbers
-    passages: Sequence[tuple[str, str]] = ()  # what a text is, such as "input", and the text; empty if not known
-    numbers: Mapping[str, float] = field(default_factory=dict)  # by which a reader can sort
+    reason: str  # reason for listing it, with its numbers
+    passages: Sequence[tuple[str, str]] = ()  # (kind, such as "input", and text); empty if unknown
+    numbers: Mapping[str, float] = field(default_factory=dict)  # numbers for sorting
 
 
 Block = str | Quote | Table | Plot | Mapping[str, str] | list[ShownItem] | None
-"""Our own words, whose terms are explained; a text of others; a table; a plot; values to look up; items; or nothing."""
+"""Part of a section: our words, whose terms are explained; a foreign text; table; plot; values; items; or nothing."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with its blocks; the top of a page without a verdict repeats its finding; empty is none."""
+    """A heading with its blocks; a page without a verdict repeats its finding at the top."""
 
     title: str
     blocks: Sequence[Block]
     finding: str = ""  # its result in a sentence
-    status: str = ""  # what an audit concludes from it, such as "biased"
+    status: str = ""  # an audit's conclusion from it, such as "biased"
 
 
 class Shown:
-    """A result that is shown by its sections."""
+    """Base of results that are displayed as sections."""
 
     def sections(self) -> list[Section]:
-        """Return its sections, below the answer if it has one."""
+        """Return its sections, which follow the answer, if any."""
         raise NotImplementedError
 
 
 class Report(Shown):
-    """A result that answers in words; on a page, sections of measurements and comparisons in its fields follow."""
+    """Base of results with an answer in words; a page adds sections for measurements and comparisons in its fields."""
 
-    paragraphs: Sequence[str]  # what it says, the answer first
+    paragraphs: Sequence[str]  # conclusions, the answer first
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({' '.join(self.paragraphs)})"
@@ -542,18 +542,18 @@ class Report(Shown):
 
     @property
     def tables(self) -> list[Table]:
-        """Tables of its sections, which a terminal and a summary show below the paragraphs."""
+        """Tables of its sections, for a terminal and a summary below the paragraphs."""
         return [block for section in self.sections() for block in section.blocks if isinstance(block, Table)]
 
 
 def by_construction(measurement: Measurement) -> str:
-    """Say what the judge's making settles, so that its number is no finding; empty where nothing is."""
+    """Say why the judge's construction settles the number, so that it is no finding; empty if it does not."""
     reason = measurement.provenance.get(BY_CONSTRUCTION, {}).get(measurement.bias.name)
     return f"True by construction, not found: {reason}." if reason else ""
 
 
 def measurement_section(measurement: Measurement, title: str) -> Section:
-    """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
+    """Return question, plot and numbers of a bias; its finding is the plot's title, if there is a headline."""
     drawing, settled = measurement.bias.plot(measurement), by_construction(measurement) or None
     blocks = [measurement.bias.question, settled, drawing, replace(measurement.table(), title="")]
     if not (names := measurement.headlines):
@@ -562,13 +562,13 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
 
 
 def comparison_section(comparison: Comparison, title: str = "") -> Section:
-    """Return plots and numbers of one bias of two judges."""
+    """Return plots and numbers of a bias in two judges."""
     title = title or f"{comparison.bias.title.capitalize()}, before and after"
     return Section(title, [*change_plots(comparison), comparison.table()])
 
 
 def change_plots(comparison: Comparison) -> Iterator[Plot]:
-    """Yield the headline estimates, before above after, one plot an axis; none where the two are the same judge."""
+    """Yield plots of the headline estimates, before above after, one per axis; none if both are the same judge."""
     ends = [[(e.value, e.low, e.high) for e in (c.before, c.after)] for c in comparison.changes.values()]
     if all(np.array_equal(before, after, equal_nan=True) for before, after in ends):
         return
@@ -578,7 +578,7 @@ def change_plots(comparison: Comparison) -> Iterator[Plot]:
         alike = [c for c in defined if (c.after.null, c.after.signed) == (null, has_sign)]
         first = alike[0]
         title = f"{first.after.words}: {first.before.text()} before, {first.after.text()} after"
-        if not np.isnan(first.p_value):  # which stands in the table
+        if not np.isnan(first.p_value):  # p itself is in the table
             title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"
         words = "" if null is None else f"{null:g} = no bias"
         caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."

@@ -1,4 +1,4 @@
-"""The biases, one class each, and their registry: a new bias is a class here and its place in ``BIASES``."""
+"""The biases, a class each, and their registry: to add a bias, write its class here and list it in ``BIASES``."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ from evalbias.programs.items import length_feature
 
 @dataclass(frozen=True)
 class Likelihood(EffectBias):
-    """A judge overrates what is likely under a model (Ohi et al., Findings of ACL 2024).
+    """A judge overrates text that is likely under a model (Ohi et al., Findings of ACL 2024).
 
-    The effect is that of the probability of the whole text, ``likelihood_effect_per_token`` that of the mean over its
-    tokens, which a longer text does not lower. Other numbers of scores: ``bias_score`` (eq 5, with the published
-    normalization, which depends on the extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not),
-    ``pearson``, ``performance``. Of pairs: ``likelihood_correlation`` (Spearman's rho of the difference in LS and the
-    win probability, over the orders that were asked).
+    The effect is that of the whole text's log-probability, ``likelihood_effect_per_token`` that of the mean over its
+    tokens, which a longer text does not lower. Further numbers for scores: ``bias_score`` (eq 5, with the published
+    normalization, which depends on the extremes and therefore on n), ``bias_score_z`` (from z-scores, which do not),
+    ``pearson``, ``performance``. For pairs: ``likelihood_correlation`` (Spearman's rho between the difference in LS and
+    the win probability, over the orders that were asked).
     """
 
     name = title = feature_name = effect_of = "likelihood"
@@ -100,7 +100,7 @@ class Likelihood(EffectBias):
             return [*effects, correlation("likelihood_correlation", label, judged.first_wins, rank)]
         if ls is None or human is None:
             return []
-        scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
+        scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # all these numbers use the same items
 
         def score(name: str, label: str, normalization: str) -> Number:
             estimator = partial(measures.estimate_bias_score, normalization=normalization)
@@ -117,7 +117,7 @@ class Likelihood(EffectBias):
 
 
 class Position(Bias):
-    """The order in which candidates are shown decides which one wins (Zhou et al., EMNLP 2024).
+    """The order in which candidates are shown decides which wins (Zhou et al., EMNLP 2024).
 
     Numbers: ``first_rate`` (win rate of the first position; all positions share a tie), ``fairness`` (0 is fair; in
     [-.5, 0] for pairs), ``position_consistency`` (share of pairs with the same winner in both orders) and
@@ -156,7 +156,7 @@ class Position(Bias):
         wins = win_shares(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
         of_first = partial(Number, null=1 / wins.shape[1], signed=False)
         rate, fair = (partial(f, both_orders=both) for f in (measures.estimate_first_rate, measures.estimate_fairness))
-        unsure = not both  # in one order the better outputs may stand first
+        unsure = not both  # in one order, better outputs may come first
         says = "How often the first position wins"
         numbers = [
             of_first("first_rate", "first", wins[:, 0], rate, says=says, confounded=unsure),
@@ -188,9 +188,9 @@ class Position(Bias):
 
 
 def order_outcomes(judged: Judged) -> dict[str, float]:
-    """Return the shares of the pairs by what happens in the other order; empty without both, or a defined pair.
+    """Return outcome in the other order -> share of pairs; empty without both orders or a defined pair.
 
-    A decision that several classes share belongs to the position with the larger part of it, as in the numbers.
+    A decision shared by several classes counts for the position with its larger part, as in the numbers.
     """
     if not judged.both_orders:
         return {}
@@ -208,11 +208,11 @@ def order_outcomes(judged: Judged) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Verbosity(EffectBias):
-    """Longer text is preferred, whatever its quality.
+    """A judge prefers longer text, whatever its quality.
 
-    Number besides the effect of the log length: ``longer_rate``, the win rate of the longer candidate of pairs of
-    different lengths, both orders averaged and a tie counting half. Where longer text is better text, an unbiased judge
-    has it too: only ``length_effect`` tells these apart.
+    Number besides the effect of the log length: ``longer_rate``, the win rate of the longer candidate in pairs of
+    different lengths, averaged over both orders, a tie counting half. If longer text is better text, an unbiased judge
+    has a high rate too: only ``length_effect`` distinguishes the two.
     """
 
     name = title = "verbosity"
@@ -231,7 +231,7 @@ class Verbosity(EffectBias):
     }
 
     def feature(self, judged: Judged) -> FloatArray | None:
-        """Return log lengths; an empty output's is undefined."""
+        """Return log lengths; NaN for an empty output."""
         lengths = judged.covariates.get(LENGTHS)
         return None if lengths is None else length_feature(lengths)
 
@@ -250,10 +250,10 @@ class Verbosity(EffectBias):
 
 
 class SelfBias(Bias):
-    """A model overrates what it wrote itself: own minus expected scores (Xu et al. 2024).
+    """A model overrates its own outputs: own minus expected scores (Xu et al. 2024).
 
     Numbers: ``bias`` (eq 1, mean difference, in points), ``skewness`` (eq 2, Dskew around 0, in [0, 1]), ``own`` and
-    ``expected`` (mean scores of the items that have both), and ``quality`` (mean of that covariate over all items that
+    ``expected`` (mean scores of the items that have both), and ``quality`` (mean of this covariate over all items that
     have it).
     """
 
@@ -263,7 +263,7 @@ class SelfBias(Bias):
     headlines = ("bias", "skewness")
 
     def numbers(self, judged: Judged) -> list[Number]:
-        if EXPECTED not in judged.covariates:  # which loops alone have
+        if EXPECTED not in judged.covariates:  # only loops have expected scores
             return []
         own, expected = judged.answers, judged.covariates[EXPECTED]
         difference = differences(own, expected)
@@ -282,16 +282,16 @@ class SelfBias(Bias):
 
 @dataclass(frozen=True)
 class SelfPreference(EffectBias):
-    """A judge overrates what its own system wrote (Panickssery et al. 2024; Wataoka et al. 2024).
+    """A judge overrates outputs of its own system (Panickssery et al. 2024; Wataoka et al. 2024).
 
-    Numbers: ``own_excess`` (what an output of the systems ``own`` gets more than one of another, at equal quality), the
-    same ``at_failures``, and ``excess_of_NAME`` of each writer. The failures are the lower half by one rating of each
-    item that has three or more, chosen by the item's id; the others hold the quality fixed, so that the choice of the
-    items is not part of what is measured. A judge that overrates its own failures prefers itself; one that overrates
-    good outputs of its own may only share their taste (Roytburg et al. 2026).
+    Numbers: ``own_excess`` (how much more an output of the systems ``own`` gets than another, at equal quality), the
+    same ``at_failures``, and ``excess_of_NAME`` for each writer. The failures are the lower half of the items with
+    three or more ratings, by a rating chosen by the item's id; the other ratings hold the quality fixed, so that the
+    choice of the items is not part of the measurement. A judge that overrates its own failures prefers itself; a judge
+    that overrates its own good outputs may only share their taste (Roytburg et al. 2026).
     """
 
-    own: str | None = None  # names or patterns, with commas between them
+    own: str | None = None  # names or patterns, separated by commas
     name, title = "self_preference", "self-preference"
     question = "Does the judge prefer what it wrote itself over equally good text of others?"
     favored = "an output of the judge's own system"
@@ -322,14 +322,14 @@ class SelfPreference(EffectBias):
         yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
-        """Return 1 for outputs of the judge's own system, 0 for others; None where it is not among the writers."""
+        """Return 1 for outputs of the judge's own system, 0 for others; None if it is not among the writers."""
         own = writers_of(judged, self.own)
         return written_by(judged, own) if 0 < len(own) < len(judged.writer_names) else None
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the excess of the judge's own system, also at failures, and that of every writer.
+        """Return the excess of the judge's own system, overall and at failures, and of every writer.
 
-        If one system always stands first, position explains its wins as well.
+        Return no numbers if the same system always comes first: position would explain its wins as well.
         """
         several = len(judged.writer_names) > 1 and not judged.one_stands_first
         own = self.feature(judged)
@@ -348,15 +348,14 @@ class SelfPreference(EffectBias):
 
 @dataclass(frozen=True)
 class FamilyPreference(EffectBias):
-    """A judge overrates what systems of its family wrote: of one maker, or made from it (Spiliopoulou et al. 2025).
+    """A judge overrates outputs of its family: systems of its maker, or derived from it (Spiliopoulou et al. 2025).
 
-    Number: ``family_excess``, what an output of the systems ``family`` gets more than one of a stranger, at equal
-    quality. The judge's ``own`` system is neither: the joint model tells what it gets for itself and what for its
-    family.
+    Number: ``family_excess``, how much more an output of the systems ``family`` gets than a stranger's, at equal
+    quality. The judge's ``own`` system is neither: the joint model separates the effects of own system and family.
     """
 
     own: str | None = None
-    family: str | None = None  # names or patterns, with commas between them
+    family: str | None = None  # names or patterns, separated by commas
     name, title = "family_preference", "preference for its family"
     question = "Does the judge prefer what systems of its family wrote over equally good text of others?"
     favored = "an output of the judge's family"
@@ -385,40 +384,40 @@ class FamilyPreference(EffectBias):
         yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
-        """Return 1 for outputs of the judge's relatives, 0 for others; None where it is not known."""
+        """Return 1 for outputs of the judge's relatives, 0 for others; None if unknown."""
         relatives = self._relatives(judged)
         return written_by(judged, relatives) if relatives and self._strangers(judged) > 1 else None
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Leave out what the judge itself wrote: what it gives itself is taken from no relative."""
+        """Return the numbers without the judge's own outputs: self-preference is not preference for its family."""
         own = written_by(judged, writers_of(judged, self.own)).reshape(len(judged.ids), -1).any(axis=1)
         numbers, left_out = super().numbers(judged), int(own.sum())
         return [replace(n, values=np.where(own, np.nan, n.values), excluded=left_out) for n in numbers]
 
 
 def _failures(judged: Judged) -> Judged:
-    """Keep the ratings of the items in the lower half by one rating, without that rating; the others get none."""
+    """Keep the ratings of items in the lower half by a drawn rating, without that rating; drop all others."""
     others = judged.covariate(RATINGS).copy()  # (n, raters)
     marks = np.full(len(others), np.nan)
-    # 1 one rating of each item that has three is drawn, by the item's id: whatever the order of the rows
+    # 1 draw a rating of each item that has three, by the item's id, independently of the order of rows
     for index, name in enumerate(judged.ids):
         rated = np.flatnonzero(~np.isnan(others[index]))
         if len(rated) > 2:
             place = rated[zlib.crc32(name.encode(errors="replace")) % len(rated)]
             marks[index], others[index, place] = others[index, place], np.nan
-    # 2 it divides the items; the other ratings of the lower half stay
+    # 2 the drawn ratings divide the items; the other ratings of the lower half stay
     if not np.isnan(marks).all():
         others[~(marks < np.nanmedian(marks))] = np.nan
     return replace(judged, covariates={**judged.covariates, RATINGS: others})
 
 
 class ScaleUse(Bias):
-    """A judge that scores gives few different scores, or moves too little with the quality.
+    """A judge uses few different scores, or its scores vary too little with quality.
 
-    Numbers, for a stated scale: ``slope`` (points of score for one point of quality, with people's ratings on the same
-    scale, two or more an item; below 1 the judge crowds its scores together, above 1 it may prefer what goes with
-    quality, so only slopes below 1 are of this bias), ``spread_ratio`` (standard deviation of the scores by that of the
-    human scores) and, of up to 20 levels, ``top_two_share`` (share of the two most frequent).
+    Numbers, for a stated scale: ``slope`` (points of score per point of quality, if people rate on the same scale,
+    twice or more per item; below 1 the judge crowds its scores together, above 1 it may prefer correlates of quality,
+    so only slopes below 1 count as this bias), ``spread_ratio`` (standard deviation of the scores divided by that of
+    the human scores) and, for up to 20 levels, ``top_two_share`` (share of the two most frequent scores).
     """
 
     name, title = "scale_use", "scale use"
@@ -474,7 +473,7 @@ class ScaleUse(Bias):
         return f"a rise of {1 - self.margin(estimate):g} points or less for each point of quality"
 
     def _follows_loosely(self, measurement: Measurement) -> bool:
-        """Return whether scores with a small slope may be spread as people's are: then they need not crowd."""
+        """Return whether scores with a small slope may vary as much as people's, and so need not be crowded."""
         slope, spread = (measurement.estimates.get(name) for name in ("slope", "spread_ratio"))
         if slope is None or spread is None or math.isnan(slope.low) or not 0 < slope.low <= 1 - self.margin(slope):
             return False
@@ -493,7 +492,7 @@ class ScaleUse(Bias):
         )
 
     def other_cause(self, measurement: Measurement) -> str:
-        """Say whether noise, or leniency beside the end of the scale, may explain a small slope."""
+        """Say if noise, or leniency near the end of the scale, may explain a small slope."""
         slope, judged = measurement.estimates.get("slope"), measurement.judged
         if slope is None or judged is None or judged.scale is None:
             return ""
@@ -518,18 +517,18 @@ class ScaleUse(Bias):
         return score_bars(defined) if "judge" in defined else super().plot(measurement)
 
 
-MAX_LEVELS = 20  # most levels of a scale whose single levels are counted
-WHOLE_POINTS = 12  # largest range of scores that is cut at whole points
+MAX_LEVELS = 20  # most levels of a scale for counting single levels
+WHOLE_POINTS = 12  # largest range of scores with a bar per whole point
 
 
 def _of_two_values(judged: Judged) -> bool:
-    """Return whether the judge says 0 or 1 only, pass or fail: the use of a scale is about more than two values."""
+    """Return whether the judge only says 0 or 1 (pass or fail): scale use needs more than two values."""
     scores = judged.answers[~np.isnan(judged.answers)]
     return judged.scale in (None, (0, 1)) and len(scores) > 0 and bool(np.isin(scores, (0.0, 1.0)).all())
 
 
 def _off_the_scale(judged: Judged, low: float, high: float) -> str:
-    """Say which of people's ratings lie outside the scale; empty where none does."""
+    """Name the human ratings outside the scale; empty without any."""
     rated = judged.ratings  # (n, raters)
     outside = (rated < low) | (rated > high)
     items = np.flatnonzero(outside.any(axis=1))
@@ -541,7 +540,7 @@ def _off_the_scale(judged: Judged, low: float, high: float) -> str:
 
 
 def _levels(judged: Judged) -> FloatArray | None:
-    """Return the whole numbers of the judge's scale; None where it is unknown, or they are two or too many or none."""
+    """Return the whole numbers of the judge's scale; None if it is unknown, or not 3 to ``MAX_LEVELS`` of them."""
     if judged.scale is None or any(end != round(end) for end in judged.scale):
         return None
     low, high = judged.scale
@@ -549,7 +548,7 @@ def _levels(judged: Judged) -> FloatArray | None:
 
 
 def score_bars(sides: Mapping[str, FloatArray]) -> Plot:
-    """Return a histogram of one or two sides: name -> defined scores, the judge's first."""
+    """Return a histogram of one or two sides, name -> defined scores, the judge's first."""
     edges = _edges(np.unique(np.concatenate([*sides.values()])))
     shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in sides.items()}
     first = next(iter(shares.values()))
@@ -560,7 +559,7 @@ def score_bars(sides: Mapping[str, FloatArray]) -> Plot:
 
 
 def _edges(distinct: FloatArray) -> FloatArray:
-    """Return edges around whole points where the scores reach over a few of them, else ten equal parts."""
+    """Return edges of bars around whole points if the range of scores is small, else of ten equal parts."""
     low, high = float(distinct[0]), float(distinct[-1])
     whole = bool((distinct == np.round(distinct)).all())
     if high - low <= WHOLE_POINTS and (whole or high - low > 2):
@@ -572,19 +571,19 @@ def _edges(distinct: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Joint(Bias):
-    """Every effect of a property of the text that is known, in one model, with the others and quality held fixed.
+    """All known effects of properties of the text in a single model, with the others and quality held fixed.
 
-    Likely text is often short, and a system's own outputs are likely under it, so that one bias looks like another
-    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of two or more known properties: ``likelihood``, ``length``,
-    ``own_system``, ``own_family`` and the user's; for pairs judged in both orders ``position`` too, the mean advantage
-    of the first position in log-odds, or in shares of verdicts, which is the same without the properties: those of a
-    pair change sign with its order. It has no headline: it explains what the single biases find, and is not one more.
+    Likely text is often short, and a system's own outputs are likely under it, so biases may look like each other
+    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, for two or more known properties: ``likelihood``, ``length``,
+    ``own_system``, ``own_family`` and the user's; for pairs judged in both orders also ``position``, the mean advantage
+    of the first position in log-odds, or in shares of verdicts, which is the same without the properties, because a
+    pair's change sign with its order. There is no headline: it explains the single biases, and is not a further one.
     """
 
     own: str | None = None
     family: str | None = None
     reliability: float | None = None
-    features: tuple[EffectBias, ...] = ()  # of the user, none of them the same in all outputs
+    features: tuple[EffectBias, ...] = ()  # the user's features that vary between outputs
     name, title, kind = "joint", "biases in one model", "explanation"
     question = "Which of the biases remains when the others are held fixed? Likely text is often short."
 
@@ -629,11 +628,11 @@ BIASES: dict[str, Bias] = {
         Probes(),
     )
 }
-"""Every bias that can be measured, and what is measured besides, by name, in the order in which an audit tells them."""
+"""Name -> bias or other measurement, in the order of an audit."""
 
 
 def title_of(name: str) -> str:
-    """Return the name of a bias, or of what else is measured, in words."""
+    """Return the title of a bias or other measurement, by its name."""
     return BIASES[name].title if name in BIASES else name.replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""Differences of judged outputs: which system is better (compare), and what changed, judge or system (drift)."""
+"""Differences between judged outputs: which system is better (compare), and whether judge or system changed (drift)."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ from evalbias.runs import RESULT, SETTINGS, read_run
 from evalbias.values import digest, get_logger, keywords, to_json
 
 LABELS = {"change": "change of the mean", "drift": "the judge's part", "system": "the system's part"}
-CHANGED = (AGREEMENT, "scale_use", "likelihood", "verbosity")  # of a judge that scores, compared on rated anchors
-MARGIN = 0.2  # standard deviations of the old judge's scores, by default the smallest change that is worth finding
+CHANGED = (AGREEMENT, "scale_use", "likelihood", "verbosity")  # for a judge that scores, compared on rated anchors
+MARGIN = 0.2  # default of the smallest change worth finding, in standard deviations of the old scores
 MOST_LEVELS = 9  # most rows of the table of scores
 
 
 KEPT = {"people": (RATINGS, HUMAN_SCORES, BETTER), "texts": (LENGTHS, LIKELIHOODS, SAMPLES)}
-"""Part of a baseline -> the covariates of its items in it."""
+"""Part of a baseline -> covariates of its items in this part."""
 
 
 def by_item(judged: Judged) -> dict[str, Any]:
-    """Return what ``drift`` and ``compare`` take of a judge, as JSON data: its baseline.
+    """Return a judge's baseline for ``drift`` and ``compare`` as JSON data.
 
-    Ids tell items as their id, input and texts do; ``outputs`` as an output and what it answers do, whatever the id.
+    ``ids`` identify items by id, input and texts; ``outputs`` identify an output and its input, whatever the id.
     """
     covariates = judged.covariates
     parts = {part: {name: covariates[name] for name in names if name in covariates} for part, names in KEPT.items()}
@@ -88,13 +88,13 @@ def by_item(judged: Judged) -> dict[str, Any]:
 
 
 def _bare(text: Any) -> Any:
-    """Return a text without the blanks at its ends, which exports add and cut off."""
+    """Return a text without the spaces at its ends, which exports add and remove."""
     return text.strip() if isinstance(text, str) else text
 
 
 def judged_of(content: Mapping[str, Any]) -> Judged:
-    """Read what ``by_item`` returned, or raise one of ``UNREAD`` for anything else."""
-    columns = {**content["people"], **content.get("texts", {})}  # which earlier files lack
+    """Read a result of ``by_item``; raises an error in ``UNREAD`` for anything else."""
+    columns = {**content["people"], **content.get("texts", {})}  # earlier files lack "texts"
     numbers = {name: np.array(column, dtype=np.float64) for name, column in {**columns, "": content["answers"]}.items()}
     answers, scale = numbers.pop(""), content["scale"] and tuple(map(float, content["scale"]))
     writers: Any = [name if isinstance(name, str) else tuple(name) for name in content.get("writers", ())]
@@ -117,11 +117,11 @@ UNREAD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def read_side(source: Any, options: Any) -> tuple[Judged, list[str]]:
-    """Read judged outputs: a ``Judged``, an audit, its run folder, or data with recorded scores; and what tells texts.
+    """Read judged outputs: a ``Judged``, an audit, its run folder, or data with recorded scores; and text identifiers.
 
-    A DSPy program is run on the examples of the option ``evaluate``, whose judge scores what has no score yet. Inputs
-    are digests, so that those of a folder and of a file are the same. ValueError for anything else, or for a judge that
-    compares.
+    A DSPy program is run on the examples of the option ``evaluate``, whose judge scores outputs that have no score yet.
+    Inputs are digests, so that those of a folder and of a file are the same. ValueError for anything else, or for a
+    judge that compares.
     """
     if isinstance(source, str | os.PathLike) and any((Path(source) / name).is_file() for name in (SETTINGS, RESULT)):
         run = read_run(Path(source))
@@ -144,7 +144,7 @@ def read_side(source: Any, options: Any) -> tuple[Judged, list[str]]:
 
 
 def _judged(source: Any, options: Any) -> Judged:
-    """Return the scores of outputs that are judged, whose data hold the scores, or that are judged and written now."""
+    """Return the scores of outputs: already judged, recorded in data, or written and judged now."""
     if isinstance(source, AuditReports):
         source = source[options.criterion]
     if isinstance(source, Judged | AuditReport):
@@ -166,7 +166,7 @@ def _judged(source: Any, options: Any) -> Judged:
 
 
 def _check_codes(sides: Mapping[str, Judged], options: Any) -> None:
-    """Refuse scores of one side that may stand for none, as the others tell; each side was checked by itself."""
+    """Refuse scores of a side that look like missing scores beside the others; each side was checked by itself."""
     scores = {name: side.answers[~np.isnan(side.answers)] for name, side in sides.items()}
     keep = [*options.keep, *(end for side in sides.values() for end in side.scale or ())]
     for name, codes in unexplained(scores, {name: name for name in scores}, keep).items():
@@ -176,7 +176,7 @@ def _check_codes(sides: Mapping[str, Judged], options: Any) -> None:
 def outputs_of(program: dspy.Module, evaluate: dspy.Evaluate) -> list[dspy.Example]:
     """Run a program on a devset; its outputs as items for the judge. Runs that fail or write nothing are left out.
 
-    ValueError where all of them are.
+    ValueError if all are left out.
     """
     metric, devset, items = evaluate.metric, evaluate.devset, []
     judge = metric.judge.judges[0] if isinstance(metric.judge, Jury | Rubric) else metric.judge
@@ -203,8 +203,8 @@ class Parts(Report, ByName[Estimate], parts="estimates"):
         estimates: Name of each part -> its estimate.
     """
 
-    question: ClassVar[str]  # what was asked
-    counted: ClassVar[str]  # what the parts are of, in words
+    question: ClassVar[str]  # question of the report
+    counted: ClassVar[str]  # words for the whole that the parts add up to
     paragraphs: Sequence[str]
     estimates: Mapping[str, Estimate]
 
@@ -212,26 +212,26 @@ class Parts(Report, ByName[Estimate], parts="estimates"):
         return dict(to_json({f.name: getattr(self, f.name) for f in fields(self)}))
 
     def table(self) -> Table:
-        """Return the parts."""
+        """Return a table of the parts."""
         rows = [(e.words, e.text(), e.interval) for e in self.estimates.values()]
         caption = self.counted.format(**vars(next(iter(self.estimates.values()))))
         return Table(("", "points", "95 % interval"), rows, caption=caption)
 
 
-# Did the judge change, or the system?
+# Drift: did the judge change, or the system?
 
 
 @dataclass(frozen=True, repr=False)
 class DriftReport(Parts):
-    """Change of a mean score between two periods, ``"change"``: ``drift["drift"]`` is the judge's part of it.
+    """Change of a mean score between two periods, ``"change"``; ``drift["drift"]`` is the judge's part.
 
     ``drift["system"]`` is the system's.
 
     Attributes:
-        split: What the parts were computed from: the map between both judges' scores among others.
-        comparisons: ``"agreement"`` with people, or bias -> its change on the anchors, where people rated them.
-        margin: Smallest change of the judge that is worth finding, in points.
-        enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
+        split: Basis of the parts, including the map between both judges' scores.
+        comparisons: ``"agreement"`` with people, or bias -> its change on the anchors, if people rated them.
+        margin: Smallest change of the judge worth finding, in points.
+        enough: Number of anchors that show a change of that size in 80 % of cases; None if unknown.
     """
 
     question, counted = "Did the system improve, or did the judge change?", "{n} anchors; intervals over inputs"
@@ -241,7 +241,7 @@ class DriftReport(Parts):
     comparisons: Mapping[str, Comparison]
 
     def map_table(self) -> Table:
-        """Return the new judge's score of the same rank for scores of the old one, nine at most, and their anchors."""
+        """Return the new judge's score of equal rank for up to ``MOST_LEVELS`` old scores, and their anchors."""
         places = np.unique(np.linspace(0, len(self.split.levels) - 1, MOST_LEVELS).round().astype(int))
         columns = self.split.levels[places], self.split.mapped[places], self.split.met[places]
         rows = [
@@ -281,7 +281,7 @@ def drift(options: DriftOptions) -> DriftReport:
         if (earlier := getattr(old, what)) != (later := getattr(new, what)):
             raise ValueError(f"The two differ in {what} ({earlier} and {later}): give two versions of one judge.")
     _check_codes({"the score before": old, "the score after": new}, options)
-    # 1. anchors: texts of both, a repeated one as often as both have it
+    # 1. anchors: texts of both; a repeated text as often as both have it
     pairs = _in_common(old_texts, new_texts)
     if not len(pairs):
         raise ValueError("`before` and `after` have no text in common: let both judges score some anchors.")
@@ -317,7 +317,7 @@ def drift(options: DriftOptions) -> DriftReport:
 
 
 def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
-    """Return (a, 2) the places of texts that both have, in the order of the first."""
+    """Return the (a, 2) places of texts in both lists, in the order of the first."""
     places: dict[str, list[int]] = {}
     for place, text in enumerate(new):
         places.setdefault(text, []).append(place)
@@ -337,7 +337,7 @@ def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> lis
 
 
 def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool) -> str:
-    """Say whether the judge changed, and if that is open, how many anchors would be enough."""
+    """Say whether the judge changed, and if this is open, how many anchors are needed."""
     if math.isnan(e.low):
         return f"Whether the judge changed cannot be told: {e.why_undefined}."
     if e.low == e.high == 0 and not moved:
@@ -355,7 +355,7 @@ def _drift_words(e: Estimate, margin: float, enough: int | None, *, moved: bool)
 
 
 def _level_words(split: SplitChange) -> list[str]:
-    """Say where the judge changed more than elsewhere, if the intervals of two scores' shifts are apart."""
+    """Say at which scores the judge changed more than at others, if intervals of two shifts do not overlap."""
     shifts = split.mapped - split.levels[:, None]
     least, most = np.nanargmin(shifts[:, 0]), np.nanargmax(shifts[:, 0])
     if not shifts[least, 2] < shifts[most, 1]:
@@ -371,8 +371,8 @@ def _level_words(split: SplitChange) -> list[str]:
 def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judged]:
     """Return two judges of the same items with the same covariates and writers.
 
-    People's view of the items is that of ``after``, or of ``before`` where it has none. Lengths and likelihoods are
-    left out where the two were measured differently.
+    Human ratings are those of ``after``, or of ``before`` if it has none. Lengths and likelihoods are left out if the
+    two were measured differently.
     """
     both = {**before.covariates, **after.covariates}
     shared = {name: column for name, column in both.items() if name in KEPT["people"]}
@@ -383,19 +383,19 @@ def _with_equal_covariates(before: Judged, after: Judged) -> tuple[Judged, Judge
 
 
 def _compared(before: Judged, after: Judged, *, seed: int) -> dict[str, Comparison]:
-    """Compare two judges of the same items by paired tests of what both tell: agreement with people, and biases."""
+    """Compare two judges on the same items by paired tests of their agreement with people and biases."""
     comparisons = {}
     for bias in (BIASES[name] for name in CHANGED):
         if bias.applies(before) and bias.applies(after):
             sides = [measure(bias, judged, seed=seed, n_resamples=0) for judged in (before, after)]
-            if bias.name == AGREEMENT:  # of whose numbers one is tested
+            if bias.name == AGREEMENT:  # only its headline is tested
                 sides = [replace(m, numbers={(n := headline_number(m.numbers)).name: n}) for m in sides]
             comparisons[bias.name] = compare_judges(*sides, n_resamples=SWAPS, seed=seed)
     return comparisons
 
 
 def _agreement_words(agreement: Comparison) -> str:
-    """Say whether the second version agrees with people more; only a significant difference is called one."""
+    """Say whether the second version agrees with people more; only a significant difference counts."""
     change = agreement[agreement.headlines[0]]
     if math.isnan((d := change.difference).value):
         return "Whether the second version agrees with people more or less cannot be told from these items."
@@ -407,7 +407,7 @@ def _agreement_words(agreement: Comparison) -> str:
 
 
 def _bias_words(comparisons: Sequence[Comparison]) -> list[str]:
-    """Name the biases that changed, after Holm's correction; nothing where none was compared."""
+    """Name the biases that changed, after Holm's correction; empty if none was compared."""
     changes = {c.bias.title: c[c.headlines[0]] for c in comparisons if c.headlines}
     tested = {title: change for title, change in changes.items() if not math.isnan(change.p_value)}
     certain = significant(tested).values()
@@ -432,7 +432,7 @@ def _cautions(split: SplitChange, margin: float) -> list[str]:
 
 
 def _unlike_anchors(first: Judged, second: Judged, old: Judged, split: SplitChange) -> list[str]:
-    """Warn where anchors and old outputs differ in length, and the new judge sees it beyond what the old one gave."""
+    """Warn if anchors and old outputs differ in length, which affects the new judge beyond the old judge's score."""
     if not len(old.ids) or any(LENGTHS not in judged.covariates for judged in (first, old)):
         return []
     ours, theirs = (length_feature(judged.covariates[LENGTHS]) for judged in (first, old))
@@ -450,25 +450,25 @@ def _unlike_anchors(first: Judged, second: Judged, old: Judged, split: SplitChan
     ]
 
 
-# Is one system better than another? By people, with the judge; and what the judge's difference of two is made of.
+# Is a system better than another? By human ratings and the judge, and the parts of the judge's difference.
 
 PEOPLE, FAVOR, GAIN = "people", "favor", "gain"
 FEATURES = {"length": "length", "likelihood": "likelihood", "own_system": "own writing", GAIN: "by the judge"}
-"""Feature -> its name in words; further ones are fields of the items."""
+"""Feature -> its name in words; other features are fields of the items."""
 NOBODY = "nobody rated items, so what the judge gives for it at equal quality is not known"
 SIDES = ("the first version", "the second version", "the further items")
-"""Names of two files, and of being an output of each file in the model of the rated items."""
-EXTRAPOLATED = 0.05  # share of outputs whose feature lies beyond those of all rated items, from which that is told
-PAIRED = 0.9  # share of each system's inputs that all have, from which the outputs to these inputs alone count
-FEW = 10  # fewer values do not tell a scale
+"""Names of two files and of further rated items, also as features in the model of the rated items."""
+EXTRAPOLATED = 0.05  # share of outputs beyond the range of rated items that leads to a warning
+PAIRED = 0.9  # share of common inputs in each system above which only these count
+FEW = 10  # fewest values that reveal a scale
 
 
 @dataclass(frozen=True, repr=False)
 class CompareReport(Parts):
-    """Systems compared by people and their judge; ``report["people"]`` is the second's mean rating less the first's.
+    """Systems compared by people and their judge; ``report["people"]`` is the second's mean rating minus the first's.
 
-    ``"gain"`` is the difference by the judge alone, ``"favor"`` by how much it exceeds people's, and ``"length"`` and
-    other features are parts of it. Of more systems, a difference is named ``"B - A"``; ``split`` has the means.
+    ``"gain"`` is the difference by the judge alone, ``"favor"`` is how much it exceeds people's, and ``"length"`` and
+    other features are parts of it. With more systems, a difference is named ``"B - A"``; ``split`` has the means.
     """
 
     question, counted = "Which system is better?", "{n} outputs in a comparison, {undefined} of all left out"
@@ -507,7 +507,7 @@ def compare(options: CompareOptions) -> CompareReport:
         raise ValueError(f"The scores are on different scales, {joined([*map(str, scales)])}: let one judge score all.")
     if options.scale is None:
         _check_alike(systems)
-    # 1. the outputs that count: where most inputs of a system are those of all, the outputs to these
+    # 1. the outputs that count: if most inputs of a system are common to all, only outputs to these
     sides = [with_features(side, options.features) for side in sides]
     own = sides[: len(systems)]
     scored = [{x for x, score in zip(s.inputs, s.answers, strict=True) if not math.isnan(score)} for s in own]
@@ -518,7 +518,7 @@ def compare(options: CompareOptions) -> CompareReport:
     scores, inputs = np.concatenate([side.answers for side in own]), [x for side in own for x in side.inputs]
     names = [name for name, side in zip(systems, own, strict=True) for _ in side.ids]
     means = compare_means(scores, np.concatenate(ratings), names, clusters=inputs)
-    # 2. the differences in words, and of two systems the parts of the judge's
+    # 2. the differences in words, and, for two systems, the parts of the judge's difference
     lost = sum(len(side.ids) for side in systems.values()) - sum(means.outputs)
     texts = [sorted((x, str(e.get("output"))) for x, e in zip(s.inputs, s.examples, strict=False)) for s in own]
     reasons = ["their outputs are identical" if texts[a] == texts[b] != [] else "" for a, b in means.pairs]
@@ -542,7 +542,7 @@ def compare(options: CompareOptions) -> CompareReport:
 
 
 def _systems_of(options: CompareOptions) -> tuple[dict[str, Judged], int]:
-    """Return the judged outputs of each system, and the number of those without one."""
+    """Return the judged outputs of each system, and the number of outputs without a system."""
     if options.data is None:
         return {SIDES[0]: read_side(options.before, options)[0], SIDES[1]: read_side(options.after, options)[0]}, 0
     judged = read_side(options.data, options)[0]
@@ -559,7 +559,7 @@ def _systems_of(options: CompareOptions) -> tuple[dict[str, Judged], int]:
 
 
 def _check_alike(systems: Mapping[str, Judged]) -> None:
-    """Refuse systems of which one seems to be scored, or rated, on another scale."""
+    """Refuse systems that seem to be scored, or rated, on different scales."""
     rated = {name: side.ratings for name, side in systems.items() if side.rated}
     for what, columns in (("judge's scores", {n: s.answers for n, s in systems.items()}), ("people's ratings", rated)):
         values = {name: column[~np.isnan(column)] for name, column in columns.items()}
@@ -580,7 +580,7 @@ def _verdict(means: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterato
     yield f"{sentence[0].upper()}{sentence[1:]}: {figures}."
     if e.low <= 0 <= e.high and (outputs := items_needed(e, abs(e.value)) if e.value else None):
         needed = f"{enough:,.0f} ratings"
-        if math.isnan(enough):  # ratings of these outputs alone would not show it
+        if math.isnan(enough):  # even rating all these outputs would not show it
             rated = math.ceil(outputs * sum(means.labels) / e.n)
             needed = f"{outputs:,} outputs, {f'{rated:,} of them' if rated < outputs else 'all'} rated,"
         yield f"It takes about {needed} to show a difference of this size."
@@ -594,7 +594,7 @@ def _verdict(means: MeansCompared, estimates: Mapping[str, Estimate]) -> Iterato
 
 
 def _ranked(means: MeansCompared, differences: Sequence[Interval]) -> tuple[dict[str, Estimate], list[str]]:
-    """Return the differences of better systems and others, the best first, and say which is shown to be best."""
+    """Return the differences between better and worse systems, best first, and sentences on which is best."""
     rank, ordered = np.argsort(np.argsort(-means.people, kind="stable")), dict[tuple[int, int], Estimate]()
     for pair, e in zip(means.pairs, differences, strict=True):
         worse, better = sorted(pair, key=lambda place: -rank[place])
@@ -616,8 +616,8 @@ def _ranked(means: MeansCompared, differences: Sequence[Interval]) -> tuple[dict
 
 
 def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, Estimate], list[str]]:
-    """Return the judge's difference of the first two sides and its parts by features, and what to say of these."""
-    # 1. the features that all have, and the model of what they are worth at equal quality
+    """Return the judge's difference between the first two sides, its parts by features, and sentences."""
+    # 1. the features that all sides have, and the model of their effects at equal quality
     by_side = [_features(side, options) for side in sides]
     names = [name for name in by_side[0] if all(name in columns for columns in by_side)]
     if options.own_system and not any(columns["own_system"].any() for columns in by_side):
@@ -633,7 +633,7 @@ def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, 
         kept = EqualQuality(scores, ratings, features, **how).kept
         features |= {SIDES[k]: (whose == k).astype(np.float64) for k in np.unique(whose[kept])[1:]}
         model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
-    # 2. by how much the scores and the features differ, paired by input, and what the latter give
+    # 2. differences in scores and features, paired by input, and the parts due to features
     both = {GAIN: [side.answers for side in sides[:2]], **{n: [columns[n] for columns in by_side[:2]] for n in names}}
     systems, clusters = np.repeat([0, 1], [len(s.ids) for s in sides[:2]]), [x for s in sides[:2] for x in s.inputs]
     estimates, sentences = dict[str, Estimate](), list[str]()
@@ -652,7 +652,7 @@ def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, 
 
 
 def _features(judged: Judged, options: CompareOptions) -> dict[str, FloatArray]:
-    """Return the features of the outputs that are known, (n,) each."""
+    """Return the known features of the outputs, (n,) each."""
     covariates = judged.covariates
     features = {"length": length_feature(covariates[LENGTHS])} if LENGTHS in covariates else {}
     features |= {"likelihood": covariates[LIKELIHOODS]} if LIKELIHOODS in covariates else {}
@@ -665,7 +665,7 @@ def _features(judged: Judged, options: CompareOptions) -> dict[str, FloatArray]:
 
 
 def _gain_words(estimates: Mapping[str, Estimate]) -> Iterator[str]:
-    """Say what the judge's difference is made of."""
+    """Describe the parts of the judge's difference."""
     whole, *parts = estimates.values()
     if math.isnan(whole.value):
         return

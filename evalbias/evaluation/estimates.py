@@ -25,12 +25,12 @@ Part = TypeVar("Part")
 
 
 class ByName(Generic[Part]):
-    """A result of named parts, in its field ``parts``: ``result[name]``, ``name in result``.
+    """Base of results with named parts, ``result[name]``, held in the field that ``parts`` names.
 
-    A notebook shows it as a report does.
+    A notebook shows the view of a report.
     """
 
-    bias: Any  # what was measured, if the parts are its numbers
+    bias: Any  # the measured bias, if the parts are its numbers
     _field: ClassVar[str]
 
     def __init_subclass__(cls, parts: str = "") -> None:
@@ -38,7 +38,7 @@ class ByName(Generic[Part]):
         cls._field = parts or cls._field
 
     def __getitem__(self, name: str) -> Part:
-        """Return a part; KeyError lists those that there are."""
+        """Return a part; KeyError lists the names of all parts."""
         if name not in self._parts:
             raise KeyError(self._lacks(name))
         return self._parts[name]
@@ -51,11 +51,11 @@ class ByName(Generic[Part]):
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """Names of those numbers of a bias that a short table shows."""
+        """Names of a bias's headline numbers among the parts."""
         return tuple(name for name in self.bias.headlines if name in self._parts)
 
     def _repr_html_(self) -> str:
-        """Return the report's view, loaded by name and when needed: the report stands above."""
+        """Return the report's view, imported when needed, because the report imports this module."""
         return str(resolve_name("evalbias.report.page:view")(self))
 
     @property
@@ -67,7 +67,7 @@ class ByName(Generic[Part]):
         return f"{name!r} is not among {joined([repr(part) for part in self._parts]) or 'no names at all'}."
 
 
-# Numbers, and their estimates with intervals, from values by item and a function of them.
+# Numbers and their estimates with intervals, computed by an estimator from values by item.
 
 LEVEL = 0.05  # level at which a change is called significant
 N_RESAMPLES = 2_000  # bootstrap resamples of an interval
@@ -75,34 +75,34 @@ N_RESAMPLES = 2_000  # bootstrap resamples of an interval
 
 @dataclass(frozen=True)
 class Named:
-    """Name and meaning of a number, whoever the judge."""
+    """Name and meaning of a number, independent of the judge."""
 
     name: str  # key in a measurement and in JSON
     label: str  # column heading in tables
     _: KW_ONLY
     says: str = ""  # the number in words, which begins a sentence and names a row; empty for the label
-    null: float | None = None  # value of an unbiased judge; None where the number is not of a bias
-    signed: bool = True  # whether tables show a sign
+    null: float | None = None  # value of an unbiased judge; None if the number is not of a bias
+    signed: bool = True  # True if tables show a sign
     excluded: int = 0  # items left out by definition, such as pairs of equal lengths; their values are NaN
-    confounded: bool = False  # quality may explain it, as the longer may be the better output: no audit calls it biased
-    only_below: bool = False  # whether only values below the null are of this bias
+    confounded: bool = False  # True if quality may explain it: no audit calls it biased
+    only_below: bool = False  # True if only values below the null count as this bias
 
 
 @dataclass(frozen=True)
 class Number(Named):
-    """A number about a judge before it is computed."""
+    """Recipe of a number about a judge: values by item and an estimator."""
 
-    values: FloatArray  # (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined
+    values: FloatArray  # (n,) or (n, d) values of the judge's answers by item; NaN where undefined
     estimator: Callable[..., Interval]  # of (values, *columns, before=None, clusters=None, draws); see measures
     _: KW_ONLY
-    columns: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns about the items, not the judge's
-    width: float = math.inf  # points between the lowest and the highest score, which no effect surpasses
-    # Whether ``compare_judges`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one whose
-    # interval has its own test, or one that is not of the judge.
+    columns: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns, not from the judge
+    width: float = math.inf  # points between lowest and highest score, the limit of an effect
+    # True if ``compare_judges`` tests it by swaps. False for numbers that are too costly to resample 100,000 times,
+    # whose interval has its own test, or that are not about the judge.
     tested: bool = True
 
     def value(self, clusters: Sequence[object] | None = None) -> float:
-        """Compute the number alone, without its interval; NaN where no item defines it."""
+        """Compute the number without its interval; NaN if no item defines it."""
         return self.estimator(self.values, *self.columns, clusters=clusters, draws=ALONE).value
 
     def estimate(
@@ -126,30 +126,30 @@ class Number(Named):
     def change(
         self, before: FloatArray, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int, swaps: int
     ) -> Interval:
-        """Compute by how much it differs from that of another judge's values, with the paired interval and test."""
+        """Compute its difference from another judge's number, with the paired interval and test."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=swaps if self.tested else 0)
         return self.estimator(self.values, *self.columns, before=before, clusters=clusters, draws=draws)
 
     def like(self, other: Number) -> bool:
-        """Return whether another number is of the same function with the same settings and columns."""
-        # equal partials are unequal objects, but written alike: they hold names and numbers, for columns are given
+        """Return whether another number has the same estimator with the same settings and columns."""
+        # equal partials are unequal objects with equal reprs: they hold only names and numbers, columns are apart
         alike = repr(self.estimator) == repr(other.estimator) and len(self.columns) == len(other.columns)
         return alike and all(map(partial(np.array_equal, equal_nan=True), self.columns, other.columns))
 
 
 @dataclass(frozen=True)
 class Estimate(Interval, Named):
-    """One number about a judge, with its 95 % interval over inputs where several items share one.
+    """A number about a judge, with its 95 % interval over items, or over inputs that several items share.
 
-    Its p is two-sided against ``null``, NaN without one. The fields below are those of an ``Effect``.
+    Its p-value is two-sided against ``null``, NaN without a null. The fields below are those of an ``Effect``.
     """
 
     _: KW_ONLY
-    points: float = math.nan  # points, log-odds or verdicts in one standard deviation of the score, if that is the unit
+    points: float = math.nan  # points, log-odds or verdicts per standard deviation of the score, if that is the unit
     reliability: float = math.nan
     systems: int = 0
     few_systems: int = 0
-    allowance: float = 0.0  # largest effect of the ends of the scales alone, which widens the interval
+    allowance: float = 0.0  # largest effect due to the ends of the scales, which widens the interval
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -157,31 +157,31 @@ class Estimate(Interval, Named):
         return signed(value) if self.signed else unsigned(value)
 
     def less_null(self) -> Estimate:
-        """Return it as the distance from an unbiased judge."""
+        """Return the estimate as a distance from an unbiased judge."""
         return replace(self.scaled(1, less=self.null or 0.0), null=0.0, signed=True)
 
     @property
     def words(self) -> str:
-        """The number in words, as the beginning of a sentence and the name of a row."""
+        """Description of the number, for the beginning of a sentence and the name of a row."""
         return self.says or self.label[:1].upper() + self.label[1:]
 
     @property
     def interval(self) -> str:
-        """The 95 % interval as text."""
+        """Text of the 95 % interval."""
         return ends(self.text(self.low), self.text(self.high))
 
     @property
     def with_interval(self) -> str:
-        """The estimate, and its interval in brackets."""
+        """Text of the estimate, with its interval in brackets."""
         return UNDEFINED if math.isnan(self.value) and math.isnan(self.low) else f"{self.text()} ({self.interval})"
 
     @property
     def why_undefined(self) -> str:
-        """Reason why there is no number, as far as is known."""
+        """Reason why the number is undefined, as far as known."""
         return self.reason or ("these items do not tell it" if self.n else "no item has all that it needs")
 
     def sentence(self) -> str:
-        """Say the estimate, its interval and what no bias would be."""
+        """Describe the estimate, its interval and the value of an unbiased judge."""
         unbiased = "" if self.null is None else f"; an unbiased judge has {self.text(self.null)}"
         items = count(self.n, "item") + (f", {self.undefined} undefined" if self.undefined else "")
         items += f", {self.excluded} excluded" if self.excluded else ""
@@ -190,26 +190,26 @@ class Estimate(Interval, Named):
         return f"{self.label} {self.text()} (95 % interval {self.interval}{unbiased}; {items})."
 
 
-# What measuring a bias of one judge gives: estimates, and everything they were computed from.
+# Measurement of a bias of a judge: estimates, and everything they were computed from.
 
 
 @dataclass(frozen=True, repr=False)
 class Measurement(ByName[Estimate], parts="estimates"):
-    """A bias of one judge on n items; ``measurement["fairness"]`` is the estimate of that name.
+    """A bias of a judge measured on n items; ``measurement["fairness"]`` is an estimate.
 
     Attributes:
-        bias: What was measured.
+        bias: The measured bias.
         criterion: Name of the judged criterion.
         ids: Identifiers of the items.
         estimates: Name -> estimate.
-        numbers: Name -> what the estimate was computed from.
+        numbers: Name -> recipe of the estimate.
         columns: Name -> (n,) or (n, d) numbers about the items.
         coverage: Median probability that any answer follows; NaN where unknown.
-        cost: Name -> amount of what the measurement took, such as judgments.
-        notes: Name -> number of what else happened, such as ties.
-        provenance: What decides the numbers.
-        clusters: (n,) input of each item, resampled and swapped as one; None where every item has its own.
-        judged: The judge's answers; None where the numbers are of something else, such as whole rankings.
+        cost: Name -> amount that the measurement used, such as judgments.
+        notes: Name -> count of other events, such as ties.
+        provenance: Settings that decide the numbers.
+        clusters: (n,) input of each item, whose items are resampled and swapped together; None if all differ.
+        judged: The judge's answers; None if the numbers are about something else, such as whole rankings.
     """
 
     bias: Any
@@ -232,7 +232,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
 
     @property
     def undefined(self) -> dict[str, int]:
-        """Column -> number of items in which it is undefined; columns without any are left out."""
+        """Column -> number of items for which it is undefined; without columns that are always defined."""
         counts = {name: int((~defined(column)).sum()) for name, column in self.columns.items()}
         return {name: amount for name, amount in counts.items() if amount}
 
@@ -243,7 +243,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
         return dict(to_json({**content, "items": {"id": self.ids, **self.columns}} if items else content))
 
     def table(self) -> Table:
-        """Return one row an estimate, in words; columns that hold nothing are left out."""
+        """Return a table with a row for each estimate; empty columns are left out."""
         rows = []
         for e in self.estimates.values():
             left_out = ((e.undefined, "undefined"), (e.excluded, "excluded"))
@@ -255,7 +255,7 @@ class Measurement(ByName[Estimate], parts="estimates"):
         return Table(headings, rows, title, self.caption()).without_empty()
 
     def caption(self) -> str:
-        """Return the undefined items, the inputs of the intervals, and the notes."""
+        """Describe the undefined items, the inputs of the intervals, and the notes."""
         parts = [f"undefined {name.replace('_', ' ')}: {amount}" for name, amount in self.undefined.items()]
         if self.clusters is not None:
             parts.append(f"intervals over {count(max((e.units for e in self.estimates.values()), default=0), 'input')}")
@@ -277,19 +277,19 @@ def measured(
     return Measurement(estimates=estimates, numbers=by_name, clusters=clusters, **described)
 
 
-# Two judges on the same items: the estimates side by side, the difference with its interval, and a paired test.
+# Comparison of two judges on the same items: both estimates, their difference with its interval, and a paired test.
 
 
 @dataclass(frozen=True)
 class Change:
-    """One number of two judges.
+    """A number of two judges, and its difference.
 
     Attributes:
         before: Estimate of the first judge, on the items that both define.
         after: Estimate of the second judge, on the same items.
-        difference: After minus before, with its paired 95 % interval. Its p is that of a paired permutation test, which
-            swaps the outputs of an input together, or of the interval's own test; NaN where there is none.
-        p_itemwise: P of the same test, swapping item by item as in the papers' tables; None where nothing is swapped.
+        difference: After minus before, with its paired 95 % interval. Its p-value is that of a paired permutation test,
+            which swaps the outputs of an input together, or of the interval's own test; NaN without a test.
+        p_itemwise: p-value of the same test, swapping item by item as in the papers' tables; None without swaps.
     """
 
     before: Estimate
@@ -304,14 +304,14 @@ class Change:
 
     @property
     def p_value(self) -> float:
-        """P of the difference."""
+        """p-value of the difference."""
         return self.difference.p_value
 
     def text(self) -> str:
         """Format as "before -> after" with the paper's sign of significance.
 
-        The test is of the difference, which is large where an effect turns over. There the sign needs two intervals
-        whose distances from the null do not meet: +0.83 -> -0.69 is not shown to be less.
+        The test is of the difference, which is large if an effect changes sign. Then significance also needs distances
+        from the null whose intervals do not overlap: +0.83 -> -0.69 is not shown to be less.
         """
         null, sides = self.after.null, (self.before, self.after)
         sign = mark(self.p_value)
@@ -322,7 +322,7 @@ class Change:
         return f"{self.before.text()} -> {self.after.text()}{sign}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON data; ``test`` and ``itemwise_test`` are None where nothing is swapped."""
+        """Return JSON data; ``test`` and ``itemwise_test`` are None without swaps."""
         change = self.difference
         counts = {"n": change.n, "undefined": change.undefined, "units": change.units}
         swapped = self.p_itemwise is not None
@@ -338,13 +338,13 @@ class Change:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(ByName[Change], parts="changes"):
-    """One bias of two judges on the same items; ``comparison["fairness"]`` is the change of that estimate.
+    """A bias of two judges on the same items; ``comparison["fairness"]`` is the change of an estimate.
 
     Attributes:
-        bias: What was measured.
+        bias: The measured bias.
         criterion: Name of the judged criterion.
-        changes: Name -> what became of the estimate.
-        cost: Name -> (before, after) of what each measurement took.
+        changes: Name -> change of the estimate.
+        cost: Name -> amounts that the measurements (before, after) used.
     """
 
     bias: Any
@@ -353,7 +353,7 @@ class Comparison(ByName[Change], parts="changes"):
     cost: Mapping[str, tuple[float, float]]
 
     def __repr__(self) -> str:
-        """Return the bias and what became of its estimates; ``table`` shows differences and tests too."""
+        """Return the bias and the changes of its estimates; ``table`` adds differences and tests."""
         changes = "; ".join(f"{change.label} {change.text()}" for change in self.changes.values())
         return f"Comparison({self.bias.title} on {self.criterion}, n={self.n}: {changes})"
 
@@ -367,7 +367,7 @@ class Comparison(ByName[Change], parts="changes"):
         return dict(to_json(content))
 
     def table(self) -> Table:
-        """Return one row an estimate, in words: before, after, and their difference."""
+        """Return a table with a row for each estimate: before, after, and their difference."""
         rows = []
         for change in self.changes.values():
             text, difference = change.after.text, change.difference
@@ -381,11 +381,11 @@ class Comparison(ByName[Change], parts="changes"):
 def compare_judges(
     before: Measurement, after: Measurement, *, n_resamples: int = 100_000, n_intervals: int = N_RESAMPLES, seed: int
 ) -> Comparison:
-    """Compare two judges, measured for the same bias on the same items, on those that both define.
+    """Compare two judges by the same bias, on the items that both define.
 
     Each permutation test makes ``n_resamples`` swaps, each interval ``n_intervals`` bootstrap resamples, with ``seed``.
 
-    TypeError where one is no measurement but an audit; ValueError where the two measure different biases or items, or
+    TypeError if an argument is an audit, not a measurement; ValueError if the two measure different biases or items, or
     were measured differently.
     """
     _check_comparable(before, after)
@@ -432,10 +432,10 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
 
 
 def worsened(comparisons: Mapping[str, Comparison]) -> list[str]:
-    """Return what is significantly worse after than before (paired tests, 5 %), such as "performance +0.51 -> -0.39".
+    """Return changes that are significantly worse (paired tests, 5 %), such as "performance +0.51 -> -0.39".
 
-    A bias is worse if farther from the null, on its own side where only one is of this bias; an agreement, if lower: of
-    scores Pearson's, because ties move rank correlations, and breaking them is no loss.
+    A bias is worse if farther from the null, on its own side if it has one; an agreement is worse if lower. For scores
+    this is Pearson's, because ties move rank correlations, and breaking ties is no loss.
     """
     named = [(c, name) for c in comparisons.values() for name in c.headlines]
     changes = [c["pearson" if name in ("performance", "spearman") and "pearson" in c else name] for c, name in named]
@@ -453,11 +453,11 @@ def _is_worse(change: Change) -> bool:
     return abs(after - null) > abs(before - null)
 
 
-# What an estimate shows; the number of items that showing a bias needs, and the items that people should label next.
+# Conclusion from an estimate; number of items needed to show a bias; items that people should label next.
 
 
 def decide(e: Estimate, margin: float, p_value: float) -> Status:
-    """Say what the distance from an unbiased judge shows: a bias, none of ``margin`` or more, or that it is open."""
+    """Return the status of a distance from an unbiased judge: a bias, none of ``margin`` or more, or open."""
     if math.isnan(e.low):
         return "not measured"
     if p_value < LEVEL and not math.isnan(e.value):
@@ -466,21 +466,21 @@ def decide(e: Estimate, margin: float, p_value: float) -> Status:
 
 
 def significant(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those estimates, or changes, whose p is below ``LEVEL`` after Holm's correction over all."""
+    """Return the estimates, or changes, whose p-value is below ``LEVEL`` after Holm's correction over all."""
     adjusted = holm([result.p_value for result in results.values()])
     return {name: result for (name, result), p in zip(results.items(), adjusted, strict=True) if p < LEVEL}
 
 
 def items_needed(estimate: Estimate, wanted: float, *, tests: int = 1) -> int | None:
-    """Compute how many items are needed to show an effect of a size, ``wanted``, in 80 % of cases.
+    """Compute the number of items needed to show an effect of size ``wanted`` in 80 % of cases.
 
-    The standard error is read off the wider side of the 95 % interval and shrinks with the root of the number of items,
-    as many of them from each input as now: n' = n ((t_{1 - .025 / tests} + t_.8) standard error / beyond)^2, with the
-    quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first). What
-    the interval allows for the ends of the scales does not shrink: the effect has to be shown to lie ``beyond`` it.
+    The standard error is derived from the wider side of the 95 % interval and shrinks with the root of the number of
+    items, with as many items per input as now: n' = n ((t_{1 - .025 / tests} + t_.8) standard error / beyond)^2, with
+    the quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first). The
+    interval's allowance for the ends of the scales does not shrink: the effect must be shown to lie ``beyond`` it.
 
-    None where no number would do: the interval is undefined, or the estimate is (one rating of unknown reliability), or
-    the ends of the scales alone may show an effect of that size.
+    None if no number would do: the interval or the estimate is undefined (a single rating of unknown reliability), or
+    the ends of the scales alone may produce an effect of that size.
     """
     half = max(estimate.high - estimate.value, estimate.value - estimate.low) - estimate.allowance
     beyond = wanted - estimate.allowance
@@ -490,7 +490,7 @@ def items_needed(estimate: Estimate, wanted: float, *, tests: int = 1) -> int | 
     error = half / float(scipy.special.stdtrit(max(units - 1, 1), 0.975))
 
     def growth(factor: float) -> float:
-        """Return how many times as many items are needed if Student's t is that of ``factor`` times the units."""
+        """Return the needed multiple of the items if Student's t has the degrees of ``factor`` times the units."""
         df = max(units * factor - 1, 1)
         quantiles = sum(float(scipy.special.stdtrit(df, level)) for level in (1 - 0.025 / tests, 0.8))
         return (quantiles * error / beyond) ** 2
@@ -502,12 +502,12 @@ def items_needed(estimate: Estimate, wanted: float, *, tests: int = 1) -> int | 
 
 
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:
-    """Choose ``count`` items that people should label next, lowest score first; all that are unlabeled if fewer.
+    """Choose ``count`` items that people should label next, lowest score first; all unlabeled items if fewer.
 
-    The unlabeled items with an answer, but for a few left out at random, are ordered by the judge's score and cut into
-    ``count`` strata of equal size; one item is drawn from each. Every item then has the same chance to be labeled, as
-    ``corrected_mean`` and ``corrected_rate`` need it, and the labels cover the whole range of scores: of 8 labels of
-    200 simulated items, the error of the mean was a quarter smaller than of random labels.
+    The unlabeled items with an answer, except for a few left out at random, are ordered by the judge's score and cut
+    into ``count`` strata of equal size; an item is drawn from each. Every item then has the same chance to be labeled,
+    as ``corrected_mean`` and ``corrected_rate`` need it, and the labels cover the whole range of scores: with 8 labels
+    of 200 simulated items, the error of the mean was a quarter smaller than of random labels.
     """
     if count < 1:
         raise ValueError(f"count={count}: ask for at least one item.")
@@ -517,17 +517,17 @@ def label_next(judged: Judged, count: int, seed: int) -> list[str]:
     labels = min(count, len(candidates))
     if not labels:
         return []
-    shuffled = rng.permutation(candidates)[: len(candidates) // labels * labels]  # equal scores stand in random order
+    shuffled = rng.permutation(candidates)[: len(candidates) // labels * labels]  # equal scores are in random order
     ordered = shuffled[np.argsort(scores[shuffled], kind="stable")]
     return [judged.ids[rng.choice(stratum)] for stratum in ordered.reshape(labels, -1)]
 
 
 def rate_again(judged: Judged, count: int, seed: int) -> list[str]:
-    """Choose ``count`` items with one rating for a second person to rate: the longest and the shortest, by turns.
+    """Choose ``count`` items with a single rating for a second person to rate: the longest and shortest, in turns.
 
-    Effects at equal quality rest on items with two ratings, and lengths far apart tell that of length best: with 60 of
-    300 simulated items, its error was .7 of that with random ones. The second item of an input comes after the
-    first of every other; items without texts come in random order.
+    Effects at equal quality rest on items with two ratings, and the effect of length is estimated best from extreme
+    lengths: with 60 of 300 simulated items, its error was .7 of that with random items. The second item of an input
+    comes after the first item of every other; items without texts come in random order.
     """
     lengths = judged.covariates.get(LENGTHS, np.zeros(len(judged.ids)))
     values = judged.first_less_second(lengths) if lengths.ndim > 1 else lengths
@@ -538,7 +538,7 @@ def rate_again(judged: Judged, count: int, seed: int) -> list[str]:
 
 
 def in_turns(judged: Judged, places: Sequence[int]) -> list[int]:
-    """Return places of items in their order, but the second item of an input after the first of every other."""
+    """Reorder places of items so that an input's second item comes after the first item of every other input."""
     inputs, before, turns = judged.inputs if len(judged.inputs) else judged.ids, Counter[str](), list[int]()
     for place in places:
         turns.append(before[inputs[place]])

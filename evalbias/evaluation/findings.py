@@ -1,4 +1,4 @@
-"""Findings: whether a judge has each bias, how sure that is, what would settle or mend it, and what to act on."""
+"""Findings: whether a judge has each bias, how certain this is, what would settle it, remedies, and the next step."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from evalbias.measures.families import holm
 from evalbias.measures.resample import FEWEST_UNITS
 from evalbias.measures.scale_use import SLOPE
 
-ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
+ALPHA = 0.05  # chance of calling an unbiased judge biased in any tested bias, after Holm's correction
 RATED = (SCORE_SD, SLOPE)  # units of estimates at equal quality, which need ratings
 AGREEMENT = PeopleAgreement.name  # name of the measurement that is not of a bias
-CROWDING = ScaleUse.name  # bias that is told before those at equal quality
+CROWDING = ScaleUse.name  # bias that is listed before those at equal quality
 
-# --- one bias: whether the judge has it, how sure that is, and what would settle or mend it ---------------------------
+# --- a single bias: whether the judge has it, how certain this is, what settles it, remedies --------------------------
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of an audit for one bias; texts are empty where there is nothing to say.
+    """Result of an audit for a bias; texts are empty if there is nothing to say.
 
     Attributes:
         bias: Name of the bias.
         status: ``"biased"``: significant by Holm's correction, in the headline or with the other biases held fixed.
-            ``"no sign"``: the interval lies within ``margin`` (on the side of the bias, where it has one), or the
-            judge's making rules it out. The others are ``"bounds only"``, ``"too few items"`` and ``"not measured"``.
-        estimate: Headline estimate less its null, so that 0 is no bias, or ``joint`` if ``hidden``.
+            ``"no sign"``: the interval lies within ``margin`` (for a one-sided bias, on its side), or the judge's
+            construction rules it out. The others are ``"bounds only"``, ``"too few items"`` and ``"not measured"``.
+        estimate: Headline estimate minus its null, so that 0 is no bias; or ``joint`` if ``hidden``.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
-        p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested. That of
-            bounds is the largest within what they take for granted.
-        items_needed: Items that find an effect of ``margin`` with power .8; None where unknown, or no number would do.
-        rated_twice: Whether these items must have two ratings each, because items with one are left out.
-        settled_by: What would tell whether the judge is biased.
-        within: What is shown of these systems' outputs, where systems are too few to tell of others.
-        held_if: What bounds take for granted.
-        remedy: What helps and what it costs; nothing where the bias is not shown with the others held fixed.
-        joint: The same effect in one model with the other biases held fixed.
-        hidden: Whether the bias is shown only with the others held fixed, whose effects cancel it in these outputs.
-        holds: Least and greatest share of the variance of the mean rating that may be quality, its reliability, for the
-            interval of a bias at equal quality to exclude 0; NaN where it rests on no reliability.
+        p_adjusted: p-value of the headline estimate, adjusted by Holm for the tested biases; NaN if not tested. For
+            bounds, the largest p-value under their assumptions.
+        items_needed: Items that find an effect of ``margin`` with power .8; None if unknown, or no number is enough.
+        rated_twice: Whether these items need two ratings each, because items with a single rating are left out.
+        settled_by: What would settle whether the judge is biased.
+        within: Effect within these systems' outputs, if the systems are too few to generalize.
+        held_if: Assumption under which bounds hold.
+        remedy: Remedy and its cost; empty if the bias is not shown with the others held fixed.
+        joint: The same effect in the joint model, with the other biases held fixed.
+        hidden: Whether the bias is shown only with the others held fixed, because their effects cancel it here.
+        holds: Least and greatest reliability, the share of the mean rating's variance that is quality, for which the
+            interval of a bias at equal quality excludes 0; NaN if it assumes no reliability.
     """
 
     bias: str
@@ -74,17 +74,17 @@ class Finding:
 
     @property
     def alone(self) -> bool:
-        """False where another bias may be what looks like this one: with the others held fixed, it is not shown."""
+        """False if the bias is not shown with the others held fixed, so that another bias may explain it."""
         return self.joint is None or self.joint.low > 0 or self.joint.high < 0  # NaN is neither
 
     @property
     def is_shown_by_bounds(self) -> bool:
-        """True if all effects between bounds are on one side of 0, so that the judge is biased if the bounds hold."""
+        """True if both bounds are on the same side of 0, so that the judge is biased if the bounds hold."""
         return self.status == "bounds only" and self.p_adjusted < ALPHA
 
     @property
     def condition(self) -> str:
-        """Reliability of ratings on which a bias at equal quality, or bounds, rest, and the clusters, in words."""
+        """Description of the reliability that a bias at equal quality, or bounds, assume, and of the clusters."""
         e, rests = self.estimate, f"holds {self.held_if}" if self.held_if else ""
         if e is not None and self.status == "biased" and not math.isnan(least := self.holds[0]):
             taken, most = round(100 * e.reliability), math.floor(100 * self.holds[1])
@@ -97,13 +97,13 @@ class Finding:
 
     @property
     def tolerated(self) -> float:
-        """Distance below an unbiased judge that is no bias, where the interval as shown excludes 0; else 0."""
+        """Distance below an unbiased judge that is no bias, if the printed interval excludes 0; else 0."""
         if self.status == "biased" or self.estimate is None or not round(self.estimate.high, 2) < 0:
             return 0.0
         return ALLOWANCES.get(self.estimate.unit, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON data, the numbers of the estimate beside its words."""
+        """Return JSON data: the numbers of the estimate, and the texts."""
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
         numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability")}
         result = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
@@ -113,7 +113,7 @@ class Finding:
 
 
 def headline(measurement: Measurement) -> Estimate | None:
-    """Return the first headline estimate that has a null and that quality cannot explain, less its null; else None."""
+    """Return the first headline estimate with a null that quality cannot explain, minus its null; else None."""
     for name in measurement.headlines:
         e = measurement[name]
         if e.null is not None and not e.confounded:
@@ -122,38 +122,38 @@ def headline(measurement: Measurement) -> Estimate | None:
 
 
 def is_of_bias(measurement: Measurement) -> bool:
-    """Return whether any headline has a value that an unbiased judge would have; agreement, for one, has none."""
+    """Return whether any headline has a null value; agreement, for example, has none."""
     return any(measurement[name].null is not None for name in measurement.headlines)
 
 
 def findings_of(
     measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str], *, criteria: int = 1
 ) -> tuple[Finding, ...]:
-    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
+    """Decide every bias by its headline estimate, with Holm's correction over the tested biases.
 
-    Of so many ``criteria`` audited together, p counts that often (Bonferroni), so the error holds over all of them.
+    p-values are multiplied by the number of ``criteria`` (Bonferroni), so the error holds over all criteria.
     """
-    # 1 one number decides each bias, unless the judge's making settles it
+    # 1 a single number decides each bias, unless the judge's construction settles it
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     deciding = {name: headline(m) for name, m in biases.items()}
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
     ruled_out = {name: reason for name, m in biases.items() if (reason := m.bias.ruled_out(m)) is not None}
     causes = {name: m.bias.other_cause(m) for name, m in biases.items() if name not in settled}
-    # 2 the tests together; those of bounds, which ask whether all that they hold is on one side, beside them
+    # 2 the tests together; beside them the tests of bounds, whether both are on the same side of 0
     decisive = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
     tested = {name: e.p_value for name, e in decisive.items() if not math.isnan(e.value + e.p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values()), criteria), strict=True))
     between = {name: e.p_value for name, e in decisive.items() if math.isnan(e.value) and not math.isnan(e.p_value)}
     beside_them = holm([*between.values(), *[1.0] * len(tested)], criteria)
     adjusted |= dict(zip(between, beside_them[: len(between)], strict=True))
-    # 3 what another bias may hide, or what may be another: the effects in one model, which are tested beside all others
+    # 3 biases that others hide or explain: the effects in the joint model, tested beside all others
     joint = measurements[Joint.name].estimates if Joint.name in measurements else {}
     features = {name: m.bias.feature_name for name, m in biases.items() if isinstance(m.bias, EffectBias)}
     beside = {name: joint[feature] for name, feature in features.items() if feature in joint}
     hidden = {name: e.p_value for name, e in beside.items() if name in tested and not math.isnan(e.p_value)}
     beside_tested = holm([*hidden.values(), *[1.0] * len(tested)], criteria)
     held_fixed = dict(zip(hidden, beside_tested[: len(hidden)], strict=True))
-    # 4 what follows for each
+    # 4 the finding for each bias
     untested = {name: Finding(name, "not measured", deciding[name], cause) for name, cause in causes.items() if cause}
     untested |= {name: Finding(name, "no sign", *estimate_and_words) for name, estimate_and_words in ruled_out.items()}
     untested |= {name: Finding(name, "no sign", deciding[name], settled[name]) for name in biases if name in settled}
@@ -195,7 +195,7 @@ def _finding(
         status, settled_by = "bounds only", ENDS
     elif status == "too few items":
         if needed is not None and needed <= estimate.n:
-            needed = None  # as many are there: the effect lies near the margin, and no count can be promised
+            needed = None  # enough items already: the effect is near the margin, no number can be promised
         settled_by = estimate.reason if needed is None else _enough(needed, estimate, rated_twice)
         within = bias.within(measurement, judged, tests) if isinstance(bias, EffectBias) and estimate.systems else ""
     measured = measurement[estimate.name]
@@ -222,10 +222,10 @@ def _finding(
 
 
 def _in_one_model(finding: Finding, bias: Bias, joint: Estimate, judged: Judged, p_adjusted: float) -> Finding:
-    """Add what is known with the other biases held fixed: it may reveal a bias, or speak against a remedy."""
+    """Add the effect with the other biases held fixed: it may reveal a bias, or argue against a remedy."""
     alone, finding = finding.estimate, replace(finding, joint=joint)
     if finding.status == "biased" and not finding.alone and not math.isnan(joint.low):
-        return replace(finding, remedy="")  # what it would act on is not shown to be what the judge likes
+        return replace(finding, remedy="")  # the judge may like something else than the remedy acts on
     if finding.status not in ("too few items", "no sign") or not p_adjusted < ALPHA or alone is None:
         return finding
     return replace(
@@ -249,7 +249,7 @@ ENDS = (
 
 
 def second_ratings(judged: Judged) -> tuple[str, str, str]:
-    """Return which second ratings turn bounds into estimates; all ways to these; and the options that choose items."""
+    """Return the second ratings that turn bounds into estimates; all ways to do so; options that choose items."""
     n, rating = min(SECOND_RATINGS, int(judged.labeled.sum())), judged.one_rating
     second = f"{count(n, 'pair')} compared" if judged.pairwise else f"{count(n, 'item')} rated"
     ways = (
@@ -261,7 +261,7 @@ def second_ratings(judged: Judged) -> tuple[str, str, str]:
 
 
 def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
-    """Say how many items would be enough; where items share inputs, how many inputs, or systems."""
+    """Say how many items are needed, and, if items share inputs, how many inputs or systems."""
     items = count(needed, "item") + (" with two ratings each" if rated_twice else "")
     if 1 < estimate.units < estimate.n:
         unit = "system" if estimate.systems else "input"
@@ -269,31 +269,31 @@ def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
     return f"about {items} would be enough"
 
 
-# --- what follows from all findings -----------------------------------------------------------------------------------
+# --- conclusions from all findings ------------------------------------------------------------------------------------
 
 
 def shown_findings(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding], list[Finding], list[Finding]]:
-    """Return the biases that are shown, those that may be another, those shown if bounds hold, and within systems."""
+    """Return biases that are shown, may be another bias, are shown if bounds hold, or within systems."""
     biased, bounded, open_, *_ = by_status(findings)
     alone, others = [f for f in biased if f.alone], [f for f in biased if not f.alone]
     return alone, others, [f for f in bounded if f.is_shown_by_bounds], [f for f in open_ if f.within]
 
 
 def confused(others: Sequence[Finding], findings: Sequence[Finding]) -> Sequence[Finding]:
-    """Return the biases of which one may be what looks like ``others``: those, or one and all that it may be."""
+    """Return biases that cannot be told apart: ``others`` if several, else it and all that may explain it."""
     if not others:
         return []
     return others if len(others) > 1 else [*others, *(f for f in findings if f.joint is not None and f not in others)]
 
 
 def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str, ...]:
-    """Say what conclusions rest on, what helps, and those between bounds, ruled out, undecided and not measured.
+    """Describe assumptions and remedies, and biases with bounds, ruled out, undecided or not measured.
 
-    Ratings without error are ``exact``, as an outcome is.
+    ``exact``: ratings have no error, such as a measured outcome.
     """
     biased, bounded, open_, clear, missing = by_status(findings)
     tested = [(f, e) for f in clear if (e := f.estimate) is not None and f.margin_in_words and not e.only_below]
-    small = [f for f, e in tested if not e.low <= 0 <= e.high]  # the interval excludes 0; the test allows for others
+    small = [f for f, e in tested if not e.low <= 0 <= e.high]  # the interval excludes 0, but the test tolerates more
     why = {f.bias: f"{f.margin_in_words} is ruled out" if f.margin_in_words else f.sentence for f in clear}
     beside = {f.bias: f"{f.sentence}, not significant beside the other tests; {why[f.bias]}" for f in small}
     sentences = [
@@ -302,25 +302,25 @@ def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str
         " ".join(f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in bounded)),
         _listed("Too small to matter, if there", small, lambda f: beside[f.bias]),
         _listed("No sign of bias", [f for f in clear if f not in small], lambda f: why[f.bias]),
-        # why a number is undefined where the items seemed to allow it
+        # reasons for undefined numbers that the items seemed to allow
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]
     return tuple(filter(None, sentences))
 
 
 def by_status(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Return the findings with each of ``STATUSES``; of biases, crowding first and then the surest."""
+    """Return findings grouped by ``STATUSES``; among biases, crowding comes first, then the most certain."""
     biased, *others = ([f for f in findings if f.status == status] for status in STATUSES)
     return [sorted(biased, key=lambda finding: (finding.bias != CROWDING, finding.p_adjusted)), *others]
 
 
 def titles_of(findings: Sequence[Finding]) -> str:
-    """Return the names of biases in words."""
+    """Return the titles of biases, joined."""
     return joined([title_of(f.bias) for f in findings])
 
 
 def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
-    """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
+    """Describe the assumptions of conclusions at equal quality, and when they hold; empty without any."""
     biased, clear = ([f for f in findings if f.status == status] for status in ("biased", "no sign"))
     estimates = [f.estimate for f in findings if f in (*biased, *clear) or f.within]
     if not any(e is not None and e.unit in RATED for e in estimates):
@@ -338,18 +338,18 @@ def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
 
 
 def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str] | None = None) -> str:
-    """Name biases, each with a reason in brackets where there is one; empty without any."""
+    """List biases, each with its reason in brackets, if any; empty without biases."""
     names = [title_of(f.bias) + (f" ({why(f)})" if why and why(f) else "") for f in findings]
     return f"{what}: {joined(names)}." if names else ""
 
 
-# --- what to act on: at most twelve lines of a terminal, the next step last -------------------------------------------
+# --- first screen: at most twelve lines of a terminal, the next step last ---------------------------------------------
 
 Reasons = tuple[Callable[[Finding], str] | None, Callable[[Finding], str] | None]
-LINES, WIDTH = 12, 80  # of a terminal
+LINES, WIDTH = 12, 80  # lines and columns of a terminal
 NEXT = 2  # lines that are kept for the next step
-SUBTRACTED = (Likelihood.name, Verbosity.name)  # biases that ``evalbias correct`` takes off recorded scores
-SECOND_RATINGS = 60  # items whose second ratings tell how reliable one rating is
+SUBTRACTED = (Likelihood.name, Verbosity.name)  # biases that ``evalbias correct`` subtracts from recorded scores
+SECOND_RATINGS = 60  # items with second ratings that are enough to estimate reliability
 
 
 def lines_of(
@@ -360,18 +360,18 @@ def lines_of(
     besides: Sequence[str] = (),
     most: float = math.inf,
 ) -> tuple[str, ...]:
-    """Return what follows from an audit: what comes ``before`` the biases, those that are shown, and what is open.
+    """Return the conclusions of an audit: ``before``, then the shown biases, then what is open.
 
-    ``before`` holds warnings, whether the judge tells good from bad, and how lenient it is; ``cautions`` come last.
-    Where a terminal would need more than ``most`` lines, with those for the next step, the last biases are named only,
-    and cautions counted; those ``besides`` for which there is room follow ``before``.
+    ``before`` holds warnings, whether the judge tells good from bad, and how lenient it is; ``cautions`` come last. If
+    a terminal would need more than ``most`` lines, including the next step, the last biases are only named, and
+    cautions counted; sentences in ``besides`` follow ``before`` as far as there is room.
     """
     _, bounded, open_, clear, missing = by_status(findings)
     statements, shown_lines, named = [*_statements(findings)], list[str](), list[Finding]()
     untold = [f for f in bounded if not f.is_shown_by_bounds]
     nothing = "No bias was found." if open_ or clear else "" if bounded else "No bias was measured."
     reasons: tuple[Reasons, ...] = ((attrgetter("settled_by"), attrgetter("sentence")), (None, None))
-    for settled_by, bounds in reasons:  # which are told where the lines suffice
+    for settled_by, bounds in reasons:  # reasons are given if there are enough lines
         sentences = [
             "" if statements else nothing,
             _listed("No sign of", clear),
@@ -384,7 +384,7 @@ def lines_of(
         if room >= sum(height(statement) for _, statement in statements):
             break
     else:
-        room -= 1  # which names the others
+        room -= 1  # a line for the names of the others
     for finding, statement in statements:
         if named or height(statement) > room:
             named.append(finding)
@@ -402,7 +402,7 @@ def lines_of(
 
 
 def _statements(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
-    """Yield each bias that is shown, with what is shown: those that are no other first."""
+    """Yield each shown bias with a sentence; first those that no other bias may explain."""
     alone, others, conditional, within = shown_findings(findings)
     fixed = [f for f in alone if f.joint is not None]
     for f in alone:
@@ -422,14 +422,14 @@ def height(text: str) -> int:
     return len(textwrap.wrap(text, WIDTH))
 
 
-# --- what to do next --------------------------------------------------------------------------------------------------
+# --- the next step ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class NextStep:
-    """The next step: why, or all that is to be done, and the command that does it, if one does.
+    """The next step: reason or instructions, and the command that does it, if any.
 
-    ``more`` are words of the command that the options of the audit do not tell, ``besides`` what can be done meanwhile.
+    ``more``: words of the command beyond the audit's options. ``besides``: a step that can be taken meanwhile.
     """
 
     why: str
@@ -439,7 +439,7 @@ class NextStep:
 
 
 def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | None) -> NextStep:
-    """Return the most useful step after an audit; beside ratings, what probes tell without any."""
+    """Return the most useful step after an audit: probes if nobody rated the items, or beside ratings."""
     probes = ("probe run", "") if judged.compilable else ("probe emit", "--out rows.jsonl")
     if not judged.rated:
         return NextStep("Nobody rated these items; what moves the judge can be told without ratings", *probes)

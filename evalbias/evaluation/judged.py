@@ -1,4 +1,4 @@
-"""A judge's answers on items, and what is known about the items: the input of every bias."""
+"""A judge's answers on items, and the items' covariates: the input of every bias."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.values import first_few
 
-# Names of covariates. Each is (n,) numbers about the outputs, or (n, 2) about those of pairs; NaN where undefined.
+# Names of covariates. Each has (n,) numbers about the outputs, or (n, 2) for pairs; NaN where undefined.
 
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"  # LS in nats, of the texts, Score_h
-PER_TOKEN = "likelihoods_per_token"  # LS divided by the number of tokens, where LS is the sum over them
+PER_TOKEN = "likelihoods_per_token"  # LS divided by the number of tokens, if LS is their sum
 RATINGS = "ratings"
-"""(n, r) single ratings of each item in the raters' order, NaN where a rater gave none. For pairs they are each rater's
-difference, the first candidate's rating less the second's."""
-LEVEL_SHARES = "level_shares"  # (n, K) probabilities of the scores of the judge's scale, which are whole numbers
-SAMPLES = "samples"  # (n, s) scores of the same prompt, whose mean is the answer; NaN where a judge gave fewer
+"""(n, r) single ratings of each item in the raters' order, NaN if a rater gave none. For pairs, each rater's
+difference: the first candidate's rating minus the second's."""
+LEVEL_SHARES = "level_shares"  # (n, K) probabilities of the whole numbers on the judge's scale
+SAMPLES = "samples"  # (n, s) scores of the same prompt, whose mean is the answer; padded with NaN
 BETTER = "better"
-"""(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
+"""(n,) candidate of each pair that people prefer, 0 or 1; -1 for neither, NaN if nobody chose."""
 EXPECTED, QUALITY = "expected", "quality"
-"""Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
+"""Expected scores of a loop's outputs: on the range of its own scores, and in their original points."""
 LENGTH, UNSEEN = "length", "unseen"
-"""Key of ``provenance``: the unit that lengths are counted in, "characters" or "graphemes"; ``UNSEEN`` where the items
-have lengths in a field of this name and no texts."""
+"""Key of ``provenance``: the unit of lengths, "characters" or "graphemes"; ``UNSEEN`` if the items have no texts but a
+field of lengths with this name."""
 COPIES = "copied_ratings"
-"""Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
+"""Key of ``provenance``: column of ratings that is left out because it follows from others -> those others."""
 SELECTED, RATED_AGAIN = "selected_ratings", "rated_again"
-"""Keys of ``provenance``: columns of ratings that are left out because the others say whether they were given; and
-whether that is so of ratings that are left."""
+"""Keys of ``provenance``: columns of ratings that are left out because they exist depending on the other ratings; and
+True if this holds for remaining ratings."""
 BY_CONSTRUCTION = "by_construction"
-"""Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
-CHOSEN = 0.01  # p below which the rated outputs are said to be no random ones
+"""Key of ``provenance``: bias -> how the judge's construction settles it, so that its estimates are no finding."""
+CHOSEN = 0.01  # p-value below which the rated outputs are not a random sample
 MOST_LEVELS = 100  # largest number of levels whose probabilities are kept
-MOST_DRAWS = 100  # largest number of drawn answers (a tie is two) whose shares are told from a model's probabilities
+MOST_DRAWS = 100  # largest number of drawn answers (a tie is two) whose shares are recognized
 
 Writers = Sequence[str] | Sequence[tuple[str, str]]
 
@@ -68,23 +68,23 @@ class Judged:
     """A judge's answers on n items.
 
     Attributes:
-        ids: Identifiers of the items; a pair's is both its outputs', joined.
+        ids: Identifiers of the items; a pair's joins the ids of its outputs.
         criterion: Name of the judged criterion.
         answers: (n,) scores, or for pairs (n, r, c) probabilities by position in r orders; NaN where undefined.
         covariates: Name -> (n,) or (n, candidates) numbers about the items; NaN where undefined.
         inputs: (n,) the input (document) of each item.
         coverage: (n,) probability that any answer follows; NaN where the model reports only shares.
         ties: Whether the last of c classes is the answer "tie".
-        content_free: (1, c) answer to a content-free input; None where it was not asked for.
-        writers: (n,) names of the systems that wrote the outputs, two for a pair; empty where unknown.
-        scale: Lowest and highest score of a judge that scores; None where unknown.
-        reasons: Id -> why the judge gave no answer, where that is known.
-        judgments: Prompts that the judge answered.
-        provenance: What decides the numbers: models, reduction.
-        judge: The judge in words; empty where unknown.
+        content_free: (1, c) answer to a content-free input; None if it was not asked for.
+        writers: (n,) names of the systems that wrote the outputs, two for a pair; empty if unknown.
+        scale: Lowest and highest score of a judge that scores; None if unknown.
+        reasons: Id -> why the judge gave no answer, if known.
+        judgments: Number of prompts that the judge answered.
+        provenance: Settings that decide the numbers, such as models and reduction.
+        judge: Description of the judge; empty if unknown.
         examples: The items, in the order of the answers; empty where unknown.
-        unmeasurable: Bias -> why it cannot be measured, where that was found out on the way.
-        compilable: Whether it is a judge of evalbias, which can be compiled; not so recorded answers and functions.
+        unmeasurable: Bias -> why it cannot be measured, if judging showed this.
+        compilable: True for a judge of evalbias, which can be compiled; False for recorded answers and functions.
     """
 
     ids: tuple[str, ...]
@@ -106,17 +106,17 @@ class Judged:
     compilable: bool = False
 
     def __repr__(self) -> str:
-        """Return how many items were judged on what, and not hundreds of lines of numbers."""
+        """Return the criterion and the number of items, instead of hundreds of lines of numbers."""
         undefined = np.isnan(self.answers).any(axis=tuple(range(1, self.answers.ndim))).sum()
         return f"Judged({self.criterion!r}, n={len(self.ids)}, undefined={undefined})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the items and what only an audit says."""
+        """Return all fields but the items and those that only an audit uses."""
         left_out = ("judge", "examples", "unmeasurable", "compilable")
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
 
     def take(self, picks: IntArray) -> Judged:
-        """Return the answers to some of the items, (m,) places from 0, as often and in the order as they are picked."""
+        """Return the answers to the items at (m,) places from 0, in their order and with repetitions."""
         rows = [int(pick) for pick in picks]
         ids = tuple(self.ids[row] for row in rows)
         return replace(
@@ -132,7 +132,7 @@ class Judged:
         )
 
     def counted_in(self, unit: str) -> Judged:
-        """Return the same answers with the lengths of the texts in "characters" or "graphemes"."""
+        """Return the same answers with text lengths in "characters" or "graphemes"."""
         if LENGTHS not in self.covariates or self.provenance.get(LENGTH) in (unit, UNSEEN):
             return self
         new = _lengths(_texts(self.examples, pairwise=self.pairwise), unit, self.covariates[LENGTHS].shape)
@@ -152,7 +152,7 @@ class Judged:
 
     @property
     def columns(self) -> dict[str, FloatArray]:
-        """Name -> numbers by item: the answers, each order by itself, and covariates that are no further answers."""
+        """Name -> numbers by item: the answers in each order separately, and covariates other than further answers."""
         left_out = (SAMPLES, LEVEL_SHARES, *PROBES)
         covariates = {name: column for name, column in self.covariates.items() if name not in left_out}
         if not self.pairwise:
@@ -162,15 +162,15 @@ class Judged:
 
     @cached_property
     def clusters(self) -> Sequence[str] | None:
-        """(n,) input of each item where some share one, else None.
+        """(n,) input of each item if some items share an input, else None.
 
-        Outputs of one input alone are resampled one by one: the interval is about other outputs of this input.
+        If all items share one input, they are resampled singly: the interval is about other outputs of this input.
         """
         return shared_inputs(self.inputs)
 
     @property
     def systems(self) -> Sequence[str] | None:
-        """(n,) system that wrote each scored output; None where unknown, and for pairs."""
+        """(n,) system that wrote each scored output; None if unknown, and for pairs."""
         return None if self.pairwise or not len(self.writers) else cast(Sequence[str], self.writers)
 
     @cached_property
@@ -180,19 +180,19 @@ class Judged:
 
     @property
     def one_stands_first(self) -> bool:
-        """True if the same system stands first in every pair, which was shown in one order."""
+        """True if pairs were shown in one order, and the same system comes first in every pair."""
         return self.pairwise and self.answers.shape[1] == 1 and len(set(self.writers)) == 1
 
     @property
     def in_fixed_places(self) -> bool:
-        """True if no system stands first in one pair and second in another, and each was shown in one order."""
+        """True if pairs were shown in one order, and no system comes first in some pairs and second in others."""
         if not self.pairwise or self.both_orders or not len(self.writers):
             return False
         first, second = np.asarray(self.writers, dtype=str).T
         return set(first).isdisjoint(second)
 
     def covariate(self, name: str) -> FloatArray:
-        """Return a covariate; ValueError where it was not measured or given."""
+        """Return a covariate; ValueError if it is missing."""
         if name not in self.covariates:
             remedies = {LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)"}
             remedies |= {HUMAN_SCORES: "give items with human scores on the criterion"}
@@ -202,22 +202,22 @@ class Judged:
         return self.covariates[name]
 
     def first_less_second(self, values: FloatArray) -> FloatArray:
-        """Return (n,) numbers about outputs, of which the difference counts for a pair (n, 2)."""
+        """Return (n,) numbers about outputs unchanged, and (n, 2) numbers about pairs as differences."""
         return values if values.ndim == 1 else np.asarray(values[:, 0] - values[:, 1])
 
     # --- what people say ---
 
     @property
     def rated(self) -> bool:
-        """True if people's view of the items is known."""
+        """True if the items have human ratings, scores or choices."""
         return not {RATINGS, HUMAN_SCORES, BETTER}.isdisjoint(self.covariates)
 
     @cached_property
     def ratings(self) -> FloatArray:
-        """(n, r) what people say of each item's quality; of a pair, its first candidate's less its second's.
+        """(n, r) human ratings of each item's quality; for a pair, the first candidate's minus the second's.
 
-        Single ratings come first: several tell how noisy one is. Else it is one rating: the human score, or the choice
-        in a pair, 1 for the first, -1 for the second, NaN for neither. ValueError where nobody rated.
+        Single ratings come first, because several show how noisy they are. Otherwise r is 1: the human score, or the
+        choice in a pair, 1 for the first, -1 for the second, NaN for neither. ValueError if nobody rated.
         """
         if RATINGS in self.covariates:
             return self.covariates[RATINGS]
@@ -227,7 +227,7 @@ class Judged:
 
     @property
     def held_if(self) -> str:
-        """Condition in words under which bounds of an effect hold: the least reliability of a rating they allow for."""
+        """Condition, in words, under which bounds of an effect hold: the least reliability of a rating."""
         ratings = self.ratings[~np.isnan(self.ratings)]
         values = np.unique(np.concatenate([ratings, -ratings]) if self.both_orders else ratings)
         least = f"{(CHOICES if len(values) == 2 else RELIABILITIES)[0]:.2g}".lstrip("0")
@@ -235,23 +235,23 @@ class Judged:
 
     @property
     def one_rating(self) -> str:
-        """Word for what one person says of an item: "rating", or "choice" between the outputs of a pair."""
+        """Word for a person's judgment of an item: "rating", or "choice" between the outputs of a pair."""
         return "choice" if self.pairwise and RATINGS not in self.covariates else "rating"
 
     @property
     def rating_counts(self) -> IntArray:
-        """(n,) number of ratings of each item; 0 without any."""
+        """(n,) number of ratings of each item; 0 if unrated."""
         return np.asarray((~np.isnan(self.ratings)).sum(axis=1)) if self.rated else np.zeros(len(self.ids), np.int64)
 
     @property
     def rated_once(self) -> int:
-        """Number of items with one rating where enough have several: effects at equal quality leave them out."""
+        """Number of items with a single rating if enough have several: effects at equal quality leave them out."""
         counts = self.rating_counts
         return int((counts == 1).sum()) if told_by_several((counts > 0).sum(), (counts > 1).sum()) else 0
 
     @cached_property
     def chosen(self) -> FloatArray:
-        """(n,) 1 where people choose, else rate higher, a pair's first candidate, 0 the second, .5 neither; or NaN."""
+        """(n,) people's choice in a pair, else their higher rating: 1 first, 0 second, .5 neither; NaN if unrated."""
         if BETTER in self.covariates:
             better = self.covariates[BETTER]
             return np.where(better == TIE, 0.5, 1.0 - better)
@@ -259,12 +259,12 @@ class Judged:
 
     @property
     def preferred(self) -> FloatArray:
-        """(n,) ``chosen``, NaN where people prefer neither: a tie of people is no preference."""
+        """(n,) ``chosen``, but NaN if people prefer neither."""
         return np.where(self.chosen == 0.5, np.nan, self.chosen)
 
     @property
     def labeled(self) -> BoolArray:
-        """(n,) whether people rated or compared an item; they did where they call a pair a tie."""
+        """(n,) True if people rated or compared an item; a tie counts as compared."""
         labeled = np.zeros(len(self.ids), dtype=bool)
         for name in (RATINGS, HUMAN_SCORES, BETTER):
             if name in self.covariates:
@@ -273,7 +273,7 @@ class Judged:
 
     @cached_property
     def rated_apart(self) -> str:
-        """How rated outputs score beside others: "0.5 standard deviations lower than"; empty if these are random."""
+        """Scores of rated outputs relative to others, as "0.5 standard deviations lower than"; empty if random."""
         if self.pairwise or not self.rated or self.labeled.all():
             return ""
         apart, p_value = missing_by_size(~self.labeled, -self.answers, clusters=self.clusters)
@@ -282,9 +282,9 @@ class Judged:
 
     @cached_property
     def on_peoples_scale(self) -> bool:
-        """True if people's ratings lie on the judge's scale and reach over half of it: 1 to 5 is not 0 to 100.
+        """True if human ratings lie on the judge's scale and span at least half of it: 1 to 5 is not 0 to 100.
 
-        Of an unknown scale, the range of scores and ratings together counts, of which scores must reach over a quarter.
+        If the scale is unknown, it is the range of scores and ratings, of which scores must span a quarter.
         """
         scores, human = self._points
         if not len(scores) or not len(human):
@@ -298,19 +298,19 @@ class Judged:
 
     @cached_property
     def pass_or_fail(self) -> bool:
-        """True if a judge that scores, and everybody who rates, says 1 or 0 only: pass or fail."""
+        """True if a judge that scores, and all raters, only say 1 or 0: pass or fail."""
         return all(len(points) > 0 and np.isin(points, (0.0, 1.0)).all() for points in self._points)
 
     @cached_property
     def _points(self) -> tuple[FloatArray, FloatArray]:
-        """The defined scores and people's ratings of a judge that scores; none where people did not score too."""
+        """Defined scores and human ratings for a judge that scores; empty if there are no human scores."""
         if self.pairwise or HUMAN_SCORES not in self.covariates:
             return np.empty(0), np.empty(0)
         return self.answers[~np.isnan(self.answers)], self.ratings[~np.isnan(self.ratings)]
 
     @property
     def width(self) -> float:
-        """Points from the lowest to the highest score, or to an even pair's verdict; infinite where no end is known."""
+        """Points from lowest to highest score; for verdicts on pairs 1 in both orders, else 2; infinite if unknown."""
         if self.pairwise:
             return np.inf if not self.verdicts else 1.0 if self.both_orders else 2.0
         low, high = (0.0, 1.0) if self.pass_or_fail else self.scale or (0.0, np.inf)
@@ -343,9 +343,9 @@ class Judged:
 
     @cached_property
     def verdicts(self) -> bool:
-        """True if the judge compares without probabilities, or they are shares of a few drawn answers.
+        """True if the judge compares without probabilities, or with shares of a few drawn answers.
 
-        Of such shares 0 and 1 are no certainty: without them, only pairs that it was unsure of would count.
+        Such shares of 0 and 1 do not mean certainty: without them, only uncertain pairs would count.
         """
         if not self.pairwise:
             return False
@@ -355,9 +355,9 @@ class Judged:
 
     @cached_property
     def strength(self) -> FloatArray:
-        """(n,) scores; of pairs the log-odds of the first candidate's win, mean over the orders, NaN if one is certain.
+        """(n,) scores; for pairs, mean log-odds over the orders that the first candidate wins, NaN if any is certain.
 
-        Of verdicts the mean: 1 first, -1 second, 0 tie or disagreement of the orders.
+        For verdicts, their mean: 1 first, -1 second, 0 tie or disagreement between the orders.
         """
         if not self.pairwise:
             return self.answers
@@ -365,12 +365,12 @@ class Judged:
 
     @property
     def position_strength(self) -> FloatArray:
-        """(n,) how strongly the judge prefers the first position, averaged over the orders; as ``strength``."""
+        """(n,) preference for the first position, averaged over the orders, in the units of ``strength``."""
         return np.asarray(self._advantages.mean(axis=1))
 
     @cached_property
     def _advantages(self) -> FloatArray:
-        """(n, r) log-odds of the first position in each order, or verdicts from -1 to 1 if there are only those."""
+        """(n, r) log-odds of the first position in each order, or verdicts from -1 to 1 without probabilities."""
         wins = self.first_wins
         if self.verdicts:
             return np.asarray(2 * wins - 1)
@@ -380,7 +380,7 @@ class Judged:
 
 
 def writers_of(judged: Judged, names: str | None) -> list[str]:
-    """Return the writers of these names, with commas between them, or of patterns such as ``gpt-4*``."""
+    """Return the writers that match names, separated by commas, or patterns such as ``gpt-4*``."""
     patterns = [] if names is None else [names] if names in judged.writer_names else names.split(",")
     return [w for w in judged.writer_names if any(w == p.strip() or fnmatchcase(w, p.strip()) for p in patterns)]
 
@@ -391,12 +391,12 @@ def written_by(judged: Judged, writers: Sequence[str]) -> FloatArray:
 
 
 def mean_of_raters(ratings: FloatArray) -> FloatArray:
-    """Return (n,) means of the ratings (n, r) that are defined; NaN without any."""
+    """Return (n,) means of the defined ratings among (n, r); NaN without any."""
     present = ~np.isnan(ratings)
     return ratio(np.where(present, ratings, 0.0).sum(axis=1), present.sum(axis=1).astype(np.float64))
 
 
-# --- a judge of evalbias answers --------------------------------------------------------------------------------------
+# --- answers of evalbias's judges -------------------------------------------------------------------------------------
 
 
 def judge_examples(
@@ -408,21 +408,21 @@ def judge_examples(
     reduction: str = "sum",
     progress: Callable[[int], None] | None = None,
 ) -> Judged:
-    """Have a judge answer items, and gather the covariates that biases are measured with.
+    """Ask a judge about items, and gather the covariates that biases need.
 
     Args:
         judge: Judge to measure, with its debiasing and calibration. Pairs are compared in both orders; with
             ``debias="permutation"`` both orders get the average, so the judge is fair and consistent by construction.
-        examples: Items with ``source``, ``output`` and, where people rated them, ``scores`` (criterion -> number) or
-            ``score``; or pairs with ``source`` and two ``candidates``. ValueError names one that lacks any.
+        examples: Items with ``source``, ``output`` and, if people rated them, ``scores`` (criterion -> number) or
+            ``score``; or pairs with ``source`` and two ``candidates``. ValueError names an item that lacks a field.
         lm: Model to ask. Defaults to the judge's own, else DSPy's.
         likelihood_lm: Model whose likelihood defines LS; ``"own"`` for the judge's model, None to measure no LS.
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (Ohi et al. 2024, eq 1) or ``"mean"``.
-        progress: Called with the number of judgments done.
+        progress: Function that is called with the number of judgments just done.
     """
     if not examples:
         raise ValueError("There are no examples to judge: give at least one.")
-    # 1 what is known about the items: before the judge is asked, so that an item without it costs nothing
+    # 1 the covariates: before the judge is asked, so that an incomplete item costs nothing
     pairwise = isinstance(judge, PairwiseJudge)
     usable = [judge.read(example, index) for index, example in enumerate(examples)]
     model = resolve_lm(lm, judge.predict)
@@ -460,14 +460,14 @@ def judge_examples(
 
 
 def _shares(predictions: Sequence[dspy.Prediction], judge: PointwiseJudge | Rubric) -> FloatArray | None:
-    """Return (n, K) probabilities of the levels; None where the judge corrects its scores, or has too many levels."""
+    """Return (n, K) probabilities of the levels; None if the judge corrects its scores or has too many levels."""
     if judge.correction is not None or len(judge.criterion.values) > MOST_LEVELS or "scores" in predictions[0]:
         return None
     return np.array([list(p.distribution.values()) for p in predictions], dtype=np.float64)
 
 
 def _drawn(predictions: Sequence[dspy.Prediction], values: Sequence[float]) -> FloatArray:
-    """Return (n, s) scores of the readable answers from which each distribution was estimated, NaN behind them."""
+    """Return (n, s) scores of the readable answers behind each estimated distribution, padded with NaN."""
     rows = []
     for p in predictions:
         shares = np.nan_to_num(list(p.distribution.values()))
@@ -494,7 +494,7 @@ def _compare(
 def total(judged: Sequence[Judged]) -> Judged:
     """Average several criteria's scores and human scores over the same items (Ohi et al. 2024: "total").
 
-    ValueError where the items or likelihoods differ.
+    ValueError if the items or likelihoods differ.
     """
     first = judged[0]
     for other in judged[1:]:
@@ -506,14 +506,14 @@ def total(judged: Sequence[Judged]) -> Judged:
     if HUMAN_SCORES in covariates:
         covariates[HUMAN_SCORES] = np.mean([j.covariate(HUMAN_SCORES) for j in judged], axis=0)
     ratings = [j.covariates.get(RATINGS, np.empty((0, 0))) for j in judged]
-    for name in (RATINGS, SAMPLES, *PROBES):  # of one criterion
+    for name in (RATINGS, SAMPLES, *PROBES):  # of a single criterion
         covariates.pop(name, None)
     if ratings[0].size and len({r.shape for r in ratings}) == 1:  # the same raters on every criterion
         covariates[RATINGS] = np.mean(ratings, axis=0)
     return replace(
         first,
         criterion=TOTAL,
-        scale=first.scale if len({j.scale for j in judged}) == 1 else None,  # else the mean is on no scale
+        scale=first.scale if len({j.scale for j in judged}) == 1 else None,  # else the mean has no common scale
         answers=np.mean([j.answers for j in judged], axis=0),
         covariates=covariates,
         coverage=np.mean([j.coverage for j in judged], axis=0),
@@ -521,7 +521,7 @@ def total(judged: Sequence[Judged]) -> Judged:
     )
 
 
-# --- what is known about items, whoever judges them -------------------------------------------------------------------
+# --- covariates of items, independent of the judge --------------------------------------------------------------------
 
 
 def gather(
@@ -534,11 +534,11 @@ def gather(
     answered: Sequence[str] = (),
     required: bool = True,
 ) -> Judged:
-    """Gather what is known about items that are scored, or pairs that are compared; their answers are undefined.
+    """Gather the covariates of items to score, or pairs to compare; their answers are undefined.
 
-    The criterion's task defines LS. People's choice is in the field ``better``, or else ``preference``, but for fields
-    of the judge's own answers (``answered``). An item without a human score where others have one is refused by name if
-    ``required``, else undefined.
+    The criterion's task defines LS. People's choice is in the field ``better``, else in ``preference``, except in
+    fields of the judge's own answers (``answered``). If only some items have human scores, an item without a score is
+    refused by name if ``required``, else undefined.
     """
     n, covariates, provenance = len(examples), dict[str, FloatArray](), dict[str, Any]()
     shape = (n, 2) if pairwise else (n,)
@@ -557,11 +557,11 @@ def gather(
         reductions = {LIKELIHOODS: reduction, PER_TOKEN: "mean"}
         values = likelihoods_and_refusals(outputs, criterion, scorer, *reductions.values(), refused="undefined")[0]
         covariates |= {name: column.reshape(shape) for name, column in zip(reductions, values.T, strict=True)}
-        if reduction == "mean":  # it is the same
+        if reduction == "mean":  # it equals LS
             del covariates[PER_TOKEN]
         prompt = {name: getattr(criterion, name) for name in ("task", "source_label", "output_label")}
         provenance |= {"reduction": reduction, **prompt}
-    # 2 what people say
+    # 2 human scores, ratings and choices
     if pairwise:
         columns = [name for name in (BETTER, "preference") if name not in answered]
         choices = np.array([people_choice(e, columns, index=i) for i, e in enumerate(examples)], dtype=np.float64)
@@ -586,19 +586,19 @@ def gather(
         covariates[RATINGS] = ratings
         if not pairwise:  # differences of equal ratings may be rounding errors of 0
             check_size(ratings, f"People's ratings on {criterion.name!r}")
-    # 3 who wrote the outputs, to which inputs
+    # 3 writers and inputs of the outputs
     ids, unknown = tuple(item_name(e, i) for i, e in enumerate(examples)), np.full((n, 1, 2) if pairwise else n, np.nan)
-    known = Judged(ids, criterion.name, unknown, covariates, inputs, provenance=provenance, examples=examples)
-    return replace(known, writers=_writers(examples, pairwise))
+    gathered = Judged(ids, criterion.name, unknown, covariates, inputs, provenance=provenance, examples=examples)
+    return replace(gathered, writers=_writers(examples, pairwise))
 
 
 def shared_inputs(inputs: Sequence[str]) -> Sequence[str] | None:
-    """Return (n,) the input of each item where some share one, else None."""
+    """Return the (n,) input of each item if some items share an input, else None."""
     return inputs if 1 < len(set(inputs)) < len(inputs) else None
 
 
 def _texts(examples: Sequence[dspy.Example], *, pairwise: bool) -> list[Sequence[Any]]:
-    """Return the texts of each item that were judged: one, or a pair's; a missing one is None."""
+    """Return the judged texts of each item: one, or two for a pair; None if missing."""
     return [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
 
 
@@ -607,17 +607,17 @@ def _lengths(texts: Sequence[Sequence[Any]], unit: str, shape: tuple[int, ...]) 
 
 
 def human_scores(examples: Sequence[dspy.Example], criterion: Criterion, *, required: bool = True) -> FloatArray:
-    """Return (n,) human scores on a criterion, as rated; of an unrated item NaN, or an error if ``required``."""
+    """Return (n,) human scores on a criterion, as rated; NaN for an unrated item, or an error if ``required``."""
     return np.array([human_score(e, criterion.name, required=required) for e in examples], dtype=np.float64)
 
 
 def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
-    """Return (n, r) the examples' single ratings on a criterion in the raters' order; NaN where a rater gave none."""
+    """Return (n, r) single ratings on a criterion in the raters' order; NaN if a rater gave none."""
     return padded([items.single_ratings(e, criterion.name) for e in examples])
 
 
 def padded(rows: Sequence[Sequence[float] | FloatArray]) -> FloatArray:
-    """Return rows of different lengths as one array, NaN behind the shorter ones."""
+    """Return rows of different lengths as an array; shorter rows are padded with NaN."""
     table = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row
@@ -625,7 +625,7 @@ def padded(rows: Sequence[Sequence[float] | FloatArray]) -> FloatArray:
 
 
 def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence[Any]]) -> list[dspy.Example]:
-    """Return one item an output, with the source that it was written to."""
+    """Return an item for each output, with the source that it was written for."""
     outputs = []
     for index, (example, row) in enumerate(zip(examples, texts, strict=True)):
         if not row or not all(isinstance(text, str) for text in [context_of(example), *row]):
@@ -637,7 +637,7 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
 
 
 def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
-    """Return the writer of every output, two for a pair, where all items name theirs; else nothing."""
+    """Return the writer of every output, two for a pair; empty unless all items name their writers."""
     if not pairwise:
         named = [e.get("system") for e in examples]
         return () if any(writer in (None, "") for writer in named) else [str(writer) for writer in named]
@@ -647,7 +647,7 @@ def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
 
 
 def ratings_left_out(judged: Judged) -> list[str]:
-    """Name the columns of ratings that are left out, and why."""
+    """Name the columns of ratings that are left out, with the reasons."""
     copies, selected, sentences = judged.provenance.get(COPIES, {}), judged.provenance.get(SELECTED, []), list[str]()
     if copies:
         follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
@@ -664,7 +664,7 @@ def ratings_left_out(judged: Judged) -> list[str]:
 
 
 def rated_again(judged: Judged) -> str:
-    """Warn where the number of an item's ratings depends on what they say; empty where that is not shown."""
+    """Warn if the number of an item's ratings depends on their values; empty if this is not shown."""
     if not judged.provenance.get(RATED_AGAIN):
         return ""
     return (
@@ -675,7 +675,7 @@ def rated_again(judged: Judged) -> str:
 
 
 def rated_by_score(judged: Judged) -> str:
-    """Warn where the outputs that people rated are chosen by what the judge says of them; empty elsewhere."""
+    """Warn if the rated outputs seem to be chosen by the judge's scores; empty otherwise."""
     if not judged.rated_apart:
         return ""
     fault = f"The rated outputs score {judged.rated_apart} the others"
@@ -685,14 +685,14 @@ def rated_by_score(judged: Judged) -> str:
 
 
 def repeats_of(judged: Judged) -> dict[int, int]:
-    """Return place of an item -> that of an earlier one which it repeats in all but its ids, if the texts are long."""
+    """Return place of an item -> place of an earlier item with equal fields except ids, if the texts are long."""
     contents = [content_of(example, every=True) for example in judged.examples]
     first = {content: place for place, content in reversed([*enumerate(contents)])}
     return {place: first[content] for place, content in enumerate(contents) if content and first[content] < place}
 
 
 def repeated_items(judged: Judged) -> str:
-    """Name items that repeat another in all but their ids; empty without any. Short answers may well be alike."""
+    """Name items that repeat another in all fields but ids; empty without any. Short answers may be equal by chance."""
     if not (repeats := repeats_of(judged)):
         return ""
     named = first_few([f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in repeats.items()], 3)

@@ -1,4 +1,4 @@
-"""Recorded judges of the same items as a jury: what it is worth, which of them are worth asking, what they share."""
+"""Recorded judges of the same items as a jury: its worth, which members to keep, and what biases they share."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from evalbias.measures.resample import SHARE, Interval
 from evalbias.options import AuditOptions, JuryOptions, reading_of
 from evalbias.values import keywords, to_json
 
-MEAN = "mean of all"  # name of the jury whose members count alike
+MEAN = "mean of all"  # name of the jury with equal weights
 EFFECTS = ("likelihood_effect", "length_effect", "first_rate")  # numbers of biases that members may share
-FEWEST = 30  # fewest items from which a jury is told of or learned
+FEWEST = 30  # fewest items for describing or learning a jury
 AVERAGED = {"biased": "averaging does not remove it", "no sign": "averaging cancels it, or leaves too little to matter"}
-FOR_JUDGE = "{judge}"  # what stands for a judge's name in the field of its choices in the other order
+FOR_JUDGE = "{judge}"  # placeholder of a judge's name in the field of its choices in the other order
 
 
 def panel_of(options: JuryOptions) -> list[Judged]:
-    """Read the recorded answers of each judge; ValueError where fewer than two are named, or the items lack a field."""
+    """Read the recorded answers of each judge; ValueError if fewer than two are named, or the items lack a field."""
     if len(set(options.judges)) < 2 or len(set(options.judges)) < len(options.judges):
         raise ValueError(f"`judges` {', '.join(options.judges) or 'none'}: name two or more fields, each once.")
     pattern = options.swapped_field
@@ -54,7 +54,7 @@ def panel_of(options: JuryOptions) -> list[Judged]:
         if first is None:
             first = resolve(replace(settings, **named))
             judged.append(replace(answers_of(first).counted_in(options.length), judge=name))
-        else:  # what is known about the items is known
+        else:  # the covariates of the items are the first judge's
             answers = answers_of(replace(first, **named, likelihood_lm=None, lm=None))
             kept = {part: getattr(answers, part) for part in ("answers", "ties", "reasons")}
             judged.append(replace(judged[0], **kept, judge=name))
@@ -62,7 +62,7 @@ def panel_of(options: JuryOptions) -> list[Judged]:
 
 
 def mean_of(judged: Sequence[Judged]) -> Judged:
-    """Return the answers of a jury whose members count alike: standardized scores, or win probabilities of pairs."""
+    """Return the answers of a jury with equal weights: mean standardized scores, or win probabilities of pairs."""
     if judged[0].pairwise:
         wins = np.mean([member.first_wins for member in judged], axis=0)
         return replace(judged[0], answers=np.stack([wins, 1 - wins], axis=2), ties=False, judge=MEAN)
@@ -74,20 +74,20 @@ def mean_of(judged: Sequence[Judged]) -> Judged:
 
 @dataclass(frozen=True)
 class Shared:
-    """One bias of every member and of their jury."""
+    """A bias of every member and of their jury."""
 
     bias: str
-    members: Mapping[str, Estimate]  # judge -> its estimate, less the value of an unbiased judge
+    members: Mapping[str, Estimate]  # judge -> its estimate minus the value of an unbiased judge
     mean: Estimate  # of the jury
     jury: str = MEAN
 
     @property
     def biased(self) -> dict[str, Estimate]:
-        """Members whose bias is shown, after Holm's correction over the members."""
+        """Members with a significant bias, after Holm's correction over the members."""
         return significant(self.members)
 
     def sentence(self) -> str:
-        """Say whether the jury keeps what the members have; empty where no bias of a member is shown."""
+        """Say whether the jury keeps the bias of its members; empty if no member's bias is shown."""
         if not self.biased:
             return ""
         unit = "of the wins" if self.mean.unit == SHARE else self.mean.unit
@@ -99,25 +99,25 @@ class Shared:
 
 @dataclass(frozen=True, repr=False)
 class JuryReport(Report):
-    """Worth of several judges of the same items together; correlations are with quality, free of the raters' noise.
+    """Joint worth of several judges of the same items; correlations are with quality, without the raters' noise.
 
     Attributes:
         criterion: Name of the judged criterion.
         judges: Names of the members.
-        costs: Cost of one answer of each.
+        costs: Cost of an answer of each judge.
         validities: Judge, or ``MEAN``, -> correlation with quality.
-        gain: Correlation of the mean less that of the best member.
+        gain: Correlation of the mean of all minus that of the best member.
         votes: Number of judges with independent errors that would do as well; see ``measures.juries.Panel.votes``.
         error_correlation: Mean correlation of two members' errors at equal quality.
-        seeming: The same against the mean rating, whose noise all members share.
+        seeming: The same computed against the mean rating, whose noise all members share.
         correlations: (K, K) correlations of the errors at equal quality.
-        worth: Judge -> correlation of the mean of all less that of the mean of the others.
+        worth: Judge -> correlation of the mean of all minus that of the mean of the others.
         shared: Biases of the members and of their mean.
-        writers: Judge -> writer -> what its outputs get from this judge more than those of others, at equal quality.
-        own: Judge that wrote outputs -> what it gives these more than the other judges give them, at equal quality, in
-            standard deviations of a score.
+        writers: Judge -> writer -> excess that its outputs get from this judge over other outputs, at equal quality.
+        own: Judge that wrote outputs -> excess that it gives them over the other judges, at equal quality, in standard
+            deviations of a score.
         noise: Share of the mean rating's variance that is noise.
-        notes: Sentences about ratings that were left out, or were given for what the others say.
+        notes: Sentences about ratings that were left out, or that exist because of other ratings.
     """
 
     criterion: str
@@ -138,7 +138,7 @@ class JuryReport(Report):
 
     @property
     def best(self) -> str:
-        """Name of the member that follows quality best."""
+        """Name of the member whose scores correlate best with quality."""
         return max(self.judges, key=lambda judge: self.validities[judge].value)
 
     @property
@@ -171,7 +171,7 @@ class JuryReport(Report):
         return (*paragraphs, *filter(None, (self._own_sentence(), *biases, *self.notes)))
 
     def _own_sentence(self) -> str:
-        """Say which judges give what they wrote more than the other judges give it; empty where that is unknown."""
+        """Name judges that score their own outputs higher than the other judges do; empty if unknown."""
         bonuses = {judge: e for judge, e in self.own.items() if not math.isnan(e.value)}
         more = [f"{judge} ({signed(e.value)})" for judge, e in significant(bonuses).items() if e.value > 0]
         if not more:
@@ -205,7 +205,7 @@ class JuryReport(Report):
         ]
 
     def _writers(self) -> Iterator[Section]:
-        """Yield what each writer (column) gets from each judge (row), where the items name two writers or more."""
+        """Yield a table of each writer's (column) excess from each judge (row), if there are two writers or more."""
         if not self.writers:
             return
         rows = []
@@ -233,13 +233,13 @@ def _brief(e: Interval) -> str:
 
 @keywords(JuryOptions)
 def jury(options: JuryOptions) -> JuryReport:
-    """Say what several recorded judges of the same items are worth together, and which of them to keep.
+    """Estimate what several recorded judges of the same items are worth together, and which to keep.
 
     Args:
         options: The options, each as a keyword; see ``evalbias.options.JuryOptions``.
 
     Raises:
-        ValueError: Fewer than two judges, or items that do not tell quality: with fewer than two ratings and no
+        ValueError: Fewer than two judges, or items that do not reveal quality: with fewer than two ratings and no
             ``reliability``, or too few.
     """
     return jury_worth(panel_of(options), costs=options.costs, reliability=options.reliability)
@@ -251,7 +251,7 @@ def jury_worth(
     costs: Mapping[str, float] | None = None,
     reliability: float | None = None,
 ) -> JuryReport:
-    """Say what judges that answered the same items are worth together; ``judge`` of each is its name."""
+    """Estimate the joint worth of judges of the same items; the name of each is its ``judge``."""
     names, k = tuple(member.judge for member in judged), len(judged)
     if unknown := sorted(set(costs or {}) - {*names}):
         raise ValueError(f"`costs` names {unknown[0]!r:.80}, which is none of the judges {', '.join(names)}.")
@@ -259,7 +259,7 @@ def jury_worth(
     if not all(price >= 0 and math.isfinite(price) for price in prices):
         raise ValueError("`costs`: give finite numbers of 0 or more.")
     panel = panel_of_answers(judged, reliability=reliability)
-    # 1 each judge, the mean, and what each adds to it
+    # 1 each judge, the mean, and each judge's contribution to it
     alone, everyone = np.eye(k), np.ones(k)
     weights = zip((*names, MEAN), (*alone, everyone), strict=True)
     validities = {name: panel.estimate(partial(juries.validity, weights=own)) for name, own in weights}
@@ -269,7 +269,7 @@ def jury_worth(
         both = np.stack([weights, everyone])
         return panel.estimate(lambda *moments: np.diff(juries.validity(*moments, weights=both), axis=1)[:, 0], most=2.0)
 
-    # 2 what their errors share
+    # 2 correlation of their errors
     noisy = panel.validities * math.sqrt(max(1 - panel.noise, 0.0))
     whole = panel.correlations[None]
     return JuryReport(
@@ -308,7 +308,7 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
 
 
 def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | None) -> list[Shared]:
-    """Measure the biases that each member can have, and those of their jury."""
+    """Measure the biases of each member, and of their jury."""
     shared = list[Shared]()
     for bias in (b.configured(reliability=reliability) for b in BIASES.values()):
         each = {}
@@ -321,11 +321,11 @@ def shared_biases(judged: Sequence[Judged], jury: Judged, reliability: float | N
     return shared
 
 
-# Who gets more from whom, where the items name their writers.
+# Excess of each writer from each judge, if the items name their writers.
 
 
 def by_writer(judged: Sequence[Judged], reliability: float | None) -> dict[str, dict[str, Estimate]]:
-    """Estimate what each judge gives each writer more than the others at equal quality; empty without two writers."""
+    """Estimate each judge's excess for each writer over the others at equal quality; empty without two writers."""
     bias = SelfPreference(reliability)
     estimates = {}
     for member in judged:
@@ -337,15 +337,15 @@ def by_writer(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
 
 
 def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, Estimate]:
-    """Estimate what each judge that is a writer, too, gives what it wrote more than the other judges give it.
+    """Estimate by how much each judge that is also a writer overrates its own outputs relative to the other judges.
 
-    That is the effect of "written by itself" at equal quality on its standardized scores less the mean of the others'.
-    So a style that all judges like is none of its own.
+    This is the effect of "written by itself" at equal quality on its standardized scores minus the mean of the others'.
+    So a style that all judges like does not count as self-preference.
     """
     first, bias = judged[0], SelfPreference(reliability)
     writers = [k for k, member in enumerate(judged) if member.judge in first.writer_names and bias.numbers(first)]
     table = np.column_stack([member.strength for member in judged])
-    z = table / table[defined(table)].std(axis=0)  # the constant, or the order of a pair, takes care of the means
+    z = table / table[defined(table)].std(axis=0)  # a constant, or the order of a pair, absorbs the means
     bonuses = {}
     for k in writers:
         number = bias.effect(first, written_by(first, [judged[k].judge]), name=judged[k].judge, label=judged[k].judge)
@@ -355,5 +355,5 @@ def own_bonus(judged: Sequence[Judged], reliability: float | None) -> dict[str, 
 
 
 def _unscaled(e: Estimate, unit: str) -> Estimate:
-    """Return an effect in the unit of the numbers that it was estimated from."""
+    """Return an effect in the unit of its input numbers."""
     return replace(e.scaled(e.points), points=math.nan, unit=unit)

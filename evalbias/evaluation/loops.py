@@ -1,4 +1,4 @@
-"""Refine loops over many items: run, scored, their self-bias round by round, compared, and what follows."""
+"""Refine loops over many items: running, scoring, self-bias by round, comparisons and conclusions."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ OWN = "own_score"  # field of a loop's own score of an output
 
 
 class CachedScorer:
-    """A feedback source whose scores are remembered, so that nothing is asked twice.
+    """Feedback source whose scores are cached, so that no output is scored twice.
 
-    ``log`` is a JSONL file that keeps the scores for a later run, in which those of another source are ignored.
-    ``failed`` is item -> error that the source raised: its outputs are undefined (NaN), and a later run asks again.
+    ``log`` is a JSONL file that keeps the scores for a later run, which ignores those of another source. ``failed`` is
+    item -> error that the source raised: its outputs are undefined (NaN), and a later run tries again.
     """
 
     def __init__(self, source: FeedbackSource, log: Path | None = None) -> None:
@@ -52,7 +52,7 @@ class CachedScorer:
         self._scores = {(r["item"], r["output"]): json_number(r["score"]) for r in records if r["by"] == self._identity}
 
     def __call__(self, example: Mapping[str, Any], output: str) -> float:
-        """Return the score of an output for an example with ``id``; NaN where it is undefined."""
+        """Return the score of an output for an example with ``id``; NaN if undefined."""
         key = (digest(dict(example.items()), 64), output)
         if not output.strip():
             return math.nan
@@ -68,21 +68,21 @@ class CachedScorer:
         return self._scores[key]
 
 
-# --- what loops left --------------------------------------------------------------------------------------------------
+# --- results of loops -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The loop of one item: every output from the first on; none where the item failed."""
+    """The loop of an item: every output from the first on; empty if the item failed."""
 
     id: str
     steps: tuple[Step, ...]
     stopped: str = ""  # why the loop ended
     error: str = ""
-    calls: int = 0  # requests to models, also of a failed item
+    calls: int = 0  # requests to models, including those of a failed item
 
     def at(self, iteration: int) -> Step | None:
-        """Return the step whose output stands after so many refinements; None where the item failed."""
+        """Return the step with the current output after ``iteration`` refinements; None if the item failed."""
         accepted = [step for step in self.steps if step.accepted and step.iteration <= iteration]
         return accepted[-1] if accepted else None
 
@@ -92,7 +92,7 @@ class LoopRun:
     """Loops over n items, with at most t refinements.
 
     Attributes:
-        loops: One loop an item, in the items' order.
+        loops: A loop for each item, in the items' order.
         feedback: Name of the feedback source.
         low: Its lowest score.
         high: Its highest score.
@@ -114,7 +114,7 @@ class LoopRun:
         return {loop.id: loop.error for loop in self.loops if loop.error}
 
     def checked(self) -> LoopRun:
-        """Return the run; ValueError where every item failed."""
+        """Return the run; ValueError if every item failed."""
         if len(self.failed) == len(self.loops):
             raise ValueError(f"No item came through the loop: {next(iter(self.failed.values()), 'there are none')}")
         return self
@@ -168,7 +168,7 @@ def run_loops(
     num_threads: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> LoopRun:
-    """Run a loop on every item; one whose generator, feedback or refiner raises is in ``failed``, the others continue.
+    """Run a loop on every item; an item whose generator, feedback or refiner raises goes to ``failed``.
 
     ``program`` is ``SelfRefine``, ``BestOfK``, or any DSPy module with the ``feedback`` of its steps whose predictions
     have ``steps`` and ``stopped``; ``examples`` have ``id`` and its inputs, other fields (a reference) go to the
@@ -195,7 +195,7 @@ def run_loops(
         if log_dir is not None:
             log_dir.mkdir(parents=True, exist_ok=True)
             run.enter_context(lock_folder(log_dir))
-            # another program would have written something else
+            # another program would have written other outputs
             check_settings(log_dir / IDENTITY, {"program": digest(describe(program))})
             log = Journal(log_dir / STEP_LOG)
             logged |= _logged(log)
@@ -225,7 +225,7 @@ def _check_ids(examples: Sequence[dspy.Example]) -> None:
 
 
 def _logged(log: Journal) -> dict[str, Loop]:
-    """Return the logged loops by the digest of their whole item: a changed item of the same id is run again."""
+    """Return the logged loops by the digest of their whole item: a changed item with the same id is run again."""
     loops = {}
     for record in log.read("id", "item", "stopped", "calls", "steps"):
         steps = tuple(Step(**{**step, "score": json_number(step["score"])}) for step in record["steps"])
@@ -233,7 +233,7 @@ def _logged(log: Journal) -> dict[str, Loop]:
     return loops
 
 
-# --- self-bias round by round -----------------------------------------------------------------------------------------
+# --- self-bias by round -----------------------------------------------------------------------------------------------
 
 
 def measure_rounds(
@@ -247,9 +247,9 @@ def measure_rounds(
 ) -> list[Measurement]:
     """Measure self-bias in every round of a loop (Xu et al. 2024, figures 3 to 5).
 
-    ``own`` are (t, n) the loop's own scores of its outputs, one row a round; ``expected`` are on the same range, and
-    ``quality``, expected scores in points of their own, is reported too. ``ids`` (n,) default to the items' numbers.
-    The intervals are of ``n_resamples`` bootstrap resamples. ValueError for different shapes.
+    ``own`` are (t, n) scores by the loop itself, a row per round; ``expected`` are on the same range, and ``quality``,
+    expected scores in their original points, is reported too. ``ids`` (n,) default to the items' numbers. The intervals
+    come from ``n_resamples`` bootstrap resamples. ValueError for different shapes.
     """
     rows = [np.asarray(v, dtype=np.float64) for v in (own, expected, *([] if quality is None else [quality]))]
     if rows[0].ndim != 2 or len({row.shape for row in rows}) > 1:
@@ -265,13 +265,13 @@ def measure_rounds(
 
 @dataclass(frozen=True)
 class LoopSummary(Shown):
-    """The self-bias of one loop round by round."""
+    """Self-bias of a loop by round."""
 
     name: str  # of the model
     numbers: tuple[int, ...]  # (t,) number of each round
     rounds: tuple[Measurement, ...]
     change: Comparison  # the last round that has scores against the first
-    last: int = -1  # place of that round
+    last: int = -1  # index of that round
 
     def sections(self) -> list[Section]:
         last = measurement_section(self.rounds[self.last], f"Self-bias of {self.name}")
@@ -281,7 +281,7 @@ class LoopSummary(Shown):
 
 
 def rounds_plot(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> Plot | None:
-    """Draw the Bias of loops (numbers and measurements of rounds) by round; None where none has it in two rounds."""
+    """Draw the Bias of loops (numbers and measurements of rounds) by round; None if no loop has two rounds of it."""
     lines = {}
     for name, (numbers, measurements) in loops.items():
         estimates = [m["bias"] for m in measurements]
@@ -309,7 +309,7 @@ def summarize_loop(
 ) -> LoopSummary:
     """Measure every round of a loop and test the last against the first.
 
-    ``own`` and ``expected`` are (t, n) scores on one range; ``numbers`` those of the t rounds, by default 0, 1, ...
+    ``own`` and ``expected`` are (t, n) scores on the same range; ``numbers`` number the t rounds, by default 0, 1, ...
     """
     rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
     last = max((k for k, m in enumerate(rounds) if m["bias"].n), default=len(rounds) - 1)  # a cut loop ends empty
@@ -322,23 +322,23 @@ def summarize_loop(
 
 @dataclass(frozen=True)
 class LoopScores:
-    """One model's loop, with own and expected scores on one range."""
+    """A model's loop, with own and expected scores on the same range."""
 
     name: str
     numbers: tuple[int, ...]  # (t,) number of each round
-    items: tuple[str, ...]  # (n,) equal where two loops answer to the same input
+    items: tuple[str, ...]  # (n,) identifiers, equal in two loops for the same input
     own: FloatArray  # (t, n)
     expected: FloatArray  # (t, n)
 
 
 @dataclass(frozen=True)
 class LoopPair(Shown):
-    """Two loops in the last round that both have, on the items that both have."""
+    """Two loops in their last common round, on their common items."""
 
     first: str
     second: str
     number: int  # of the round
-    items: int  # their count
+    items: int  # number of common items
     comparison: Comparison  # the second loop against the first
 
     def sections(self) -> list[Section]:
@@ -346,7 +346,7 @@ class LoopPair(Shown):
 
 
 def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES, seed: int) -> list[LoopPair]:
-    """Compare every two loops that share items, in the last round that both have; all scores are on one range.
+    """Compare every two loops that share items, in their last common round; all scores are on the same range.
 
     The test is the paired permutation test of ``compare``: under the null hypothesis the two models' differences of own
     and expected score are exchangeable item by item. It is two-sided and not corrected for the number of pairs. Pairs
@@ -369,7 +369,7 @@ def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES
     return pairs
 
 
-# --- preference for the own style: outputs of others, judged before and after the model paraphrases them --------------
+# --- preference for its own style: others' outputs, judged before and after the model paraphrases them ----------------
 
 
 class Paraphrase(dspy.Signature):  # type: ignore[misc]
@@ -382,8 +382,8 @@ class Paraphrase(dspy.Signature):  # type: ignore[misc]
 class Paraphrased(dspy.Module):  # type: ignore[misc]
     """A loop of two steps: 0 is an output of another author, 1 the model's paraphrase, which is always accepted.
 
-    ``feedback`` is the model's own, whose score may be biased; ``config`` the settings of the paraphrasing request. The
-    example's field ``output`` holds the other author's.
+    ``feedback`` is the model's own, whose score may be biased; ``config`` are settings of the paraphrasing request. The
+    example's field ``output`` holds the other author's output.
     """
 
     def __init__(self, feedback: FeedbackSource, **config: Any) -> None:
@@ -392,7 +392,7 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
         self.paraphrase = PlainPredict(Paraphrase, **{"temperature": 0.0, "max_tokens": 300, **config})
 
     def forward(self, **example: Any) -> dspy.Prediction:
-        """Judge and paraphrase one example's output."""
+        """Judge and paraphrase an example's output."""
         original = str(example["output"])
 
         def paraphrased() -> str:
@@ -431,7 +431,7 @@ def measure_style(
 ) -> StyleReport:
     """Measure whether the bias grows as a model paraphrases outputs of others (Xu et al. 2024, figure 7).
 
-    ``run`` is that of ``Paraphrased`` over the examples; the scorer's source gives the expected scores.
+    ``run`` is a run of ``Paraphrased`` over the examples; the scorer's source gives the expected scores.
     """
     expected = expected_scores(run.quality(examples, scorer), scorer.source, run)
     summary = summarize_loop("style", run.own(), expected, n_resamples=n_resamples, seed=seed)
@@ -439,11 +439,11 @@ def measure_style(
     return StyleReport(before, after, summary.change, run, scorer.failed | run.failed)
 
 
-# --- what follows: the last sentences of the commands -----------------------------------------------------------------
+# --- conclusions: the last sentences of the commands ------------------------------------------------------------------
 
 
 def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
-    """Say whether a model overrates its own outputs in the last round that has scores, and what refining changed."""
+    """Say whether a model overrates its own outputs in the last round with scores, and how refining changed this."""
     last, first, change = summary.rounds[summary.last]["bias"], summary.rounds[0]["bias"], summary.change["bias"]
     if math.isnan(last.low):
         why = last.reason or "too few items have both scores"
@@ -480,7 +480,7 @@ def conclude_style(change: Comparison) -> str:
 
 
 def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
-    """Say whether a loop made outputs better, by (t, n) their expected scores after each number of refinements."""
+    """Say whether a loop improved outputs, by their (t, n) expected scores after each number of refinements."""
     values = np.asarray(quality, dtype=np.float64)
     if len(values) < 2:
         return ""

@@ -1,7 +1,7 @@
-"""Counterfactual probes: what an edit that leaves the quality as it is adds to a judge's score, less its placebo.
+"""Counterfactual probes: effect on a judge's score of edits that do not change the quality, minus their placebos.
 
-Every item is judged as it is, with each edit and with each edit's placebo (``evalbias.data.probes``). The placebo takes
-out what any change of the text does, and the noise of asking again; no ratings are needed.
+Every item is judged unchanged, with each edit and with each edit's placebo (``evalbias.data.probes``). The placebo
+removes the effect of any change of the text, and the noise of asking again; no ratings are needed.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.values import first_few
 
 SWAPS = 10_000  # random exchanges of edit and placebo in the test of an effect
-NEAR_TOP = 0.125  # share of the scale's length within which a score counts as the highest: half a level of 1 to 5
-MOST_NAMED = 10  # most missing rows that are named
+NEAR_TOP = 0.125  # share of the scale's length below the top that counts as the highest score: half a level of 1 to 5
+MOST_NAMED = 10  # most missing rows to name
 
 
 @dataclass(frozen=True)
 class ProbeEffect:
-    """Effect of one kind of edit on a judge's scores, in points; of pairs, on the win rate of the edited candidate.
+    """Effect of a kind of edit on a judge's scores, in points; for pairs, on the edited candidate's win rate.
 
     Attributes:
-        kind: The kind as it is called, such as ``"authority"``.
-        estimate: Change by the edit less that by its placebo, with the 95 % interval over inputs.
+        kind: Name of the kind, such as ``"authority"``.
+        estimate: Change by the edit minus the change by its placebo, with the 95 % interval over inputs.
         edit: Change by the edit.
         placebo: Change by its placebo.
-        taken: Share of items that an injection makes reach the highest score, of those that are below it as they are,
-            or in which a non-answer gets more than the output; None for other kinds. Clopper and Pearson's interval.
-        taken_by_placebo: The same with the placebo.
-        p_adjusted: p of the estimate, adjusted by Holm for all kinds.
-        status: What follows at the 5 % level, where an effect of up to a hundredth of the scale is none. A non-answer
-            is "not tested": it is told as a share, because its text is the same for all items.
+        taken: For an injection, share of items lifted to the highest score, among those below it unedited; for a
+            non-answer, share in which it gets more than the output; else None. Clopper and Pearson's interval.
+        taken_by_placebo: The same share for the placebo.
+        p_adjusted: p-value of the estimate, adjusted by Holm for all kinds.
+        status: Conclusion at the 5 % level, where an effect of up to a hundredth of the scale counts as none. A
+            non-answer is "not tested": it is reported as a share, because its text is the same for all items.
         sentence: The effect in words.
     """
 
@@ -79,9 +79,9 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         n: Number of items.
         pairwise: Whether the judge compares: effects are then of a win rate.
         effects: Kind -> its effect.
-        missing: Ids of rows that the answers lack, or to which the judge gave none.
-        left_out: Number of scores of edits and placebos that do not count, because another row of theirs has none.
-        margin: Smallest effect that is called worth finding, a twentieth of the scale.
+        missing: Ids of rows that the answers lack, or that the judge did not answer.
+        left_out: Number of unused scores of edits and placebos, because another row of the item lacks an answer.
+        margin: Smallest effect worth finding, a twentieth of the scale.
     """
 
     judge: str
@@ -151,7 +151,7 @@ def _named(effects: Sequence[ProbeEffect]) -> str:
 
 
 def _taken_sentence(kind: str, taken: Estimate, placebo: Estimate, pairwise: bool) -> str:
-    """Say the share of items that an injection or a non-answer takes over, beside that of the placebo."""
+    """State the share of items that an injection or a non-answer takes over, and the placebo's share."""
     share, other = f"{percent(taken.value)} of {taken.n}", percent(placebo.value)
     most = f"(at most {percent(taken.high)}, the end of the 95 % interval)"
     most = "(of too few inputs for an interval)" if math.isnan(taken.high) else most
@@ -173,9 +173,9 @@ def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
     An item counts for a kind if the original, the edit and the placebo have an answer.
 
     Raises:
-        ValueError: The ids or texts are not those of ``with_edits``, or an original is nowhere.
+        ValueError: The ids or texts are not those of ``with_edits``, or an original is missing.
     """
-    # 1 (1 + 2 k, n) the answers to the versions of every item, of a pair the lead of the edited candidate
+    # 1 (1 + 2 k, n) answers to the versions of every item; for a pair, the lead of the edited candidate
     values, reach = (judged.win_shares - 0.5, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
     if np.isnan(values).all():
         why = next(iter(judged.reasons.values()), words.coverage_warning({"": judged.coverage}) or "none is defined")
@@ -190,7 +190,7 @@ def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
     missing = [ids[row][column] for row, column in np.argwhere(np.isnan(table))]
     pairs = table[1:].reshape(len(kinds), 2, len(items))
     whole = ~np.isnan(table[0] + pairs.sum(axis=1))  # (k, n)
-    # 2 the effects, and what follows
+    # 2 the effects, and conclusions
     clusters = shared_inputs([*versions.inputs.values()])
     high = judged.scale[1] if judged.scale is not None else np.nanmax(values)
     top = None if judged.pairwise else float(high) - NEAR_TOP * reach
@@ -205,28 +205,28 @@ def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
 
 @dataclass(frozen=True)
 class _Versions:
-    """Rows of ``with_edits``, found by their ids."""
+    """Rows of ``with_edits``, identified by their ids."""
 
-    rows: Mapping[tuple[str, str, str], int]  # item, kind and part ("" of the original) -> place of the row
+    rows: Mapping[tuple[str, str, str], int]  # item, kind and part ("" for the original) -> index of the row
     inputs: Mapping[str, str]  # item -> its input
-    places: Mapping[str, str]  # item that has its original -> the candidate that is edited, "1" or "2"
+    places: Mapping[str, str]  # item with its original -> edited candidate, "1" or "2"
     pairwise: bool
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of edits that any row has, in the order of ``KINDS``."""
+        """Kinds of edits in the rows, in the order of ``KINDS``."""
         order = [*KINDS]
         return sorted({kind for _, kind, part in self.rows if part}, key=lambda kind: (order.index(_base(kind)), kind))
 
     def of(self, column: FloatArray, kind: str, part: str = "") -> FloatArray:
-        """Return a column of the rows for a version of each item, of a pair for the edited candidate; NaN without."""
+        """Return a column for a version of each item, for the edited candidate of a pair; NaN if the row is missing."""
         signs = [-1.0 if self.pairwise and self.places.get(item) == "2" else 1.0 for item in self.inputs]
         rows = [self.rows.get((item, kind, part)) for item in self.inputs]
         return np.asarray(signs * np.array([math.nan if row is None else column[row] for row in rows]))
 
 
 def _versions_of(judged: Judged) -> _Versions:
-    """Find rows by item, kind and part; ValueError for what ``with_edits`` did not write, or no original or edit."""
+    """Index rows by item, kind and part; ValueError for rows not from ``with_edits``, or without original or edit."""
     rows, inputs, places = dict[tuple[str, str, str], int](), dict[str, str](), dict[str, str]()
     for row, (name, source, example) in enumerate(zip(judged.ids, judged.inputs, judged.examples, strict=True)):
         item, *parts = name.rsplit(BAR, 2)
@@ -253,7 +253,7 @@ def _base(kind: str) -> str:
 
 
 def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, **how: Any) -> ProbeEffect:
-    """Estimate the effect of a kind on (3, n) scores: as it is, with the edit, with its placebo; no finding yet."""
+    """Estimate the effect of a kind on (3, n) scores: unedited, with the edit, with its placebo; no finding yet."""
 
     def estimated(part: str, values: FloatArray, estimator: Any = estimate_mean, **more: Any) -> Estimate:
         return Number(kind + part, kind + part, np.round(values, 9), estimator, **more).estimate(**how)
@@ -267,7 +267,7 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
         return effect
     if name == "null":
         could, taken = ~np.isnan(original), scores[1:] > original
-    elif top is None:  # a pair, which its candidate wins or not
+    elif top is None:  # a pair, which the edited candidate wins or not
         could, taken = original <= 0, scores[1:] > 0
     else:
         could, taken = original < top, scores[1:] >= top
@@ -279,10 +279,10 @@ def _effect(kind: str, scores: FloatArray, *, reach: float, top: float | None, *
 def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any = None) -> Interval:
     """Estimate the mean of (n,) differences of edit and placebo, tested by exchanging the two in whole inputs.
 
-    The exchange is exact for a judge that treats both alike, however few the inputs: a tie counts in full. For a judge
-    that an edit moves up as much as down, but less often, p is at least ``skewed_mean_p``. Where all u inputs differ
-    alike, up to a share 1 - .05^(1/u) of others may not: they may differ by up to ``unseen`` points, and the other way
-    by as much as these do.
+    The exchange is exact for a judge that treats both alike, however few the inputs; ties count in full. For a judge
+    that an edit moves up as much as down, but less often, p is at least ``skewed_mean_p``. If all u inputs differ
+    alike, up to a share 1 - .05^(1/u) of other inputs may not: these may differ by up to ``unseen`` points, and by as
+    much as the observed ones in the other direction.
     """
     interval = estimate_mean(x, method="normal", clusters=clusters, draws=draws)
     if interval.reason == ALIKE:
@@ -299,7 +299,7 @@ def estimate_probe(x: FloatArray, *, unseen: float, draws: Draws, clusters: Any 
 
 
 def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: bool) -> dict[str, ProbeEffect]:
-    """Say what each effect shows, with Holm's correction over the kinds."""
+    """Return each effect with its status and sentence, after Holm's correction over the kinds."""
     adjusted = holm([e.estimate.p_value for e in effects.values()])
     decided = {}
     for (kind, effect), p in zip(effects.items(), adjusted, strict=True):
@@ -317,11 +317,11 @@ def _decided(effects: Mapping[str, ProbeEffect], *, margin: float, pairwise: boo
     return decided
 
 
-# --- a judge that can be asked ----------------------------------------------------------------------------------------
+# --- asking a judge ---------------------------------------------------------------------------------------------------
 
 
 def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options: Any) -> ProbeReport:
-    """Ask a judge about items with one thing changed, and say what moves it: a ``ProbeReport``.
+    """Ask a judge about edited items, and estimate which edits move its score: a ``ProbeReport``.
 
     Args:
         judge: Judge of evalbias or its JSON file, a DSPy module or metric, or a function; see ``audit``.
@@ -331,7 +331,7 @@ def probe(judge: Any, items: Any, *, kinds: Sequence[str] = ("all",), **options:
         options: Further options of an audit, such as ``lm``, ``criterion``, ``scale`` and ``seed``.
 
     Raises:
-        ValueError: An unknown kind, an item without a text, or a judge that answers none.
+        ValueError: An unknown kind, an item without a text, or a judge that answers no item.
 
     Examples:
         >>> replies = [{"id": str(k), "source": "q", "output": "a fine reply " * k} for k in range(1, 41)]
@@ -355,7 +355,7 @@ def probe_answers(audit: ResolvedAudit, kinds: Sequence[str]) -> ProbeReport:
     return read_probes(judged, seed=audit.seed)
 
 
-# --- of outputs as they are: the effect at equal quality of a feature that a user names -------------------------------
+# --- unedited outputs: the effect at equal quality of a feature that the user names -----------------------------------
 
 FEATURES = "features"
 """Key of ``provenance``: names of the features whose effects an audit measures."""
@@ -363,7 +363,7 @@ TAKEN = {*BIASES, *(bias.feature_name for bias in BIASES.values() if isinstance(
 
 
 class Feature(EffectBias):
-    """Effect of a feature that the user names, measured as that of length is; ``features_of`` makes one of each."""
+    """Effect of a feature that the user names, measured like that of length; ``features_of`` makes its subclasses."""
 
     helps: ClassVar = {
         "pairs": "say in the definition that it does not count, and audit the judge again",
@@ -381,7 +381,7 @@ class Feature(EffectBias):
 
 
 def features_of(judged: Judged) -> list[EffectBias]:
-    """Return the bias of each feature of ``with_features``; of yes and no, the effect is that of having it."""
+    """Return the bias of each feature in ``with_features``; for yes and no, the effect of having the feature."""
     made = []
     for name in judged.provenance.get(FEATURES, ()):
         values, title = judged.covariates[name], name.replace("_", " ")
@@ -404,10 +404,10 @@ def features_of(judged: Judged) -> list[EffectBias]:
 
 
 def with_features(judged: Judged, names: Sequence[str]) -> Judged:
-    """Return the answers with features as covariates, (n,) numbers or (n, 2) of pairs.
+    """Return the answers with features as covariates, (n,) numbers or (n, 2) for pairs.
 
-    A name is that of a field of the items, a number or yes or no for each output, or else of a count of ``STYLE``.
-    ValueError for one that is neither, or for a value that is no number (the item is named).
+    A name is a field of the items, a number or yes or no for each output, or else a count in ``STYLE``. ValueError for
+    a name that is neither, or for a value that is not a number (the item is named).
     """
     covariates = dict(judged.covariates)
     if len({*names}) < len(names):
@@ -439,7 +439,7 @@ def _field(judged: Judged, name: str) -> FloatArray:
 
 
 def _counted(judged: Judged, name: str) -> FloatArray:
-    """Count a property of ``STYLE`` in the texts, (n,) or (n, 2) of pairs."""
+    """Count a property of ``STYLE`` in the texts, (n,) or (n, 2) for pairs."""
     texts = [candidates_of(e) if judged.pairwise else [e.get("output")] for e in judged.examples]
     counts = np.array([[probes.style_count(text, name) for text in row] for row in texts], dtype=np.float64)
     return counts if judged.pairwise else counts[:, 0]

@@ -1,4 +1,4 @@
-"""Agreement of rankings with people, beside baselines that ask no judge."""
+"""Agreement of rankings with people, and comparison with simple baselines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURES = {
     "pairwise_accuracy": (pairwise_accuracy, estimate_share, "accuracy"),
 }
 PUBLISHED_ORDERS, ORDER_SD = 100, "spearman_sd_over_orders"
-"""Random initial orders of Zhou et al.'s code; and the note of the mean Spearman's standard deviation over orders."""
+"""Random initial orders in Zhou et al.'s code; name of the note with the mean Spearman's deviation over orders."""
 COUNTS = ("comparisons", "judgments", "first", "ties", "undefined", "contradictions")
 
 
@@ -36,14 +36,14 @@ def measure_ranking(
 ) -> Measurement:
     """Rank the outputs of every document and correlate the rankings with the human scores.
 
-    ``documents`` are the rated outputs of each (``evalbias.data.by_input`` groups them), NaN where nobody rated; those
-    without two different outputs are left out. ``lm`` defaults to the judge's own, else DSPy's. ValueError where an
-    item lacks a score on the criterion.
+    ``documents`` are the rated outputs of each document (``evalbias.data.by_input`` groups them), NaN if unrated;
+    documents without two different outputs are left out. ``lm`` defaults to the judge's own, else DSPy's. ValueError if
+    an item lacks a score on the criterion.
 
     Returns:
         Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents, which are its items, of
         the mean over the initial orders, as the paper's code averages. ``notes`` counts comparisons, ties, undefined
-        ones, contradictions and unranked outputs; of several orders also these, and Spearman's standard deviation.
+        comparisons, contradictions and unranked outputs; for several orders also their number and Spearman's deviation.
     """
     name = ranker.judge.criterion.name
     for example in (e for document in documents for e in document):
@@ -56,9 +56,9 @@ def measure_ranking(
 def ranking_agreement(
     rankings: Sequence[dspy.Prediction], documents: Sequence[Sequence[dspy.Example]], criterion: str, *, seed: int = 0
 ) -> Measurement:
-    """Correlate finished rankings, one a document, with the human scores, as ``measure_ranking`` does.
+    """Correlate finished rankings, one per document, with the human scores, as ``measure_ranking`` does.
 
-    ``documents`` are the outputs that were ranked, in their order; those unrated on the criterion are undefined.
+    ``documents`` are the ranked outputs, in their original order; unrated outputs are undefined.
     """
     orders = zip(*(ranking.scores_by_order for ranking in rankings), strict=True)
     scores = [[score for document in order for score in document] for order in orders]  # (orders, outputs)
@@ -87,7 +87,7 @@ def ranking_agreement(
 
 
 def order_spread(agreements: Sequence[Measurement]) -> list[str]:
-    """Say how the mean Spearman of rankings varies over the initial orders; nothing of one order."""
+    """Say how the mean Spearman of rankings varies over the initial orders; empty for a single order."""
     notes = [agreement.notes for agreement in agreements if ORDER_SD in agreement.notes]
     deviations = ", ".join(f"{note[ORDER_SD]:.2f}" for note in notes)
     return [f"mean of {notes[0]['orders']} initial orders, standard deviation over them {deviations}"] if notes else []
@@ -110,19 +110,19 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
     )
 
 
-# A compiled judge beside the one it was compiled from, and permutation debiasing of both: it alone mends much of what a
-# search mends (Zhou et al., EMNLP 2024, table 3), so no result stands without it.
+# A compiled judge compared with the initial judge, and permutation debiasing of both: debiasing alone achieves much of
+# what a search does (Zhou et al., EMNLP 2024, table 3), so every result is reported with it.
 
 PROMPTS = {"initial": 1, "initial + permutation": 2, "searched": 1, "searched + permutation": 2}
-"""Row -> prompts that a comparison takes."""
+"""Row -> number of prompts per comparison."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One judge on the test documents."""
+    """A judge measured on the test documents."""
 
-    measurements: Mapping[str, Measurement]  # name of a bias, or "agreement" with people where any rated
-    comparisons: Mapping[str, Comparison]  # the same against the initial judge; empty for that one itself
+    measurements: Mapping[str, Measurement]  # name of a bias, or "agreement" with people if any rated
+    comparisons: Mapping[str, Comparison]  # the same compared with the initial judge; empty for the initial judge
 
 
 def compare_with_baselines(
@@ -138,9 +138,9 @@ def compare_with_baselines(
 ) -> dict[str, Row]:
     """Measure four judges: initial, initial + permutation, searched, searched + permutation.
 
-    ``items`` are outputs of documents that took no part in the search, or pairs, which are not ranked. Where people
-    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs,
-    and documents are ranked from so many random ``orders``.
+    ``items`` are outputs of documents that took no part in the search, or pairs, which are not ranked. If people rated
+    some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs, and documents are
+    ranked from ``orders`` random initial orders.
     """
     name = initial.criterion.name
     rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)

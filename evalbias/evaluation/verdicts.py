@@ -1,4 +1,4 @@
-"""Pass or fail: how often a judge passes what deserves it, items to label, and what its probabilities are worth."""
+"""Pass or fail: how often a judge passes what deserves it, items to label, and the quality of its probabilities."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from evalbias.evaluation.words import p_equals
 from evalbias.measures import Interval, estimate, estimate_share, forecasts, verdicts
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 
-WITHIN = 0.05  # half of a 95 % interval that tells a rate well enough
-MOST_LABELS = 1_000_000  # most labels that are promised to decide
+WITHIN = 0.05  # half of a 95 % interval that is narrow enough for a rate
+MOST_LABELS = 1_000_000  # largest number of labels that is recommended
 RATES: Mapping[verdicts.Rate, tuple[str, str]] = {
     "tpr": ("TPR", "Passed, of what deserves to pass (true positive rate)"),
     "tnr": ("TNR", "Failed, of what deserves to fail (true negative rate)"),
@@ -32,11 +32,11 @@ RATES: Mapping[verdicts.Rate, tuple[str, str]] = {
 
 
 class PassOrFail(Bias):
-    """Rates at which a judge that says pass or fail is right, though annotators err too (``measures.verdicts``).
+    """Rates at which a pass-or-fail judge is right, allowing for errors of annotators (``measures.verdicts``).
 
-    Numbers: the rates of ``estimate_rate`` in ``RATES``, those of an annotator where annotators contradict each other;
-    ``pass_rate``, what the judge passes; ``corrected_rate``, what deserves it of all items, where people labeled some
-    of them; and ``dependence`` with the test that the errors of judge and annotators are independent.
+    Numbers: the rates of ``estimate_rate`` in ``RATES``, with an annotator's if annotators contradict each other;
+    ``pass_rate``, the share that the judge passes; ``corrected_rate``, the share of all items that deserves it, if
+    people labeled some; and ``dependence``, with the test that the errors of judge and annotators are independent.
     """
 
     name, title, kind, judges = "pass_or_fail", "pass or fail", "validity", "scores"
@@ -78,7 +78,7 @@ class PassOrFail(Bias):
 
 
 def rates_sentence(measurement: Measurement) -> str:
-    """Say both rates for a person."""
+    """Describe both rates in words."""
     tpr, tnr = measurement["tpr"], measurement["tnr"]
     if "annotator_tpr" in measurement:
         passes, people = measurement.numbers["tpr"].values, mean_of_raters(measurement.numbers["tpr"].columns[0])
@@ -112,7 +112,7 @@ def _of_100(e: Estimate) -> str:
 
 
 def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
-    """Say the rates, what one annotator reaches, whether errors are independent, and how many items to label."""
+    """Describe the rates, those of an annotator, whether errors are independent, and how many items to label."""
     first, more = rates_sentence(measurement), list[str]()
     if "annotator_tpr" in measurement and not math.isnan(measurement["tpr"].value):
         tpr, tnr = (100 * measurement[f"annotator_{name}"].value for name in ("tpr", "tnr"))
@@ -127,7 +127,7 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
             f"These rates take the errors of judge and annotators to be independent, {independence}."
         )
     all_items = measurement.estimates.get("corrected_rate") if "annotator_tpr" in measurement else None
-    if all_items is not None and not math.isnan(all_items.low):  # without, people's mean of all items says it
+    if all_items is not None and not math.isnan(all_items.low):  # else people's mean of all items says this
         passes = f"the judge passes {100 * measurement['pass_rate'].value:.0f}"
         more.append(f"Of all answers, labeled or not, {_of_100(all_items)} deserve to pass; {passes}.")
     labels = measurement["prevalence"].n
@@ -140,9 +140,9 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
 
 
 def labels_to_decide(measurement: Measurement, name: str, limit: float) -> int | None:
-    """Compute how many labeled items show with power .8 on which side of a limit a rate lies, if it is as estimated.
+    """Compute the number of labels that show with power .8 on which side of a limit an estimated rate lies.
 
-    None where no number can be promised: the rate is undefined, or its estimate lies too near to the limit.
+    None if the rate is undefined, or its estimate lies too near to the limit.
     """
     rate, labels = measurement[name], measurement["prevalence"].n
     distance = abs(rate.value - limit)
@@ -151,11 +151,11 @@ def labels_to_decide(measurement: Measurement, name: str, limit: float) -> int |
     return None if enough is None or enough > MOST_LABELS else enough
 
 
-# A judge's probabilities as forecasts of what each person says.
+# A judge's probabilities as forecasts of each person's rating.
 
 
 def passed_by_people(judged: Judged, pass_mark: float | None) -> FloatArray | None:
-    """Return (n, r) 1 for a rating of ``pass_mark`` or more, 0 below it; without one, verdicts of 1 and 0, or None."""
+    """Return (n, r) 1 for a rating of at least ``pass_mark``, else 0; without a mark, verdicts of 1 and 0, or None."""
     ratings = judged.ratings
     if pass_mark is not None:
         return np.where(np.isnan(ratings), np.nan, ratings >= pass_mark)
@@ -166,12 +166,12 @@ def passed_by_people(judged: Judged, pass_mark: float | None) -> FloatArray | No
 class Forecasts(Bias):
     """Skill of a judge's probabilities against the base rate, and their calibration (``measures.forecasts``).
 
-    A forecast is the probability that a person passes the output: says 1, or gives at least ``pass_mark``. Numbers:
-    ``brier_skill``; ``forecast_error`` (ECE), and the ``flawless_error`` of right forecasts of these items, whose
-    interval holds 95 of 100.
+    A forecast is the probability that a person passes the output: says 1, or rates it at least ``pass_mark``. Numbers:
+    ``brier_skill``; ``forecast_error`` (ECE), and the ``flawless_error`` of perfectly calibrated forecasts for these
+    items, whose interval holds 95 of 100.
     """
 
-    pass_mark: float | None = None  # the lowest rating that passes
+    pass_mark: float | None = None  # lowest rating that passes
     name, title, kind, judges = "forecasts", "probabilities as forecasts", "validity", "probabilities"
     question = "What are the judge's probabilities worth, as forecasts of what each person says?"
     headlines = ("brier_skill",)
@@ -203,14 +203,14 @@ class Forecasts(Bias):
         ]
 
     def forecasts(self, judged: Judged) -> FloatArray | None:
-        """Return (n,) probabilities of a pass; None where it is not known what passes."""
+        """Return (n,) probabilities of a pass; None if it is unknown which scores pass."""
         if judged.scale == (0, 1):
             return judged.answers
         if self.pass_mark is None or judged.scale is None:
             return None
         (low, high), ratings = judged.scale, judged.ratings
         if not low < self.pass_mark <= high or ((ratings < low) | (ratings > high)).any():
-            return None  # of the levels, none is known to be the one that passes
+            return None  # it is unknown which level is the lowest that passes
         levels = judged.covariate(LEVEL_SHARES)
         values = judged.scale[0] + np.arange(levels.shape[1])
         return np.asarray(levels @ (values >= self.pass_mark).astype(np.float64))
@@ -235,10 +235,10 @@ class Forecasts(Bias):
         return f"{text} What is forecast is each person's own verdict, not that of their mean."
 
 
-# What the judge may decide alone.
+# Items that the judge may decide alone.
 
-ERRORS = (1, 2, 5, 10)  # wrong decisions in 100 that are allowed
-PARTS = {  # field of ``Alone`` -> the number's name, and its words
+ERRORS = (1, 2, 5, 10)  # allowed wrong decisions in 100
+PARTS = {  # field of ``Alone`` -> name and description of the number
     "share": ("alone", "Decided alone, at {} wrong in 100 or fewer"),
     "pass_from": ("pass_from", "Passes from this score on, at {} in 100"),
     "fail_to": ("fail_to", "Fails up to this score, at {} in 100"),
@@ -247,14 +247,14 @@ PARTS = {  # field of ``Alone`` -> the number's name, and its words
 
 @dataclass(frozen=True)
 class DecidesAlone(Bias):
-    """The share of items that the judge may decide alone (``measures.decided_alone``), and which to hand to people.
+    """Share of items that the judge may decide alone (``measures.decided_alone``), and which to hand to people.
 
-    Numbers, for each E of ``ERRORS`` wrong in 100 or fewer, with 95 % confidence: ``alone_E``, the share; and where
-    there is one, ``pass_from_E`` and ``fail_to_E``, the scores from which on it passes and up to which it fails alone;
-    and ``wrong``, the share on which most people contradict it, were it to decide all.
+    Numbers, for each E in ``ERRORS`` wrong in 100 or fewer, with 95 % confidence: ``alone_E``, the share; if it is
+    positive, ``pass_from_E`` and ``fail_to_E``, the lowest score that it passes alone and the highest that it fails
+    alone; and ``wrong``, the share on which most people would contradict it if it decided all.
     """
 
-    pass_mark: float | None = None  # the lowest rating that passes
+    pass_mark: float | None = None  # lowest rating that passes
     name, title, kind, judges = "alone", "what it may decide alone", "validity", "scores"
     question = "Which items may the judge decide alone, and which should people?"
     headlines = tuple(f"alone_{error}" for error in ERRORS)
@@ -280,7 +280,7 @@ class DecidesAlone(Bias):
         return numbers
 
     def _mark(self, judged: Judged) -> float | None:
-        """Return the lowest score that passes; None where that is not known."""
+        """Return the lowest score that passes; None if unknown."""
         if self.pass_mark is not None and judged.on_peoples_scale:
             return self.pass_mark
         scores = judged.answers[~np.isnan(judged.answers)]
@@ -301,7 +301,7 @@ def _share_wrong(
 def _of_alone(
     scores: FloatArray, people: FloatArray, *, part: str, before: Any = None, clusters: Any, draws: Any, **options: Any
 ) -> Interval:
-    """Return one part of ``decided_alone``, or by how much it differs from that of other scores."""
+    """Return a part of ``decided_alone``, or its difference from that of other scores."""
     value = getattr(verdicts.decided_alone(scores, people, clusters=clusters, **options), part)
     if before is not None:
         value -= _of_alone(before, people, part=part, clusters=clusters, draws=draws, **options).value
@@ -309,7 +309,7 @@ def _of_alone(
 
 
 def alone_sentence(measurement: Measurement) -> str:
-    """Say the share at 5 wrong in 100, or where that is none at 10, what to hand over, and what needs no judge."""
+    """State the share at 5 wrong in 100, or at 10 if that is 0, what to hand over, and what needs no judge."""
     shares = {error: measurement[f"alone_{error}"].value for error in ERRORS}
     error, wrong = 5 if shares[5] else 10, measurement["wrong"]
     if not shares[error]:

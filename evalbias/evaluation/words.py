@@ -1,4 +1,4 @@
-"""Figures, amounts and conclusions as text, in one form for terminal, page and JSON."""
+"""Figures, amounts and conclusions as text, in the same form for terminal, page and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATUSES: Mapping[Status, str] = {
     "no sign": "no bias was found, and every effect worth finding is ruled out",
     "not measured": "the data do not allow it",
 }
-"""Conclusion of an audit about a bias -> what it means, in the order in which a reader wants them."""
+"""Status of a bias in an audit -> its meaning, in order of importance to a reader."""
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def percent(share: float) -> str:
 
 
 def decimals(*values: float) -> int:
-    """Return how many decimals show the values: two, or more where two would show hardly anything but zeros."""
+    """Return the number of decimals for values: two, or more if two would show little but zeros."""
     largest = max((abs(value) for value in values if not math.isnan(value)), default=0.0)
     return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
 
@@ -56,12 +56,12 @@ def ends(low: str, high: str) -> str:
 
 
 def with_interval(e: Interval, *, unit: str = "", note: str = "") -> str:
-    """Format an estimate in a unit with its 95 % interval, after which a note stands in the brackets."""
+    """Format an estimate in a unit with, in brackets, its 95 % interval and a note."""
     return f"{signed(e.value)}{unit} (95 % interval {ends(signed(e.low), signed(e.high))}{note})"
 
 
 def p_text(p_value: float) -> str:
-    """Format a p-value with five decimals; empty where there is none."""
+    """Format a p-value with five decimals; empty for NaN."""
     return "" if math.isnan(p_value) else "< 0.00001" if p_value < 5e-6 else f"{p_value:.5f}"
 
 
@@ -75,20 +75,20 @@ def mark(p_value: float) -> str:
     return "*" if p_value < 0.05 else "†" if p_value < 0.06 else ""
 
 
-# --- amounts: how many points more or fewer something gets ------------------------------------------------------------
+# --- amounts: how many more or fewer points something gets ------------------------------------------------------------
 
 
 def amount_words(e: Interval, what: str, digits: int | None = None, *, held_if: str = "", note: str = "") -> str:
-    """Return how many more or fewer of ``what`` with the 95 % interval, after which a note stands in the brackets.
+    """Return how many more or fewer of ``what``, with the 95 % interval and a note in brackets.
 
-    Bounds hold ``held_if``; without ``digits``, there are as many decimals as the numbers need.
+    Bounds hold under the condition ``held_if``; without ``digits``, there are as many decimals as needed.
     """
     digits = decimals(*e.numbers) if digits is None else digits
     return f"{amount(*e.numbers, digits)} {what} ({interval_words(*e.numbers, digits, held_if=held_if)}{note})"
 
 
 def amount(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return by how much, and "between ... and ..." where only bounds are known."""
+    """Format an amount with "more" or "fewer", or "between ... and ..." if only bounds are known."""
     if not math.isnan(value):
         return _signed(value, digits)
     nearer, farther = sorted((low, high), key=abs)
@@ -98,10 +98,10 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
 
 
 def interval_words(value: float, low: float, high: float, digits: int = 2, *, held_if: str = "") -> str:
-    """Return the 95 % interval of what ``amount`` says; of bounds, the condition under which they hold.
+    """Return the 95 % interval for ``amount``; for bounds, with the condition under which they hold.
 
-    Of something that gets fewer, it is the interval of how many fewer; where an end lies on the other side of 0 than
-    the amount says, both ends say on which they are.
+    If the amount is "fewer", the interval counts how many fewer; if an end lies on the other side of 0 than the amount,
+    both ends say on which side they are.
     """
     if math.isnan(value):
         return f"95 % interval, {held_if}"
@@ -131,7 +131,7 @@ def in_one_line(text: str) -> str:
 
 
 def beginning(value: object, most: int = 80) -> str:
-    """Return the beginning of a value's text in one line, of so many characters at most; empty for None."""
+    """Return the beginning of a value's text in one line, of at most ``most`` characters; empty for None."""
     line = in_one_line("" if value is None else str(value)[: 10 * most])
     return line if len(line) <= most else line[: most - 3] + "..."
 
@@ -143,7 +143,7 @@ def joined(names: Sequence[str], link: str = "and") -> str:
 
 
 def model_title(name: str) -> str:
-    """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``."""
+    """Return a model's name for people; a local model is called ``local/NAME@FINGERPRINT``."""
     return name.removeprefix("local/").partition("@")[0] if name.startswith("local/") else name
 
 
@@ -156,7 +156,7 @@ def conclude(e: Interval, *, above: str, below: str, neither: str, undefined: st
 
 
 def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return a warning where answers are hardly ever labels, by criterion -> (n,) probabilities or NaN; else ""."""
+    """Return a warning if coverage is low, from criterion -> (n,) coverages or NaN; else ""."""
     medians = {name: median_coverage(values) for name, values in coverage.items()}
     low = {name: median for name, median in medians.items() if median < LOW_COVERAGE}  # NaN is not below
     if not low:
@@ -172,16 +172,16 @@ def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts, of which the first names the row; a console prints it, a page lays it out."""
+    """Table of texts whose first column names the row, for a console and a page."""
 
-    headings: Sequence[str]  # (c,) one a column
+    headings: Sequence[str]  # (c,) one per column
     rows: Sequence[Sequence[str]]  # (r, c) cells
-    title: str = ""  # what the table shows; empty where its place says it
+    title: str = ""  # title; empty if the context makes it clear
     caption: str = ""  # note below the table
     left: int = 1  # number of columns, from the first, that hold words and are set from the left
 
     def without_empty(self) -> Table:
-        """Return the table without its columns of figures that say nothing."""
+        """Return the table without its empty columns of figures."""
         kept = [k for k in range(len(self.headings)) if k < self.left or any(row[k] for row in self.rows)]
         rows = [[row[k] for k in kept] for row in self.rows]
         return replace(self, headings=[self.headings[k] for k in kept], rows=rows)
