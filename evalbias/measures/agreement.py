@@ -1,4 +1,4 @@
-"""Agreement of a judge with people: of ranks, values, choices and forecasts, and of people among themselves."""
+"""Agreement of a judge with people in ranks, values and choices, and of people with each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evalbias.measures.arrays import SLACK, Before, Clusters, FloatArray, IntArr
 from evalbias.measures.resample import ALONE, DRAWS, FEWEST_UNITS, Draws, Interval, estimate_coefficient, left_out
 
 CONSTANT = 1e-14
-"""Standard deviation, in units of the mean, up to which values are constant but for the rounding of their mean."""
+"""Largest standard deviation, relative to the mean, that is a rounding error of constant values."""
 
 
 # Correlations in resamples: counts (k, n) say how often each of k resamples holds each of n items.
@@ -25,7 +25,7 @@ CONSTANT = 1e-14
 def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
     """Rank values (n,) without NaN within each of k resamples, from 1; equal values share the mean of their ranks.
 
-    The rank of a value that a resample lacks means nothing.
+    The rank of a value that a resample lacks is meaningless.
 
     Examples:
         >>> counted_ranks(np.array([[1, 1, 1], [2, 1, 0]]), np.array([30.0, 10.0, 20.0]))[:, :2].tolist()
@@ -38,7 +38,7 @@ def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
 
 @partial(arrays.remembered, results=2)  # both sides of a correlation, whose resamples come in chunks
 def _by_value(x: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the places (n,) of values among the different ones, the order (n,) of these, and where each begins."""
+    """Return the (n,) codes of values among the distinct values, their order (n,), and the start of each in it."""
     codes = np.unique(x, return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")
     return codes, order, np.flatnonzero(np.diff(codes[order], prepend=np.nan))
@@ -56,7 +56,7 @@ def counted_pearson(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatAr
 
 
 def unless_constant(squares: FloatArray, n: FloatArray, mean: FloatArray) -> FloatArray:
-    """Return sums of n squared deviations from a mean (k,), NaN where they are rounding errors of that mean."""
+    """Return (k,) sums of n squared deviations from a mean, NaN where they are rounding errors of the mean."""
     return np.where(squares > n * (CONSTANT * mean) ** 2, squares, np.nan)
 
 
@@ -66,8 +66,8 @@ def counted_spearman(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatA
 
 
 def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Kendall's tau-b in resamples: of few items from all their pairs, of many one resample after the other."""
-    if len(x) > 500:  # from where a table of pairs takes longer
+    """Compute Kendall's tau-b in resamples: for few items from all pairs, for many one resample at a time."""
+    if len(x) > 500:  # above, a table of pairs takes longer
         return np.array([scipy.stats.kendalltau(a, b).statistic for a, b in _samples(counts, x, y)])
     a, b = (np.sign(np.subtract.outer(values, values)) for values in (x, y))
     alike, of_x, of_y = (((counts @ signs) * counts).sum(axis=1) for signs in (a * b, a**2, b**2))
@@ -79,7 +79,7 @@ def _ordered_alike(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArr
     untied = [[len(v) ** 2 - (np.unique(v, return_counts=True)[1] ** 2).sum() for v in pair]
               for pair in _samples(counts, x, y)]  # fmt: skip
     of_x, of_y = np.array(untied, dtype=np.float64).T  # twice the numbers of pairs
-    more = np.round(np.nan_to_num(counted_kendall(counts, x, y)) * np.sqrt(of_x * of_y))  # pairs alike less the others
+    more = np.round(np.nan_to_num(counted_kendall(counts, x, y)) * np.sqrt(of_x * of_y))  # concordant less discordant
     return (1 + ratio(more, of_y)) / 2
 
 
@@ -99,16 +99,16 @@ class Agreement:
     n: int  # items used
     undefined: int  # items left out because a score is NaN
     groups: int  # groups with a defined value (1 when pooled)
-    undefined_groups: int  # groups without one: fewer than two items, or constant scores
+    undefined_groups: int  # groups without a value: fewer than two items, or constant scores
     by_group: tuple[float, ...]  # value of each group, in order of first appearance; NaN where undefined
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
     """Compute Spearman's rank correlation, rho in [-1, 1]; tied scores share their mean rank.
 
-    Of judge and human scores (n,), on any scales, it is the evaluation performance of Ohi et al. (2024), or, averaged
-    over the documents that ``groups`` (n,) names, the human alignment of Zhou et al. (2024). NaN below two items and
-    for constant scores. ValueError where lengths or pandas indexes differ, a score is infinite, or a group is missing.
+    For (n,) judge and human scores on any scales, it is the evaluation performance of Ohi et al. (2024); averaged over
+    the documents named by ``groups`` (n,), the human alignment of Zhou et al. (2024). NaN for fewer than two items and
+    for constant scores. ValueError if lengths or pandas indexes differ, a score is infinite, or a group is missing.
 
     Examples:
         >>> spearman([1, 2, 3], [1, 3, 2]).value
@@ -166,21 +166,21 @@ def _agreement(statistic: resample.Statistic, x: ArrayLike, y: ArrayLike, groups
     return Agreement(value, len(kept) - lost, lost, groups_known, len(values) - groups_known, tuple(values))
 
 
-# Estimates of the same, with their intervals, of a judge's scores and a reference (n,).
+# Estimates of these statistics with intervals, for a judge's scores and a reference (n,).
 
 
 def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Any) -> Interval:
     """Estimate Spearman's rho of a judge's scores (n,) with a reference (n,), such as the human scores (performance).
 
-    Swaps exchange z-scores of each judge's ranks, and a mixture is not ranked again, which would order equal scores by
-    the judge who gave them. Scores themselves are exchangeable only between judges that use the scale alike: else a
-    test at 5 % rejects 0 to 2 % of equal judges. Options as those of ``estimate``.
+    Swaps exchange z-scores of each judge's ranks, without ranking a mixture again, because that would order equal
+    scores by the judge who gave them. Raw scores are exchangeable only between judges that use the scale alike:
+    otherwise a test at 5 % rejects 0 to 2 % of equal judges. Options as in ``estimate``.
     """
     return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
 
 
 def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resample.LinearSwaps:
-    """Swap z-scores of ranks (see ``change``): what an item adds to the sums of one side, it takes from the other's."""
+    """Swap z-scores of ranks (see ``change``): an exchanged item moves its terms between the sums."""
     a, b, y = (arrays.standardized(scipy.stats.rankdata(x)) for x in (a, b, reference))
     first, second = (np.column_stack([x, x**2, x * y]) for x in (a, b))  # (n, 3)
 
@@ -195,10 +195,10 @@ def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resa
 def estimate_pearson(
     scores: ArrayLike, reference: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
-    """Estimate Pearson's correlation; arguments as ``estimate_spearman``. Its error is the jackknife's over clusters.
+    """Estimate Pearson's correlation; options as in ``estimate_spearman``. Its error is the jackknife's over clusters.
 
-    A change between judges has Student's t interval and test (``draws`` gives the level alone). It is the measure to
-    test a correction with: breaking the ties of coarse scores moves ranks by half of the items, and values hardly.
+    A change between judges has Student's t interval and test (``draws`` gives only the level). Use this measure to test
+    a correction: breaking the ties of coarse scores moves ranks by half of the items, but hardly the values.
     """
     if before is None:
         return estimate_coefficient(counted_pearson, scores, reference, clusters=clusters, draws=draws)
@@ -230,7 +230,7 @@ def _with_t(interval: Interval, influence: FloatArray, confidence: float, *, mos
 
 
 ALL_TIED = "people rate all outputs of an input alike, so there is no order to agree with"
-MOST_PAIRS = 2_000_000  # most pairs that an accuracy compares; of more, each item has an equal number of others
+MOST_PAIRS = 2_000_000  # most pairs for an accuracy; above it, each item is compared with equally many others
 
 
 def estimate_tied_accuracy(
@@ -238,10 +238,10 @@ def estimate_tied_accuracy(
 ) -> Interval:
     """Estimate pairwise accuracy with calibrated ties, acc*_eq in [0, 1] (Deutsch et al. 2023, "Ties matter").
 
-    It is the share of pairs of items that the scores put in the reference's order, or call a tie where it does. Scores
-    that differ by a threshold or less are tied; the threshold is the one that makes most pairs right (tie calibration).
-    Pairs are those within a cluster, or all where none shares one; undefined where the reference ties all of them. The
-    jackknife over clusters keeps the threshold. Arguments as ``estimate_pearson``.
+    It is the share of pairs of items that the scores put in the reference's order, or tie where the reference ties.
+    Scores that differ by a threshold or less are tied; the threshold maximizes the number of correct pairs (tie
+    calibration). Pairs lie within a cluster, or are all pairs if no cluster has two items; undefined if the reference
+    ties all of them. The jackknife over clusters keeps the threshold. Arguments as in ``estimate_pearson``.
 
     Examples:
         >>> estimate_tied_accuracy([1.0, 1.1, 3.0], [1, 1, 2]).value  # .1 apart is a tie
@@ -251,7 +251,7 @@ def estimate_tied_accuracy(
     all_columns = vectors(**judges, reference=reference)
     (*columns, y), codes = complete(*all_columns, clusters=clusters)
     pairs = _pairs(codes)
-    units = len(held := np.unique(codes[pairs]))  # clusters without a pair tell nothing
+    units = len(held := np.unique(codes[pairs]))  # clusters without a pair do not count
     accuracy = Interval(np.nan, n=len(y), undefined=len(all_columns[0]) - len(y), units=units, unit=resample.SHARE)
     if not len(pairs):
         return accuracy
@@ -264,7 +264,7 @@ def estimate_tied_accuracy(
     if few or not draws.resamples:
         return replace(accuracy, reason=few)
     first, second = np.searchsorted(held, codes[pairs]).T
-    touched, amounts = (  # what the pairs of each cluster sum to, one between two clusters in both of them
+    touched, amounts = (  # sums over the pairs of each cluster; a pair between two clusters counts in both
         np.bincount(first, part, units) + np.bincount(second, part * (first != second), units)
         for part in (gains, np.ones(len(pairs)))
     )
@@ -277,7 +277,7 @@ def estimate_tied_accuracy(
 
 
 def _pairs(codes: IntArray) -> IntArray:
-    """Return (m, 2) items to compare: pairs within a cluster (n,), or of all items where each is its own."""
+    """Return (m, 2) items to compare: pairs within a cluster (n,), or of all items if each is its own cluster."""
     n = len(codes)
     if len(np.unique(codes)) < n:
         return np.concatenate([i[np.column_stack(np.triu_indices(len(i), 1))] for i in arrays.members_of(codes)])
@@ -288,22 +288,22 @@ def _pairs(codes: IntArray) -> IntArray:
 
 
 def _right(x: FloatArray, y: FloatArray, pairs: IntArray) -> FloatArray:
-    """Return (m,) 1 where the scores order or tie a pair as the reference does, at the calibrated threshold, else 0."""
+    """Return (m,) 1 if the scores order or tie a pair like the reference at the calibrated threshold, else 0."""
     apart, wanted = (np.round(np.subtract(*v[pairs].T) / (np.ptp(v) or 1.0), 9) for v in (x, y))
     sizes, tied, ordered = np.abs(apart), wanted == 0, (np.sign(apart) == np.sign(wanted)) & (wanted != 0)
     order = np.argsort(sizes, kind="stable")
     thresholds = np.unique(np.append(sizes, 0.0))
-    below = np.searchsorted(sizes[order], thresholds, side="right")  # pairs that each threshold ties
+    below = np.searchsorted(sizes[order], thresholds, side="right")  # number of pairs that each threshold ties
     gained = np.cumsum(np.append(0, tied[order].astype(np.int64) - ordered[order]))[below]
     return np.asarray(np.where(sizes <= thresholds[np.argmax(gained)], tied, ordered), dtype=np.float64)
 
 
 # Agreement in the values themselves, not only in their order: Krippendorff's alpha and Cohen's kappa.
 def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Cohen's kappa (1960) of choices (n,) between two classes, 0 and 1, .5 a tie, in resamples (k, n).
+    """Compute Cohen's kappa (1960) in resamples (k, n) of choices (n,) between classes 0 and 1; .5 is a tie.
 
-    It is (p_o - p_e) / (1 - p_e) with the share p_o of equal choices, ties half, and the share p_e that raters with
-    these rates would have by chance; NaN where both always choose one and the same class.
+    It is (p_o - p_e) / (1 - p_e) with the share p_o of equal choices, ties counting half, and the share p_e expected by
+    chance from the raters' rates; NaN if both always choose the same class.
     """
     observed, p, q = (counts @ np.column_stack([x * y + (1 - x) * (1 - y), x, y]) / counts.sum(axis=1)[:, None]).T
     chance = p * q + (1 - p) * (1 - q)
@@ -311,10 +311,10 @@ def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArra
 
 
 def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray) -> FloatArray:
-    """Compute Krippendorff's alpha of a judge and people as two raters (n,) on one scale in resamples (k, n).
+    """Compute Krippendorff's alpha of a judge and people as two raters (n,) on a common scale in resamples (k, n).
 
-    It is 1 minus observed by expected disagreement (Krippendorff 2011), the mean squared difference of the two ratings
-    of one item, or of any two. NaN where all ratings are equal.
+    It is 1 minus observed divided by expected disagreement (Krippendorff 2011): the mean squared difference between the
+    two ratings of an item, and between any two ratings. NaN if all ratings are equal.
     """
     both, twice = settled(np.concatenate([scores, human])), np.tile(counts, 2)  # (2n,), (k, 2n)
     total = twice.sum(axis=1)
@@ -325,11 +325,11 @@ def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray) -> 
     return ratio(expected - observed, expected)
 
 
-# What people reach among themselves.
+# Agreement of people with each other.
 
 
 def one_against_the_others(ratings: FloatArray) -> FloatArray:
-    """Return (n, r, 2) each of (n, r) ratings, and the mean of its item's others; NaN where one of both is missing."""
+    """Return (n, r, 2): each of the (n, r) ratings, and the mean of its item's others; NaN if either is missing."""
     present = ~np.isnan(ratings)
     others = np.where(present, present.sum(axis=1, keepdims=True) - 1, 0).astype(np.float64)
     means = ratio(np.nansum(ratings, axis=1, keepdims=True) - np.nan_to_num(ratings), others)
@@ -337,9 +337,9 @@ def one_against_the_others(ratings: FloatArray) -> FloatArray:
 
 
 def ceiling_columns(ratings: FloatArray) -> FloatArray:
-    """Return (n, 3r) what ``counted_ceiling`` takes of (n, r) ratings, NaN where a rater gave none.
+    """Return (n, 3r) columns for ``counted_ceiling`` from (n, r) ratings, NaN where a rater gave none.
 
-    They are the ratings, the mean of the item's others, and 1 where there are both, else 0; NaN for an item without.
+    They are the ratings, the mean of the item's others, and 1 if both exist, else 0; NaN for an item without ratings.
     """
     present = ratings[~np.isnan(ratings)]
     unit = float(np.ptp(present)) or 1.0 if len(present) else 1.0
@@ -352,12 +352,12 @@ def ceiling_columns(ratings: FloatArray) -> FloatArray:
 def counted_ceiling(
     counts: FloatArray, columns: FloatArray, *, statistic: resample.Statistic = counted_spearman
 ) -> FloatArray:
-    """Average over the raters how each one's ratings agree with the mean of the item's others, in resamples (k, n).
+    """Average over raters the agreement of a rater with the mean of the item's other ratings, in resamples (k, n).
 
-    Each rater is compared by itself, so a stricter one changes nothing; it counts by the number of its items (columns
-    (n, 3r) as from ``ceiling_columns``), and not where its ``statistic`` is undefined. A column that holds another
-    person item by item, as of crowd workers, is one rater, of whose error a worker's severity is a part. Of ratings 0
-    and 1, ``counted_kappa`` gives Cohen's kappa of a rater with another one of the item, drawn at random.
+    Raters are compared singly, so a stricter rater changes nothing; each counts by the number of its items (columns (n,
+    3r) from ``ceiling_columns``), unless its ``statistic`` is undefined. A column with a different person for each
+    item, such as crowd workers, counts as a rater whose error includes the workers' severity. For ratings 0 and 1,
+    ``counted_kappa`` gives Cohen's kappa of a rater with another rater of the item, drawn at random.
     """
     own, others, compared = np.split(columns, 3, axis=1)  # (n, r) each
     rated = [np.flatnonzero(column) for column in compared.T]

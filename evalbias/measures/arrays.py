@@ -1,4 +1,4 @@
-"""Types, checks and small tools of arrays that all measures share; NaN means undefined."""
+"""Types, checks and small tools for arrays that all measures share; NaN means undefined."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 Before = ArrayLike | None  # scores of another judge of the same items, whose estimate is subtracted: after minus before
 Clusters = Sequence[object] | None
-"""Cluster of each item (n,), such as its input, whose outputs are drawn and swapped together; None: each is its own."""
+"""Cluster of each item (n,), such as its input, whose outputs are drawn and swapped together; None: one per item."""
 
 Result = TypeVar("Result")
 
-TINY = 1e-20  # variance, or denominator of a sum of squares or of counts, up to which it is a rounding error of 0
-SLACK = 1e-12  # rounding error up to which two values of a statistic, as of two resamples, are equal, for values of 1
-NO_SPREAD = 1e-9  # spread of values, in units of the largest magnitude among them, up to which it is a rounding error
+TINY = 1e-20  # largest variance or denominator that is a rounding error of 0
+SLACK = 1e-12  # largest rounding error between equal values of a statistic near 1
+NO_SPREAD = 1e-9  # largest spread, relative to the largest magnitude, that is a rounding error
 
 
 def settled(x: FloatArray) -> FloatArray:
     """Make the values of each row (..., n) equal where all differ by no more than rounding errors; NaN stays NaN.
 
-    Sums, logarithms and probabilities that should be equal often differ in the last digits, and a correlation or a
-    standardized score knows no size.
+    Sums, logarithms and probabilities that should be equal often differ in the last digits, which a correlation or a
+    standardized score would inflate.
 
     Examples:
         >>> settled(np.array([[0.1 + 0.2, 0.3], [0.1, 0.2]])).tolist()
@@ -47,7 +47,7 @@ def standardized(x: FloatArray) -> FloatArray:
     return np.asarray((x - x.mean()) / x.std()) if len(x) and np.ptp(x) > 0 else np.full(len(x), np.nan)
 
 
-LARGEST_INTEGER = 2**53  # largest integer from 0 that floats tell from all of its neighbors
+LARGEST_INTEGER = 2**53  # largest integer that floats distinguish from all of its neighbors
 _NO_NUMBERS = {"c": "complex numbers", "M": "dates", "m": "durations", "S": "bytes"}
 
 
@@ -70,7 +70,7 @@ def numbers(values: ArrayLike, name: str) -> FloatArray:
 
 
 def common_index(*values: object) -> Any:
-    """Return the pandas index of the values that have one, None where none has; refuse indexes that differ."""
+    """Return the common pandas index of the values, None if none has an index; refuse different indexes."""
     attributes: list[Any] = [getattr(value, "index", None) for value in values]
     indexes = [index for index in attributes if hasattr(index, "equals")]
     if any(not indexes[0].equals(index) for index in indexes[1:]):
@@ -80,7 +80,7 @@ def common_index(*values: object) -> Any:
 
 
 def missing(value: object) -> bool:
-    """Return whether a value says that there is none: None, NaN, NaT, or pandas' NA."""
+    """Return whether a value is missing: None, NaN, NaT, or pandas' NA."""
     try:
         return value is None or bool(value != value)
     except TypeError:  # NA is not even unequal to itself
@@ -92,7 +92,7 @@ def checked(
 ) -> list[FloatArray]:
     """Convert arrays about the same n items, (n,) or (n, d) each, to floats; NaN is allowed and means undefined.
 
-    Refuses other numbers of ``axes``, infinite values, and different lengths or pandas indexes, also of the clusters.
+    Refuses other numbers of ``axes``, infinite values, and different lengths or pandas indexes, clusters included.
     """
     common_index(*columns.values(), clusters)
     arrays = {name: numbers(values, name) for name, values in columns.items()}
@@ -128,7 +128,7 @@ def complete(*columns: FloatArray, clusters: Clusters = None) -> tuple[list[Floa
 def cluster_codes(clusters: Clusters, kept: BoolArray, name: str = "clusters") -> IntArray:
     """Number the clusters of the m kept items (m,) from 0 by first appearance; else each item is its own.
 
-    They are taken by place, not by a pandas label. A missing one is refused: it does not tell who belongs together.
+    They are matched by position, not by a pandas label. A missing cluster is refused, because it groups nothing.
     """
     if clusters is None:
         return np.arange(int(kept.sum()))
@@ -156,7 +156,7 @@ def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
 
 
 def remembered(work: Callable[..., Result], results: int = 1) -> Callable[..., Result]:
-    """Keep the last results of a function of arrays and hashable options: several numbers are read from one."""
+    """Cache the last results of a function of arrays and hashable options, from which several numbers are read."""
 
     @lru_cache(maxsize=results)
     def kept(*parts: Any, **options: Any) -> Result:
@@ -169,13 +169,13 @@ def remembered(work: Callable[..., Result], results: int = 1) -> Callable[..., R
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Divide arrays of one shape; NaN where the denominator is not above 0."""
+    """Divide arrays of equal shape; NaN where the denominator is not above 0."""
     undefined = np.full(denominator.shape, np.nan)
     return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > TINY))
 
 
 def normalized(logprobs: FloatArray) -> FloatArray:
-    """Return the probabilities of answers (..., c) among each other; NaN for a row in which none has any."""
+    """Normalize log-probabilities of answers (..., c) to probabilities; NaN for a row of -inf."""
     with np.errstate(invalid="ignore"):  # a row of -inf becomes NaN: undefined, not uniform
         return np.asarray(scipy.special.softmax(logprobs, axis=-1), dtype=np.float64)
 

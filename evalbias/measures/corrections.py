@@ -17,11 +17,11 @@ from evalbias.measures.arrays import SLACK, TINY, Clusters, FloatArray, checked,
 from evalbias.measures.equal_quality import ONE_RATING, TOO_WEAK, Effect, EqualQuality
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, effective_size
 
-# Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
-# judge's mean score is wrong by its bias; people on some items show by how much, if these are a random sample of all.
+# Mean human scores of all items, from a judge on all of them and people on a few (rates: ``verdicts``). A judge's mean
+# score is wrong by its bias; human scores of some items show by how much, if these are a random sample of all.
 
 MIN_LABELS = 2
-"""Fewest labels from which an interval is computed; of each kind where sensitivity and specificity are needed."""
+"""Fewest labels for an interval; for sensitivity and specificity, fewest labels of each kind."""
 
 
 def corrected_mean(
@@ -43,12 +43,12 @@ def corrected_mean(
     The weight minimizes the estimated variance (with independent items, cov(h, m) / ((1 + n/N) var(m)), with m centered
     on its mean over both samples), so it is near 0 for a judge that does not follow people. The scales of judge and
     people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
-    is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone,
-    one has none. Ends are NaN where all labels are equal. Value and ends lie within the ``limits`` of people's scale.
-    Few verdicts, from 0 to 1, may all be alike, or all be the judge's: their error is that with one more that is not,
-    among as many independent ones as the labeled inputs are worth (see ``estimate_share``).
-    All judges' corrected means are of one number, so a difference from another judge (``before``) is NaN. ValueError
-    where lengths differ or a score is infinite.
+    is multiplied by u / (u - 2), because a mean and a weight were fitted. For two inputs, it is the mean of the labels
+    alone; for one, it is undefined. Ends are NaN if all labels are equal. Value and ends lie within the ``limits`` of
+    people's scale. Few verdicts, from 0 to 1, may all be alike, or equal the judge's: their error is that with a
+    further, different one among as many independent verdicts as the labeled inputs are worth (see ``estimate_share``).
+    All judges' corrected means estimate the same number, so a difference from another judge (``before``) is NaN.
+    ValueError where lengths differ or a score is infinite.
 
     Examples:
         >>> judge, people = [2, 3, 4, 5, 4, 4, 5, 5, 5, 4], [1, 2, 3, 4] + 6 * [np.nan]  # the judge is 1 too high
@@ -59,10 +59,10 @@ def corrected_mean(
     if bare.units < MIN_LABELS or before is not None:
         return bare
     human, judge, others = map(settled, (human, judge, others))
-    # (G,) what each cluster adds to the mean of the labels, and to the shift from the labeled items to the others
+    # (G,) contributions of each cluster to the mean of the labels, and to the shift from labeled items to others
     deviations = np.bincount(codes[: len(human)], (human - human.mean()) / len(human), codes.max() + 1)
     everyone, shift, moved = settled(np.concatenate([judge, others])), 0.0, np.zeros_like(deviations)
-    if len(others) and bare.units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
+    if len(others) and bare.units > 2 and np.ptp(everyone) > 0:  # two inputs cannot determine a mean and a weight
         shift, center = float(others.mean() - judge.mean()), everyone.mean()
         moved = np.bincount(codes, np.concatenate([(judge - center) / len(judge), (center - others) / len(others)]))
     spread = float((moved**2).sum())
@@ -82,7 +82,7 @@ def corrected_mean(
 def labeled_first(
     scores: ArrayLike, people: ArrayLike, clusters: Clusters
 ) -> tuple[FloatArray, FloatArray, FloatArray, arrays.IntArray, Interval]:
-    """Return judge (n,) and people (n,) on the labeled items, the judge on the others (N,), and n + N cluster codes.
+    """Return (n,) scores of judge and people on labeled items, (N,) of the judge on the others, n + N cluster codes.
 
     Also an interval with the counts: its units are the clusters of the labeled items.
     """
@@ -96,7 +96,7 @@ def labeled_first(
     return judge[labeled], human[labeled], judge[~labeled], codes, bare
 
 
-# Which of several systems would people rate higher? As in ``corrected_mean``, a system's mean label moves by a weight
+# Comparison of systems by mean human score. As in ``corrected_mean``, a system's mean label moves by a weight
 # times how much the judge's mean of all outputs exceeds that of the labeled ones; one weight makes the differences as
 # sure as it can. A correction that all share is wrong by as much as the judge favors one, and to share it until a test
 # finds that out covers in few cases (``benchmarks/results/statistical_truth.md``): each is corrected by its own labels.
@@ -107,17 +107,17 @@ FEW_RATED = 4  # rated inputs of a system, of which fewer do not tell the spread
 
 @dataclass(frozen=True)
 class MeansCompared:
-    """Means that people would give to the outputs of S systems, and the differences of every two of them, P pairs."""
+    """Means that people would give to the outputs of S systems, and the differences between all P pairs."""
 
     systems: tuple[str, ...]  # (S,) names, in the order of the data
     judge: FloatArray  # (S,) mean scores by the judge
     people: FloatArray  # (S,) means by people of all outputs, estimated
     outputs: FloatArray  # (S,) numbers of outputs with a score
-    labels: FloatArray  # (S,) numbers of outputs of these that people rated
-    pairs: tuple[tuple[int, int], ...]  # (P,) places of two systems, whose difference is the second's less the first's
-    differences: tuple[Interval, ...]  # (P,) by people; the intervals hold together
-    favors: tuple[Interval, ...]  # (P,) by the judge less by people, in points of a scale that they share
-    enough: FloatArray  # (P,) labels that show a difference as large in 80 % of cases; NaN where none would
+    labels: FloatArray  # (S,) numbers of these outputs that people rated
+    pairs: tuple[tuple[int, int], ...]  # (P,) indices of two systems: the difference is second minus first
+    differences: tuple[Interval, ...]  # (P,) in human scores; the intervals hold jointly
+    favors: tuple[Interval, ...]  # (P,) the judge's difference minus people's, in points of a common scale
+    enough: FloatArray  # (P,) labels that show a difference this large in 80 % of cases; NaN if no number does
 
 
 def compare_means(
@@ -143,7 +143,7 @@ def compare_means(
     own = np.array([names.index(name) for name in systems], dtype=np.int64)[kept]
     model, human = model[kept], human[kept]
     (outputs, judge, _), (labels, means, _) = (_by_system(values, own, units, len(names)) for values in (model, human))
-    met = np.zeros((len(names), int(units.max(initial=-1)) + 1), dtype=bool)  # (S, U) whether people rated any output
+    met = np.zeros((len(names), int(units.max(initial=-1)) + 1), dtype=bool)  # (S, U) True if people rated any output
     met[own[~np.isnan(human)], units[~np.isnan(human)]] = True
     few = (inputs := met.sum(axis=1)) < FEW_RATED
     pairs, lost = tuple(combinations(range(len(names)), 2)), int((~kept).sum())
@@ -170,7 +170,7 @@ def compare_means(
 def _by_system(
     values: FloatArray, own: arrays.IntArray, units: arrays.IntArray, systems: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return (S,) numbers and means of the defined (n,) values, and (S, U) what each input adds to the means."""
+    """Return (S,) numbers and means of the defined (n,) values, and (S, U) contributions of each input to the means."""
     rows, table = ~np.isnan(values), np.zeros((systems, int(units.max(initial=-1)) + 1))
     n = np.bincount(own[rows], minlength=systems).astype(np.float64)
     mean = ratio(np.bincount(own[rows], values[rows], systems).astype(np.float64), n)
@@ -188,15 +188,15 @@ def _contrasts(
     bare: Sequence[Interval],
     confidence: float,
 ) -> tuple[FloatArray, list[Interval], list[Interval], FloatArray]:
-    """Estimate people's means (S,), of P pairs ``ends`` of systems the differences, what the judge favors, and labels.
+    """Estimate (S,) mean human scores, and for P pairs ``ends`` the differences, the judge's favor, and labels needed.
 
     All systems (``own``, from 0) have enough ``inputs`` with a label, (S,); ``bare`` are intervals with the counts.
     """
-    # 1. means of the labels, shifts of the judge from the labeled to all, and what each input adds to both
+    # 1. means of the labels, shifts of the judge from labeled to all outputs, and each input's contribution to both
     systems, seen = len(inputs), np.where(np.isnan(human), np.nan, model)
     columns = [_by_system(values, own, units, systems) for values in (model, human, seen)]
     (outputs, judge, of_judge), (labels, means, of_labels), (_, labeled, of_seen) = columns
-    # 2. the weight that makes the variance of the differences least, and the influences on these
+    # 2. the weight that minimizes the variance of the differences, and the inputs' influences on them
     contrast = np.eye(systems)[ends[:, 1]] - np.eye(systems)[ends[:, 0]]
     moved = contrast @ (of_judge - of_seen)
     spread, about = float((moved**2).sum()), float(((contrast @ of_seen) ** 2).sum())
@@ -213,7 +213,7 @@ def _contrasts(
     df = ratio((contrast**2 @ part) ** 2, contrast**2 @ (part**2 / free))
     df = np.clip(df, 1, np.maximum(np.array([e.units for e in bare]) - 2, 1))
     level, variances = (1 - confidence) / len(ends), (psi**2).sum(axis=1)
-    # 4. the differences by people, what the judge says beyond them, and the labels that would show them
+    # 4. the differences in human scores, the judge's excess over them, and the labels that would show them
     by_people, by_judge = contrast @ (people_means := means + weight * shift), contrast @ judge
 
     def intervals(values: FloatArray, influence: FloatArray) -> list[Interval]:
@@ -226,7 +226,7 @@ def _contrasts(
             for e, two, v, h, p in zip(bare, ends, values, half, p_values, strict=True)
         ]
 
-    fixed = ((weight * contrast @ of_judge) ** 2).sum(axis=1)  # the part of the variance that labels do not lessen
+    fixed = ((weight * contrast @ of_judge) ** 2).sum(axis=1)  # part of the variance that more labels do not reduce
     wanted = (by_people / (-scipy.special.ndtri(level / 2) + scipy.special.ndtri(POWER))) ** 2 - fixed
     enough = np.ceil(labels[ends].sum(axis=1) * ratio(np.maximum(variances - fixed, 0.0), wanted))
     enough[enough > outputs[ends].sum(axis=1)] = np.nan
@@ -234,7 +234,7 @@ def _contrasts(
     return people_means, intervals(by_people, psi), favors, enough
 
 
-# Score correction: subtract from a judge's scores what they owe to features of the text, such as its length. The slopes
+# Score correction: subtract the effect of features of the text, such as its length, from a judge's scores. The slopes
 # are fitted on items that people rated, at equal quality and together (``EqualQuality``). Scores of outputs with equal
 # features keep their order and their distances. Nothing is known of a slope beyond the values it was fitted on, so an
 # output that is longer or likelier than all of them gets the correction of the nearest.
@@ -242,10 +242,10 @@ def _contrasts(
 
 @dataclass(frozen=True)
 class Slope:
-    """Part of a score that is owed to one feature; ValueError for numbers that are not finite."""
+    """Part of a score that is due to a feature; ValueError for numbers that are not finite."""
 
-    slope: float  # points of the score, or log-odds of a win, for one unit of the feature
-    center: float = 0.0  # value at which a score stays as it is: the mean of the fit, 0 for a difference within pairs
+    slope: float  # points of the score, or log-odds of a win, per unit of the feature
+    center: float = 0.0  # value at which a score is unchanged: the mean of the fit, 0 for a difference within pairs
     bounds: tuple[float, float] | None = None  # lowest and highest value of the fit; None if it holds everywhere
 
     def __post_init__(self) -> None:
@@ -257,7 +257,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class ScoreCorrection:
-    """Correction of a judge's scores for what they owe to features of the judged text.
+    """Correction of a judge's scores for the effects of features of the judged text.
 
     Examples:
         >>> correction = ScoreCorrection({"words": Slope(0.01, center=200.0)}, shift=0.5)
@@ -268,12 +268,12 @@ class ScoreCorrection:
     slopes: Mapping[str, Slope]  # by feature: "likelihood" in nats, "length" as its logarithm, or any other
     shift: float = 0.0  # points that every score is too high; of comparisons in one order, the lean to the first place
     reduction: str = "sum"  # of token log-probabilities to the likelihood (LS), "sum" or "mean"
-    length: str = "characters"  # that are counted, or "graphemes"
-    pairs: bool = False  # whether it is of comparisons, in log-odds, and no scores
-    criterion: str | None = None  # that people rated; None where it is not told
-    likelihood_lm: str | None = None  # model that measured the likelihood; None where it is not told
-    # Points (score, what it reads as), ascending in both, between which a score is read along straight lines before
-    # anything is subtracted; none where it reads as itself.
+    length: str = "characters"  # unit of length, or "graphemes"
+    pairs: bool = False  # True if it corrects comparisons, in log-odds, instead of scores
+    criterion: str | None = None  # criterion that people rated; None if unknown
+    likelihood_lm: str | None = None  # model that measured the likelihood; None if unknown
+    # Points (score, mapped score), ascending in both, between which scores are mapped linearly before anything is
+    # subtracted; empty for no map.
     reading: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
@@ -291,11 +291,11 @@ class ScoreCorrection:
         object.__setattr__(self, "reading", tuple((float(x), float(y)) for x, y in points))  # JSON returns lists
 
     def at(self, strength: float) -> ScoreCorrection:
-        """Return the correction that subtracts this part of everything, in [0, 1]."""
+        """Return the correction that subtracts only the share ``strength``, in [0, 1], of every effect."""
         return replace(self, slopes={}, shift=0.0).towards(self, strength)
 
     def towards(self, other: ScoreCorrection, strength: float) -> ScoreCorrection:
-        """Return the correction between this one (strength 0) and another (1); ValueError for a strength beyond.
+        """Interpolate between this correction (strength 0) and another (1); ValueError for other strengths.
 
         Each slope changes linearly, and so does every effect that is left over.
         """
@@ -317,8 +317,8 @@ class ScoreCorrection:
     ) -> FloatArray:
         """Correct scores (n,): ``score - shift - sum of slope * (feature - center)``, features kept within the bounds.
 
-        The score is first read along ``reading``, if there is one. Clipped to the scale. Features (n,) by name, in the
-        units of the fit; NaN where a score or a feature is.
+        The score is first mapped by ``reading``, if there is one. The result is clipped to the scale. Features (n,) by
+        name, in the units of the fit; NaN if a score or a feature is.
         """
         if missing := [name for name in self.slopes if name not in features]:
             raise ValueError(f"The correction needs the feature {missing[0]!r:.80}, and {sorted(features)} are given.")
@@ -339,9 +339,9 @@ def fit_score_correction(
     clusters: Clusters = None,
     reliability: float | None = None,
 ) -> ScoreCorrection:
-    """Fit the correction that leaves none of the features an effect at equal quality, alone or beside the others.
+    """Fit the correction after which no feature has an effect at equal quality, alone or with the others held fixed.
 
-    Arguments as those of ``EqualQuality``; ``differences`` have no centers. ValueError where an effect is undefined.
+    Arguments as in ``EqualQuality``; ``differences`` have no centers. ValueError if an effect is undefined.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -366,10 +366,10 @@ def fit_score_correction(
 
 
 def part_of(difference: Interval, effect: Effect) -> Interval:
-    """Return the part that a feature has in the difference of two mean scores, in points.
+    """Return the part of a difference between two mean scores, in points, that is due to a feature.
 
-    That is what the judge gives for a unit of the feature at equal quality (``Effect``, unscaled) times the
-    ``difference`` of its means; both errors count as independent. NaN where the effect is.
+    This is the effect of a unit of the feature at equal quality (``Effect``, unscaled) times the ``difference`` between
+    its means; both errors count as independent. NaN if the effect is.
     """
     worth, half = effect.value * effect.score_sd, (effect.high - effect.low) / 2 * effect.score_sd
     if math.isnan(worth) or effect.weak:

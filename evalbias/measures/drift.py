@@ -14,23 +14,23 @@ from evalbias.measures.arrays import SLACK, Clusters, FloatArray, IntArray, chec
 from evalbias.measures.repeats import sample_moments
 from evalbias.measures.resample import DRAWS, FEWEST_UNITS, Draws, Interval, bootstrapped, p_of_interval, quantiles
 
-# An old judge scored one period's outputs, a new judge those of the next, and both scored the same anchors. The change
-# of the mean is split at what the new judge would have given the old outputs, g(x) for the old judge's score x:
+# An old judge scored the first period's outputs, a new judge the second's, and both scored the same anchors. The change
+# of the mean is split by the scores that the new judge would have given the old outputs, g(x) for the old judge's x:
 #
 #     mean(new period) - mean(old period)  =  [mean g(x) - mean x]  +  [mean(new period) - mean g(x)]
 #
 # the judge's part and the system's. g is monotone and no shift: a judge may have become stricter with good texts alone.
 # Nor is it a regression: noise in the old scores flattens that, and a period better than the anchors would be pulled
 # down to them. It is the equipercentile map of the anchors' two distributions (Kolen and Brennan 2014, chapter 2),
-# which equal noise in both leaves as it is. Tied scores get the mean of the quantiles that their place takes, so the
-# mean of g over the anchors is the new judge's mean there. Beyond the anchors' scores, the shift of the last one holds.
+# which equal noise in both does not change. Tied scores get the mean of the quantiles that their place takes, so the
+# mean of g over the anchors is the new judge's mean there. Beyond the anchors' scores, the outermost shift holds.
 #
-# What it does not know is which judge is noisier. The slope of g is the ratio of the two spreads, right if both are
-# equally noisy. If all noise is one's, the slope is that of a regression in one direction, and g errs by the difference
-# times how far the period is from the anchors: ``unsure``. The intervals of the parts allow for that: with a standard
-# error of hypot(s, unsure), an error of that size is covered in 95 % or more. Where both judges scored anchors several
-# times, nothing is unsure: scores are first moved to the mean of their group until they vary only as much as the steady
-# opinions do (Kelley 1947).
+# It does not know which judge is noisier. The slope of g is the ratio of the two spreads, right if both are
+# equally noisy. If all noise is one judge's, the slope is that of a regression in one direction, and g errs by the
+# difference times how far the period is from the anchors: ``unsure``. The intervals of the parts allow for that: with a
+# standard error of hypot(s, unsure), an error of that size is covered in 95 % or more. Where both judges scored anchors
+# several times, nothing is unsure: scores are first moved to the mean of their group until they vary only as much as
+# the steady opinions do (Kelley 1947).
 
 PARTS = ("change", "judge", "system")
 FEW = "the anchors, or a period, are of fewer than six inputs"
@@ -44,19 +44,19 @@ NO_MAP = (
 class SplitChange:
     """Parts of the change of a mean score, and the map between two judges' scores, in points."""
 
-    # "change" of the mean; "judge", what the new judge would have given the old outputs less what the old one gave;
-    # "system", the rest: the new outputs less the old ones on the new judge's scale
+    # "change" of the mean; "judge": new judge's minus old judge's scores of the old outputs; "system", the rest: new
+    # minus old outputs on the new judge's scale
     parts: dict[str, Interval]
     levels: FloatArray  # (L,) scores of the old judge on the anchors, from the lowest
-    mapped: FloatArray  # (L, 3) the new judge's score of the same rank as each, with the ends of its interval
-    # (L, 2) number of anchors with each, and their mean score by the new judge: noise alone moves it to the mean of all
-    # anchors, so it is no part of the split
+    mapped: FloatArray  # (L, 3) new judge's score of equal rank for each, with the ends of its interval
+    # (L, 2) number of anchors with each score, and their mean score by the new judge: noise alone moves it to the mean
+    # of all anchors, so it is no part of the split
     met: FloatArray
     spread: float  # standard deviation over the anchors of the change of a score
-    apart: float  # mean of the old judge's scores in the old period, less that of the anchors
-    beyond: float  # share of the old period's scores that lie beyond those of all anchors
-    # by how much both parts may be wrong if all of the noise is one judge's, which their intervals allow for; 0 where
-    # the noise is known, infinite where the scores of the two judges do not rise together
+    apart: float  # mean of the old judge's scores: old period minus anchors
+    beyond: float  # share of the old period's scores beyond those of all anchors
+    # possible error of both parts if all noise is one judge's, which their intervals allow for; 0 if the noise is
+    # known, infinite if the scores of the two judges do not rise together
     unsure: float
 
 
@@ -75,9 +75,9 @@ def split_change(
         before: (n,) scores of the old period's outputs by the old judge, or (n, s) of the same prompts, NaN for none.
             Empty: the anchors are the old period's outputs, judged anew.
         after: (m,) or (m, s) the same of the new period and the new judge.
-        anchors_before: (a,) or (a, s) scores of the anchors by the old judge; several of some tell its noise.
+        anchors_before: (a,) or (a, s) scores of the anchors by the old judge; repeated scores show its noise.
         anchors_after: (a,) or (a, s) scores of the anchors by the new judge.
-        clusters: Input of each output before, after, and of each anchor; one name is one input, drawn as a whole.
+        clusters: Input of each output before, after, and of each anchor; an input is drawn as a whole.
         draws: Number and seed of the bootstrap resamples, and the level of the intervals.
 
     Returns:
@@ -93,7 +93,7 @@ def split_change(
         >>> [round(split.parts[name].value, 2) for name in PARTS]
         [-0.33, -0.67, 0.33]
     """
-    # 1. rows: outputs of the periods and anchors that have scores, and their inputs
+    # 1. rows: outputs of the periods and anchors with scores, and their inputs
     scores = {"before": before, "after": after, "anchors_before": anchors_before, "anchors_after": anchors_after}
     first, second, third, fourth = (checked({name: values})[0] for name, values in scores.items())
     checked({"anchors_before": anchors_before, "anchors_after": anchors_after})
@@ -119,7 +119,7 @@ def split_change(
     # 2. the parts, how far the anchors are, and the map (k, 4 + L), in the data and in resamples of whole inputs
     def statistics(counts: FloatArray) -> FloatArray:
         groups = [counts[:, where] for where in (*rows, places[2])]
-        drawn = np.logical_and.reduce([weights.any(axis=1) for weights in groups])  # some output of each group
+        drawn = np.logical_and.reduce([weights.any(axis=1) for weights in groups])  # True if each group has an output
         ours, theirs, both = (weights[drawn] for weights in groups)
         first, second, anchors = (resample.mean(*pair) for pair in ((ours, old), (theirs, new), (both, x)))
         moved, mapped = _mapped(columns, (both, both, ours))
@@ -130,8 +130,8 @@ def split_change(
     some: Iterable[FloatArray] = bootstrapped(codes, draws.resamples, draws.seed) if units >= FEWEST_UNITS else ()
     drawn = np.concatenate([np.empty((0, 4 + len(levels))), *map(statistics, some)])
     errors = np.nanstd(drawn[:, :4], axis=0) if len(drawn) else np.zeros(4)
-    # 3. what the split leans on: the slope if all of the noise is one judge's, times how far the anchors are, beyond
-    #    what drawing them at random explains (twice its variance: once leaves too much of it where there is no more)
+    # 3. uncertainty of the split: change of slope if all noise is one judge's, times the distance of the anchors beyond
+    #    random sampling (twice its variance: once leaves too much of it if there is no real distance)
     apart, unsure = float(values[3]), 0.0
     if apart and not noise_known:
         together = float(np.cov(x, y)[0, 1]) if len(x) > 1 else 0.0
@@ -164,9 +164,9 @@ def split_change(
 
 
 def _means(*parts: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-    """Return (n,) means of one judge's single or repeated scores (n,) or (n, s), and the variance of their noise.
+    """Return (n,) means of a judge's single or repeated scores, (n,) or (n, s), and the variance of their noise.
 
-    An output with one score has the noise that the others of all parts have on average; NaN where none has several.
+    An output with a single score gets the mean noise of the others in all parts; NaN if none has several.
     """
     tables = [part if part.ndim == 2 else part[:, None] for part in parts]
     within = [sample_moments(table)[:, 1] for table in tables]
@@ -180,12 +180,12 @@ def _means(*parts: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
 def _mapped(
     columns: Sequence[tuple[FloatArray, IntArray, FloatArray]], counts: Sequence[FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the (k,) means of the mapped scores of the old period, and (k, L) what each level is mapped to.
+    """Return the (k,) means of the mapped scores of the old period, and the (k, L) mapped levels.
 
-    The columns, x and y of the anchors and the old period's, are levels, the place of each score among them, and the
+    The columns, x and y of the anchors and the old period's, are levels, the index of each score among them, and the
     variance of its noise. ``counts`` say how often each of k resamples holds each score.
     """
-    # 1. shares of the levels, and these moved to the mean until they vary as they would without their noise
+    # 1. shares of the levels, and levels shrunk to the mean until they vary as without noise
     shares, steady = [], []
     for (values, at, noise), weights in zip(columns, counts, strict=True):
         starts = np.append(0, np.cumsum(np.bincount(at))[:-1])
@@ -197,14 +197,14 @@ def _mapped(
         part = np.sqrt(np.where(left > SLACK, left, np.isnan(left)))[:, None]
         shares.append(share)
         steady.append(middle + part * (values - middle))
-    # 2. the quantiles of the new judge at the places of each of the old one's scores
+    # 2. the new judge's quantiles at the ranks of the old judge's scores
     (share, share_y, share_old), (x, y, old) = shares, steady
     places, below, mass = (np.pad(np.cumsum(s, axis=1), ((0, 0), (1, 0))) for s in (share, share_y, share_y * y))
     drawn, scores = share > 0, np.hstack([old, x])
     g = np.diff(np.reshape([*map(np.interp, places, below, mass)], places.shape), axis=1)
     np.divide(g, share, out=g, where=drawn)
     rows = [np.interp(v, knots[d], to[d]) for v, knots, to, d in zip(scores, x, g, drawn, strict=True)]
-    # 3. beyond the knots their last shift; where all have one score, or all of it is noise, the mean
+    # 3. beyond the knots, the outermost shift; the mean if all scores are equal, or all variance is noise
     low = np.where(drawn, x, np.inf).min(axis=1, keepdims=True)
     high = np.where(drawn, x, -np.inf).max(axis=1, keepdims=True)
     moved = np.where(low == high, mass[:, -1:], np.reshape(rows, scores.shape))

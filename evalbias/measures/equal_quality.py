@@ -1,4 +1,4 @@
-"""Effects on a judge's scores at equal quality: of likelihood, of length, of the writer, of any feature."""
+"""Effects on a judge's scores at equal quality: for likelihood, length, writer or any other feature."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from evalbias.measures.resample import DRAWS, Draws, Interval, influences
 SCORE_SD = "standard deviations of the score"
 """Unit of an effect: the judge's score divided by its standard deviation over the items."""
 QUALITY = "quality"  # name of the quality among the terms of a model
-MIN_CLUSTERS = 5  # fewest inputs from which an interval is computed
-RELIABILITIES = (0.5, 1.0)  # reliabilities of a single rating between which bounds are given where it is unknown
-CHOICES = (1 / np.pi, 1.0)  # the same for ratings of two values: from half of 2/pi, that of a normal quality's side
+MIN_CLUSTERS = 5  # fewest inputs for an interval
+RELIABILITIES = (0.5, 1.0)  # range of a single rating's reliability for bounds if it is unknown
+CHOICES = (1 / np.pi, 1.0)  # range for ratings of two values: half of 2/pi, that of the sign of a normal quality
 STRONG = 10.0  # F of the first stage from which the usual interval holds (Staiger and Stock 1997)
-SINGULAR = 1e-9  # eigenvalue of normal equations of columns of length 1, or variance, up to which it is 0
-ROUNDING = 1e-6  # standard error, or width of an interval, up to which it is a rounding error of 0
-LEANS = 0.4  # share of what tells an effect that is one input's, from which its interval is widened
-PARTS = 20  # parts of the inputs that are left out in turn for the error of an allowance
+SINGULAR = 1e-9  # largest variance, or eigenvalue of scaled normal equations, that counts as 0
+ROUNDING = 1e-6  # largest standard error or interval width that is a rounding error of 0
+LEANS = 0.4  # share of an effect's information in a single input above which its interval is widened
+PARTS = 20  # parts of the inputs that are left out in turn to estimate the error of an allowance
 BENT = 0.012
 """Least curvature allowed for: that of ratings from 1 to 5 around the middle, beside a judge without a scale. It need
 not show in the distribution of scores and ratings, as for differences between the candidates of a pair."""
-ENOUGH = 20  # fewest items with two ratings, unless most have two, whose effects are told from these alone
+ENOUGH = 20  # fewest items with two ratings that are used alone, unless most items have two
 ONE_RATING = (
     "the items have one rating, and the effect depends on its reliability: state it, or have a second person rate them"
 )
@@ -51,8 +51,8 @@ TOO_WEAK = "the ratings are too few or too unreliable to hold the quality fixed:
 EXACT = "the scores follow people's ratings exactly, which does not tell how far others would deviate: judge more items"
 
 
-# Ratings are noisy, and likely or long text is often good text: at an equal mean rating, an unbiased judge seems biased
-# too, because the feature stands for quality that the rating misses. So the quality itself is held fixed. In
+# Model. Ratings are noisy, and likely or long text is often good text: at an equal mean rating, an unbiased judge seems
+# biased too, because the feature stands for quality that the rating misses. So the quality itself is held fixed. In
 #
 #     z(score) = a + b quality + sum_j c_j z(feature_j) + error
 #
@@ -62,29 +62,29 @@ EXACT = "the scores follow people's ratings exactly, which does not tell how far
 #
 #     sum_i X_i (y_i - X_i'c - b h_i) = 0,   sum_i h_i (y_i - X_i'c) - b P_i = 0,   P_i = mean over j != k of h_ij h_ik
 #
-# What it does not know: errors that an item's raters share count as quality, and so does what they saw of each other.
+# Limits: errors that an item's raters share count as quality, and so does their influence on each other.
 
 
 @dataclass(frozen=True)
 class Effect(Interval):
     """Effect of a feature on a judge's scores at equal quality, in standard deviations of the score.
 
-    The value is the change for one standard deviation of the feature, or one unit where it is not scaled. The 95 %
-    interval allows for ``allowance``; where only the reliability is unknown, the value is NaN, and the interval holds
-    for every reliability from .5 to 1, or from 1/pi where the rating is one of two values.
+    The value is the change per standard deviation of the feature, or per unit if it is not scaled. The 95 % interval
+    allows for ``allowance``; if only the reliability is unknown, the value is NaN, and the interval holds for every
+    reliability from .5 to 1, or from 1/pi if the rating has only two values.
     """
 
     standard_error: float = math.nan  # from the jackknife over inputs
     bounds: tuple[float, float] = (math.nan, math.nan)  # least and greatest effect; equal if the reliability is known
-    quality: float = math.nan  # change in the score for one point of quality, in its standard deviations
+    quality: float = math.nan  # change in the score per point of quality, in standard deviations of the score
     score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
     reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
-    first_stage_f: float = math.nan  # of one rating as instrument for another; below 10, Anderson and Rubin's interval
+    first_stage_f: float = math.nan  # F of a rating as instrument for another; below 10, Anderson and Rubin's interval
     # least and greatest effect that the ends of the scales, and scores that bend with quality, give an unbiased judge;
-    # 0 for a change, and of one rating
+    # 0 for a change, and for single ratings
     allowance: tuple[float, float] = (0.0, 0.0)
-    systems: int = 0  # systems, which are the units where errors that their outputs share widen the interval; else 0
-    few_systems: int = 0  # systems that wrote the items, where they are several, but too few to be units; else 0
+    systems: int = 0  # systems, if they are the units because their outputs' shared errors widen the interval; else 0
+    few_systems: int = 0  # systems that wrote the items, if several but too few to be units; else 0
 
     @property
     def weak(self) -> bool:
@@ -96,20 +96,20 @@ class EqualQuality:
     """Scores of a judge, ratings and features of the same items; each feature's effect holds the others fixed.
 
     The estimator is consistent if an item's ratings are independent given its quality and the mean score is linear in
-    quality and features. Judges that compare are measured alike: give the features of the first candidate less those of
-    the second, the log-odds of the first one's win, and the differences in rating or preferences (1, 0, -1).
+    quality and features. Judges that compare are measured alike: pass the features of the first candidate minus those
+    of the second, the log-odds that the first wins, and the differences in rating or preferences (1, 0, -1).
 
     Args:
         scores: (n,) Score_m on any scale.
-        ratings: (n, r) on any scale, NaN where a rater gave none. Items with one are left out, unless ``reliability``
-            is stated, or fewer than 20 items have two.
+        ratings: (n, r) on any scale, NaN where a rater gave none. Items with a single rating are left out, unless
+            ``reliability`` is stated, or fewer than 20 items have two.
         features: Name -> (n,) numbers. NaN leaves the item out.
-        before: (n,) scores of another judge, from whose effects the changes are told.
+        before: (n,) scores of another judge, whose effects are subtracted.
         clusters: (n,) input of each item. By default every item is its own.
-        systems: (n,) system that wrote each item. Of five or more, the interval also allows for errors that a system's
-            outputs share: two-way clusters (Cameron, Gelbach and Miller 2011). Not that of a change.
-        unscaled: Names of the features whose effect is that of one unit, as of a feature that is 0 or 1.
-        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where some item has one.
+        systems: (n,) system that wrote each item. With five or more, the interval also allows for errors that a
+            system's outputs share: two-way clusters (Cameron, Gelbach and Miller 2011). A change's interval does not.
+        unscaled: Names of features whose effect is per unit, such as a feature that is 0 or 1.
+        reliability: Share of a single rating's variance that is quality, in (0, 1]; only if an item has just one.
         differences: Whether all numbers are differences between the candidates of pairs. The interval then allows for
             ratings near the end of their scale, which hides differences between them.
         mirrored: Whether each pair counts both ways, with all signs turned, so that it does not matter which candidate
@@ -148,7 +148,7 @@ class EqualQuality:
         for name, array in columns.items():
             if array.ndim != 1 and name != "ratings":
                 raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
-        # 2. items with scores, every feature and a rating, or two where enough have
+        # 2. items with scores, every feature and a rating, or two ratings if enough items have two
         judged = np.column_stack([columns[name] for name in judges])
         usable = arrays.defined(judged, *(columns[name] for name in features)) & ~np.isnan(table).all(axis=1)
         twice = usable & ((~np.isnan(table)).sum(axis=1) > 1)
@@ -157,7 +157,7 @@ class EqualQuality:
         self.several = reliability is None and told_by_several(usable.sum(), twice.sum())
         kept = twice if self.several else usable
         self.kept, self.n, self.undefined = kept, int(kept.sum()), int((~kept).sum())
-        # 3. m rows, one an item or two a mirrored pair
+        # 3. m rows: one per item, or two per mirrored pair
         signs = (1.0, -1.0) if mirrored else (1.0,)
 
         def rows(values: FloatArray) -> FloatArray:
@@ -166,17 +166,17 @@ class EqualQuality:
         used = {name: rows(columns[name]) for name in features}
         scaled = [settled(x) if name in unscaled else np.nan_to_num(arrays.standardized(x)) for name, x in used.items()]
         self.ratings = rows(table)
-        self.names = ["", *features]  # of the columns: "" of the constant
+        self.names = ["", *features]  # names of the columns: "" for the constant
         self.x = np.column_stack([np.ones(len(self.ratings)), *scaled])  # (m, p)
         self.scaled = np.array([name not in ("", *unscaled) for name in self.names], dtype=np.float64)
-        # (m, s), NaN where a judge gives all items the same score
+        # (m, s), NaN if a judge gives all items the same score
         self.scores = np.column_stack([arrays.standardized(rows(column)) for column in judged.T])
         self.change = before is not None
         self.target = self.scores[:, -1] - (self.scores[:, 0] if self.change else 0.0)
         self.score_sd = 1.0 if self.change or not self.n else float(rows(judged[:, 0]).std())
         self.codes = np.tile(cluster_codes(clusters, kept), len(signs))
         self.groups = len(np.unique(self.codes))
-        # (m,) codes of the systems; empty where these are too few
+        # (m,) codes of the systems; empty if these are too few
         codes = np.empty(0, dtype=np.int64) if systems is None or before is not None else cluster_codes(systems, kept)
         systems_of_items = len(set(codes))
         self.systems = np.tile(codes, len(signs)) if systems_of_items >= MIN_CLUSTERS else codes[:0]
@@ -184,7 +184,7 @@ class EqualQuality:
         self.reliability, self.differences = reliability, differences
 
     def effect(self, name: str) -> Effect:
-        """Return the effect of a feature of numbers, with the other features and the quality held fixed."""
+        """Return the effect of a feature, by its name, with the other features and the quality held fixed."""
         bare = self._bare(name)
         if bare.reason:
             return bare
@@ -192,21 +192,21 @@ class EqualQuality:
             effect = self._fitted(name, self.rated(self.reliability), bare)
             if not effect.standard_error <= ROUNDING:
                 return effect
-            # No score deviates from the ratings, which hides the error.
+            # No score deviates from the ratings, so the error is unknown.
             return replace(effect, low=math.nan, high=math.nan, standard_error=math.nan, p_value=math.nan, reason=EXACT)
         ends = CHOICES if len(np.unique(self.ratings[~np.isnan(self.ratings)])) == 2 else RELIABILITIES
         return _between(bare, *(self._fitted(name, self.rated(end), bare) for end in ends))
 
     def _bare(self, name: str) -> Effect:
-        """Return an effect of which nothing but its items is known, with the reason where it cannot be fitted."""
+        """Return an effect without a value: counts of its items, and the reason if it cannot be fitted."""
         bare = Effect(math.nan, n=self.n, undefined=self.undefined, units=self.groups, few_systems=self.few_systems)
         return replace(bare, unit=SCORE_SD, score_sd=self.score_sd, reason=self._problem(name))
 
     def holding(self, name: str) -> tuple[float, float]:
-        """Return the least and greatest reliability of the mean rating between which an effect's interval excludes 0.
+        """Return the least and greatest reliability of the mean rating for which an effect's interval excludes 0.
 
-        They are told to about .01, by intervals at every .05 from the reliability that was taken: each lies on the side
-        of 0 on which its own does. NaN where that holds 0, or is between bounds.
+        Precise to about .01, by intervals at every .05 from the assumed reliability, each on the same side of 0 as the
+        effect's. NaN if the effect's interval includes 0, or the effect has only bounds.
         """
         taken, bare = self.effect(name), self._bare(name)
         if not (taken.low > 0 or taken.high < 0) or math.isnan(taken.value):
@@ -230,7 +230,7 @@ class EqualQuality:
         return last(least, least - fine[fine < least]), last(greatest, greatest + fine[fine <= 1 - greatest])
 
     def rated(self, reliability: float | None) -> Rated:
-        """Reduce the ratings of the rows (m, r), with the ``reliability`` of one where items have one."""
+        """Pool the ratings of the rows (m, r), with the ``reliability`` of a rating if items have a single rating."""
         if self.several or self.reliability is not None:
             return pool(self.ratings, None if self.several else reliability)
         return pool(np.nanmean(self.ratings, axis=1, keepdims=True), reliability)
@@ -258,8 +258,8 @@ class EqualQuality:
     def _fitted(self, name: str, rated: Rated, bare: Effect) -> Effect:
         """Return the effect of a feature, from the ratings reduced to their mean and noise."""
         x, place = self.x, self.names.index(name)
-        df = int(smaller_group(x[:, place], self.codes).sum()) - 1  # the error is mostly that of the smaller group
-        # 1. the coefficient and its error: without each input in turn, and each system; what both share counts once
+        df = int(smaller_group(x[:, place], self.codes).sum()) - 1  # the smaller group has most of the error
+        # 1. the coefficient and its error, by leaving out each input, each system, and each cell of both
         values, variance = self._jackknife(place, rated, self.codes)
         value, error = float(values[place]), math.sqrt(variance)
         if len(self.systems):
@@ -268,7 +268,7 @@ class EqualQuality:
             both, systems = math.sqrt(max(variance + over_systems - over_cells, 0.0)), int(self.systems.max()) + 1
             if scipy.special.stdtrit(systems - 1, 0.975) * both > scipy.special.stdtrit(df, 0.975) * error:
                 error, df, bare = both, systems - 1, replace(bare, units=systems, systems=systems)
-        # 2. first stage: what two ratings share once the columns are held fixed, and its clustered F
+        # 2. first stage: covariance of two ratings with the columns held fixed, and its clustered F
         residuals = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
         agreement, spread = rated.product + residuals**2 - rated.mean**2, rated.square + residuals**2 - rated.mean**2
         relevance = agreement.sum() / spread.sum() if spread.sum() > 0 else 0.0
@@ -281,15 +281,15 @@ class EqualQuality:
         bare = replace(bare, first_stage_f=f)
         if math.isnan(value):
             return replace(bare, reason=COLLINEAR.format(feature=name.replace("_", " ")))
-        # 3. the effects that the ends of the scales, and scores that bend with quality, alone would show
+        # 3. the effects that the ends of the scales, and scores that bend with quality, would produce alone
         allowed = (0.0, 0.0) if self.change or not self.several else self._allowance(place, rated)
         bent = float(self._bent[place])
         allowed = min(allowed[0], bent), max(allowed[1], bent)
         null = min(max(value, allowed[0]), allowed[1])
-        # 4. the interval: t, or for weak ratings that of Anderson and Rubin
+        # 4. the interval: Student's t, or Anderson and Rubin's for weak ratings
         errors, strong = np.full(2, error * self._widening(place, rated)), f >= STRONG and error > 0
         if strong and allowed != (0.0, 0.0) and not self.differences and len(np.unique(x[:, place])) == 2:
-            # what a group's place in quality hides is known with an error of its own
+            # the allowance for a group's mean quality has its own error
             allowances = [self._allowance(place, rated, rows) for rows in self._without_parts(place)]
             errors = np.hypot(error, np.sqrt((len(allowances) - 1) * np.var(allowances, axis=0)))
         half = float(scipy.special.stdtrit(df, 0.975)) * errors
@@ -319,16 +319,16 @@ class EqualQuality:
 
     @functools.cached_property
     def _cells(self) -> IntArray:
-        """(m,) codes of the outputs that one system wrote to one input."""
+        """(m,) codes of the combinations of input and system."""
         return np.unique(self.codes * (self.systems.max() + 1) + self.systems, return_inverse=True)[1]
 
     @functools.cached_property
     def _bent(self) -> FloatArray:
-        """(p,) what goes of each effect if the square of quality is held fixed too; 0 where it is not shown to act.
+        """(p,) change of each effect if the square of quality is held fixed too; 0 if the square has no shown effect.
 
-        Scores that level off where quality is high give less to what goes with much quality than a straight line says.
+        Scores that level off at high quality give correlates of quality less than a straight line predicts.
         """
-        few = len(np.unique(self.ratings[~np.isnan(self.ratings)])) < 3  # whose squares lie on a line
+        few = len(np.unique(self.ratings[~np.isnan(self.ratings)])) < 3  # their squares are linear in them
         if self.change or self.differences or not self.several or few:
             return np.zeros(self.x.shape[1])
         values, variance = self._jackknife(-1, pool_squares(self.ratings), self.codes)
@@ -338,7 +338,7 @@ class EqualQuality:
         return self._jackknife(-1, self.rated(None), self.codes)[0][:-1] - values[:-2]
 
     def _widening(self, place: int, rated: Rated) -> float:
-        """Return the factor on a t interval of a column of which one input holds much of what tells the effect."""
+        """Return the factor that widens a column's t interval if a single input has much of its information."""
         others = np.column_stack([np.delete(self.x, place, axis=1), rated.mean])
         own = self.x[:, place] - others @ np.linalg.lstsq(others, self.x[:, place], rcond=None)[0]
         of_inputs = sums_by_cluster(own**2, self.codes)
@@ -346,20 +346,20 @@ class EqualQuality:
         return _leaning(round(share, 2)) if share > LEANS and len(np.unique(self.x[:, place])) > 2 else 1.0
 
     def _without_parts(self, place: int) -> list[BoolArray]:
-        """Return the rows (m,) without each part of the inputs that the columns can spare; a group is in many parts."""
+        """Return the (m,) rows without each part of the inputs, if columns stay independent; parts split each group."""
         order = np.argsort(np.argsort(~smaller_group(self.x[:, place], self.codes), kind="stable"))
         parts = order[self.codes] % PARTS
         without = [parts != part for part in np.unique(parts)]
         return [rows for rows in without if np.linalg.matrix_rank(self.x[rows]) == self.x.shape[1]]
 
     def _jackknife(self, place: int, rated: Rated, codes: IntArray) -> tuple[FloatArray, float]:
-        """Return the coefficients (p + 1,) of the columns and the quality, and the variance of one over clusters."""
+        """Return the coefficients (p + 1,) of the columns and the quality, and the variance of the one at ``place``."""
         solved = regressed(self.scores, self.x, rated, codes, scaled=self.scaled)
         values, left_out = (slopes[..., -1] - (slopes[..., 0] if self.change else 0.0) for slopes in solved)
         return values, float((len(left_out) - 1) * left_out[:, place].var())
 
     def _allowance(self, place: int, rated: Rated, kept: BoolArray | slice = slice(None)) -> tuple[float, float]:
-        """Return the smallest and largest effect of a column that the curvature of the scales explains (kept rows)."""
+        """Return the smallest and largest effect of a column that curvature of the scales explains (kept rows)."""
         x, target, ratings, mean = self.x[kept], self.target[kept], self.ratings[kept], rated.mean[kept]
         shared = float(rated.product[kept].mean() - mean.mean() ** 2)
         target, mean = target - target.mean(), mean - mean.mean()
@@ -371,11 +371,11 @@ class EqualQuality:
         design = np.column_stack([x, mean])
         products = design.T @ design / len(design)
         products[-1, -1] = shared
-        # what a column goes with the scores beyond equal ratings: without curvature, with the least, with that here
+        # association of a column with scores beyond equal ratings: without curvature, with the least, with this one
         explained = x.T @ mean / len(design) * covariance / shared
         surplus = np.outer(explained, (0.0, least, bent))
         column = x[:, place]
-        if not self.differences and len(ends := np.unique(column)) == 2:  # no straight line tells a group's quality
+        if not self.differences and len(ends := np.unique(column)) == 2:  # a group's quality is not on a straight line
             among = column == ends[1]
             share, difference = float(among.mean()), float(mean[among].mean() - mean[~among].mean())
             above = difference_of_group(target, values, share, difference, shared=shared, covariance=covariance)
@@ -386,10 +386,10 @@ class EqualQuality:
 
 @functools.cache
 def _leaning(share: float) -> float:
-    """Return the factor on t intervals where one of many inputs holds this share of what tells an effect.
+    """Return the factor on t intervals if one of many inputs has this share of an effect's information.
 
-    Its error moves the estimate, and the jackknife takes it for its distance from the line of the others, which has an
-    error of its own. The factor is the quantile of that ratio for normal errors, by that of a normal number.
+    Its error moves the estimate, but the jackknife takes it for its distance from the others' line, which has its own
+    error. The factor is the quantile of that ratio for normal errors, divided by that of a normal variable.
     """
     own, others = np.random.default_rng(0).normal(size=(2, 100_000))
     estimate = np.sqrt(share) * own + np.sqrt(1 - share) * others
@@ -401,18 +401,18 @@ def _leaning(share: float) -> float:
 def regressed(
     scores: FloatArray, x: FloatArray, rated: Rated, codes: IntArray, *, scaled: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Regress scores (n, s) on columns (n, p) and the quality, or q functions of it.
+    """Regress scores (n, s) on columns (n, p) and quality, or q functions of quality.
 
-    Returns coefficients (p + q, s), and (G, p + q, s) the same without each of G inputs, for which scores, and the
-    columns that are ``scaled`` (p,), are standardized anew.
+    Returns coefficients (p + q, s), and (G, p + q, s) without each of G inputs, for which scores and the ``scaled``
+    columns (p,) are standardized anew.
     """
     lengths = np.sqrt(np.append((x**2).mean(axis=0), rated.square.mean(axis=0)))
-    units = np.where(lengths > 0, lengths, 1.0)  # whatever a column's own unit, what is singular stays so
+    units = np.where(lengths > 0, lengths, 1.0)  # independent of units; singular systems stay singular
     design = np.column_stack([x, rated.mean]) / units  # (n, K) of K = p + q
     p, k = x.shape[1], design.shape[1]
     q = k - p
-    of_quality = rated.product.reshape(-1, q, q) / np.outer(units[-q:], units[-q:])  # noise never meets itself
-    products = np.empty((int(codes.max()) + 1, k, k))  # sums of one column at a time: (n, K, K) takes much memory
+    of_quality = rated.product.reshape(-1, q, q) / np.outer(units[-q:], units[-q:])  # of different ratings only
+    products = np.empty((int(codes.max()) + 1, k, k))  # column by column: (n, K, K) would take much memory
     for i, j in np.ndindex(k, k):
         column = of_quality[:, i - p, j - p] if min(i, j) >= p else design[:, i] * design[:, j]
         products[:, i, j] = np.bincount(codes, column, len(products))
@@ -428,14 +428,14 @@ def regressed(
 def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
     """Solve m normal equations: (m, k, k), (m, k, s) and (m, s) sums to (m, k, s) coefficients in standard deviations.
 
-    A system may occur in one cluster only. Without it, its coefficient is not known, nor that of any system that is
-    compared with it; all other coefficients are. NaN also for scores that are constant.
+    A system may occur in a single cluster. Without this cluster, its coefficient is unknown, as is that of any system
+    compared with it; all other coefficients are known. NaN also for constant scores.
     """
     products, targets, squares = sums
     n, diagonal = products[:, 0, 0, None], np.diagonal(products, axis1=1, axis2=2)
     scale = np.sqrt(np.where(np.abs(diagonal) > SINGULAR * n, np.abs(diagonal), n))  # (m, k)
     unit = products / (scale[:, :, None] * scale[:, None, :])
-    # |det| is at most the smallest |eigenvalue| times a norm to the power of the others: few systems are looked at
+    # |det| is at most the smallest |eigenvalue| times a norm to the power of the others: few systems need a check
     norms = np.abs(unit).sum(axis=2).max(axis=1)
     singular = np.abs(np.linalg.det(unit)) < SINGULAR * norms ** (products.shape[1] - 1)
     singular[singular] = np.abs(np.linalg.eigvalsh(unit[singular])).min(axis=1) < SINGULAR
@@ -453,7 +453,7 @@ def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
 
 
 def smaller_group(column: FloatArray, codes: IntArray) -> BoolArray:
-    """Return (G,) which inputs have items of the smaller of two groups; all of them where a column has more values."""
+    """Return (G,) True for inputs with items of the smaller of two groups; all True if a column has more values."""
     if len(values := np.unique(column)) != 2:
         return np.ones(codes.max() + 1, dtype=bool)
     return min((np.bincount(codes, column == value) > 0 for value in values), key=np.sum)
@@ -465,8 +465,8 @@ def small_sample(groups: int, n: int, k: int) -> float:
 
 
 def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
-    """Join the effects at both ends of the range of reliabilities; between them it is monotone."""
-    if first.reason:  # at the least reliability: stated, another may do
+    """Combine the effects at both ends of the range of reliabilities, between which it is monotone."""
+    if first.reason:  # at the least reliability: a stated one may still work
         return replace(first, reason=second.reason or ONE_RATING)
     least, most = sorted((first.value, second.value))
     p_value = max(first.p_value, second.p_value) if least > ROUNDING or most < -ROUNDING else 1.0
@@ -476,18 +476,18 @@ def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
 
 # Weak ratings.
 
-VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))  # of a coefficient, up to 10 standard deviations, tested first
+VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))  # coefficients to test first, up to 10 standard deviations
 QUALITIES = np.tan(np.linspace(-1.566, 1.566, 201))  # coefficients of quality, up to 200 standard deviations
 
 
 def weak_test(
     y: FloatArray, x: FloatArray, column: int, rated: Rated, codes: IntArray, *, null: float = 0.0
 ) -> tuple[float, float, float]:
-    """Compute one column's 95 % interval and two-sided p against ``null``, however little the ratings say.
+    """Compute a column's 95 % interval and two-sided p-value against ``null``, valid for weak ratings too.
 
     This is the test of Anderson and Rubin for a part of the coefficients (Stock and Wright 2000): a value is accepted
     if some coefficient of quality brings both moments near 0, in the metric of their clustered covariance. An end is
-    infinite where no value up to 10 for one standard deviation of the column is rejected on its side.
+    infinite if no value up to 10 per standard deviation of the column is rejected on its side.
     """
     unit, others = float(x[:, column].std()), np.delete(x, column, axis=1)
     score, effect, mean = (
@@ -502,7 +502,7 @@ def weak_test(
     covariance = np.einsum("gia,gjb->ijab", centered, centered) * small_sample(groups, len(y), x.shape[1] + 1)
 
     def distance(values: FloatArray) -> FloatArray:
-        """Return (v,) the squared distance of both moments from 0, the smallest over the coefficient of quality."""
+        """Return the (v,) squared distances of both moments from 0, minimized over the coefficient of quality."""
         theta = np.stack(np.broadcast_arrays(1.0, -QUALITIES[:, None], -values))  # (3, b, v)
         u, v = np.einsum("ia,abv->ibv", sums.sum(axis=0), theta)
         (a, c), (_, d) = np.einsum("ijcd,cbv,dbv->ijbv", covariance, theta, theta)
@@ -510,7 +510,7 @@ def weak_test(
             return np.asarray(np.nanmin((d * u**2 - 2 * c * u * v + a * v**2) / (a * d - c**2), axis=0))
 
     def edge(outside: float, inside: float) -> float:
-        """Return the last accepted of 65 values between a rejected and an accepted one."""
+        """Return the outermost accepted of 65 values between a rejected and an accepted value."""
         values = np.linspace(outside, inside, 65)
         return float(values[np.argmax(distance(values) <= limit)])
 
@@ -524,19 +524,19 @@ def weak_test(
 
 
 def told_by_several(rated: int, twice: int) -> bool:
-    """Return whether effects are told by the items with two ratings alone, where others of ``rated`` have one."""
+    """Return whether only items with two ratings are used, although others among ``rated`` have a single rating."""
     return twice > 0 and twice >= min(ENOUGH, rated / 2)
 
 
-# One effect in the form of other estimates, and several judges at once.
+# An effect in the form of other estimates, and several judges at once.
 
 
 def within_scale(effect: Effect, width: float) -> Effect:
-    """Cut an effect's interval to what a scale allows, whose ends are ``width`` points apart.
+    """Cut an effect's interval to the effects that are possible on a scale ``width`` points long.
 
-    Two equally good outputs get mean scores that are no farther apart than the scale's ends, so a larger effect is none
-    that any judge has, and without it the interval covers as before. Weak ratings may exclude no possible effect, or
-    have an impossible estimate: then the effect cannot be told.
+    Two equally good outputs get mean scores no farther apart than the ends of the scale, so no judge has a larger
+    effect, and without larger effects the interval covers as before. Weak ratings may exclude no possible effect, or
+    have an impossible estimate: then the effect is undefined.
     """
     most = width / effect.score_sd if effect.score_sd > 0 else math.inf
     low, high = max(effect.low, -most), min(effect.high, most)  # NaN stays
@@ -557,14 +557,14 @@ def estimate_effect(
 ) -> Effect:
     """Estimate the effect of a feature (n,) at equal quality, in the form of ``estimate``: nothing is resampled.
 
-    ``names`` are those of the feature and of each that is held fixed; see ``EqualQuality`` for the rest. ValueError for
+    ``names`` are those of the feature and of the features held fixed; see ``EqualQuality`` for the rest. ValueError for
     another level than 95 %.
     """
     if draws.confidence != 0.95:
         raise ValueError(f"confidence={draws.confidence}: an effect at equal quality has a 95 % interval only.")
     features: dict[str, Any] = dict(zip(names, (feature, *held), strict=True))
     effect = EqualQuality(scores, ratings, features, **options).effect(names[0])
-    return replace(effect, p_value=math.nan) if math.isnan(effect.value) else effect  # bounds have no estimate to mark
+    return replace(effect, p_value=math.nan) if math.isnan(effect.value) else effect  # bounds have no estimate to test
 
 
 def effects_on_judges(
@@ -577,9 +577,9 @@ def effects_on_judges(
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
 
-    Also returns (G, s) the jackknife's influence of each of G inputs (``resample.influences``). Both are NaN for a
-    judge that gives all items the same score. ValueError as of ``EqualQuality``, and where no item has two ratings and
-    no ``reliability`` is stated.
+    Also returns the (G, s) jackknife influences of G inputs (``resample.influences``). Both are NaN for a judge that
+    gives all items the same score. ValueError as in ``EqualQuality``, and if no item has two ratings and no
+    ``reliability`` is stated.
     """
     of_all = np.where(arrays.defined(scores), scores[:, 0], np.nan)
     model = EqualQuality(of_all, ratings, {"feature": feature}, clusters=clusters, reliability=reliability)

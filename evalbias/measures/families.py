@@ -14,8 +14,8 @@ def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
     """Adjust p-values of one-sided tests, of statistics (m,), by joint draws (R, m) of them under the null hypotheses.
 
     This is the step-down max-T procedure of Westfall and Young (1993, algorithm 4.1): the largest statistic is compared
-    with the largest of all draws, the next one with the largest draw of the statistics that are left. Statistics that
-    always agree cost no more than one of them. p (m,) is in [1 / (R + 1), 1]; NaN where the statistic is undefined.
+    with the largest of all draws, the next one with the largest draw of the remaining statistics. Perfectly dependent
+    statistics cost no more than a single test. p (m,) is in [1 / (R + 1), 1]; NaN if undefined.
     """
     adjusted, largest = np.full(len(statistics), np.nan), 0.0
     left = [int(j) for j in np.argsort(-statistics) if not np.isnan(statistics[j])]
@@ -34,12 +34,12 @@ def nonzero(value: float, errors: FloatArray) -> float:
 
 
 def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
-    """Test which of m estimates are smaller in magnitude than the first (1 + m in all), such as the biases of judges.
+    """Test for m estimates whether they are smaller in magnitude than the first (1 + m in all), such as biases.
 
-    With s the sign of the first number a, ``|a| - |b|`` is the smaller one of ``s (a - b)`` and ``s (a + b)``. Both
-    must be positive, so the smaller t is the test statistic of b. s must be known: the error holds together with a test
-    that a is not 0 (``nonzero``). Errors are joint draws (R, 1 + m). Returns (m,) one-sided p-values, adjusted by
-    ``step_down``; NaN where a number or its error is undefined.
+    With s the sign of the first number a, ``|a| - |b|`` is the smaller of ``s (a - b)`` and ``s (a + b)``. Both must be
+    positive, so the smaller t is the test statistic of b. s must be known: the error holds together with a test that a
+    is not 0 (``nonzero``). Errors are joint draws (R, 1 + m). Returns (m,) one-sided p-values, adjusted by
+    ``step_down``; NaN if a number or its error is undefined.
     """
     sign = np.sign(values[0])
     gaps = sign * np.stack([values[0] - values[1:], values[0] + values[1:]])  # (2, m)
@@ -53,7 +53,7 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
 
 
 def higher_than_first(values: FloatArray, errors: FloatArray) -> FloatArray:
-    """Test which of m estimates are higher than the first (1 + m in all), such as judges' agreement with people.
+    """Test for m estimates whether they are higher than the first (1 + m in all), such as agreement with people.
 
     Errors are joint draws (R, 1 + m). Returns (m,) one-sided p-values, adjusted by ``step_down``; NaN where undefined.
     """
@@ -66,8 +66,8 @@ def higher_than_first(values: FloatArray, errors: FloatArray) -> FloatArray:
 def holm(p_values: Sequence[float], families: int = 1) -> list[float]:
     """Adjust p-values so that rejecting those below alpha has a family-wise error of alpha (Holm 1979).
 
-    An undefined p (NaN) stays undefined and does not count as a test. Of so many ``families`` of tests, each adjusted
-    so, the error of all together is at most alpha (Bonferroni).
+    An undefined p (NaN) stays undefined and does not count as a test. With several ``families`` of tests, each adjusted
+    this way, the error of all together is at most alpha (Bonferroni).
 
     Examples:
         >>> holm([0.01, 0.04, 0.03])

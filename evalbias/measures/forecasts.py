@@ -1,4 +1,4 @@
-"""A judge's probabilities as forecasts of what people say: their skill, and their calibration beside what chance shows.
+"""A judge's probabilities as forecasts of people's answers: their skill, and their calibration compared with chance.
 
 An item has a probability p that a person says yes (or passes, or prefers the first), and the outcomes y of the people
 who were asked, 1 or 0: of each of them, not of their mean. The mean over an item's people of (p - y)^2 is
@@ -50,8 +50,8 @@ def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray,
 def counted_brier_skill(counts: FloatArray, p: FloatArray, shares: FloatArray) -> FloatArray:
     """Compute 1 - Brier / Brier of the base rate (Murphy 1973) of forecasts p (n,) in resamples (k, n).
 
-    1 is a forecaster who knows everybody's answer, 0 one who says the base rate of every item; below 0, the base rate
-    is better. NaN where all people say the same. The base rate is that of the same items.
+    1 is a forecaster who knows every answer, 0 a forecaster who says the base rate for every item; below 0, the base
+    rate is better. NaN if all people say the same. The base rate is that of the same items.
 
     Examples:
         >>> p, shares = np.array([0.9, 0.9, 0.1, 0.1]), np.array([1.0, 1.0, 0.0, 0.5])
@@ -63,9 +63,9 @@ def counted_brier_skill(counts: FloatArray, p: FloatArray, shares: FloatArray) -
 
 
 def agreement_beyond(p: FloatArray, outcomes: FloatArray) -> float:
-    """Return the correlation of two people's (n, r) outcomes about an item beyond its forecast p, in [0, 1].
+    """Return the correlation, in [0, 1], between two people's outcomes (n, r) on an item beyond its forecast p.
 
-    Forecasts that know less of an item than people do, or are wrong of it, leave people alike; 0 without two people.
+    Forecasts that know less about an item than people do, or are wrong, leave a correlation; 0 without two people.
     """
     errors = outcomes - p[:, None]
     people = (~np.isnan(errors)).sum(axis=1)
@@ -75,7 +75,7 @@ def agreement_beyond(p: FloatArray, outcomes: FloatArray) -> float:
 
 
 def flawless(p: FloatArray, outcomes: FloatArray, *, draws: int, seed: int) -> FloatArray:
-    """Draw (draws, n) shares of people who say yes as often as forecasts p say, as many of each item as were asked.
+    """Draw (draws, n) shares of yes among as many people per item as were asked, with the forecast p as rate.
 
     Two people correlate beyond p as much as in the data: an item's own rate is drawn from a beta distribution around p.
     """
@@ -86,7 +86,7 @@ def flawless(p: FloatArray, outcomes: FloatArray, *, draws: int, seed: int) -> F
     return np.asarray(ratio(rng.binomial(people, rates).astype(np.float64), np.full(shape, people, dtype=np.float64)))
 
 
-# The calibration error, which chance alone makes positive.
+# The calibration error, which is positive by chance alone.
 
 BINS = 10  # bins of equal width of a calibration error
 FEWER = 400  # draws of flawless forecasts
@@ -113,10 +113,10 @@ def binned_gaps(p: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def flawless_errors(p: FloatArray, outcomes: FloatArray, codes: arrays.IntArray, *, at: float, seed: int) -> FloatArray:
-    """Return the median, and the quantile ``at``, of the calibration error of flawless forecasts.
+    """Return the median and the quantile ``at`` of the calibration error of flawless forecasts.
 
-    They are of draws of ``flawless``; of inputs (``codes``) with several items, whose outcomes may deviate together
-    from right forecasts, also of draws in which the deviations of whole inputs change sign, where that is larger.
+    They come from draws of ``flawless``; for inputs (``codes``) with several items, whose outcomes may deviate together
+    from right forecasts, also from draws in which whole inputs' deviations change sign, if that quantile is larger.
     """
     n, once = len(p), np.ones((1, len(p)))
     drawn = flawless(p, outcomes, draws=FEWER, seed=seed)
@@ -135,7 +135,7 @@ def estimate_calibration_error(
 ) -> Interval:
     """Estimate the calibration error: the BCa interval, with the lower end 0 unless the error is larger than chance's.
 
-    Chance alone makes the error positive, and resamples once more. Arguments and errors as in ``brier_scores``.
+    The error is positive by chance alone, and more so in resamples. Arguments and errors as in ``brier_scores``.
     """
     p, y = _checked(probabilities, outcomes)
     error = estimate(counted_calibration_error, p, y, before=before, limits=(0.0, 1.0), draws=draws, **options)

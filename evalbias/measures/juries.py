@@ -1,4 +1,4 @@
-"""Several judges of the same items: what their errors share at equal quality, and what they are worth together."""
+"""Several judges of the same items: correlation of their errors at equal quality, and their joint worth."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from evalbias.measures.resample import GROUPS, Interval, influences
 #
 #     cov(e_j, e_k) = R_jk - v_j v_k      for the correlations R of the scores
 #
-# Errors against a mean rating would hold the rating's noise too, which all judges share. So v_j comes from products of
-# scores and ratings, and the variance of quality from products of two different ratings (``pool``): in neither does
+# Errors relative to a mean rating would include the rating's noise, which all judges share. So v_j comes from products
+# of scores and ratings, and the variance of quality from products of two different ratings (``pool``): in neither does
 # noise meet itself. What it does not know: errors that an item's raters share count as quality.
 
 LEAST_WEIGHT = 0.02  # part of all weights below which a member is not worth asking
@@ -30,11 +30,11 @@ FEWEST_ITEMS = 10  # fewest items that a panel is fitted to, as in a part of the
 NO_QUALITY = "People's ratings of an item agree no more than by chance, so they do not tell quality: rate more items."
 
 Statistic = Callable[[FloatArray, FloatArray], FloatArray]
-"""Takes correlations of K judges' scores (g, K, K) and with quality (g, K), of g samples; returns (g,) numbers."""
+"""Function of correlations between K judges' scores (g, K, K) and with quality (g, K) in g samples to (g,) numbers."""
 
 
 class Panel:
-    """Scores of K judges and people's ratings of the same items, reduced to correlations without the raters' noise.
+    """Scores of K judges and people's ratings of the same items, reduced to correlations free of the raters' noise.
 
     Args:
         scores: (n, K) scores on any scales; an item that a judge left out is left out.
@@ -43,7 +43,7 @@ class Panel:
         clusters: (n,) input of each item. By default every item is its own.
         systems: (n,) system that wrote each item. Of five or more, intervals also allow for errors that a system's
             outputs share: two-way clusters (Cameron, Gelbach and Miller 2011).
-        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where some item has one.
+        reliability: Share of a single rating's variance that is quality, in (0, 1]; only if an item has just one.
         mirrored: Whether the numbers are differences within pairs, which count both ways.
 
     Attributes:
@@ -75,7 +75,7 @@ class Panel:
         reliability: float | None = None,
         mirrored: bool = False,
     ) -> None:
-        # 1 items that all judges scored and people rated
+        # 1 items with scores from all judges and ratings
         table, people = arrays.checked({"scores": scores, "ratings": ratings}, clusters, axes=(2,))
         counts = (~np.isnan(people)).sum(axis=1)
         scored = ~np.isnan(table).any(axis=1)
@@ -97,7 +97,7 @@ class Panel:
         signs = (1.0, -1.0) if mirrored else (1.0,)
         table, people = (np.concatenate([sign * values[kept] for sign in signs]) for values in (table, people))
         table = settled(table.T).T
-        # 2 their moments, also without each input, each system, and each input's outputs of one system
+        # 2 their moments, also without each input, each system, and each combination of both
         rated = pool(people, reliability)
         codes = np.tile(cluster_codes(clusters, kept), len(signs))
         ways, self.units, self.systems = [codes], int(codes.max()) + 1, 0
@@ -121,13 +121,13 @@ class Panel:
     def estimate(self, statistic: Statistic, *, most: float = 1.0) -> Interval:
         """Estimate a number with its 95 % interval and its p against 0, from the jackknife over inputs and systems.
 
-        Few or noisy ratings may tell too little of quality, and correlations with it beyond 1. A number larger than any
-        true one (``most``), or an end of its interval, is that; the error and p are those of the number as it was.
+        Few or noisy ratings may tell too little of quality, and give correlations beyond 1. A number beyond the largest
+        true value (``most``), or an end of its interval, is clipped; the error and p are those of the unclipped number.
         """
         every = [statistic(*way) for way in self._ways]
         value, errors = float(every[0][0]), [float((influences(estimates[1:]) ** 2).sum()) for estimates in every]
         error, df = math.sqrt(errors[0]), min(self.units, GROUPS) - 1
-        if self.systems:  # what an input and a system share counts once
+        if self.systems:  # combinations of input and system count once
             both = math.sqrt(max(errors[0] + errors[1] - errors[2], 0.0))
             wider = scipy.special.stdtrit(self.systems - 1, 0.975) * both > scipy.special.stdtrit(df, 0.975) * error
             error, df = (both, self.systems - 1) if wider else (error, df)
@@ -137,7 +137,7 @@ class Panel:
         return Interval(value, low, high, self.n, self.undefined, df + 1, p_value=p_value)
 
     def votes(self) -> Interval:
-        """Estimate how many judges with independent errors would average out as much error as these do.
+        """Estimate the number of judges with independent errors that would average out as much error as these do.
 
         Where S is the covariance of the errors, the mean of K standardized scores has the error variance 1'S1 / K^2; of
         n judges with independent errors of the mean variance tr(S) / K, it is tr(S) / (K n). So
@@ -155,15 +155,15 @@ class Panel:
 
 
 def _correlations(z: FloatArray, rated: Rated, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return (1 + G, K, K) correlations of scores and (1 + G, K) with quality: of all items, and without each cluster.
+    """Return (1 + G, K, K) correlations of scores and (1 + G, K) with quality: for all items, and without each cluster.
 
-    Of more than ``GROUPS`` clusters, groups of them are left out. NaN where ratings do not tell quality.
+    With more than ``GROUPS`` clusters, groups of them are left out. NaN if ratings do not reveal quality.
     """
     unit, sums = max(float(rated.mean.std()), TINY), []
     columns = np.column_stack([np.ones(len(z)), z, rated.mean / unit])
     for rows in arrays.members_of(codes % GROUPS):
         products = columns[rows].T @ columns[rows]
-        products[-1, -1] = rated.product[rows].sum() / unit**2  # noise never meets itself
+        products[-1, -1] = rated.product[rows].sum() / unit**2  # products of different ratings only
         sums.append(products)
     whole = np.sum(sums, axis=0)
     moments = np.concatenate([whole[None], whole - np.array(sums)])
@@ -184,7 +184,7 @@ def error_covariances(correlations: FloatArray, validities: FloatArray) -> Float
 
 
 def error_correlations(correlations: FloatArray, validities: FloatArray) -> FloatArray:
-    """Compute correlations (g, K, K) of the errors at equal quality; NaN of a judge without an error."""
+    """Compute correlations (g, K, K) of the errors at equal quality; NaN for a judge without error."""
     covariances = error_covariances(correlations, validities)
     with np.errstate(invalid="ignore", divide="ignore"):
         spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
@@ -201,7 +201,7 @@ def error_correlation(
 
 
 def error_left(correlations: FloatArray, validities: FloatArray) -> FloatArray:
-    """Compute the share (g,) of the judges' mean error variance that their mean still has: one over ``Panel.votes``."""
+    """Compute the share (g,) of the judges' mean error variance that remains in their mean: 1 / ``Panel.votes``."""
     covariances = error_covariances(correlations, validities)
     whole = validities.shape[1] * np.trace(covariances, axis1=1, axis2=2)
     return np.asarray(covariances.sum(axis=(1, 2)) / np.where(whole > SINGULAR, whole, np.nan))
@@ -210,14 +210,14 @@ def error_left(correlations: FloatArray, validities: FloatArray) -> FloatArray:
 def validity(correlations: FloatArray, validities: FloatArray, *, weights: FloatArray) -> FloatArray:
     """Compute the correlation with quality (g, ...) of sums of standardized scores with weights (..., K).
 
-    Undefined for a sum that is the same for all items, as of two judges who contradict each other in all of them.
+    NaN for a constant sum, for example of two judges who contradict each other on all items.
     """
     variances = np.einsum("...j,gjk,...k->g...", weights, correlations, weights)
     spreads = np.sqrt(np.where(variances > SINGULAR, variances, np.nan))
     return np.asarray(np.einsum("...j,gj->g...", weights, validities) / spreads)
 
 
-# How the scores of the members become the jury's, learned from rated items.
+# Rules that combine the members' scores into the jury's, learned from rated items.
 
 
 Kind = Literal["mean", "verdict"]
@@ -226,7 +226,7 @@ LARGEST = 1e30  # largest size of a score, and so of a rule's numbers: products 
 
 @dataclass(frozen=True)
 class JuryRule:
-    """How the scores of K members become one, and which members are asked first.
+    """Rule that combines the scores of K members, and names the members to ask first.
 
     With z = (score - center) / spread of each member, the jury's score is M + D a: ``"mean"`` has a = sum_j w_j z_j,
     the weights adding up to 1, and ``"verdict"`` the sign of offset + sum_j w_j z_j, where z is 1 or -1, or 0 for
@@ -238,7 +238,7 @@ class JuryRule:
     """
 
     kind: Kind
-    weights: tuple[float, ...]  # of the members, 0 or more; one of 0 need not be asked
+    weights: tuple[float, ...]  # weights of the members, 0 or more; members with 0 need not be asked
     centers: tuple[float, ...]
     spreads: tuple[float, ...]  # above 0
     offset: float = 0.0
@@ -260,16 +260,16 @@ class JuryRule:
 
     @classmethod
     def plain(cls, members: int) -> JuryRule:
-        """Return the mean of scores as they are."""
+        """Return the rule for the plain mean of the scores."""
         return cls("mean", (1 / members,) * members, (0.0,) * members, (1.0,) * members)
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Places of the members that are asked where the first do not settle an item."""
+        """Indices of all members with a weight, who are asked if the first do not settle an item."""
         return tuple(np.flatnonzero(np.array(self.weights) > 0).tolist())
 
     def __call__(self, scores: ArrayLike) -> FloatArray:
-        """Compute the jury's scores (n,) from the members' (n, K); NaN where one that is needed is."""
+        """Compute the jury's scores (n,) from the members' (n, K); NaN if a needed score is."""
         z, weights = self._standardized(scores), np.array(self.weights)
         joint = z[:, self.members] @ weights[list(self.members)] + self.offset
         if self.kind == "verdict":
@@ -286,7 +286,7 @@ class JuryRule:
         return np.asarray(np.ptp(z, axis=1) <= self.tolerance + SLACK if self.first else np.zeros(len(z), dtype=bool))
 
     def cost(self, scores: ArrayLike, costs: ArrayLike) -> float:
-        """Compute the mean cost of an item (n, K), from the cost of one answer of each member (K,)."""
+        """Compute the mean cost of an item (n, K), from the (K,) costs of an answer of each member."""
         prices, late = arrays.numbers(costs, "costs"), [member for member in self.members if member not in self.first]
         return float(prices[list(self.first)].sum() + (1 - self.settled(scores).mean()) * prices[late].sum())
 
@@ -300,10 +300,10 @@ class JuryRule:
 def fit_rules(
     scores: FloatArray, ratings: FloatArray, *, verdicts: tuple[float, float] | None, **panel_options: Any
 ) -> dict[str, JuryRule]:
-    """Fit every way to combine K members to rated items: name -> rule; ``panel_options`` are arguments of ``Panel``.
+    """Fit every kind of rule for K members to rated items, name -> rule; ``panel_options`` are arguments of ``Panel``.
 
-    Scores become the equal mean, and the mean with weights of the inverse error covariance, shrunk and not negative.
-    ``verdicts`` are the two values of verdicts, the worse first, which become the majority and the weighted majority.
+    Scores are combined by the mean, equal or with inverse error covariance weights, shrunk and not negative; verdicts
+    by the majority, equal or weighted. ``verdicts`` are their two values, the worse first.
     """
     panel, k = Panel(scores, ratings, **panel_options), scores.shape[1]
     rows = scores[~np.isnan(scores).any(axis=1)]
@@ -343,7 +343,7 @@ def inverse_error_weights(panel: Panel) -> FloatArray:
 
 PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of weights' distance from equal ones, in mean variances of a score
 FOLDS = 5
-FEWEST_LABELS = 10  # inputs from which weights can be learned
+FEWEST_LABELS = 10  # fewest inputs for learning weights
 
 
 def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = None) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Likelihood bias: LS, US, BiasScore and RS of Ohi et al. (2024), and BiasScore with its interval and test."""
+"""Likelihood bias of Ohi et al. (2024): LS, US, BiasScore and RS, with BiasScore's interval and test."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def counted_bias_score(
 
 
 def _scales(counts: FloatArray, x: FloatArray, normalization: str) -> FloatArray:
-    """Return the number that each resample's scores are divided by (k, 1); NaN where they are constant."""
+    """Return the (k, 1) divisor of each resample's scores; NaN if they are constant."""
     held = np.where(counts > 0, x, np.nan)
     low, high = np.fmin.reduce(held, axis=1), np.fmax.reduce(held, axis=1)
     scale = high - low
@@ -154,7 +154,7 @@ def estimate_bias_score(
 ) -> Interval:
     """Estimate BiasScore of a judge's scores (n,), of LS (n,) in nats and human scores (n,).
 
-    US of tied scores jumps, so its variance is the bootstrap's: leaving one item out tells nothing. Swaps exchange
+    US of tied scores jumps, so its variance is the bootstrap's: leaving an item out shows nothing. Swaps exchange
     z-scores of the judges' scores, or their US where that is of z-scores: scores themselves are exchangeable only
     between judges that use the scale alike. Options as those of ``estimate``.
     """
@@ -176,7 +176,7 @@ def _exchanged_us(
         return _ranked_mixtures(a - h, b - h, reference)
     of_width = lru_cache(maxsize=64)(lambda width: _ranked_mixtures(a / width - h, b / width - h, reference))
 
-    def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:  # rows of one width are one mixture
+    def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:  # rows of equal width form a mixture
         rho = np.full((2, len(swap)), np.nan)
         for side, mixed in enumerate((np.where(swap, b, a), np.where(swap, a, b))):
             widths, groups = np.unique(np.ptp(mixed, axis=1), return_inverse=True)
@@ -189,10 +189,10 @@ def _exchanged_us(
 
 
 def _ranked_mixtures(a: FloatArray, b: FloatArray, reference: FloatArray) -> Swapped:
-    """Correlate the ranks of mixed values (n,) with reference ranks, for all swaps at once and exactly.
+    """Correlate ranks of mixed values (n,) with reference ranks, exactly and for all swaps at once.
 
-    Both judges' values are sorted once. A rank in a mixture counts the values up to it that the mixture holds, and what
-    one side lacks the other holds. All numbers are multiples of a quarter.
+    Both judges' values are sorted once. A rank in a mixture counts the values up to it in the mixture, and the other
+    side holds the remaining values. All numbers are multiples of a quarter.
     """
     n, values = len(a), np.round(np.concatenate([a, b]), DECIMALS)
     order = np.argsort(values, kind="stable")

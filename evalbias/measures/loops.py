@@ -44,9 +44,9 @@ def counted_skewness(counts: FloatArray, x: FloatArray) -> FloatArray:
 
 
 def symmetry_p(x: FloatArray, codes: IntArray, *, draws: Draws) -> float:
-    """Test symmetry around 0: under it every cluster is as likely as the same with all signs changed.
+    """Test symmetry around 0, under which every cluster is as likely as with all signs changed.
 
-    p is the share of changes of sign, the data among them, that leave the values at least as skewed as they are.
+    p is the share of sign changes, including none, that leave the values at least as skewed as the data.
     """
     order, starts, sizes = _by_magnitude(x)
     signs, steps, codes = np.sign(x[order]), np.diff(sizes, prepend=0.0), codes[order]
@@ -78,9 +78,9 @@ def estimate_skewness(
 ) -> Interval:
     """Estimate the distance skewness around 0 of (n,) values, own minus expected scores (Xu et al. 2024, eq 2).
 
-    Resamples of symmetric scores are skewed, so the lower end is 0 where changes of sign do not reject symmetry, else
-    that of the BCa interval. The upper end is the larger of the BCa and the percentile interval, because near 0 the
-    first corrects too much.
+    Resamples of symmetric scores are skewed, so the lower end is 0 if changes of sign do not reject symmetry, else that
+    of the BCa interval. The upper end is the larger one of the BCa and percentile intervals, because near 0 BCa
+    corrects too much.
     """
     skewness = estimate(counted_skewness, x, before=before, clusters=clusters, draws=draws)
     if before is not None or math.isnan(skewness.low):
@@ -97,7 +97,7 @@ def estimate_skewness(
 
 @dataclass(frozen=True)
 class QuantileMap:
-    """Monotone map that sends each source score to the target score of the same quantile, of the metric it names only.
+    """Monotone map from a named metric's scores to the target scores at the same quantiles.
 
     It is linear between the fitted scores (m,), both ascending. A score outside the fitted range is sent to the nearer
     end of the target range; ``outside`` counts such scores.
@@ -116,7 +116,7 @@ class QuantileMap:
     def fit(cls, source: ArrayLike, target: ArrayLike, *, metric: str) -> QuantileMap:
         """Fit the map to a sample of each metric, (n,) and (k,) scores that may differ in items; NaN is left out.
 
-        Equal source scores share their mean rank, and with it one target score. The metric is the one to map; for
+        Equal source scores share their mean rank, and so a target score. The metric is the one to map; for
         feedback sources their ``name``. ValueError for a metric without a name, an infinite score, fewer than two
         different source scores or two target scores.
         """

@@ -1,4 +1,4 @@
-"""Scores and ratings that are missing: whether that depends on what is known about the items."""
+"""Missing scores and ratings: tests of dependence on known properties of the items."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import scipy
 
 from evalbias.measures.arrays import BoolArray, Clusters, FloatArray, cluster_codes, sums_by_cluster
 
-DRAWS, BLOCK = 2_000, 100  # draws of a test, and of these at a time, which bounds the memory
-MOST_DRAWN = 20_000_000  # items that the draws of a test hold together, where inputs are exchanged
-MANY = 100  # levels from which numpy draws faster by counting
+DRAWS, BLOCK = 2_000, 100  # draws of a test, and draws at a time, which limits memory
+MOST_DRAWN = 20_000_000  # items in all draws of a test together, if inputs are exchanged
+MANY = 100  # number of levels above which numpy draws faster by counting
 
 
 def missing_by_size(absent: BoolArray, x: FloatArray, *, clusters: Clusters = None) -> tuple[float, float]:
-    """Return by how many standard deviations x (n,) is larger where scores (n,) are missing, and the p that it is not.
+    """Return how many standard deviations x (n,) is larger where scores (n,) are missing, and the p-value.
 
-    The two-sided p is that of the score test of the logistic model on the ranks of x (Wilcoxon's), clustered by input
-    where inputs are lost as a whole. Both are NaN where ``absent`` or x is constant.
+    The two-sided p-value is that of the score test of the logistic model on the ranks of x (Wilcoxon's), clustered by
+    input if whole inputs are lost. Both are NaN if ``absent`` or x is constant.
     """
     kept = ~np.isnan(x)
     codes, lost, x = cluster_codes(clusters, kept), absent[kept], x[kept]
@@ -35,7 +35,7 @@ def missing_by_size(absent: BoolArray, x: FloatArray, *, clusters: Clusters = No
 
 
 def missing_by_level(absent: BoolArray, levels: Sequence[str], *, clusters: Clusters = None, seed: int = 0) -> float:
-    """Return the exact p, by random draws, that the missing scores (n,) spread over the levels (n,) by chance.
+    """Return the exact p-value, by random draws, of missing scores (n,) spreading over the levels (n,) by chance.
 
     An input with several items may be lost as a whole. So inputs (``clusters``) with equally many items exchange the
     numbers of their missing scores, and these fall on any items of an input alike.
@@ -48,7 +48,7 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, clusters: Clus
         n = int(absent.sum())
         drawn = (rng.multivariate_hypergeometric(sizes, n, BLOCK, method=method) for _ in range(DRAWS // BLOCK))
         return (1 + sum(int(((missing**2 / sizes).sum(axis=1) >= observed).sum()) for missing in drawn)) / (1 + DRAWS)
-    items = np.bincount(inputs)  # (G,) of each input
+    items = np.bincount(inputs)  # (G,) items of each input
     lost, first = np.bincount(inputs, weights=absent), np.repeat(np.cumsum(items) - items, items)
     alike = [np.flatnonzero(items == size) for size in np.unique(items)]
     draws, as_uneven = max(DRAWS // 10, min(DRAWS, MOST_DRAWN // len(absent))), 0
@@ -62,27 +62,27 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, clusters: Clus
     return (1 + as_uneven) / (1 + draws)
 
 
-# Ratings that were given or not according to an item's other ratings.
+# Ratings whose presence depends on an item's other ratings.
 #
-# Where a third person decides between two who differ, the items with three ratings are those with noise. Averages over
+# If a third person decides between two who differ, the items with three ratings are the noisy ones. Averages over
 # an item's pairs of ratings then count its noise less than that of others, and ratings seem more reliable than they
-# are. Where a second person rates what the first one rated low, the items with two ratings are those that the first
-# one underrated.
+# are. If a second person rates what the first rated low, the items with two ratings are those that the first
+# underrated.
 
-SURE = 0.001  # p below which ratings are missing for what the others say
-KEEP = 0.9  # share of the items with two ratings that still have two without a column that is left out
+SURE = 0.001  # p-value below which ratings are missing because of other ratings
+KEEP = 0.9  # smallest share of items with two ratings that keep two if a column is left out
 
 
 def selected_columns(ratings: FloatArray, *, clusters: Clusters = None) -> tuple[list[int], bool]:
-    """Find ratings (n, r), NaN where none, that were given or not for what the item's other ratings say.
+    """Find columns of ratings (n, r), NaN if missing, whose presence depends on the item's other ratings.
 
-    A column is tested by the first two others of an item: how far they differ, and how far their mean lies from the
-    middle; whether there is a second rating by the first one: how high it is, and how far it lies from the middle.
+    A column is tested by the first two other ratings of an item: their difference, and the distance of their mean from
+    the middle. The presence of a second rating is tested by the first: its value, and its distance from the middle.
     These are rank tests, over inputs (``clusters``).
 
     Returns:
-        Columns to leave out, because nine of ten items with two ratings still have two without them; and whether the
-        number of ratings that are left depends on what they say.
+        Columns to leave out, because nine of ten items with two ratings still have two without them; and True if the
+        number of remaining ratings depends on their values.
     """
     left_out, doubtful = list[int](), False
 
@@ -107,7 +107,7 @@ def selected_columns(ratings: FloatArray, *, clusters: Clusters = None) -> tuple
 
 
 def _firsts(ratings: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return each item's first and second rating (n,), NaN where it has none."""
+    """Return each item's first and second rating (n,), NaN if missing."""
     order = np.argsort(np.isnan(ratings), axis=1, kind="stable")[:, :2]
     first, second = np.take_along_axis(ratings, order, axis=1).T
     return first, second

@@ -1,6 +1,6 @@
-"""MQM errors: their score, and how lists of them are read (Freitag et al. 2021; Xu et al. 2024, section 4.1).
+"""MQM errors: their score, and reading lists of them (Freitag et al. 2021; Xu et al. 2024, section 4.1).
 
-A text is read whole or not at all: never perfect, and never an error short.
+A text is read completely or not at all, so that no error is overlooked.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ SEVERITIES = ("critical", "major", "minor")
 
 @dataclass(frozen=True)
 class MQMError:
-    """One translation error that a judge reported."""
+    """A translation error that a judge reported."""
 
     severity: str  # "critical", "major" or "minor"
-    span: str | None = None  # text that the judge quoted; None if it quoted none
-    category: str = ""  # as written, such as "accuracy"; empty if none was given
-    subcategory: str = ""  # as written, such as "mistranslation"; empty if none was given
+    span: str | None = None  # text that the judge quoted; None without a quotation
+    category: str = ""  # as written, such as "accuracy"; empty if missing
+    subcategory: str = ""  # as written, such as "mistranslation"; empty if missing
 
 
 @dataclass(frozen=True)
 class MQMReading:
-    """Errors read from one feedback text.
+    """Errors read from a feedback text.
 
     ``"unreadable"`` text leaves a doubt about the number of errors or a severity, contradicts itself, or states neither
     errors nor their absence.
@@ -52,7 +52,7 @@ def mqm_score(errors: Iterable[MQMError], *, critical: float = -5.0) -> float:
 # Lists of errors. What is not an error in one of these layouts, where SEVERITY is critical, major or minor, a statement
 # that there are none, or a heading makes a text unreadable:
 #
-# - one error a line: ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
+# - one error per line: ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
 # - sections, ``SEVERITY:`` above ``CATEGORY/SUBCATEGORY - 'span'`` or ``no-error`` (GEMBA-MQM, Kocmi et al. 2023).
 
 
@@ -76,7 +76,7 @@ _STATED = re.compile(
     rf"(?: in (?:the|this) translation)?{_WHY}\W*$",
     re.IGNORECASE,
 )
-"""One error without its place, such as ``The translation is a critical non-translation error``."""
+"""Error without its place, such as ``The translation is a critical non-translation error``."""
 _MORE = re.compile(r"\b(?:critical|major|minor|errors?|mistakes?|also|too|another|as well)\b", re.IGNORECASE)
 """Words that may report a further error."""
 _CATEGORIES = (
@@ -93,7 +93,7 @@ _BELOW = re.compile(
 _SEVERAL = re.compile(
     rf"{_MARK}\s*(?:[,;.&/|:(-]|(?:and|or|is|are|was|should|instead|in)\b|$)|(?:^|\s){_MARK}", re.IGNORECASE
 )
-"""Marks inside a quotation that end one and begin another."""
+"""Marks inside a quotation that end it and begin another."""
 _NOTHING = re.compile(
     r"^\W*(?:(?:there (?:is|are|were) |(?:the|this) translation (?:is (?:(?!not )\w+ )*)?"
     r"(?:contains?|has|with|and contains) )?"
@@ -175,12 +175,12 @@ def _listed(entry: str, *, last: bool) -> MQMError | None:
         or (span and _SEVERAL.search(span))
         or re.search(_SEVERITY, kind, re.IGNORECASE)
     ):
-        return None  # no error by its words, or several
+        return None  # its words describe no error, or several
     return _error(match["severity"], span, kind)
 
 
 def _below(entry: str, severity: str) -> MQMError | None:
-    """Read ``CATEGORY/SUBCATEGORY - 'span'``, or one of its two parts, below a severity; None for anything else."""
+    """Read ``CATEGORY/SUBCATEGORY - 'span'``, or either part of it, below a severity; None for anything else."""
     match = _BELOW.match(entry)
     if match is None or re.search(_SEVERITY, entry, re.IGNORECASE):
         return None

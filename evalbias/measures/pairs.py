@@ -1,7 +1,7 @@
 """Decisions of a judge that compares candidates: ties, positions, consistency and length.
 
-Probabilities are (n, c): row i holds the judge's probability of each of c classes (positions, or positions and "tie")
-for comparison i. A row with a NaN is undefined and left out. Nothing needs a label.
+Probabilities are (n, c): row i holds the judge's probabilities of c classes (positions, or positions and "tie") for
+comparison i. A row with a NaN is undefined and left out. No labels are needed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from evalbias.measures import arrays, resample
 from evalbias.measures.arrays import Before, Clusters, FloatArray, checked, defined, numbers, ratio, vectors
 from evalbias.measures.resample import DRAWS, SHARE, Draws, Interval, change, difference_of_shares, estimate_share, mean
 
-# Who wins a comparison.
+# Winners of comparisons.
 
 SUM_SLACK = 1e-4  # largest deviation of a row's sum from 1
 
 
 def win_shares(answers: ArrayLike, *, ties: bool = False, decided: bool = False) -> FloatArray:
-    """Return what each candidate wins of every comparison, (..., c): all candidates share a tie equally.
+    """Return each candidate's share of the win in every comparison, (..., c): all candidates share a tie equally.
 
     The answers (..., c + t) are probabilities, or other numbers, NaN where undefined; with ``ties`` the last column is
-    the answer "tie". ``decided``, the largest number wins all, and several largest ones share it.
+    the answer "tie". With ``decided``, the largest number takes the whole win; equal largest numbers share it.
 
     Examples:
         >>> win_shares([0.5, 0.25, 0.25], ties=True).tolist()
@@ -111,7 +111,7 @@ def _distributions(values: ArrayLike, name: str) -> FloatArray:
     return rows
 
 
-# Confidence of the answers, and how far positions are from even (Zhou et al., EMNLP 2024).
+# Confidence of the answers, and deviation of positions from even (Zhou et al., EMNLP 2024).
 
 
 def negative_entropies(probabilities: ArrayLike) -> FloatArray:
@@ -144,7 +144,7 @@ def calibration_gap(logprobs: ArrayLike) -> float:
 
 # Estimates of rates of positions.
 
-STEP = 1e-9  # distance from the mean of pairs in both orders that no test rejects
+STEP = 1e-9  # distance from the mean, for pairs in both orders, that no test rejects
 ONE_SIDED = (
     "people prefer the output on the same side of every pair, but for those of one input at most, so that quality and "
     "position cannot be told apart: record the choices in both orders"
@@ -162,9 +162,9 @@ def estimate_first_rate(
     """Estimate the win rate of the first position: a share, or Tango's where each pair is its own control.
 
     The wins (n,) in [0, 1] are the share of its orders in which the first position won a pair. Judged in
-    ``both_orders``, only pairs that are not .5 tell of the position, and 2 (mean - .5) is the difference of the rates
-    of two paired decisions. Tango's interval (1998) holds the differences that a test with the most likely share of
-    such pairs does not reject; its n and quantile are those of ``estimate_share``.
+    ``both_orders``, only pairs that are not .5 show the effect of position, and 2 (mean - .5) is the difference of the
+    rates of two paired decisions. Tango's interval (1998) holds the differences that a test with the most likely share
+    of such pairs does not reject; its n and quantile are those of ``estimate_share``.
 
     Examples:
         >>> rate = estimate_first_rate([0.5] * 80, both_orders=True)
@@ -184,7 +184,7 @@ def estimate_first_rate(
     t = float(scipy.special.stdtrit(rate.units - 1, (1 + draws.confidence) / 2))
 
     def excess(difference: float) -> float:
-        """Return a number above 0 where the test rejects a difference of the two rates."""
+        """Return a number above 0 if the test rejects a difference between the two rates."""
         b = (2 - center) * difference - decided
         c = -(decided - center) / 2 * difference * (1 - difference)
         lost = (np.sqrt(max(b**2 - 8 * c, 0.0)) - b) / 4  # most likely share of -1: the larger root of 2 x^2 + b x + c
@@ -247,7 +247,7 @@ def estimate_balanced_rate(
 ) -> Interval:
     """Estimate a win rate of numbers (n,) in [0, 1] over two classes (n,) of pairs, each counting half.
 
-    A pair's class is 0, 1 or, if neither, NaN. A few items that all agree leave a bootstrap without width, so the
+    A pair's class is 0, 1 or, if neither, NaN. If a few items all agree, a bootstrap interval has no width, so the
     distances from each class's mean to the ends of its share's interval are added as standard errors are (MOVER, Zou
     and Donner 2008). Units are those of the class that has fewer; the ends are NaN where it has less than two.
     """

@@ -1,4 +1,4 @@
-"""Calibration of comparisons: by content-free inputs, by batch, and by permutation."""
+"""Calibration of comparisons for position: by content-free inputs, by batch, and by permutation."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Order = tuple[int, ...]
 
 
 Correction = Callable[[FloatArray], FloatArray]
-"""Takes log-probabilities (n, r, c + t) and returns them, up to a constant for each row, without what answers have by
-their position regardless of the candidates; NaN stays NaN."""
+"""Function that takes log-probabilities (n, r, c + t) and returns them, up to a constant for each row, without the part
+that is due to position; NaN stays NaN."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Comparisons:
 
 
 def rotations(count: int, *, every: bool) -> list[Order]:
-    """Return the rotations of ``count`` candidates, or the given order alone.
+    """Return the rotations of ``count`` candidates, or only their own order.
 
     Examples:
         >>> rotations(3, every=True)
@@ -85,7 +85,7 @@ def gaps(probabilities: FloatArray) -> FloatArray:
 # Offsets of positions in log space: a model's log-probability for the candidate at a position is taken as that
 # candidate's own plus an offset of the position. Batch calibration takes the mean over a batch for the offset. PriDe
 # (Zheng et al., ICLR 2024) asks a few items in every rotation: candidates then stand at all positions equally often,
-# and what differs is the positions' own.
+# and the remaining differences belong to the positions.
 
 
 @dataclass(frozen=True)

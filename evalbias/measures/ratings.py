@@ -12,7 +12,7 @@ import scipy
 
 from evalbias.measures.arrays import SLACK, FloatArray, defined
 
-# How far two scales bend against each other: what the ends of a rating scale alone do to an effect at equal quality.
+# Curvature of two scales relative to each other: effect of the ends of a rating scale on effects at equal quality.
 #
 # Ratings on a scale of 1 to 5 stop at 5, and where most outputs are good, many of them do. A judge whose scores go on
 # rising tells such outputs apart, and so does every feature that goes with quality: at equal *ratings* the judge then
@@ -41,7 +41,7 @@ def hermite_coefficients(values: FloatArray) -> FloatArray:
 def _coefficients_of(values: bytes) -> FloatArray:
     levels, counts = np.unique(np.frombuffer(values), return_counts=True)
     kept = coefficients(counts / counts.sum(), levels)
-    kept.flags.writeable = False  # all callers share it
+    kept.flags.writeable = False  # shared by all callers
     return kept
 
 
@@ -61,7 +61,7 @@ def coefficients(shares: FloatArray, levels: FloatArray | None = None) -> FloatA
 
 
 def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covariance: float) -> float:
-    """Compute k, by how much a feature that goes with quality goes with the scores more than equal ratings explain.
+    """Compute k, the relative excess covariance of a correlate of quality with the scores at equal ratings.
 
     A feature whose covariance with a rating is C has the covariance (1 + k) C covariance / shared with the scores (n,)
     of a judge that follows quality alone, where two ratings of an item have the covariance ``shared`` and a score and a
@@ -78,7 +78,7 @@ def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covaria
 
 
 def latent_correlations(a: FloatArray, c: FloatArray, *, shared: float, covariance: float) -> tuple[float, float]:
-    """Return how the normals behind two ratings of an item correlate, and those behind a score and a rating."""
+    """Return the correlation of the normals behind two ratings of an item, and behind a score and a rating."""
     among_raters = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
     largest = float(np.sqrt(among_raters))
     return among_raters, solved_correlation(lambda r: covariance_at(r, a, c) - covariance, -largest, largest)
@@ -87,10 +87,10 @@ def latent_correlations(a: FloatArray, c: FloatArray, *, shared: float, covarian
 def difference_of_group(
     scores: FloatArray, ratings: FloatArray, share: float, difference: float, *, shared: float, covariance: float
 ) -> float:
-    """Compute by how much the mean score of a group is above that of the others if scores follow quality alone.
+    """Compute a group's excess in mean score over the others if scores follow quality alone.
 
-    Within the group and among the others, quality is normal with one variance, and the group's ``share`` of the items
-    has a mean rating that is higher by ``difference``. Other arguments as of ``curvature``.
+    Within the group and among the others, quality is normal with equal variance, and the group's ``share`` of the items
+    has a mean rating that is higher by ``difference``. Other arguments as in ``curvature``.
     """
     a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
     among_raters, with_judge = latent_correlations(a, c, shared=shared, covariance=covariance)
@@ -119,15 +119,15 @@ def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
 
 
 def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high: float = LIMIT) -> float:
-    """Find where a rising function is 0; the nearer end where it is not between them."""
+    """Find the zero of a rising function; the nearer end if it has none between the ends."""
     if excess(low) >= 0 or excess(high) <= 0:
         return low if excess(low) >= 0 else high
     return float(scipy.optimize.brentq(excess, low, high))
 
 
-# Ratings of several people reduced to what a regression on quality needs: their mean, and how much of it is noise.
+# Ratings of several people, reduced to their mean and its noise for a regression on quality.
 #
-# Rater j moves l_j points for one of quality, h_ij = level_j + l_j q_i + noise. Raters may be stricter than others
+# Rater j moves l_j points per point of quality, h_ij = level_j + l_j q_i + noise. Raters may be stricter than others
 # (``without_levels``) and use more of the scale than others (``scale_correction``).
 
 PRIOR_SPREAD = 1 / 3  # standard deviation of the scales, whose mean is about 1, that is expected beforehand
@@ -135,7 +135,7 @@ PRIOR_SPREAD = 1 / 3  # standard deviation of the scales, whose mean is about 1,
 
 @dataclass(frozen=True)
 class Rated:
-    """Ratings of n items, reduced to what the normal equations need; the mean over the items is 0."""
+    """Ratings of n items, reduced for the normal equations; the mean over the items is 0."""
 
     mean: FloatArray  # (n,) mean rating h; (n, q) of several functions of a rating, and the others likewise
     product: FloatArray  # (n,) P: on average over the items, the square of the mean rating without its noise
@@ -148,14 +148,14 @@ class Rated:
 
 
 def pool(ratings: FloatArray, reliability: float | None = None) -> Rated:
-    """Reduce the ratings (n, r) of one or more raters an item, NaN where a rater gave none.
+    """Reduce the ratings (n, r) of one or more raters per item, NaN where a rater gave none.
 
-    P is the mean product of two different ratings, in which the noise of one meets only that of another, times
+    P is the mean product of two different ratings, in which a rating's noise never meets itself, times
     ``scale_correction``. Each rater's own level is subtracted first: stricter raters make the products negative.
 
-    Of an item with one rating h, P is h^2 times the ``reliability`` of a rating, the share of its variance that is
-    quality. The noise that other items show says too little of it: where 80 of 2,000 are rated twice, intervals by it
-    cover 88 %, and where people rated those twice that are long, or got a low rating, 74 and 39 %.
+    For an item with a single rating h, P is h^2 times the ``reliability`` of a rating, the share of its variance that
+    is quality. The noise that other items show says too little of it: where 80 of 2,000 are rated twice, intervals by
+    it cover 88 %, and where people rated those twice that are long, or got a low rating, 74 and 39 %.
     """
     values = deviations(ratings)
     counts = (~np.isnan(values)).sum(axis=1)  # (n,)
@@ -168,10 +168,10 @@ def pool(ratings: FloatArray, reliability: float | None = None) -> Rated:
 
 
 def pool_squares(ratings: FloatArray) -> Rated:
-    """Reduce ratings (n, r) of two or more raters an item, together with their squares: q = 2 functions of a rating.
+    """Reduce ratings (n, r) of two or more raters per item, together with their squares: q = 2 functions of a rating.
 
-    Raters count as using the scale alike. Whatever the noise, the mean square of a rating is a function of quality that
-    is no straight line.
+    Raters count as using the scale alike. Whatever the noise, the mean square of a rating is a nonlinear function of
+    quality.
     """
     values = deviations(ratings)
     counts, squares = (~np.isnan(values)).sum(axis=1), values**2
@@ -182,15 +182,15 @@ def pool_squares(ratings: FloatArray) -> Rated:
     return Rated(sums / counts[:, None], products, (filled**2).sum(axis=1) / counts[:, None])
 
 
-ENOUGH = 20  # fewest items on which columns of ratings are compared
-FOLLOWS = 0.01  # share of its spread by which a column that follows from others misses them at most: rounding
+ENOUGH = 20  # fewest items for comparing columns of ratings
+FOLLOWS = 0.01  # largest deviation, as a share of its spread, of a column that follows from others: rounding
 
 
 def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
-    """Find columns of the ratings (n, r) that follow from others: copies, means and other sums; each with the others.
+    """Find columns of the ratings (n, r) that follow from others: copies, means, sums. Column -> those others.
 
-    A column follows if a sum of others, with weights of 0 or more and a constant, is all but equal to it where all of
-    them rated. Of a mean and its parts, only the mean has such weights; of equal columns, the first stays.
+    A column follows if a weighted sum of others, with weights of 0 or more and a constant, nearly equals it wherever
+    all of them rated. For a mean and its parts, only the mean has such weights; among equal columns, the first stays.
     """
     dependent: dict[int, list[int]] = {}
     for column in reversed(range(ratings.shape[1])):
@@ -208,7 +208,7 @@ def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
 
 
 def without_levels(ratings: FloatArray) -> FloatArray:
-    """Subtract each rater's own level, fitted beside one level an item, from ratings (n, r), NaN where none."""
+    """Subtract each rater's own level, fitted together with a level per item, from ratings (n, r), NaN if missing."""
     present = ~np.isnan(ratings)
     counts = present.sum(axis=1)
     shares = present / counts[:, None]
@@ -225,7 +225,7 @@ def deviations(ratings: FloatArray) -> FloatArray:
 
 
 def scale_correction(values: FloatArray) -> float:
-    """Compute by how much the products of two different ratings fall short because the raters' scales differ.
+    """Compute the factor for products of two different ratings that corrects for the raters' different scales.
 
     The squared mean rating holds the quality times (mean of l_j)^2, the product of two different ratings only times the
     mean of l_j l_k, which is less where a fixed panel has different scales: less by the variance of l_j over r - 1 if
@@ -242,8 +242,8 @@ def scale_correction(values: FloatArray) -> float:
     shared = products.sum() / len(values)
     if shared <= 0:
         return 1.0
-    one_item = len(values) / (counts * (counts - 1)).sum()  # what it weighs for one pair, on average
-    noise = ((filled**2).sum(axis=1) / counts).mean() / shared  # of one item's product; its square is a variance
+    one_item = len(values) / (counts * (counts - 1)).sum()  # mean weight of an item per pair
+    noise = ((filled**2).sum(axis=1) / counts).mean() / shared  # noise of an item's product; its square is a variance
     scales = _scales(products / shared, weights, prior=one_item * (noise / PRIOR_SPREAD) ** 2)
     return float(((present / counts[:, None]).mean(axis=0) @ scales) ** 2)
 
@@ -268,7 +268,7 @@ def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> Float
     return np.asarray(fit.x)
 
 
-# Curvature of people's ratings of single outputs, told from the differences between the two outputs of pairs.
+# Curvature of people's ratings of single outputs, estimated from the differences within pairs.
 #
 # Where most outputs are good, two of them often have the same rating because the scale ends, and a rater tells two bad
 # outputs apart better than two good ones. This does not show in the distribution of the differences as it does in that
@@ -282,14 +282,14 @@ def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> Float
 
 FINEST = 20  # largest number of steps between the lowest and the highest rating; finer differences are rounded to it
 ITERATIONS = 500
-TIED = 0.45  # share of zeros from which differences of three values may be of ratings of two: half, less chance's part
+TIED = 0.45  # smallest share of zeros among three differences of binary ratings: half, minus chance
 
 
 def curvature_of_differences(differences: FloatArray, *, shared: float) -> float:
     """Compute ``curvature``'s k for a judge that compares qualities without a scale: 0 or more.
 
-    Takes each rater's rating of one output of a pair less that of the other (m,), and the covariance ``shared`` of two
-    raters' differences. 0 where no two differences differ, or raters share nothing.
+    Takes each rater's rating of an output of a pair minus that of the other (m,), and the covariance ``shared`` of two
+    raters' differences. 0 if all differences are 0, or raters share nothing.
     """
     if shared <= 0 or not np.any(differences):
         return 0.0
@@ -303,14 +303,14 @@ def curvature_of_differences(differences: FloatArray, *, shared: float) -> float
 
 
 def _lags(differences: FloatArray) -> tuple[float, FloatArray]:
-    """Return the step between neighboring ratings, and how often two ratings lie 0, 1, ... steps apart."""
+    """Return the step between neighboring ratings, and the counts of differences of 0, 1, ... steps."""
     sizes = np.abs(differences)
     step = max(float(np.diff(np.unique(np.append(sizes, 0.0))).min()), float(sizes.max()) / FINEST)
     return step, np.bincount(np.round(sizes / step).astype(np.int64)).astype(np.float64)
 
 
 def _likeliest(counts: FloatArray) -> FloatArray:
-    """Return the shares (levels,) of the ratings of which two independent draws lie apart as counted, by EM."""
+    """Return the (levels,) distribution of ratings whose independent draws differ as counted, fitted by EM."""
     levels = len(counts)
     lags = np.abs(np.subtract.outer(np.arange(levels), np.arange(levels)))
     shares = np.arange(1.0, levels + 1)  # uneven: even shares would stay symmetric

@@ -1,4 +1,4 @@
-"""Answers of a judge to the same input twice: their noise, and what a disagreement with people is made of."""
+"""Repeated answers of a judge to the same input: their noise, and the parts of its disagreement with people."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from evalbias.measures.arrays import SLACK, FloatArray, IntArray, checked, clust
 from evalbias.measures.ratings import pool
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, Statistic, estimate, share_ends
 
-# A judge's score of item i is its steady opinion and the noise of one answer, x_ik = t_i + e_ik. Of s answers the
-# variance within an item is that of the noise, and the variance of the items' means less 1/s of it that of t: moments,
-# which need no distribution (the one-way analysis of variance of Shrout and Fleiss 1979, ICC(1,1) and ICC(1,k)).
+# A judge's score of item i is its steady opinion plus an answer's noise, x_ik = t_i + e_ik. With s answers, the
+# variance within items is the noise's, and the variance of item means minus 1/s of it is that of t: moments, which need
+# no distribution (the one-way analysis of variance of Shrout and Fleiss 1979, ICC(1,1) and ICC(1,k)).
 
 RELIABLE = 0.9  # share of the variance of a mean of answers over the items that is not noise, for ``counted_needed``
 
 
 def sample_moments(samples: ArrayLike) -> FloatArray:
-    """Reduce scores (n, s) of the same inputs, NaN where there is none, to (n, 3) what the statistics here take.
+    """Reduce repeated scores (n, s) of inputs, NaN if missing, to the (n, 3) moments of this module's statistics.
 
     Mean, variance within the item (s - 1 in the denominator) and 1 / s; NaN for an item with fewer than two scores.
 
@@ -53,7 +53,7 @@ def flip_shares(samples: ArrayLike) -> FloatArray:
 
 
 def _variances(counts: FloatArray, moments: FloatArray) -> tuple[FloatArray, ...]:
-    """Return (k,) variances over items: of the steady opinion, and of the noise of one score and of an item's mean."""
+    """Return (k,) variances over items: of the steady opinion, of a score's noise, and of an item mean's noise."""
     totals, (x, within, inverse) = counts.sum(axis=1), moments.T
     x = x - x.mean()
     spread = counts @ x**2 / totals - (counts @ x / totals) ** 2
@@ -74,24 +74,24 @@ def counted_noise_share(counts: FloatArray, moments: FloatArray) -> FloatArray:
 
 
 def counted_noise(counts: FloatArray, moments: FloatArray) -> FloatArray:
-    """Compute the standard deviation of the noise of one score, in points, in resamples (k, n)."""
+    """Compute the standard deviation of a score's noise, in points, in resamples (k, n)."""
     return np.asarray(np.sqrt(counts @ moments[:, 1] / counts.sum(axis=1)))
 
 
 def counted_needed(counts: FloatArray, moments: FloatArray) -> FloatArray:
-    """Compute how many scores make a mean of which a share R = ``RELIABLE`` of the variance is no noise.
+    """Compute the number of scores whose mean has a share R = ``RELIABLE`` of its variance free of noise.
 
-    By the formula of Spearman and Brown, R / (1 - R) (1 - r) / r with the correlation r of two scores; NaN where that
-    is not above 0.
+    By the formula of Spearman and Brown, R / (1 - R) (1 - r) / r with the correlation r between two scores; NaN if r is
+    not above 0.
     """
     r = counted_steadiness(counts, moments)
     return ratio(RELIABLE * (1 - r), (1 - RELIABLE) * r)
 
 
 def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Any) -> Interval:
-    """Estimate a share of a variance with its BCa interval within [0, 1]; options as those of ``estimate``.
+    """Estimate a share of a variance with its BCa interval within [0, 1]; options as in ``estimate``.
 
-    An estimate beyond an end is that end. Where resamples all reach an end, the interval is Wilson's of so many units.
+    An estimate beyond an end is that end. If all resamples reach an end, it is Wilson's interval for the units.
     """
     part = estimate(statistic, *columns, limits=(0.0, 1.0), **options)
     if options.get("before") is not None or math.isnan(part.value):
@@ -104,15 +104,15 @@ def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Any) -> 
     return replace(part, value=round(value), low=max(low, 0.0), high=min(high, 1.0), reason="")
 
 
-# What a disagreement is made of. A person's rating is h_ij = q_i + d_ij, with the quality q that raters share and what
-# one rater adds, d. Ratings and scores may have different scales, so the score is first moved onto people's: centered,
-# and stretched by c = sd(q) / sd(t), so that both opinions spread alike. Then, of one rating and one score,
+# Parts of a disagreement. A person's rating is h_ij = q_i + d_ij, with the quality q that raters share and what
+# a single rater adds, d. Ratings and scores may have different scales, so the score is first moved onto people's:
+# centered, and stretched by c = sd(q) / sd(t), so that both opinions spread alike. Then, for a rating and a score,
 #
 #     E (h_ij - c x_ik)^2 = var(d) + c^2 var(e) + E (q_i - c t_i)^2
 #
-# between the raters, the judge's noise, and what is systematic: 2 var(q) (1 - corr(q, t)), which neither more raters
-# nor more scores end. Differences of level and of spread are left out: they are leniency and scale use. All variances
-# and cov(q, t) = cov(h, x) are moments of two ratings and two scores an item. What it does not know: errors that raters
+# between raters, the judge's noise, and a systematic part: 2 var(q) (1 - corr(q, t)), which neither more raters
+# nor more scores reduce. Differences of level and of spread are left out: they are leniency and scale use. All
+# variances and cov(q, t) = cov(h, x) are moments of two ratings and two scores per item. Limits: errors that raters
 # share count as quality, and a rater's own taste as noise between raters.
 
 PARTS = ("raters", "judge_noise", "systematic")
@@ -123,9 +123,9 @@ UNSTEADY = "two scores of an input are not shown to agree, so the judge has no o
 
 
 def rating_moments(ratings: FloatArray, *, reliability: float | None = None) -> FloatArray:
-    """Reduce ratings (n, r), NaN where there is none, to (n, 3): mean, product of two, and mean square (see ``Rated``).
+    """Reduce ratings (n, r), NaN if missing, to (n, 3): mean, product of two, and mean square (see ``Rated``).
 
-    NaN for an item with fewer than two ratings; of one with one only without the ``reliability`` of a rating.
+    NaN for an item with fewer than two ratings, or, if the ``reliability`` of a rating is stated, with none.
     """
     counts, moments = (~np.isnan(ratings)).sum(axis=1), np.full((len(ratings), 3), np.nan)
     kept = counts >= (2 if reliability is None else 1)
@@ -143,21 +143,21 @@ def counted_agreement(counts: FloatArray, people: FloatArray) -> FloatArray:
 
 
 def _spreads(counts: FloatArray, people: FloatArray) -> tuple[FloatArray, ...]:
-    """Return (k,) variances over items: of the quality and of one rating."""
+    """Return (k,) variances over items: of the quality and of a rating."""
     level, *squares = (counts @ v / counts.sum(axis=1) for v in people.T)
     return tuple(square - level**2 for square in squares)
 
 
 def _stretch(counts: FloatArray, judge: FloatArray, people: FloatArray) -> FloatArray:
-    """Return (k,) points of people's scale in one of the judge's; NaN where raters or scores do not agree."""
+    """Return (k,) points of people's scale per point of the judge's; NaN if raters or scores do not agree."""
     quality = _spreads(counts, people)[0]
     return np.sqrt(ratio(np.where(quality > 0, quality, np.nan), _variances(counts, judge)[0]))
 
 
 def counted_shares(counts: FloatArray, judge: FloatArray, people: FloatArray) -> FloatArray:
-    """Compute (k, 3) shares of ``PARTS`` in the mean squared difference of one rating and one score in resamples.
+    """Compute (k, 3) shares of ``PARTS`` in the mean squared difference between a rating and a score, in resamples.
 
-    They add up to 1, one below 0 as 0. ``judge`` (n, 3) is of ``sample_moments``, ``people`` of ``rating_moments``.
+    Their sum is 1; negative parts are 0. ``judge`` (n, 3) is of ``sample_moments``, ``people`` of ``rating_moments``.
     """
     totals, x, h = counts.sum(axis=1), judge[:, 0] - judge[:, 0].mean(), people[:, 0]
     shared = counts @ (x * h) / totals - counts @ h * (counts @ x) / totals**2
@@ -169,9 +169,9 @@ def counted_shares(counts: FloatArray, judge: FloatArray, people: FloatArray) ->
 
 
 def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, **options: Any) -> Interval:
-    """Estimate the share of one of ``PARTS`` (see ``counted_shares``); options as those of ``estimate``.
+    """Estimate the share of a part in ``PARTS`` (see ``counted_shares``); options as in ``estimate``.
 
-    Undefined, with the reason, where two ratings, or two scores of the judge, are not shown to agree.
+    Undefined, with the reason, if two ratings, or two scores of the judge, are not shown to agree.
     """
     place = PARTS.index(part)
     disagreement = estimate_part(lambda *of: counted_shares(*of)[:, place], judge, people, **options)
@@ -186,7 +186,7 @@ def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, *
 
 @remembered
 def _unshown(judge: FloatArray, people: FloatArray, codes: IntArray, *, draws: Draws) -> str:
-    """Say that raters, or the judge's scores, are not shown to agree; empty where both are."""
+    """Return the reason if raters, or the judge's scores, are not shown to agree; empty if both are."""
     for statistic, column, why in ((counted_agreement, people, UNSHARED), (counted_steadiness, judge, UNSTEADY)):
         if not resample.estimate_coefficient(statistic, column, clusters=codes.tolist(), draws=draws).low > 0:
             return why
@@ -194,9 +194,9 @@ def _unshown(judge: FloatArray, people: FloatArray, codes: IntArray, *, draws: D
 
 
 def item_differences(judge: FloatArray, people: FloatArray) -> FloatArray:
-    """Compute (n, 2) by item, in people's points: the variance of its ratings, and the judge's mean less theirs.
+    """Compute (n, 2) by item, in people's points: the variance of its ratings, and the judge's mean minus theirs.
 
-    On people's scale, as in ``counted_shares``, of which the arguments are; NaN where one is undefined.
+    On people's scale, with the arguments of ``counted_shares``; NaN if either is undefined.
     """
     (x, h), _ = complete(judge, people)
     moved = _stretch(np.ones((1, len(x))), x, h) * (judge[:, 0] - x[:, 0].mean())

@@ -1,4 +1,4 @@
-"""Estimates and their errors: one statistic of counted items serves bootstrap, jackknife and permutation."""
+"""Estimates and their errors: a single statistic of counted items serves bootstrap, jackknife and permutation."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from evalbias.measures.arrays import SLACK, TINY, Before, BoolArray, Clusters, F
 
 # A statistic here is a function ``f(counts, *columns) -> (k,)``. ``counts`` (k, n) says how often each of k resamples
 # holds each of n items; the columns, (n,) or (n, d) each, are the same for all of them. Then a row of ones is the data,
-# draws of whole clusters are the bootstrap, rows that lack one cluster each are the jackknife, and a swap of two judges
-# is a resample of their 2n scores that holds every item once, of one or the other. So a measure writes its formula
+# draws of whole clusters are the bootstrap, rows without one cluster each are the jackknife, and a swap of two judges
+# is a resample of their 2n scores that holds every item once, from either judge. So a measure writes its formula
 # once, and its interval, that of a change between two judges and the paired test of that change follow. A measure with
 # an interval of its own has the form of ``estimate``: ``(values, ..., *, before=None, clusters=None, draws=DRAWS)``,
 # where ``before`` are another judge's values, whose estimate is subtracted with the interval and test of ``change``.
 
 CELLS = 1 << 21  # numbers in a chunk of resamples
 METHODS = ("bca", "percentile", "normal", "jackknife", "bootstrap")
-FEWEST_UNITS = 6  # of a bootstrap interval: five random answers agree in one of 16 samples, and so do all resamples
-MANY = 5_000  # most units that are resampled: of more, estimates are nearly normal, and ``GROUPS`` tell their error
+FEWEST_UNITS = 6  # of a bootstrap interval: five random answers agree in 1 of 16 samples, and so do all their resamples
+MANY = 5_000  # most units to resample: above it, estimates are nearly normal, and ``GROUPS`` give their error
 GROUPS = 200  # groups of units that are left out in turn, where there are more units than that
 ALIKE = "all items have the same value, which does not tell how much others would differ"
 SHARE = "share"  # unit of a number in [0, 1]
 
 Statistic = Callable[..., FloatArray]
 Swapped = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
-"""Takes swaps (k, n); returns the statistics (k,) of the first judge and of the second after the exchange."""
+"""Function of swaps (k, n) that returns the statistics (k,) of the first and second judge after the exchange."""
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Numbers and seed of the resamples that are drawn; ValueError for a number out of range."""
+    """Numbers and seed of resamples; ValueError for a number out of range."""
 
     seed: int = 0  # of resamples and swaps
     resamples: int = 2_000  # of an interval; 0 computes values alone where an interval needs resamples
@@ -53,7 +53,7 @@ class Draws:
 
 
 DRAWS = Draws()
-ALONE = Draws(resamples=0, swaps=0)  # draws of an estimate whose value alone is wanted
+ALONE = Draws(resamples=0, swaps=0)  # no draws, for a value without interval and test
 
 
 AnyInterval = TypeVar("AnyInterval", bound="Interval")
@@ -61,7 +61,7 @@ AnyInterval = TypeVar("AnyInterval", bound="Interval")
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, or by how much it differs between two judges, with its confidence interval and its test.
+    """An estimate, or its difference between two judges, with confidence interval and test.
 
     The value and the ends ``low`` and ``high`` are NaN where undefined.
     """
@@ -69,25 +69,25 @@ class Interval:
     value: float
     low: float = math.nan
     high: float = math.nan
-    n: int = 0  # items that count
+    n: int = 0  # number of items used
     undefined: int = 0  # items left out because a number is NaN
-    units: int = 0  # units that count as independent: clusters, or items where there are no clusters
-    p_value: float = math.nan  # two-sided, of its own test against an unbiased judge, or of a change; NaN without one
-    unit: str = ""  # of the value, such as ``SHARE``; empty where it has none
-    reason: str = ""  # why the estimate or its interval is undefined, where that is known
+    units: int = 0  # independent units: clusters, or items without clusters
+    p_value: float = math.nan  # two-sided, of its own test against an unbiased judge, or of a change; NaN without
+    unit: str = ""  # unit of the value, such as ``SHARE``; empty without one
+    reason: str = ""  # why the estimate or its interval is undefined, if known
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """The value and both ends."""
+        """Value and both ends of the interval."""
         return self.value, self.low, self.high
 
     def scaled(self: AnyInterval, factor: float, *, less: float = 0.0) -> AnyInterval:
-        """Return value and ends times a factor that is not negative, less a number; all else stays."""
+        """Return the interval with value and ends multiplied by a nonnegative factor, minus ``less``."""
         value, low, high = (factor * end - less for end in self.numbers)
         return replace(self, value=value, low=low, high=high)
 
 
-# One judge.
+# A single judge.
 
 
 def estimate(
@@ -106,9 +106,9 @@ def estimate(
     NaN, and counts (k, m). ``limits`` are its least and greatest value, ``exchanged`` is that of ``change``.
 
     ``"bca"`` corrects the percentiles of resamples for bias and skewness (Efron 1987, as in ``scipy.stats.bootstrap``),
-    ``"percentile"`` nothing; ``"normal"`` suits differences of two judges, and statistics that jump; for the others see
-    ``estimate_coefficient``. None is right for a statistic whose true value lies at the end of its range. Ends are NaN
-    for fewer than ``FEWEST_UNITS`` clusters, and where all resamples are alike. ValueError for columns of different
+    ``"percentile"`` does not; ``"normal"`` suits differences of two judges, and statistics that jump; for others see
+    ``estimate_coefficient``. No method is right for a statistic whose true value is at the end of its range. Ends are
+    NaN for fewer than ``FEWEST_UNITS`` clusters, and where all resamples are alike. ValueError for columns of different
     lengths, or none.
 
     Examples:
@@ -135,7 +135,7 @@ def interval(
     limits: tuple[float, float] = (-np.inf, np.inf),
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate a statistic of counts (k, n) alone, of complete items whose clusters (n,) are numbered from 0."""
+    """Estimate a statistic of counts (k, n) for complete items whose clusters (n,) are numbered from 0."""
 
     def computed(rows: Iterator[FloatArray]) -> FloatArray:
         values: FloatArray = np.concatenate([statistic(counts) for counts in rows])
@@ -146,7 +146,7 @@ def interval(
     if bare.units < FEWEST_UNITS or math.isnan(value) or not draws.resamples:
         return bare
     levels = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
-    # 1. without resamples: of many units, 200 groups tell the error, in a tenth of the time and about 5 % less surely
+    # 1. without resamples: for many units, 200 groups give the error in a tenth of the time, about 5 % less precisely
     if method == "jackknife" or (bare.units > MANY and method != "percentile"):
         variance = jackknife_variance(computed(left_out(codes)))
         ends = value + math.sqrt(variance) * scipy.special.stdtrit(GROUPS - 1, levels)
@@ -171,7 +171,7 @@ def numbered(columns: Sequence[ArrayLike], clusters: Clusters) -> list[FloatArra
 
 
 def unless_alike(bounds: Interval) -> Interval:
-    """Return an interval with undefined ends where it has no width: equal items do not tell how much others differ."""
+    """Return an interval, with undefined ends if it has no width: equal items do not show how much others differ."""
     if bounds.high - bounds.low > SLACK * max(abs(bounds.low), abs(bounds.high)) or math.isnan(bounds.low):
         return bounds
     return replace(bounds, low=math.nan, high=math.nan, reason=ALIKE)
@@ -181,7 +181,7 @@ def _corrected(levels: FloatArray, value: float, drawn: FloatArray, jackknife: F
     """Correct levels of quantiles for bias and acceleration, and widen them for few units."""
     slack = SLACK * float(np.abs(drawn).max())  # rounding errors have the statistic's unit
     below = ((drawn < value - slack).mean() + (drawn <= value + slack).mean()) / 2
-    edge = 1 / (2 * len(drawn))  # all resamples on one side of the estimate: as far as they can tell
+    edge = 1 / (2 * len(drawn))  # limit if all resamples are on one side of the estimate
     bias = scipy.special.ndtri(np.clip(below, edge, 1 - edge))
     influence = jackknife.mean() - jackknife if len(jackknife) else np.zeros(1)
     spread = (influence**2).sum() ** 1.5
@@ -192,9 +192,9 @@ def _corrected(levels: FloatArray, value: float, drawn: FloatArray, jackknife: F
 
 
 def quantiles(levels: FloatArray, units: int) -> FloatArray:
-    """Return by how many standard errors an estimate from so many resampled units deviates at most, at each level.
+    """Return the largest deviation, in standard errors, of an estimate from ``units`` resampled units at each level.
 
-    Those of Student's t with units - 1 degrees of freedom, times sqrt(units / (units - 1)): resamples vary too little.
+    These are quantiles of Student's t (units - 1) times sqrt(units / (units - 1)), because resamples vary too little.
     """
     return np.asarray(scipy.special.stdtrit(units - 1, levels) * np.sqrt(units / (units - 1)))
 
@@ -203,7 +203,7 @@ def quantiles(levels: FloatArray, units: int) -> FloatArray:
 
 
 def chunks(rows: int, width: int, cells: int = CELLS) -> Iterator[range]:
-    """Split so many rows of a matrix into chunks of at most ``cells`` numbers, or of one row where that has more."""
+    """Split ``rows`` rows of a matrix into chunks of at most ``cells`` numbers, or of a single row if it has more."""
     size = max(1, cells // max(1, width))
     for start in range(0, rows, size):
         yield range(start, min(start + size, rows))
@@ -219,7 +219,7 @@ def bootstrapped(codes: IntArray, resamples: int, seed: int | np.random.Generato
 
 
 def left_out(codes: IntArray) -> Iterator[FloatArray]:
-    """Leave one cluster out at a time, or one of ``GROUPS`` groups of clusters; yields as ``bootstrapped``."""
+    """Leave out each cluster, or each of ``GROUPS`` groups of clusters, in turn; yields like ``bootstrapped``."""
     codes = codes % GROUPS
     for some in chunks(int(codes.max()) + 1, len(codes)):
         yield (codes != np.array(some)[:, None]).astype(np.float64)
@@ -247,11 +247,11 @@ def change(
     limits: tuple[float, float] = (-np.inf, np.inf),
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate by how much a statistic differs between two judges on the items that both define: after minus before.
+    """Estimate the difference of a statistic between two judges on the items that both define: after minus before.
 
     The difference has the paired ``"normal"`` interval and the p of ``permutation_p``. The ``columns`` are not
-    the judge's. ``exchanged`` takes both judges' complete scores and those columns and returns what swaps make of them,
-    where scores as they are cannot be exchanged (ranks).
+    the judge's. ``exchanged`` takes both judges' complete scores and those columns and returns a function of swaps, for
+    statistics whose raw scores cannot be exchanged (ranks).
 
     Examples:
         >>> gain = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
@@ -276,7 +276,7 @@ def change(
 
 
 def counted_swaps(statistic: Statistic) -> Callable[..., Swapped]:
-    """Return the statistic of swapped scores: a swap is a resample of both judges' scores, each item once."""
+    """Return a function from scores to statistics of swaps: a swap resamples both judges' scores, each item once."""
 
     def exchanged(a: FloatArray, b: FloatArray, *columns: FloatArray) -> Swapped:
         both = [np.concatenate(pair) for pair in ((a, b), *((column, column) for column in columns))]  # (2n, ...)
@@ -292,9 +292,9 @@ def counted_swaps(statistic: Statistic) -> Callable[..., Swapped]:
 
 @dataclass(frozen=True)
 class LinearSwaps:
-    """Statistics of sums over items, to which a swapped item adds what it added to the other judge's."""
+    """Statistics of sums over items, where a swapped item adds its terms to the other judge's sums."""
 
-    first: FloatArray  # (n, d) what each item adds to the first judge's sums
+    first: FloatArray  # (n, d) terms of each item in the first judge's sums
     second: FloatArray  # (n, d)
     of_sums: Callable[[FloatArray], FloatArray]  # (k, d) sums -> (k,) statistics
 
@@ -306,11 +306,11 @@ class LinearSwaps:
 
     @cached_property
     def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return what an exchange of each item moves (n, d), and both judges' sums (d,)."""
+        """Return the (n, d) change of sums by exchanging each item, and both judges' sums (d,)."""
         return self.second - self.first, self.first.sum(axis=0), self.second.sum(axis=0)
 
     def by_unit(self, codes: IntArray) -> LinearSwaps:
-        """Return the same of whole units, of which there are fewer."""
+        """Return the same with units in place of items, which are fewer."""
         first, second = (arrays.sums_by_cluster(side, codes) for side in (self.first, self.second))
         return LinearSwaps(first, second, self.of_sums)
 
@@ -361,17 +361,17 @@ def permutation_p(
     return (1 + extreme) / (1 + draws.swaps)
 
 
-# Statistics and intervals that several measures share.
+# Statistics and intervals shared by several measures.
 
 
 def mean(counts: FloatArray, x: FloatArray) -> FloatArray:
-    """Average (n,) or (n, d) values over the items of each resample; (k,) or (k, d), NaN for an empty one."""
+    """Average (n,) or (n, d) values over the items of each resample; (k,) or (k, d), NaN for an empty resample."""
     with np.errstate(invalid="ignore"):
         return np.asarray(counts @ x / counts.sum(axis=1).reshape(-1, *(1,) * (x.ndim - 1)))
 
 
 def estimate_mean(x: ArrayLike, **options: Any) -> Interval:
-    """Estimate the mean of (n,) numbers; options as those of ``estimate``."""
+    """Estimate the mean of (n,) numbers; options as in ``estimate``."""
     return estimate(mean, x, **options)
 
 
@@ -425,9 +425,9 @@ def difference_of_shares(
     clusters: Clusters,
     draws: Draws,
 ) -> Interval:
-    """Estimate a difference of two shares: their own interval of (1 + after - before) / 2, and the paired test.
+    """Estimate a difference of two shares: the interval of (1 + after - before) / 2, and the paired test.
 
-    ``own`` estimates one share of (n,) values, linear in them; ``statistic``, the same of counts, is tested by swaps.
+    ``own`` estimates a share of (n,) values, linear in them; ``statistic``, the same of counts, is tested by swaps.
     """
     first, second = checked({"before": before, "after": after}, clusters)
     tested = change(statistic, first, second, *columns, clusters=clusters, draws=replace(draws, resamples=0))
@@ -436,7 +436,7 @@ def difference_of_shares(
 
 
 def share_ends(value: float, variance: float, *, units: int, confidence: float) -> tuple[float, float]:
-    """Compute Wilson's interval of a share from so many units, two or more, with a variance; see ``estimate_share``."""
+    """Compute Wilson's interval of a share from its variance over two or more units; see ``estimate_share``."""
     spread, size = value * (1 - value), effective_size(value, variance, units)
     squared = float(scipy.special.stdtrit(units - 1, (1 + confidence) / 2)) ** 2
     center = (value + squared / (2 * size)) / (1 + squared / size)
@@ -456,9 +456,9 @@ def estimate_coefficient(
 ) -> Interval:
     """Estimate a coefficient in [-1, 1], such as a correlation or kappa, with Wilson's interval of (1 + it) / 2.
 
-    Resamples of items that agree perfectly do so too; the interval of a share with the same variance has a width there
+    Resamples of items that agree perfectly agree too; the interval of a share with the same variance has a width there
     (``share_ends``). The variance is that of the jackknife over clusters, or over 200 groups of them, and by
-    ``method="bootstrap"`` that of resamples, for a statistic that jumps. Arguments as those of ``estimate``.
+    ``method="bootstrap"`` that of resamples, for a statistic that jumps. Arguments as in ``estimate``.
     """
     return estimate(statistic, *columns, method=method, limits=(-1.0, 1.0), **options)
 
@@ -480,7 +480,7 @@ def estimate_mean_coefficient(
 
 
 def influences(values: FloatArray) -> FloatArray:
-    """Return what each of G clusters adds to a statistic's error, from its values (G, ...) without each one.
+    """Return each of G clusters' influence on a statistic, from its values (G, ...) without each cluster.
 
     The sum of squares is the jackknife's variance (Efron and Stein 1981), and ``of.T @ of`` the covariance of several.
     """
@@ -488,7 +488,7 @@ def influences(values: FloatArray) -> FloatArray:
 
 
 def jackknife_variance(values: FloatArray) -> float:
-    """Estimate the variance of a statistic from its values without each cluster, undefined ones left out."""
+    """Estimate the variance of a statistic from its values without each cluster, ignoring undefined values."""
     estimates = values[~np.isnan(values)]
     return float((influences(estimates) ** 2).sum()) if len(estimates) else 0.0
 
@@ -500,13 +500,13 @@ def variance_of_mean(x: FloatArray, codes: IntArray) -> float:
 
 
 def skewed_mean_p(x: FloatArray, codes: IntArray) -> float:
-    """Compute the two-sided p that (n,) values from G clusters have the mean 0, however skewed they are.
+    """Compute the two-sided p-value of a mean of 0 for (n,) values from G clusters, however skewed they are.
 
     The t statistic of the clusters' sums, transformed so that their skewness g moves it less (Hall 1992):
 
         t + g t^2 / (3 G^.5) + g^2 t^3 / (27 G) + g / (6 G^.5)
 
-    NaN for one cluster, and where they do not differ.
+    NaN for a single cluster, and for clusters that do not differ.
     """
     sums = np.bincount(codes, weights=x - x.mean())
     groups, spread = len(sums), float(sums.std(ddof=1)) if len(sums) > 1 else 0.0
@@ -523,7 +523,7 @@ def stretched(share: Interval) -> Interval:
 
 
 def p_of_interval(value: float, low: float, high: float, *, null: float, units: int = 0) -> float:
-    """Read a two-sided p from a 95 % interval: the distance to the null in units of the interval's half on that side.
+    """Compute a two-sided p-value from a 95 % interval: the distance to the null relative to the interval's half.
 
     The half is taken for the standard errors of a 95 % interval of Student's t, 1.96 for many ``units`` (the default),
     so p < .05 exactly where the interval excludes the null; other p are as good as this distribution is. The interval's

@@ -1,4 +1,4 @@
-"""Use of the scale by a judge: slope of quality, levels, and spread."""
+"""Use of the scale by a judge: slope on quality, levels, and spread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evalbias.measures.equal_quality import EXACT, MIN_CLUSTERS, ROUNDING, STRON
 from evalbias.measures.ratings import pool
 from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, estimate_share
 
-# Slope of a judge's scores on the quality: does it use as much of the scale as people do?
+# Slope of a judge's scores on quality: does the judge use as much of the scale as people do?
 
 SLOPE = "points per point of quality"  # unit of the slope
 LEAST = 0.9
@@ -29,7 +29,7 @@ TOO_WEAK = "the ratings agree too little to tell the slope: rate more items, or 
 def quality_slope(
     scores: ArrayLike, ratings: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
-    """Estimate the points by which the score rises for one point of quality, on the scale of the ratings.
+    """Estimate the rise of the score, in points, per point of quality on the scale of the ratings.
 
     It is cov(score, mean rating) / cov(rating, other rating) of scores (n,) and single ratings (n, r) on the judge's
     scale; 1 for an unbiased judge. Items with one rating do not count. Where ratings hardly agree (F below 10), the
@@ -83,10 +83,10 @@ def quality_slope(
 
 
 def slope_of_shifted(scores: FloatArray, ratings: FloatArray, *, scale: tuple[float, float]) -> float:
-    """Compute the slope that a person has whose ratings are all shifted until their mean is that of scores (n,).
+    """Compute the slope of a person whose ratings are all shifted until their mean equals that of scores (n,).
 
     The ratings (n, r) of items with two or more are shifted alike and cut off at the ends of the scale. The slope is
-    the covariance of the shifted ones with the mean of the item's others, by that of the ratings themselves.
+    the covariance of shifted ratings with the mean of the item's others, divided by that of the unshifted ratings.
     """
     own, others = np.moveaxis(one_against_the_others(ratings), 2, 0)  # (n, r) each
     compared = ~np.isnan(others)
@@ -101,7 +101,7 @@ def slope_of_shifted(scores: FloatArray, ratings: FloatArray, *, scale: tuple[fl
     return slopes[0] / slopes[1]
 
 
-# Which levels of the scale a judge uses.
+# Levels of the scale that a judge uses.
 
 
 def nearest_levels(scores: ArrayLike, levels: ArrayLike) -> FloatArray:
@@ -112,7 +112,7 @@ def nearest_levels(scores: ArrayLike, levels: ArrayLike) -> FloatArray:
 
 
 def counted_top_two(counts: FloatArray, places: FloatArray, *, levels: int) -> FloatArray:
-    """Compute the share of the two most frequent of so many levels in resamples (k, n) of positions (n,) from 0."""
+    """Compute the share of the two most frequent of ``levels`` levels in resamples (k, n) of positions (n,) from 0."""
     used = counts @ (places[:, None] == np.arange(levels))  # (k, levels)
     return np.asarray(np.sort(used, axis=1)[:, -2:].sum(axis=1) / counts.sum(axis=1))
 
@@ -120,7 +120,7 @@ def counted_top_two(counts: FloatArray, places: FloatArray, *, levels: int) -> F
 def estimate_top_two(
     places: ArrayLike, *, levels: int, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
-    """Estimate the share of the two most frequent of so many levels, from positions (n,) as of ``nearest_levels``.
+    """Estimate the share of the two most frequent levels, from positions (n,) as returned by ``nearest_levels``.
 
     Two levels may lead by chance, so the lower end has a confidence divided among all pairs of levels (Bonferroni).
     """
@@ -135,7 +135,7 @@ def estimate_top_two(
 
 
 def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray) -> FloatArray:
-    """Divide the standard deviation of (n,) scores by that of a reference in resamples; NaN where that is constant."""
+    """Divide the standard deviation of (n,) scores by that of a reference in resamples; NaN if it is constant."""
     total, deviations = counts.sum(axis=1), []
     for x in (scores, reference):
         mean = counts @ x / total

@@ -1,4 +1,4 @@
-"""Pass or fail: how often a judge is right, though annotators err too, and the rate that people would give."""
+"""Pass or fail: how often a judge is right, allowing for errors of annotators, and the pass rate by people."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from evalbias.measures.arrays import TINY, Before, Clusters, FloatArray, IntArra
 from evalbias.measures.corrections import MIN_LABELS, labeled_first
 from evalbias.measures.resample import DRAWS, MANY, SHARE, Draws, Interval, change, estimate_share, left_out
 
-# With one annotator, the truth is what that annotator says. Several annotators contradict each other, so they err, and
-# a judge that contradicts one of them may be right. Then the truth of an item is a latent class (Dawid and Skene 1979):
-# it deserves to pass, with a probability that is the prevalence; each annotator, and the judge like them, passes what
-# deserves it at one rate, and fails what does not at another. Given the truth, the errors of all of them are taken for
-# independent. Two annotators and a judge are enough to find all rates (Hui and Walter 1980); from three annotators on,
-# ``estimate_dependence`` tests that the errors are independent.
+# With a single annotator, the truth is that annotator's verdict. Several annotators contradict each other, so they err,
+# and a judge that contradicts an annotator may be right. Then the truth of an item is a latent class (Dawid and Skene
+# 1979): it deserves to pass, with a probability that is the prevalence; each annotator, and the judge like them, passes
+# what deserves it at a rate, and fails what does not at another rate. Given the truth, the errors of all of them are
+# taken for independent. Two annotators and a judge are enough to find all rates (Hui and Walter 1980); from three
+# annotators on, ``estimate_dependence`` tests that the errors are independent.
 
 Rate = Literal["tpr", "tnr", "kappa", "prevalence", "annotator_tpr", "annotator_tnr", "annotator_kappa"]
 ROUNDS = 1_000  # most rounds of a fit, of three steps of EM each
@@ -32,8 +32,8 @@ STEP = 1e-8  # change of every rate in a step of EM below which a fit has conver
 EDGE = 1e-4  # distance from 0 and 1 up to which a rate is extrapolated: where EM starts at an end, it stays there
 EMPTY = 1e-3  # number of items below which a class is empty, and the rates of its items are undefined
 SIMULATIONS = 200  # data sets drawn for the test of independence
-MOST_DRAWN = 1 << 24  # most verdicts that they hold together, unless they are 20
-WEAK = 5.0  # standard errors by which annotators agree beyond chance, below which resamples of the rates are skewed
+MOST_DRAWN = 1 << 24  # most verdicts in all simulated sets, of which there are at least 20
+WEAK = 5.0  # annotators' agreement beyond chance, in standard errors, below which resamples of the rates are skewed
 DISAGREE = "the annotators are not shown to agree beyond chance, so their verdicts do not tell what deserves to pass"
 UNTESTED = "only three annotators or more of the same items show whether the errors are independent"
 
@@ -43,10 +43,10 @@ def latent_rates(cells: FloatArray, patterns: FloatArray) -> FloatArray:
 
     Maximum likelihood by EM (Dawid and Skene 1979), extrapolated after every two steps (SQUAREM, Varadhan and Roland
     2008). The patterns (P, r) hold the verdicts of the judge and of r - 1 annotators, 1, 0, or -1 for none. Of the two
-    classes, the one whose items the annotators pass more often deserves to pass.
+    classes, the class whose items the annotators pass more often deserves to pass.
 
     Returns:
-        (k, 1 + 2r) the prevalence, the true positive rates and the true negative rates; NaN of an empty class.
+        (k, 1 + 2r) the prevalence, the true positive rates and the true negative rates; NaN for an empty class.
     """
     (passed, failed), raters = ((patterns == verdict).astype(np.float64) for verdict in (1, 0)), patterns.shape[1]
     sizes = cells.sum(axis=1)
@@ -60,7 +60,7 @@ def latent_rates(cells: FloatArray, patterns: FloatArray) -> FloatArray:
         step, bend = np.nan_to_num(first - rates), np.nan_to_num(second - 2 * first + rates)
         stride = np.fmax(1, ratio(np.linalg.norm(step, axis=1), np.linalg.norm(bend, axis=1)))[:, None]
         leap = np.clip(rates + 2 * stride * step + stride**2 * bend, EDGE, 1 - EDGE)
-        # 2 a step from there, unless it lies lower
+        # 2 a step from there, unless the likelihood is lower
         third, further = _improved(leap, cells, passed, failed)
         rates = np.where((further >= likelihood)[:, None], third, second)
         done = np.abs(np.nan_to_num(second - first)).max(axis=1) < STEP
@@ -80,8 +80,8 @@ def latent_rates(cells: FloatArray, patterns: FloatArray) -> FloatArray:
 def _improved(
     rates: FloatArray, cells: FloatArray, passed: FloatArray, failed: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rates after a step of EM, and the log-likelihood (k,) of those before it."""
-    inner = np.clip(np.nan_to_num(rates, nan=0.5), 1e-12, 1 - 1e-12)  # a rate is undefined where nothing depends on it
+    """Return the rates after a step of EM, and the log-likelihood (k,) of the rates before it."""
+    inner = np.clip(np.nan_to_num(rates, nan=0.5), 1e-12, 1 - 1e-12)  # a rate that nothing depends on is undefined
     ends = [1, 1 + passed.shape[1]]
     (share, tpr, tnr), (fail, fnr, fpr) = (np.split(np.log(x), ends, axis=1) for x in (inner, 1 - inner))
     good, bad = share + tpr @ passed.T + fnr @ failed.T, fail + fpr @ passed.T + tnr @ failed.T  # (k, P) joint log p
@@ -90,7 +90,7 @@ def _improved(
 
 
 def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, failed: FloatArray) -> FloatArray:
-    """Return the rates where patterns deserve to pass with the probabilities ``weights``; NaN of an empty class."""
+    """Return the rates if patterns deserve to pass with the probabilities ``weights``; NaN for an empty class."""
     good, bad = cells * weights, cells * (1 - weights)
     hits, misses, alarms, rejections = good @ passed, good @ failed, bad @ passed, bad @ failed
     share = ratio(good.sum(axis=1), cells.sum(axis=1))
@@ -102,7 +102,7 @@ def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, faile
 
 @arrays.remembered
 def _fits(verdicts: FloatArray, clusters: IntArray, *, draws: Draws) -> FloatArray:
-    """Return (1 + k, 1 + 2r) ``latent_rates`` of verdicts (n, r) and of resamples, of many clusters the jackknife's."""
+    """Return (1 + k, 1 + 2r) ``latent_rates`` of verdicts (n, r) and of resamples (jackknife of many clusters)."""
     many = int(clusters.max()) + 1 > MANY
     resampled = left_out(clusters) if many else resample.bootstrapped(clusters, draws.resamples, draws.seed)
     return np.concatenate([_fitted(counts, verdicts) for counts in chain([np.ones((1, len(clusters)))], resampled)])
@@ -126,17 +126,17 @@ def estimate_rate(
 ) -> Interval:
     """Estimate how often a judge, or an annotator, is right about what deserves to pass.
 
-    Where no annotator contradicts another, the truth is what they say, and rates are shares (``estimate_share``). Else
-    it is the class of ``latent_rates``, and no error of an annotator is the judge's. Then the interval is Wilson's with
-    the variance of resamples, and a change from ``before`` has no test; where annotators agree by less than ``WEAK``
-    standard errors beyond chance, it also covers the middle 95 % of the resamples, which are skewed then.
+    If no annotator contradicts another, the truth is their verdict, and rates are shares (``estimate_share``).
+    Otherwise it is the class of ``latent_rates``, and annotators' errors do not count against the judge. The interval
+    is then Wilson's with the variance of resamples, and a change from ``before`` has no test; if annotators agree by
+    less than ``WEAK`` standard errors beyond chance, it also covers the middle 95 % of the skewed resamples.
 
     Args:
         verdicts: (n,) verdicts of the judge, 1 for pass, 0 for fail, NaN where undefined.
-        ratings: (n,) or (n, r) verdicts of r annotators, NaN where one gave none; items without any are left out.
-            Another person may stand in a column from item to item, if it is at random who does.
+        ratings: (n,) or (n, r) verdicts of r annotators, NaN where an annotator gave none; items without any are left
+            out. A column may hold different persons for different items, if they are assigned at random.
         of: ``"tpr"`` (share passed of what deserves it), ``"tnr"`` (share failed of what does not), ``"kappa"``
-            (Cohen's, of the judge and the truth), ``"prevalence"`` (share that deserves to pass), or of one verdict of
+            (Cohen's, of the judge and the truth), ``"prevalence"`` (share that deserves to pass), or for a verdict of
             an annotator: ``"annotator_tpr"``, ``"annotator_tnr"``, ``"annotator_kappa"``.
         before: (n,) verdicts of another judge, whose rate is subtracted.
         clusters: (n,) input of each item.
@@ -157,7 +157,7 @@ def estimate_rate(
 
 
 def _votes(verdicts: ArrayLike, clusters: Clusters, **people: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return verdicts (n,) and people's (n, r), given by their name: -1 where one of them gave none, NaN where all."""
+    """Return verdicts (n,) and people's (n, r): -1 where a person gave none, NaN where nobody gave any."""
     columns = {"verdicts": verdicts, **people}
     ours, votes = checked(columns, clusters)
     for name, values in zip(columns, (ours, votes), strict=True):
@@ -206,7 +206,7 @@ def _of_several(
     deviations = np.where(voted, votes - ratio((votes == 1).sum(axis=0), voted.sum(axis=0)), 0.0)
     alike = (deviations.sum(axis=1) ** 2 - (deviations**2).sum(axis=1)) / 2
     variance = resample.variance_of_mean(alike, codes) if units > 1 else 0.0
-    beyond = alike.mean() / math.sqrt(variance) if variance > 0 else math.nan  # 0 where one annotator always passes
+    beyond = alike.mean() / math.sqrt(variance) if variance > 0 else math.nan  # 0 if an annotator always passes
     if not beyond > scipy.special.ndtri((1 + draws.confidence) / 2):
         return replace(bare, reason=DISAGREE)
     if units < resample.FEWEST_UNITS or not draws.resamples:
@@ -219,7 +219,7 @@ def _of_several(
     if math.isnan(value) or not len(estimates):
         return bare
     variance = resample.jackknife_variance(estimates) if units > MANY else float(estimates.var()) * units / (units - 1)
-    # 3 the interval; units of a class are clusters that hold an item of it
+    # 3 the interval; units of a class are clusters with an item of the class
     if "kappa" in of:
         rate = resample.with_variance(bare, variance, confidence=draws.confidence)
     else:
@@ -234,10 +234,10 @@ def _of_several(
 
 
 def _ends(value: float, variance: float, units: int, *, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of a rate of so many units whose truth is not known for certain.
+    """Return Wilson's interval of a rate over ``units`` units whose truth is uncertain.
 
-    What the variance has beyond that of known units may be less where the rate is nearer to 0 or 1, as of units that
-    vary together, or the same, as the errors of annotators are: the interval covers that of either.
+    The variance in excess of that of known units may be less for a rate nearer to 0 or 1, like that of units that vary
+    together, or constant, like the errors of annotators: the interval covers both cases.
     """
     squared = float(scipy.special.stdtrit(units - 1, (1 + confidence) / 2)) ** 2
     inner = float(np.clip(value, 1 / (units + 2), 1 - 1 / (units + 2)))  # at 0 and 1, no share varies
@@ -258,7 +258,7 @@ def _counted_rate(counts: FloatArray, ours: FloatArray, votes: FloatArray, *, of
 
 
 def _read(rates: FloatArray, verdicts: FloatArray, of: Rate) -> FloatArray:
-    """Read one number (k,) from rates (k, 1 + 2r): the judge's, or the annotators' mean by their verdicts."""
+    """Return a number (k,) from rates (k, 1 + 2r): the judge's, or the annotators' mean weighted by verdicts."""
     share, tpr, tnr = np.split(rates, [1, 1 + verdicts.shape[1]], axis=1)
     if of == "prevalence":
         return share[:, 0]
@@ -278,11 +278,11 @@ def estimate_dependence(
 ) -> Interval:
     """Test whether the errors of judge and annotators are independent, as ``estimate_rate`` takes them to be.
 
-    The value is the excess correlation of the verdicts of two, beyond what the latent classes explain, of the pair that
-    deviates most, in [-1, 1]; 0 for independent errors. Its p-value and its interval, for all pairs together, are those
-    of ``SIMULATIONS`` data sets drawn from the fitted classes, fewer of many items. A judge that errs where an
-    annotator errs seems better than it is; annotators who err together make it seem worse. An error that all share is
-    not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators, and for a difference.
+    The value is the excess correlation between the verdicts of two raters, beyond the latent classes, for the pair that
+    deviates most, in [-1, 1]; 0 for independent errors. Its p-value and its interval, for all pairs together, come from
+    ``SIMULATIONS`` data sets drawn from the fitted classes, fewer for many items. A judge that shares an annotator's
+    errors seems better than it is; annotators who err together make it seem worse. An error that all share is not
+    detected. Arguments as in ``estimate_rate``; undefined for fewer than three annotators, and for a difference.
     """
     ours, votes = _votes(verdicts, clusters, ratings=ratings)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
@@ -317,7 +317,7 @@ def estimate_dependence(
 
 
 def _excess(cells: FloatArray, rates: FloatArray, patterns: FloatArray) -> FloatArray:
-    """Return (k, pairs) by how much the verdicts of two raters correlate more than the latent classes explain."""
+    """Return the (k, pairs) correlations between the verdicts of two raters in excess of the latent classes."""
     share, tpr, tnr = np.split(rates, [1, 1 + patterns.shape[1]], axis=1)
     a, b = np.triu_indices(patterns.shape[1], 1)
     both = (patterns[:, a] >= 0) & (patterns[:, b] >= 0)
@@ -328,7 +328,7 @@ def _excess(cells: FloatArray, rates: FloatArray, patterns: FloatArray) -> Float
     return ratio(observed - expected, spread[:, a] * spread[:, b])
 
 
-# The rate that people would give to all items, from a judge on all of them and people on a few.
+# Pass rate of all items, from a judge on all of them and people on a few.
 
 
 def corrected_rate(
@@ -343,12 +343,12 @@ def corrected_rate(
 
     The interval is the delta method's and adds the errors of all three rates, each with pseudo-counts so that a rate of
     0 or 1 in few labels is not taken for certain (Agresti and Coull 1998; Lang and Reiczigel 2014). Its quantile is
-    Student's t with one degree of freedom less than labeled inputs. With fewer than two labels of one kind, the value
-    is that of the rates with pseudo-counts; without unlabeled items, the prevalence. NaN where several labels of one
-    kind are all of one input, and for a judge whose sensitivity and specificity do not exceed 1 together. If annotators
-    contradict each other, the latent classes of ``latent_rates`` are fitted to all items, labeled or not.
+    Student's t with one degree of freedom less than labeled inputs. With fewer than two labels of a kind, the value
+    is that of the rates with pseudo-counts; without unlabeled items, the prevalence. NaN if several labels of a
+    kind are all from the same input, and for a judge whose sensitivity and specificity do not exceed 1 together. If
+    annotators contradict each other, the latent classes of ``latent_rates`` are fitted to all items, labeled or not.
 
-    One person may choose what to label by what it deserves, such as as many passes as fails. Of a random sample,
+    Items to label may be chosen by what they deserve, such as as many passes as fails. For a random sample,
     ``corrected_mean`` is more precise; arguments and errors are as there, with verdicts, 1 or 0, those of several
     people (n + N, r).
 
@@ -369,7 +369,7 @@ def corrected_rate(
         return replace(estimate_share(human, clusters=labels.tolist(), draws=draws), undefined=bare.undefined)
     kinds = [labels[kind].tolist() for kind in (positive, ~positive)]
     if bare.units < MIN_LABELS or any(len(set(inputs)) < MIN_LABELS <= len(inputs) for inputs in kinds):
-        return bare  # outputs of one input do not tell how much others differ
+        return bare  # outputs of a single input do not show how much others differ
     # 1 the rates, plain and with pseudo-counts
     hits, passes = judge[positive], 1 - judge[~positive]
     t = float(scipy.special.stdtrit(bare.units - 1, (1 + draws.confidence) / 2))
@@ -381,7 +381,7 @@ def corrected_rate(
         return replace(bare, reason=USELESS)
     center = (rate + specificity - 1) / informed
     value = center if few else (unlabeled.mean() + passes.mean() - 1) / plain
-    # 2 the half of the interval: what each input adds to the error of all three, and what the pseudo-counts add
+    # 2 half of the interval: contributions of each input, and of the pseudo-counts, to the error of all three
     labeled = np.empty(len(human))  # derivatives of the corrected rate, times informed
     labeled[positive], labeled[~positive] = -center * of_hits, (1 - center) * of_passes
     sums = arrays.sums_by_cluster(np.concatenate([labeled, of_rate]), codes)
@@ -396,19 +396,19 @@ USELESS = "the judge passes what deserves it no more often than what does not, s
 
 
 def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float]:
-    """Return the rate of (n,) zeros and ones with as many pseudo-counts of either kind, and what adds to its error.
+    """Return the rate of (n,) zeros and ones with ``pseudo`` counts of either kind added, and parts of its error.
 
-    That is what each item adds (n,), and the sum of squares of what the pseudo-counts add.
+    These are the (n,) contributions of the items, and the sum of squares of the pseudo-counts' contributions.
     """
     size = len(values) + 2 * pseudo
     share = float((values.sum() + pseudo) / size)
     return share, (values - share) / size, pseudo * (share**2 + (1 - share) ** 2) / size**2
 
 
-# What the judge may decide alone: a threshold on either side of its mark, tested from the surest decisions outwards.
+# Decisions that the judge may make alone: thresholds on both sides of its mark, tested from the surest decisions on.
 
-STEPS = 20  # regions that are tested one after the other
-LEVELS = (0.025, 0.0125, 0.0125)  # of the tests of regions on both sides, of passes only, of fails only: 5 % in all
+STEPS = 20  # regions that are tested in sequence
+LEVELS = (0.025, 0.0125, 0.0125)  # of the tests of regions on both sides, of passes only, of fails only: 5 % in total
 
 
 @dataclass(frozen=True)
@@ -416,8 +416,8 @@ class Alone:
     """A judge's own decisions: it passes scores from ``pass_from`` on, and fails those up to ``fail_to``."""
 
     share: float = 0.0  # of all scores, in [0, 1]
-    pass_from: float = math.inf  # infinite where it may pass none
-    fail_to: float = -math.inf  # infinite where it may fail none
+    pass_from: float = math.inf  # infinite if it may pass no item
+    fail_to: float = -math.inf  # infinite if it may fail no item
 
 
 def decided_alone(
@@ -429,11 +429,11 @@ def decided_alone(
     same share of the passes and of the fails, or of one of them only. Each is tested by the binomial test that a share
     of ``error`` or more is wrong, and the first that fails ends its sequence (Angelopoulos et al. 2021, Learn then
     Test): what is returned is wrong more often in at most 5 % of data sets. The first region is the smallest that could
-    pass. Items of one input count as fewer, by how much more their errors vary together than independent ones.
+    pass. Items of the same input count as fewer, because their errors vary together.
 
     Args:
         scores: (n,) scores of the judge, NaN where undefined.
-        people: (n,) or (n, r) verdicts of people, 1 for pass, 0 for fail; NaN where one gave none.
+        people: (n,) or (n, r) verdicts of people, 1 for pass, 0 for fail; NaN where a person gave none.
         error: Share in (0, 1) of the decisions that may be wrong.
         mark: Lowest score that passes.
         clusters: (n,) input of each item.
@@ -468,7 +468,7 @@ def decided_alone(
 
 
 def wrong_decisions(scores: ArrayLike, people: ArrayLike, *, mark: float) -> FloatArray:
-    """Return (n,) 1 where most people contradict a decision, 0.5 where as many do as not, else 0; NaN if undefined."""
+    """Return (n,) 1 if most people contradict a decision, 0.5 if half of them do, else 0; NaN if undefined."""
     own, votes = checked({"scores": scores, "people": people}, None)
     _check_verdicts("people", votes)
     voted = ~np.isnan(votes := votes.reshape(len(own), -1))
@@ -478,7 +478,7 @@ def wrong_decisions(scores: ArrayLike, people: ArrayLike, *, mark: float) -> Flo
 
 
 def _alike(wrong: FloatArray, codes: IntArray) -> float:
-    """Estimate the correlation of errors within an input, in [0, 1], with one more input that is wrong throughout.
+    """Estimate the correlation of errors within an input, in [0, 1], with a further input that is wrong throughout.
 
     Few errors do not show how they vary together: without that input, errors of few inputs seem independent.
     """
@@ -491,5 +491,5 @@ def _alike(wrong: FloatArray, codes: IntArray) -> float:
 
 
 def _fewer(codes: IntArray, alike: float) -> float:
-    """Return how many items count as one, where errors of an input correlate by ``alike``."""
+    """Return the number of items that count as a single one, if errors within an input correlate by ``alike``."""
     return 1 + alike * (float((np.bincount(codes) ** 2).sum()) / max(1, len(codes)) - 1)
