@@ -1,8 +1,8 @@
 """Every option of every command, declared once: its name, type, default and help.
 
-A class is what one command is asked, or a group of options that several share; its fields are also the keywords of the
+A class holds the options of a command, or a group that several share; its fields are also the keywords of the
 Python function and the settings in run.json. How a terminal spells an option is in ``evalbias.cli.flags``. A name in
-backticks is that of an option, in docstrings, helps and error messages: a terminal shows it as it is typed.
+backticks is an option's, in docstrings, helps and error messages: a terminal shows it as it is typed.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ NAMED = (
 CRITERION = "'name: definition', the name of a criterion that is rated, or a ready-made one such as summeval:fluency."
 NEW_CRITERION = "'name: definition', or a ready-made criterion such as summeval:fluency."
 ALL, RECORDED = "all", ("scores_field", "samples_field", "winner_field")
-"""All criteria, in the place of their names; and fields, one of which names a judge."""
+"""Word for all criteria, in place of their names; and fields, of which one names a judge."""
 OTHERWISE = ("reflection_api_base", "threads", "loops")
 UNRECORDED = {*MODELS, *PYTHON_ONLY, *OTHERWISE}
 """Options that decide no number, or that a run keeps in another form."""
 
 PROBES = ORDER, UNREAD, INSTRUCTION = ("order", "unread", "instruction")
-"""Changes with which a judge is asked about its items again."""
+"""Changes of the items for which a judge is asked again."""
 Tested = Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
 
 
 def option(text: str, default: Any = None) -> Any:
-    """Declare an option by its help and its default; one that must be given is a ``field`` with this metadata."""
+    """Declare an option by its help and its default; a required option is a ``field`` with this metadata."""
     return field(default=default, metadata={"help": text})
 
 
 def recorded(options: Any) -> dict[str, Any]:
-    """Return the options that are given and decide a run's numbers, for run.json; a file counts by its SHA-256."""
+    """Return the options with a value that affect a run's numbers, for run.json; a file counts by its SHA-256."""
     values = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in UNRECORDED}
     values = {name: value for name, value in values.items() if value is not None and value != ()}
     return {name: file_digest(value) if isinstance(value, Path) else value for name, value in values.items()}
 
 
 GROUPS: list[type[Any]] = []
-"""All classes of options, of which each lists its own in its docstring."""
+"""All classes of options; the docstring of each lists its options."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -63,11 +63,11 @@ class Options:
     beside: ClassVar[tuple[type[Any], ...]] = ()
     """Groups of options that a command takes besides."""
     heading: ClassVar[str] = ""
-    """Heading in the help for options that this form of a command alone takes; empty where a command has one form."""
+    """Heading in the help for options that only this form of a command takes; empty if a command has a single form."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
-        if all("help" in f.metadata for f in fields(cls)):  # not what an audit reads and prepares
+        if all("help" in f.metadata for f in fields(cls)):  # not the objects that an audit reads and prepares
             listed = "".join(f"    {f.name}: {f.metadata['help']}\n" for f in fields(cls))
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes:\n{listed}"
             GROUPS.append(cls)
@@ -229,11 +229,11 @@ class Seeded(Options):
 
 
 def reading_of(options: Any) -> dict[str, Any]:
-    """Return the options of a command that say how its data are read, as ``evalbias.data.read`` takes them."""
+    """Return the options of a command for reading its data, as ``evalbias.data.read`` takes them."""
     return {name: getattr(options, name) for name in ("mapping", "missing", "keep", "levels")}
 
 
-# Audit any judge, and correct what one said.
+# Audit any judge, and correct recorded answers.
 
 
 class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
@@ -314,12 +314,12 @@ class AuditOptions(RecordedAnswers):
 
     @property
     def several(self) -> bool:
-        """True if a list of criteria is asked for, or all."""
+        """True for a list of criteria, or all."""
         return isinstance(self.criterion, list | tuple) or self.criterion == ALL
 
     @property
     def named_probes(self) -> list[str] | None:
-        """Names of the probes; None where the default ones are meant."""
+        """Names of the probes; None for the default probes."""
         if self.probes is None:
             return None
         named = [name.strip() for name in self.probes]
@@ -394,7 +394,7 @@ class JuryOptions(Seeded, Reliable, Likely, Long, Items):
     costs: Mapping[str, float] | None = option("Cost of one answer of each judge, such as gpt-4=30; 1 if not given.")
 
 
-# What changed between two files of judged outputs.
+# Changes between two files of judged outputs.
 
 SIDE = "The {} outputs with their scores (for drift, those of the {} judge): data as for an audit, or its run folder."
 
@@ -464,7 +464,7 @@ class CompareOptions(Reliable, Sides):
             raise ValueError("Give `data` of all systems, or two files of outputs: `before` and `after`.")
 
 
-# Ask a judge about texts with one thing changed.
+# Ask a judge about texts with a single change.
 
 
 class Changing(Seeded, Items):

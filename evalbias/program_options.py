@@ -66,7 +66,7 @@ class JudgeOptions(ScoreOptions, RankOptions):
     rank: bool = option("Rank the outputs of each document by comparing them, in place of scoring them.", False)
 
 
-# Run a refine loop, or measure recorded ones.
+# Run a refine loop, or measure recorded loops.
 
 TASK = Literal["translation", "constrained-generation", "mathematics"]
 
@@ -126,7 +126,7 @@ class LoopOptions(Seeded, Mapped, Judging):
     threads: int = option("Number of items to process at a time.", 1)
 
     def __post_init__(self) -> None:
-        if self.task not in get_args(TASK):  # a terminal cannot tell before it is known that a loop is meant
+        if self.task not in get_args(TASK):  # a terminal can check it only after the aim is known to be a loop
             raise ValueError(f"`task` {self.task:.80} is no loop's: choose one of {', '.join(get_args(TASK))}.")
         if self.task != "translation" and (self.metric, self.quantile_map) != ("chrf", None):
             raise ValueError(
@@ -174,7 +174,7 @@ class RefineOptions(FeedbackOptions):
             raise ValueError("`program` decides the refinements: leave `max_iterations` out.")
 
 
-# Make a judge or a loop that is better in what is aimed at.
+# Make a judge or a loop that is better by the chosen aim.
 
 
 class Choosing(Options):
@@ -312,7 +312,7 @@ class OptimizeOptions(ScoringAim, ComparingAim, LoopAim, AgreementAim):
     limit: int | None = option("Use only this many items, drawn with the seed; of a loop, the first.")
 
     def __post_init__(self) -> None:
-        """Check nothing: the options of one aim do, once it is known."""
+        """Check nothing: the class of the chosen aim checks its options."""
 
 
 class DemoOptions(Seeded):

@@ -25,16 +25,16 @@ from evalbias.values import digest, read_json, to_json
 
 CHUNK = "chunk"  # key under which each record of a chunk of several holds the chunk's length
 
-TORN = ".torn"  # suffix of the file beside a journal that keeps what was cut off it
+TORN = ".torn"  # suffix of the file beside a journal that keeps the parts cut off it
 
 _CRC = re.compile(rb', "crc": "([0-9a-f]{8})"\}$')
 
 
 class Journal:
-    """A log of JSON objects, one per line, each with a CRC-32 of its text.
+    """A log of JSON objects, each on a line with a CRC-32 of its text.
 
     Records that are appended together form a chunk. After a kill or a full disk, the file holds every earlier chunk;
-    the first ``append`` moves the rest of the torn one to ``FILE.torn``. Whoever appends holds the folder's lock.
+    the first ``append`` moves the rest of a torn chunk to ``FILE.torn``. Whoever appends holds the folder's lock.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -45,7 +45,7 @@ class Journal:
     def read(self, *required: str) -> list[dict[str, Any]]:
         """Return the records of all whole chunks; each has the ``required`` keys, the first of which begins every line.
 
-        A ValueError names file and line that are no such record, and no torn end of one; the file stays as it is.
+        A ValueError names file and line that are neither a record nor the torn end of a record; the file is unchanged.
         """
         content = self.path.read_bytes() if self.path.exists() else b""
         records: list[dict[str, Any]] = []
@@ -62,7 +62,7 @@ class Journal:
         return records
 
     def append(self, records: Sequence[Mapping[str, Any]], *, flush: bool = True) -> None:
-        """Write records as one chunk, or none of them; without ``flush``, a power failure may cost them."""
+        """Write records as one chunk, or none of them; without ``flush``, a power failure may lose them."""
         if not records:
             return
         if not self._ready:
@@ -117,7 +117,7 @@ class Journal:
             raise ValueError(f"{place} is not a JSON object: delete the file to start over.")
         crc = _CRC.search(line)
         if "crc" in record and (crc is None or zlib.crc32(line[: crc.start()] + b"}") != int(crc[1], 16)):
-            # Without one of its lines, a chunk takes the first of the next one, and that one's length may differ.
+            # If a line is lost, a chunk takes the first line of the next chunk, whose length may differ.
             first, length = number - len(chunk), (chunk or [record])[0].get(CHUNK, 1)
             alone = type(length) is not int or length < 2
             lines = "the line" if alone else f"the lines {first} to {first + length - 1}, which were written together"
@@ -135,7 +135,7 @@ class Journal:
 
 
 def _is_torn(line: bytes, required: Sequence[str], *, first: bool) -> bool:
-    """Return whether a last line without its newline is what a kill left of a record.
+    """Return whether a last line without its newline is the rest of a record after a kill.
 
     After other records it may be any bytes, such as the zeros of a power failure. A first line must begin as a record
     does: a file of something else, in a single line, is no torn journal.
@@ -154,13 +154,13 @@ def write_whole(path: Path, text: str | Iterable[str]) -> None:
     """Write a file, a text or its parts, as a whole or not at all, also if the power fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".part")
-    draft.unlink(missing_ok=True)  # of a killed process; or a link, which must not be followed
+    draft.unlink(missing_ok=True)  # left by a killed process; or a link, which must not be followed
     file = draft.open("x", encoding="utf-8")
     try:
         with file:
             file.writelines([text] if isinstance(text, str) else text)
             file.flush()
-            os.fsync(file.fileno())  # else the rename may reach the disk before the content
+            os.fsync(file.fileno())  # otherwise the rename may reach the disk before the content
     except BaseException as error:
         draft.unlink()
         _name_file(error, path)
@@ -169,7 +169,7 @@ def write_whole(path: Path, text: str | Iterable[str]) -> None:
 
 
 def _name_file(error: BaseException, path: Path) -> None:
-    """Note in an error which file was written: the error of a full disk does not say."""
+    """Note the written file in an error: the error of a full disk does not name it."""
     if isinstance(error, OSError) and error.filename is None:
         error.filename = str(path)
 
@@ -180,7 +180,7 @@ def no_link(path: str, flags: int) -> int:
 
 
 def write_jsonl(path: Path, records: Iterable[Any]) -> None:
-    """Write records to a JSONL file, one per line, as a whole or not at all."""
+    """Write records to the lines of a JSONL file, as a whole or not at all."""
     write_whole(path, map(_line, records))
 
 
@@ -190,7 +190,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def _indented(value: Any, margin: str = "\n") -> Iterator[str]:
-    """Yield the parts of JSON with an indent of 2, as ``json`` writes it; a list of plain values is one part."""
+    """Yield the parts of JSON with an indent of 2, as ``json`` writes it; a list of plain values is a single part."""
     inner = f"{margin}  "
     if isinstance(value, dict) and value:
         for place, (name, entry) in enumerate(value.items()):
@@ -216,17 +216,17 @@ def _checked(line: str) -> str:
     return f'{line[:-2]}, "crc": "{zlib.crc32(line[:-1].encode()):08x}"}}\n'
 
 
-# A run folder belongs to one process at a time.
+# A run folder belongs to a single process at a time.
 #
 # A lock is two files. ``.lock`` names its process, so that the lock of a process that died is taken over; the same
 # number may be another process in another PID namespace, as of a container. ``.lock.fd`` is locked by the kernel, for
 # all processes of a machine and until its process ends; some file systems of networks have no such locks.
 
 LOCK, KERNEL = ".lock", ".lock.fd"
-PATIENCE = 0.5  # seconds to wait for a lock that another process holds only while it looks whether the folder is free
+PATIENCE = 0.5  # seconds to wait for a lock that another process holds only to check whether the folder is free
 
 
-class FolderInUse(ValueError):  # noqa: N818 - a value error like the others, named for what it says
+class FolderInUse(ValueError):  # noqa: N818 - a value error like the others, named for its meaning
     """Another process works in the folder."""
 
 
@@ -256,7 +256,7 @@ def holder(path: Path) -> int | None:
 
 
 def _acquired(path: Path, **options: Any) -> ExitStack:
-    """Acquire both locks; Timeout if another process holds one of them."""
+    """Acquire both locks; Timeout if another process holds either."""
     options |= {"timeout": PATIENCE, "poll_interval": 0.05}
     kernel = FileLock(path / KERNEL, fallback_to_soft=False, **options)
     named = SoftFileLock(path / LOCK, **options)
@@ -270,7 +270,7 @@ def _acquired(path: Path, **options: Any) -> ExitStack:
             pass
         try:
             named.acquire()
-        except Timeout:  # one attempt removes the lock of a process that died; perhaps after PATIENCE, if paused
+        except Timeout:  # an attempt removes the lock of a dead process; perhaps after PATIENCE, if paused
             named.acquire(blocking=False)
         held.callback(named.release)
         return held.pop_all()
@@ -284,13 +284,13 @@ def _release(kernel: BaseFileLock) -> None:
     kernel.release()
 
 
-# The folder that a run leaves: run.json (what was run), journals, result.json (what came out).
+# The folder of a run: run.json (its settings), journals, result.json (its results).
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
 UNANSWERED = {SETTINGS, "sample.json"}  # files of a run that has no answer yet
 LOCKS = (LOCK, KERNEL)
-WRITTEN = re.compile(  # what runs write into their folders and into those below
+WRITTEN = re.compile(  # files that runs write into their folders and subfolders
     r"((run|result|sample|program|loop|search|correction|jury|judge(-.+)?)\.json|report\.html"
     r"|(judgments|likelihoods|answers|scores|rankings|outputs|steps|quality|proposals|corrected)\.jsonl"
     r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"
@@ -317,7 +317,7 @@ def default_path(settings: Mapping[str, Any]) -> Path:
 
 
 def check_free(path: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse a folder in use, of no run or of other settings, as far as these say before models are opened."""
+    """Refuse a folder in use, of no run, or of other settings, as far as these are set before models are opened."""
     if not (path.is_dir() and os.access(path, os.W_OK)):
         return
     _check_files(path, SETTINGS)
@@ -328,15 +328,15 @@ def check_free(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 class RunFolder(AbstractContextManager["RunFolder"]):
-    """One run's folder, locked until it is closed; a run with the same settings continues in it.
+    """The folder of a run, locked until it is closed; a run with the same settings continues in it.
 
-    ``settings`` are all that decides the numbers, and are kept in run.json. A missing folder is made; one that is in
-    use (FolderInUse), of another run, of no run, or cannot be written (ValueError) is refused.
+    ``settings`` are all that affects the numbers, and are kept in run.json. A missing folder is made. Refused are
+    folders in use (FolderInUse), and folders of another run, of no run, or without write access (ValueError).
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
         self.path = path = default_path(settings) if path is None else path
-        self.schema = f"evalbias.{str(settings.get('command', 'run')).replace(' ', '-')}/1"  # of its results
+        self.schema = f"evalbias.{str(settings.get('command', 'run')).replace(' ', '-')}/1"  # schema of its results
         content = {**settings, "versions": versions()}
         self._is_new, self._begins = not path.exists(), not (path / SETTINGS).exists()
         try:
@@ -359,7 +359,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return self.path / "judgments.jsonl"
 
     def file(self, kind: str, name: str, suffix: str) -> Path:
-        """Return the path of a named artifact; a digest keeps names apart that differ in what no file name can hold."""
+        """Return the path of a named artifact; a digest keeps names with characters unfit for files apart."""
         plain = re.sub(r"[^\w.-]+", "-", name)
         return self.path / (f"{kind}-" + (plain if plain == name else f"{plain}-{digest(name, 6)}") + suffix)
 
@@ -372,7 +372,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self._lock.close()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Release the lock; after an error before any answer, leave no settings, which would refuse mended ones."""
+        """Release the lock; after an error before any answer, delete the settings, so that corrected ones fit."""
         written = {file.name for file in self.path.iterdir()} - {*LOCKS}
         nothing = isinstance(error, Exception) and self._begins and written <= UNANSWERED
         for name in written if nothing else ():
@@ -418,7 +418,7 @@ def _check_same(path: Path, kept: Mapping[str, Any], current: Mapping[str, Any])
 
 
 def _differences(kept: Any, current: Any, name: str = "") -> Iterator[str]:
-    """Say what differs between two JSON values, down to the parts that do, such as ``criteria[0].definition``."""
+    """List the differences between two JSON values by their paths, such as ``criteria[0].definition``."""
     if kept == current:
         return
     if isinstance(kept, Mapping) and isinstance(current, Mapping):
@@ -432,7 +432,7 @@ def _differences(kept: Any, current: Any, name: str = "") -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """Show a setting; the first 8 digits of a digest, and both ends of a long text, tell two apart."""
+    """Format a setting; a digest by its first 8 digits, a long text by both ends, so that different values differ."""
     if isinstance(value, str) and _DIGEST.fullmatch(value):
         return f"{value[:8]}..."
     return _SHORT.repr(value)
@@ -442,12 +442,12 @@ def _shown(value: Any) -> str:
 
 ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
 DEEPEST = 100  # deepest nesting that is read; results have about ten levels
-LONGEST_LIST = 16  # longest list that is shown; longer ones hold one value per item
+LONGEST_LIST = 16  # longest list to show; longer lists hold a value per item
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run folder."""
+    """A run folder."""
 
     path: Path
     settings: dict[str, Any]  # run.json; empty where it is damaged
@@ -465,7 +465,7 @@ class RunRecord:
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read a run folder; one without run.json is a ValueError."""
+    """Read a run folder; ValueError without run.json."""
     if not (path / SETTINGS).is_file():
         raise ValueError(f"{path} has no {SETTINGS}: give the folder that a command of evalbias left.")
     settings: dict[str, Any] = {}
@@ -501,7 +501,7 @@ def _changed(file: Path) -> float:
 
 
 def list_runs(root: Path) -> list[RunRecord]:
-    """Read every run folder in a folder, the latest first; one that cannot be read is listed as damaged."""
+    """Read every run folder in a folder, the latest first; an unreadable folder is listed as damaged."""
     folders = [folder for folder in root.iterdir() if os.path.lexists(folder / SETTINGS)]
     return sorted(map(_listed, folders), key=lambda run: run.changed, reverse=True)
 
@@ -515,7 +515,7 @@ def _listed(path: Path) -> RunRecord:
 
 
 def flatten(content: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested JSON as dotted names -> plain values and short lists; what belongs to single items is left out."""
+    """Return nested JSON as dotted names -> plain values and short lists; values of single items are left out."""
     if isinstance(content, list) and any(isinstance(value, dict) for value in content):
         content = {str(value.get("name", n)): value for n, value in enumerate(content) if isinstance(value, dict)}
     if isinstance(content, dict):
@@ -526,18 +526,18 @@ def flatten(content: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def delete_run(path: Path) -> list[Path]:
-    """Delete what a run wrote into its folder, and the folder if it is empty then; return what stays."""
+    """Delete the files of a run from its folder, and the folder if it is empty then; return the paths that stay."""
     path = Path(os.path.abspath(path))  # the current folder has no other name that can be removed
     versions = read_json(path / SETTINGS).get("versions")
     if path.is_symlink() or not (isinstance(versions, dict) and "evalbias" in versions):
         raise ValueError(f"{path} is a link or its {SETTINGS} is not one of a run: delete it yourself.")
-    with lock_folder(path):  # nobody can begin to work in it now
+    with lock_folder(path):  # no process can begin to work in it now
         _delete_written(path)
     return _left(path)
 
 
 def _delete_written(path: Path, folders: str = "search|loops", kept: tuple[str, ...] = LOCKS) -> None:
-    for file in sorted(path.iterdir(), key=lambda file: file.name == SETTINGS):  # last: it says that this is a run
+    for file in sorted(path.iterdir(), key=lambda file: file.name == SETTINGS):  # last: it marks the folder as a run
         if file.is_dir() and not file.is_symlink():
             if re.fullmatch(folders, file.name):
                 _delete_written(file, ".*", ())
@@ -547,7 +547,7 @@ def _delete_written(path: Path, folders: str = "search|loops", kept: tuple[str, 
 
 
 def _left(path: Path) -> list[Path]:
-    """Remove a folder if it is empty, and return what is in it otherwise."""
+    """Remove a folder if it is empty, otherwise return its content."""
     left = sorted(path.iterdir())
     if not left:
         path.rmdir()

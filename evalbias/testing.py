@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: bool = False, **options: Any) -> Any:
     """Return an audit if it shows all conditions, such as ``"likelihood<0.2"`` or ``"agreement.spearman>0.3"``.
 
-    A condition is shown where the whole 95 % interval of its number meets it; of a bias, its distance from an unbiased
+    A condition is shown if the whole 95 % interval of its number meets it; for a bias, the distance from an unbiased
     judge is compared, in either direction. So a judge that is near the limit, or too few items, fail as undecided.
 
     Args:
         judge: Judge to audit: a program, any ``dspy.Module``, or a function of an item, as ``judge`` of ``audit`` takes
             it; or the name of the field that holds its recorded scores.
         items: Items with people's ratings, or a file of them.
-        conditions: What must be shown, on each criterion of ``criterion=[...]``; several are tested on one audit.
-        allow_undecided: Warn where an interval neither shows nor refutes a condition, instead of failing.
+        conditions: Conditions to show, on each criterion of ``criterion=[...]``; all are tested on the same audit.
+        allow_undecided: Warn if an interval neither shows nor refutes a condition, instead of failing.
         options: Further options of ``audit``, such as ``scale=(1, 5)`` or ``lm=...``.
 
     Raises:
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     @pytest.fixture(name="assert_unbiased", scope="session")
     def fixture() -> Any:
-        """Audit a judge, and fail where a condition such as "verbosity<0.2" is not shown."""
+        """Audit a judge, and fail if a condition such as "verbosity<0.2" is not shown."""
         return assert_unbiased
 
     fixtures = ModuleType("evalbias_fixtures")  # in a class, pytest 9 warns of its scope

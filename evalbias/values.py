@@ -1,4 +1,4 @@
-"""Values as JSON and back, digests by which two things are known to be one, and texts as they may be shown."""
+"""Values as JSON and back, digests that identify equal things, and texts that are safe to print."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]
     return decorate
 
 
-# Fingerprints: one digest for settings, data and programs, by which a log is known to be of the same thing.
+# Fingerprints: digests of settings, data and programs, by which a log is matched with them.
 
 
 ANSWER_SETTINGS = frozenset(  # all that is ever written of a model: secrets have too many names to list
@@ -57,9 +57,9 @@ ANSWER_SETTINGS = frozenset(  # all that is ever written of a model: secrets hav
     }
 )
 NESTED = ("extra_body", "chat_template_kwargs")  # settings that hold settings
-# Other settings that name a secret or a place, or decide nothing: two models that differ in these alone are one.
+# Other settings that name a secret or a place, or have no effect: models that differ only in these are equal.
 PRIVATE = re.compile("key|token$|secret|pass|credential|auth|headers|base|url|endpoint|organi|query|cache$|callback")
-SECRET = re.compile(  # names whose values are never written: they grant access and decide no answer
+SECRET = re.compile(  # names whose values are never written: they grant access and affect no answer
     "apikey|.key(_id)?$|passw|secret|credential|authorization|(^|_)token$|headers$|query$", re.IGNORECASE
 )
 _LOGIN = re.compile("(?<=://)[^/@\\s]*@")
@@ -102,12 +102,12 @@ def model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(part: Any, around: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """Describe what decides the behavior of a module, metric or proposer as far as JSON can hold it.
+    """Describe the parts of a module, metric or proposer that affect its behavior, as far as JSON can hold them.
 
     A language model counts by its name and settings, without keys and addresses; a function by its code, its defaults
     and what it encloses; a partial or bound method by its function with arguments or object; any other object by its
-    attributes, but those of modules that begin with an underscore. A part with nothing to tell it by is a ValueError.
-    Objects ``around`` it are not described once more.
+    attributes, but those of modules that begin with an underscore. A part that nothing identifies is a ValueError.
+    Objects ``around`` it are not described again.
     """
     around = (*around, part)
     if _is_predictor(part):
@@ -138,7 +138,7 @@ def _describe_field(field: Any) -> dict[str, str]:
 
 
 def _describe_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a model's settings; one that is not known may decide and may be a secret, so its digest counts."""
+    """Describe a model's settings; an unknown setting may affect answers or be a secret, so its digest counts."""
     public = {name: value for name, value in settings.items() if not PRIVATE.search(name)}
     plain = {name: _plain(value) for name, value in model_settings(public).items()}
     return plain | {name: digest(_plain(value)) for name, value in public.items() if name not in ANSWER_SETTINGS}
@@ -152,7 +152,7 @@ def _describe_function(function: Any, around: tuple[Any, ...]) -> dict[str, Any]
 
 
 def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection[str] = ()) -> dict[str, Any]:
-    """Describe an object by its class, what calling it does, and its attributes but those ``without``."""
+    """Describe an object by its class, its code when called, and its attributes except ``without``."""
     cls, around = type(value), (*around, value)
     slots = [name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if hasattr(value, name)]
     if not hasattr(value, "__dict__") and not slots:
@@ -170,7 +170,7 @@ def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection
         try:
             described |= _plain({name: attribute}, around)
         except ValueError:
-            if not name.startswith("_"):  # a lock or a connection that the object keeps for itself decides nothing
+            if not name.startswith("_"):  # a private lock or connection has no effect on answers
                 raise
     return described
 
@@ -187,7 +187,7 @@ def _describe_array(array: Any) -> Any:
 
 
 def _code(code: CodeType) -> list[Any]:
-    """Return what a compiled function does, and what it names."""
+    """Return the instructions of a compiled function, and the names that it uses."""
     return [code.co_code.hex(), code.co_names, [_constant(constant) for constant in code.co_consts]]
 
 
@@ -236,9 +236,9 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
     return _describe_object(value, around)
 
 
-# Results as JSON and back: the one way in which every file of a run writes NaN, infinities, arrays and dataclasses.
+# Results as JSON and back: every file of a run writes NaN, infinities, arrays and dataclasses in this way.
 #
-# ``read_json`` reads every JSON file but those of data, whose errors name a line: see ``evalbias.data.files``.
+# ``read_json`` reads every JSON file except data, whose errors name a line: see ``evalbias.data.files``.
 
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -265,14 +265,14 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        if set(map(type, value)) <= PLAIN:  # one by one, they would take longer
+        if set(map(type, value)) <= PLAIN:  # faster than value by value
             return [INFINITIES.get(v) if isinstance(v, float) and not math.isfinite(v) else v for v in value]
         return [to_json(item) for item in value]
     return value
 
 
 def json_number(value: float | str | None) -> float:
-    """Read a number as ``to_json`` writes it: null is NaN; what is no number, or too large, is a ValueError.
+    """Read a number as ``to_json`` writes it: null is NaN; anything else, or a number too large, is a ValueError.
 
     Examples:
         >>> json_number(None), json_number("-Infinity"), json_number(1.5)
@@ -285,7 +285,7 @@ def json_number(value: float | str | None) -> float:
 
 
 def python_literal(content: str) -> Any:
-    """Return what Python's repr of plain values holds, as pandas writes it; ValueError for anything else."""
+    """Parse Python's repr of plain values, as pandas writes it; ValueError for anything else."""
     if content.lstrip()[:1] not in ("[", "{"):
         raise ValueError("It is no list and no object.")
     try:
@@ -295,7 +295,7 @@ def python_literal(content: str) -> Any:
 
 
 class _Plain(ast.NodeTransformer):
-    """Makes plain values of ``np.float64(3.0)`` and ``nan``; refuses a name twice in one object."""
+    """Makes plain values of ``np.float64(3.0)`` and ``nan``; refuses a repeated name in an object."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         is_number = isinstance(node.func, ast.Attribute) and ast.unparse(node.func).startswith("np.")
@@ -311,7 +311,7 @@ class _Plain(ast.NodeTransformer):
 
 
 def read_json(path: str | os.PathLike[str], remedy: str = "delete its folder to start over") -> dict[str, Any]:
-    """Read a file of one JSON object; the ValueError of a damaged one names it, and says what to do (``remedy``)."""
+    """Read a file of one JSON object; the ValueError of a damaged file names it and the ``remedy``."""
     return json_object(Path(path).read_bytes(), str(path), remedy)
 
 
@@ -360,7 +360,7 @@ _HIDDEN = re.compile(
 )
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:|\Z)|(#)#(?=\w*(?:\[|\Z))", re.MULTILINE)
 """``::error::`` and ``##[error]``, ``##vso[...]``: GitHub trims a line before it looks for the first, and finds the
-others anywhere in it, so that an indent does not help. A text may end amid one."""
+others anywhere in it, so that an indent does not help. A text may end inside a command."""
 
 
 def visible(text: object) -> str:
@@ -369,7 +369,7 @@ def visible(text: object) -> str:
 
 
 def shell_word(word: str) -> str:
-    r"""Quote a word for bash and zsh on one line; a character that a terminal or a CI job obeys is spelled by its code.
+    r"""Quote a word for bash and zsh on one line; control characters and CI commands are spelled by their codes.
 
     Example:
         >>> print(shell_word("the score"), shell_word("my\n'score'"))

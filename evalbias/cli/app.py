@@ -59,7 +59,7 @@ class Sectioned(TyperCommand):
                 place = names.index(str(parameter.name)) if parameter.name in names else -1
                 sections.setdefault(heading, []).append((place, record))
         places = {heading: place for place, heading in enumerate(SECTIONS)}
-        # Headings of a command's forms come before the options without one.
+        # Headings of a command's forms come before the options without a heading.
         for heading in sorted(sections, key=lambda title: places.get(title, places[REST] - 0.5)):
             with formatter.section(heading):
                 formatter.write_dl([record for _, record in sorted(sections[heading], key=lambda placed: placed[0])])
@@ -90,18 +90,18 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
 
 
 def heading_of(taken: type[Any], name: str) -> str | None:
-    """Return the heading of an option that only one of a command's forms takes; None for any other."""
+    """Return the heading of the only form of a command that takes an option; None if several forms take it."""
     takers = [form.heading for form in forms_of(taken) if name in form.__dataclass_fields__]
     return takers[0] if len(takers) == 1 < len(forms_of(taken)) else None
 
 
 def forms_of(taken: type[Any]) -> list[type[Any]]:
-    """Return the classes of options of a command's forms; none where it has one form."""
+    """Return the classes of options of a command's forms; empty for a command with a single form."""
     return [form for form in taken.__bases__ if issubclass(form, options.Options) and form.heading]
 
 
 def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
-    """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes its options and those beside.
+    """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes its groups of options.
 
     Its help is the docstring of its options, whose first line stands in the list of commands.
     """
@@ -125,16 +125,16 @@ def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
     app.command(name, cls=Sectioned, short_help=run.__doc__.partition("\n")[0])(run)
 
 
-# Signals that stop a command do what Ctrl-C does: SIGTERM of schedulers, and SIGHUP of a connection that is lost.
+# Signals that stop a command like Ctrl-C: SIGTERM from a scheduler, and SIGHUP after a lost connection.
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 REPEATED = 1.0
-"""Seconds in which a second signal counts as the first (timeout(1) sends two): what had arrived is kept meanwhile."""
+"""Seconds within which a second signal is ignored (timeout(1) sends two), so that arrived answers are kept."""
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Let each signal raise ``KeyboardInterrupt``, as Ctrl-C does; one that is ignored stays so.
+    """Let each signal raise ``KeyboardInterrupt``, as Ctrl-C does; an ignored signal stays ignored.
 
     A stopped command ends with SystemExit of 128 and the signal's number; a further signal ends the process at once.
     """
@@ -210,7 +210,7 @@ class _Grouped(TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(formatter.width)) for name in names])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; what it raises goes on, because typer exits with 1 at some errors."""
+        """Run a command; its exceptions propagate, because typer would exit with 1 for some errors."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -287,7 +287,7 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def _exit(code: int, error: BaseException, text: str) -> NoReturn:
-    """Print what went wrong and exit, also where nothing can be printed because the disk is full."""
+    """Print an error message and exit, even if a full disk prevents printing."""
     try:
         typer.echo(message(text), err=True)
     except OSError:

@@ -35,7 +35,7 @@ from evalbias.values import message
 
 
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
-    # 1. All that can be wrong is told before a model is opened.
+    # 1. Errors of the user are reported before a model is opened.
     conditions, rates = parse_conditions(out.fail_on, (), options.features), parse_rates(out.certify)
     if options.only and (not_tested := [c.text for c in conditions if c.is_of_bias and c.bias != options.only]):
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
@@ -50,7 +50,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     tell_left_out(each[0].dataset, say)
     for ready in each if rates else ():
         _check_verdicts(ready)
-    # 2. The audit, and what it decides.
+    # 2. The audit and its decisions.
     options = each[0].requested
     named = replace(options, judge=each[0].judge, criterion=each[0].criterion)
     with Run("audit", named, models, out, more=audit_settings(*each)) as run:
@@ -60,9 +60,9 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         several = AuditReports(audits) if options.several else None
         audits = audits if several else {"": next(iter(audits.values()))}
         certificate = [_certified(rate, audit, name) for name, audit in audits.items() for rate in rates]
-        steps = [] if several else _told(audits[""], {**vars(models), **vars(options)}, out.typed, full=out.full)
+        steps = [] if several else _step_lines(audits[""], {**vars(models), **vars(options)}, out.typed, full=out.full)
         run.leave(audit_outcome(audits, several, certificate, steps, full=out.full))
-    # 3. What a build is told: by files, messages, and the exit code.
+    # 3. Results for a build: files, messages, and the exit code.
     decided = [c.decide(audit, name) for name, audit in audits.items() for c in conditions] + certificate
     summary: dict[str, Sequence[str | Table]] = {}
     if out.summary is not None:
@@ -74,14 +74,14 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
 def tell_build(
     title: str, sections: Mapping[str, Sequence[str | Table]], decided: Sequence[Outcome], out: GateOut
 ) -> None:
-    """Write the summary for a build, say which conditions do not pass, and exit with the code of the worst."""
+    """Write the summary for a build, print the conditions that do not pass, and exit with the code of the worst."""
     if out.summary is not None:
         write_summary(out.summary, markdown(title, sections, decided))
     for outcome in decided:
         if outcome.word != "passed":
             typer.echo(message(outcome.sentence), err=True)
     if codes := {outcome.code for outcome in decided} - {0}:
-        raise typer.Exit(min(codes))  # one that fails decides
+        raise typer.Exit(min(codes))  # a failed condition decides
 
 
 def audit_outcome(
@@ -92,7 +92,7 @@ def audit_outcome(
     *,
     full: bool = False,
 ) -> RunOutcome:
-    """Gather what the run writes and shows of an audit, or of those of several criteria."""
+    """Return the output of a run: its files, page and terminal text for an audit, or for audits of several criteria."""
     contents, results = {}, {}
     for name, audit in audits.items():
         rated = [{"decision": rate.word, "why": rate.why} for rate in certificate if rate.criterion == name]
@@ -108,8 +108,8 @@ def audit_outcome(
     return RunOutcome(result, content, printed, covered, whole, more, screen)
 
 
-def _told(audit: AuditReport, options: Mapping[str, Any], typed: Set[str], *, full: bool) -> list[str]:
-    """Say what to do next, and what can be done besides, where a screen has lines for it."""
+def _step_lines(audit: AuditReport, options: Mapping[str, Any], typed: Set[str], *, full: bool) -> list[str]:
+    """Return lines about the next step and, if the screen has room, about a second step."""
     step = audit.next_step
     lines = step_words(step, options, typed)
     if step.besides is None:
@@ -119,7 +119,7 @@ def _told(audit: AuditReport, options: Mapping[str, Any], typed: Set[str], *, fu
 
 
 def step_words(step: NextStep, options: Mapping[str, Any], typed: Set[str], *, begins: str = "Next: ") -> list[str]:
-    """Say what to do; of a command on the same data, with those typed options of the audit that it takes too."""
+    """Return lines about a step; a command on the same data repeats the typed options of the audit that it takes."""
     if not step.command:
         return [f"{begins}{step.why}."]
     words, takes = f"evalbias {step.command}", ["data", *LABELING]
@@ -134,7 +134,7 @@ def step_words(step: NextStep, options: Mapping[str, Any], typed: Set[str], *, b
 
 
 def _check_verdicts(ready: ResolvedAudit) -> None:
-    """Refuse to certify a judge whose verdicts, or people's, are not there or not all pass or fail."""
+    """Refuse to certify a judge if its verdicts, or people's, are missing or are not all pass or fail."""
     needed = "`certify` needs a judge's recorded verdicts (`scores_field`)"
     if ready.scores_field is None:
         raise ValueError(f"{needed}, pass or fail (1 or 0).")
@@ -146,11 +146,11 @@ def _check_verdicts(ready: ResolvedAudit) -> None:
         raise ValueError(f"{needed} and people's labels, and some of these are neither pass nor fail (1 or 0).")
 
 
-OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect"}  # of ``lm`` alone
+OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect"}  # options of ``lm`` only
 
 
 def refuse_unused(typed: Set[str]) -> None:
-    """Refuse options on the command line (``typed``) that decide nothing in an audit of recorded answers."""
+    """Refuse options on the command line (``typed``) that have no effect in an audit of recorded answers."""
     of_models = {*Models.__annotations__, *MeasuringModels.__annotations__} - {"yes"}
     sampling = {"samples", "sample_temperature", "sample_tokens"}
     prompt = {"task", "source_label", "output_label", "language"}
@@ -181,9 +181,9 @@ WORDS = {0: "passed", 1: "failed", UNDECIDED: "undecided"}
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on one number of an audit, which the 95 % interval of the number decides.
+    """A condition on a number of an audit, which the 95 % interval of the number decides.
 
-    It is shown where it holds at both ends, its contrary where it holds at neither, and else it is undecided. So a
+    It is shown if it holds at both ends, its contrary if it holds at neither, otherwise it is undecided. So a
     judge that is measured twice gets 0 once and 1 once in less than 5 % of such pairs, whatever its bias is.
     """
 
@@ -192,7 +192,7 @@ class Condition:
     estimate: str | None  # None for the headline of a bias
     operator: str  # one of ``OPERATORS``
     limit: float
-    required: bool = False  # whether it must be shown, and its contrary fails the build
+    required: bool = False  # True if it must be shown; then its contrary fails the build
 
     @property
     def is_of_bias(self) -> bool:
@@ -200,15 +200,15 @@ class Condition:
         return self.bias not in BIASES or BIASES[self.bias].kind == "bias"
 
     def decide(self, audit: AuditReport, criterion: str = "") -> Outcome:
-        """Decide it by an audit, which may be of one of several criteria.
+        """Decide it by an audit, which may cover one of several criteria.
 
-        Of a bias, its distance from an unbiased judge is compared; of an agreement, the number. One not measured fails.
+        A bias is compared by its distance from an unbiased judge, an agreement by its value; if unmeasured, it fails.
         """
         decided = self.decide_on(self._measured(audit), audit.not_measured.get(self.bias, ""))
         return decided._replace(criterion=criterion)
 
     def decide_on(self, e: Estimate | None, why: str = "") -> Outcome:
-        """Decide it by one number, or by the reason why that was not measured."""
+        """Decide it by an estimate, or by the reason why the number was not measured."""
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
         if e is None or math.isnan(e.low + e.high):
             why = why or (NOT_ASKED if e is None else e.why_undefined)
@@ -219,7 +219,7 @@ class Condition:
             low, high = max(-below, -above, 0.0), max(below, above)
         holds = {OPERATORS[self.operator](end, self.limit) for end in (low, high)}
         code = UNDECIDED if len(holds) > 1 else int(holds == {not self.required})
-        shown_value = "not known" if math.isnan(value) else f"{value:.3g}"  # of bounds, only the interval is known
+        shown_value = "not known" if math.isnan(value) else f"{value:.3g}"  # bounds have only an interval
         why = f"{self.text}: {name} is {shown_value} (95 % interval {low:.3g} to {high:.3g})"
         return Outcome(code, why, WORDS[code], self.text)
 
@@ -254,7 +254,7 @@ def _parse(text: str, numbers: Sequence[str], features: Sequence[str]) -> Condit
             "'agreement.spearman<0.3', or what must be shown, 'likelihood<0.2?'."
         )
     bias, estimate, comparison, limit, required = match.groups()
-    bias = re.sub("[ -]", "_", bias)  # tables say scale use and self-preference
+    bias = re.sub("[ -]", "_", bias)  # as tables spell scale use and self-preference
     choices = numbers or [*(name for name in BIASES if name != AGREEMENT), AGREEMENT, *features]
     if bias not in choices:
         raise ValueError(f"`fail_on` {text}: {bias!r} is unknown, choose one of {', '.join(choices)}.")
@@ -269,7 +269,7 @@ def _parse(text: str, numbers: Sequence[str], features: Sequence[str]) -> Condit
 
 
 def parse_rates(text: str | None) -> list[Condition]:
-    """Read what rates must be shown to reach, such as ``tpr=.8,tnr=.8``."""
+    """Read the rates that must be shown, such as ``tpr=.8,tnr=.8``."""
     rates = []
     for part in () if text is None else text.split(","):
         name, _, least = (word.strip() for word in part.lower().partition("="))
@@ -281,7 +281,7 @@ def parse_rates(text: str | None) -> list[Condition]:
 
 
 def _certified(rate: Condition, audit: AuditReport, criterion: str) -> Outcome:
-    """Decide whether a judge reaches a rate, and say how many labeled items would decide it."""
+    """Decide whether a judge reaches a rate, and add the number of labeled items that would decide it."""
     (code, why, *_), measured, name = rate.decide(audit), audit[PassOrFail.name], str(rate.estimate)
     if math.isnan(measured[name].low):
         code = UNDECIDED

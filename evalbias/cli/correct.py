@@ -23,9 +23,9 @@ from evalbias.programs.files import load, save
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
 from evalbias.runs import write_jsonl
 
-LEARNING = {"features", "max_loss", "reliability", "length"}  # options that decide nothing of a saved correction
+LEARNING = {"features", "max_loss", "reliability", "length"}  # options without effect on a saved correction
 SOURCES = {LIKELIHOOD: "a model that measures it, `likelihood_lm`", LENGTH: "texts in the column output"}
-"""Feature that an output has without a field -> where it is known from."""
+"""Feature that an output has without a field -> its origin."""
 
 
 def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) -> None:
@@ -79,7 +79,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
 
 
 def _several_systems(judged: Judged) -> bool:
-    """Return whether the items that an audit would use are of enough systems for intervals over these."""
+    """Return whether the items that an audit would use have enough systems for intervals over systems."""
     if judged.systems is None:
         return False
     counts = (~np.isnan(judged.ratings)).sum(axis=1)
@@ -98,7 +98,7 @@ def _prepared(options: CorrectOptions) -> ResolvedAudit:
 
 
 def _check_applies(correction: ScoreCorrection, ready: ResolvedAudit) -> None:
-    """Refuse a correction of another criterion, of other answers, or of what cannot be measured here."""
+    """Refuse a correction of another criterion, of other answers, or of features that cannot be measured here."""
     if correction.criterion not in (None, ready.criterion.name):
         raise ValueError(
             f"The correction was learned on people's ratings of {correction.criterion!r:.80}, and these are scores of "
@@ -125,7 +125,7 @@ def _learned(judged: Judged, options: CorrectOptions) -> LearnedCorrection:
 
 
 def corrected_rows(judged: Judged, correction: ScoreCorrection) -> list[dict[str, Any]]:
-    """Return one record an item: its id, the score as recorded and as corrected; of a pair, the log-odds of a win."""
+    """Return a record per item: its id, the recorded and the corrected score; for a pair, the log-odds of a win."""
     scored = as_scores(judged.counted_in(correction.length), list(correction.slopes))
     corrected = correction(scored.answers, {name: scored.covariate(name) for name in correction.slopes})
     return [
@@ -135,7 +135,7 @@ def corrected_rows(judged: Judged, correction: ScoreCorrection) -> list[dict[str
 
 
 def front_table(learned: LearnedCorrection) -> Table:
-    """Return one row a feature and strength: the effect that is left, the agreement, and the choice."""
+    """Return a row per feature and strength: the remaining effect, the agreement, and the choice."""
     rows = []
     for p in learned.front:
         why = "chosen" if p.chosen else p.reason.split(" (")[0]

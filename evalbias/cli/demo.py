@@ -74,7 +74,7 @@ def _compile_embedded(options: DemoOptions, out: Out) -> None:
         run.leave(RunOutcome(result, {**likelihood.brief, **brief}, printed, covered, page=page, more=sections))
 
 
-# What is measured, on which texts, what came out, and what to do next.
+# Lines of the demo: measures, texts, results, and the next step.
 
 NEXT = """\
 Next, your own data: put the scores of your judge beside those of people, and run
@@ -88,7 +88,7 @@ RECORDED_JUDGE = (
 
 
 def introduction(criterion: Criterion, before: Judged, after: Judged) -> str:
-    """Say what the demo shows, with the text that the given judge (``before``) overrates most."""
+    """Return lines about the result, with the text that the initial judge (``before``) overrates most."""
     (low, high), human = criterion.scale, before.covariate(HUMAN_SCORES)
     most = int(np.nanargmax(before.answers - human))
     example = before.examples[most]
@@ -104,7 +104,7 @@ def introduction(criterion: Criterion, before: Judged, after: Judged) -> str:
 
 
 def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
-    """Say what the numbers mean; ``rows`` are the judges, ``"initial"`` and ``"searched"`` among them."""
+    """Explain the numbers; ``rows`` are the judges, ``"initial"`` and ``"searched"`` among them."""
     effect, performance = likelihood["likelihood_effect"], likelihood["performance"]
     before, after = (rows[title].measurements["position"]["first_rate"] for title in ("initial", "searched"))
     return (

@@ -1,4 +1,4 @@
-"""``evalbias doctor``: what a file holds, what can be measured with it, and the command that does."""
+"""``evalbias doctor``: the content of a file, the audits that it allows, and their commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from evalbias.evaluation.words import Table, beginning, count, joined
 from evalbias.options import RECORDED, AuditOptions, DoctorOptions
 from evalbias.values import first_few, message, visible
 
-SHOWN = 40  # characters of a cell that are shown
+SHOWN = 40  # largest number of characters of a cell
 MOST = 6  # commands that are printed
 SERVES = (  # of 500 simulated sets, 60 of 300 items each (tests/evaluation/test_sample_size.py)
     " The longest and the shortest come first, for the effect of length: its error is .5 to .7 of that by random ones. "
@@ -44,9 +44,9 @@ SERVES = (  # of 500 simulated sets, 60 of 300 items each (tests/evaluation/test
 
 
 def doctor_command(options: DoctorOptions) -> None:
-    """Print what a file holds, and the audits that it allows; or, as CSV, so many items for people to rate next.
+    """Print the content of a file and the audits that it allows; or, as CSV, a number of items to rate next.
 
-    With options of an audit, these items are those of that audit.
+    With options of an audit, these items come from that audit.
     """
     file, label_next = options.file or options.data, options.label_next
     settings = {name: value for name in LABELING if (value := getattr(options, name))}
@@ -78,14 +78,14 @@ def doctor_command(options: DoctorOptions) -> None:
 
 
 def _cell(value: Any) -> str:
-    """Return a text in visible characters; what a spreadsheet would run begins with an apostrophe."""
+    """Return a text in visible characters; an apostrophe precedes text that a spreadsheet would run."""
     text = visible("" if value is None else re.sub(r"\r\n?", "\n", str(value)))
     return f"'{text}" if re.match(r"[=+@\t-](?!\d+$)", text) else text
 
 
 def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
-    """Print what a file holds, and the audits that it allows; return the answers that these read, and its columns."""
-    # 1. What it is, and what its columns hold.
+    """Print the content of a file and the audits that it allows; return their recorded answers, and its columns."""
+    # 1. The file and the content of its columns.
     spec, source = _opened(file)
     name, columns = reading.parse_spec(spec)[0], source.columns
     kind = "an export of" if name in (*EXPORTS, *ANNOTATED) else "a plain table:"
@@ -101,19 +101,19 @@ def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
     reasons = dict.fromkeys(judges, "a judge's, as the tool says")
     if name in EXPORTS and any(row.get("ratings") for _, row in table.rows):
         reasons |= {c: "not used, beside people's ratings in the tool" for c in table.columns if c.startswith(METADATA)}
-    told = [(where, {n: cell for n, cell in row.items() if n not in reasons}) for where, row in table.rows]
-    recognised = recognised_columns(replace(table, rows=told))
+    unexplained = [(where, {n: cell for n, cell in row.items() if n not in reasons}) for where, row in table.rows]
+    recognised = recognised_columns(replace(table, rows=unexplained))
     fields = {column: ours for ours, column in recognised.fields.items()}
     reasons |= {c: why for c, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
     first = replace(table, rows=table.rows[:3])
     inside = {c: cells_at(first, c) for c in reasons if c not in table.columns}
-    shown = {c: inside[c] if c in inside else [row.get(c) for _, row in first.rows] for c in reasons}
-    cells = {c: " | ".join(beginning(cell, SHOWN) for cell in some) for c, some in shown.items()}
+    samples = {c: inside[c] if c in inside else [row.get(c) for _, row in first.rows] for c in reasons}
+    cells = {c: " | ".join(beginning(cell, SHOWN) for cell in some) for c, some in samples.items()}
     rows = [(column, fields.get(column, "-"), why, cells[column]) for column, why in reasons.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
     for question in (q for q in recognised.questions if not judges or q.about != "the judge's ratings"):
         _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
-    # 2. The commands that audit it, and what they measure.
+    # 2. The commands that audit it, and their measures.
     commands, panel, judged, values = list[str](), list[str](), list[Judged](), set[str]()
     n_answers = math.prod(len(question.answers) for question in recognised.questions if question.answers)
     open_ = [*_answered(recognised, name, judges)]
@@ -122,7 +122,7 @@ def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
         command, opened = command_line(spec, settings), spec if name in EXPORTS else source
         has_answers = any(name in settings for name in RECORDED)
         if not has_answers and recognised.unread:
-            continue  # the question says what to write first
+            continue  # the question explains the first step
         try:
             if has_answers:
                 judged.append(answers_of(resolve_each(AuditOptions(opened, **settings))[0]))
@@ -171,8 +171,8 @@ def _answered(recognised: Columns, name: str, judges: Sequence[str]) -> Iterator
         mapped: dict[str, Any] = {"mapping": people} if people else {}
         for judge in judges or [""]:
             own = [name for name in criteria if judge and name == judge.rpartition("/")[2]] or criteria
-            asked = mapped | ({"scores_field": judge} if judge else {})
-            yield from [{**asked, "criterion": name} for name in own] or [asked]
+            settings = mapped | ({"scores_field": judge} if judge else {})
+            yield from [{**settings, "criterion": name} for name in own] or [settings]
         return
     alternatives = [question.answers for question in recognised.questions if question.answers]
     for chosen in itertools.islice(itertools.product(*alternatives), MOST):
@@ -200,7 +200,7 @@ def _opened(spec: str) -> tuple[str, Source]:
 
 
 def _measurable(judged: Judged) -> str:
-    """Say what an audit of such answers measures, and what it takes for the rest."""
+    """Return sentences about the measures of an audit of such answers, and about the needs of the others."""
     suiting = [bias for bias in BIASES.values() if bias.suits(judged)]
     can, needed = [bias.title for bias in suiting if bias.applies(judged)], dict[str, list[str]]()
     for bias in suiting:

@@ -67,24 +67,24 @@ def parse_codes(text: str) -> tuple[str, ...]:
 
 
 def read_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Read ``--systems``: names with commas between them, or, if given several times, one name each, commas and all."""
+    """Read ``--systems``: names with commas between them, or, if repeated, a name each, which may hold commas."""
     return parse_codes(texts[0]) if len(texts) == 1 else tuple(texts)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Way in which a terminal writes and reads an option whose name and type do not tell."""
+    """Spelling and parser of an option in a terminal, if its name and type do not determine them."""
 
-    spelling: str = ""  # its words, the first of which is shown in messages; by default ``--NAME``
-    kind: Any = None  # what is typed, if not the field's type
-    read: Callable[[Any], Any] = lambda value: value  # from what was typed to the option's value
+    spelling: str = ""  # its words, the first for messages; by default ``--NAME``
+    kind: Any = None  # type of the typed value, if not the field's
+    read: Callable[[Any], Any] = lambda value: value  # from the typed value to the option's
     more: dict[str, Any] = field(default_factory=dict)  # of ``typer.Option``
-    is_argument: bool = False  # whether it is typed by its place, without words
+    is_argument: bool = False  # True for a positional argument
 
 
 FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
 COUNT = Flag(more={"min": 1})
-FLAGS = {  # option -> how it is written; one name means one thing in all commands
+FLAGS = {  # option -> its flag, the same in all commands
     "file": Flag(more={"metavar": "FILE"}, is_argument=True),
     "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
     "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
@@ -98,7 +98,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),
     "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
     "probes": Flag("--probe", list[str], more={"metavar": "PROBE"}),
-    "only": Flag(more={"metavar": "BIAS"}),  # whose names are too long for one line
+    "only": Flag(more={"metavar": "BIAS"}),  # the names are too long for a line
     "kinds": Flag("--kind", list[str], more={"metavar": "KIND"}),
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
     "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
@@ -131,11 +131,11 @@ def as_typed(text: str) -> str:
 
 # Options of an audit that doctor takes, too.
 LABELING = ("mapping", "criterion", "labels", "missing", "keep", "levels", *RECORDED)
-ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
+ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # for a judge without a column of answers
 
 
 def command_line(spec: str, settings: Mapping[str, Any], command: str = "audit", *, asks: bool = True) -> str:
-    """Return a command about a source with these options as a shell reads it; one that ``asks`` a judge names it."""
+    """Return a command about a source with these options as a shell reads it; if it ``asks`` a judge, it names it."""
     words = ["evalbias", *command.split(), "--data", spec]
     options = dict(settings)
     if mapping := options.pop("mapping", {}):

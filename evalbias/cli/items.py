@@ -25,14 +25,14 @@ from evalbias.programs.files import load
 from evalbias.programs.judges import read_for
 from evalbias.values import file_digest
 
-# The options of one form of a command, out of those of all its forms.
+# Options of a form of a command, from those of all its forms.
 
 
 def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], typed: Set[str]) -> Any:
-    """Return the options of one of the ``forms`` of a command; of those on the command line, refuse what others take.
+    """Return the options of a form of a command; refuse typed options that only other ``forms`` take.
 
     Raises:
-        ValueError: An option on the command line (``typed``) is of other forms, or one that this form needs is not.
+        ValueError: An option on the command line (``typed``) belongs to other forms, or this form lacks one.
     """
     taken = {words: {f.name for part in (group, *group.beside) for f in fields(part)} for words, group in forms.items()}
     for name in sorted(typed - taken[form]):
@@ -90,14 +90,14 @@ def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> Pairw
 
 
 def audited_items(options: Any) -> ResolvedAudit:
-    """Read the items and the judge of a command's options as an audit does; say on stderr which were left out."""
+    """Read the items and the judge of a command's options as an audit does; report on stderr the items left out."""
     ready = resolve(AuditOptions.of(options))
     tell_left_out(ready.dataset, say)
     return ready
 
 
 def audit_settings(*each: ResolvedAudit) -> dict[str, Any]:
-    """Return what decides the numbers besides the options, as ``Split.settings`` does; of a judge on each criterion."""
+    """Return a judge's settings on each criterion that affect the numbers besides the options; see ``Split``."""
     ready, criteria = each[0], tuple(audit.criterion for audit in each)
     settings = Split(ready.dataset, criteria, ready.questions).settings()
     names = [criterion.name for criterion in criteria]
@@ -113,7 +113,7 @@ def audit_settings(*each: ResolvedAudit) -> dict[str, Any]:
 
 
 def load_items(options: Any, judge: Any, *, pairs: bool = False) -> data.Dataset:
-    """Load outputs for a saved or new judge, or also pairs of them; say on stderr which were left out."""
+    """Load outputs, or also pairs of them, for a saved or new judge; report on stderr the items left out."""
     choices = {"better": tuple(getattr(options, "labels", ()))}
     items = read_for(judge, options.data, choices=choices, **reading_of(options))
     tell_left_out(items, say)
@@ -174,9 +174,9 @@ def has_ratings(items: Sequence[Any]) -> bool:
 
 
 def check_ratings(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
-    """Refuse items that nobody rated, one score for several criteria, and human scores off the scale.
+    """Refuse items without ratings, a common score for several criteria, and human scores off the scale.
 
-    One slip would decide the normalization of all scores.
+    A single slip would change the normalization of all scores.
     """
     if not has_ratings(items):
         raise lacking(spec, memory_table([{n: v for n, v in e.items() if n != "scores"} for e in items]), "score")

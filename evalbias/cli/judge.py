@@ -68,7 +68,7 @@ TRUST = "To find out whether scores can be trusted, run 'evalbias audit' with th
 
 
 def in_words(brief: Mapping[str, Any], file: Path) -> str:
-    """Say how many items have a score, and which have none and why."""
+    """Return a sentence with the number of scored items, and the items without a score with their reasons."""
     scored, refused = brief["n"], brief["refused"]
     items = f"{'item' if len(refused) == 1 else 'items'} {first_few([*map(str, refused)], 5)}"
     named = f" (the model cannot take {items})" if refused else ""
@@ -80,17 +80,17 @@ def in_words(brief: Mapping[str, Any], file: Path) -> str:
     return f"{sentence}\n{unanswered}" if brief["unanswered"] else sentence
 
 
-# The records of scores, one per item.
+# Records of scores, a record per item.
 
 
 NAMED = 100  # largest number of items that are named as refused
 
 
 def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return one record per item: its id, how its texts begin, score, most probable label, coverage and distribution.
+    """Return a record per item: id, beginnings of its texts, score, most probable label, coverage and distribution.
 
-    Beside an estimated distribution stands the number of its answers (``samples``), beside a score corrected for
-    likelihood its ``raw_score`` and LS in nats (``likelihood``); ``undefined`` says why the model could not be asked.
+    An estimated distribution comes with the number of its answers (``samples``), a score corrected for
+    likelihood its ``raw_score`` and LS in nats (``likelihood``); ``undefined`` is the reason if the model refused.
     """
     fields = ("score", "mode", "coverage", "distribution")
     optional = ("samples", "undefined", "raw_score", "likelihood", "reasons", "scores")
@@ -125,7 +125,7 @@ def brief_of(rows: Sequence[Mapping[str, Any]], scores: FloatArray) -> dict[str,
 # Rank the outputs of each document.
 
 
-SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.jsonl
+SHOWN = 5  # largest number of printed rankings; all are in rankings.jsonl
 
 
 def rank_outputs(options: RankOptions, models: MeasuringModels, out: Out) -> None:

@@ -28,10 +28,10 @@ OPENAI_ADDRESS = "https://api.openai.com/v1"
 
 
 def open_lm(name: str, options: MeasuringModels = DEFAULTS, *, writes: bool = False) -> Any:
-    """Open a model by name; options that such a model cannot use are refused.
+    """Open a model by name; refuse options that the model cannot use.
 
     The name is ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
-    it, ``hosted_vllm/NAME``; any name with an address is one), a hosted model (``openai/gpt-4o-mini``; see
+    it, ``hosted_vllm/NAME``; any name with an address counts), a hosted model (``openai/gpt-4o-mini``; see
     ``PROVIDERS``), or any other of DSPy's models (``dspy:PROVIDER/NAME``), which reads their keys from the environment.
     For a server's key see ``evalbias.lm.transport.key_for``. A server that only ``writes`` needs no probabilities.
     """
@@ -135,7 +135,7 @@ def _server(name: str, options: MeasuringModels, template: dict[str, Any] | None
 
 
 def is_hosted(name: str) -> bool:
-    """Return whether a name is a hosted model's, such as ``openai/gpt-4o-mini``; a folder of that name comes first.
+    """Return whether a name is a hosted model's, such as ``openai/gpt-4o-mini``; a folder of that name has priority.
 
     Examples:
         >>> [is_hosted(name) for name in ("openai/gpt-4o-mini", "openai/gpt-oss-20b", "Qwen/Qwen3-8B")]

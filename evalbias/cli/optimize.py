@@ -1,4 +1,4 @@
-"""``evalbias optimize``: make a judge that scores or compares less biased, or a refine loop, by what is aimed at."""
+"""``evalbias optimize``: make a judge that scores or compares, or a refine loop, less biased, by the chosen aim."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from evalbias.programs.ranking import most_comparisons
 from evalbias.report.plots import scatter
 from evalbias.report.tables import headlines_table, mitigation_table, refine_table, rows_table
 
-# Judges that people labeled: whatever makes one agree with them.
+# Labeled items: increase the agreement of a judge with people.
 
 
 def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
@@ -62,7 +62,7 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
     judge: Any = comparing_judge(options) if compares else scoring_judges(options)[0]
     if not compares:
         check_ratings(items, (judge.criterion,), str(options.data))
-    elif not hold_pairs(items):  # the better one of two rated outputs
+    elif not hold_pairs(items):  # pairs of rated outputs, by the better output
         items = pairs(items, criterion=judge.criterion.name, ordered=False, seed=options.seed)
     train, test = items, list[Any]()
     if len(by_input(items)) >= 2 * ENOUGH:
@@ -86,7 +86,7 @@ def _aligner(options: AlignOptions) -> Align:
     return Align(budget=options.budget, reason=options.reason, reasoning=options.reasoning, seed=options.seed)
 
 
-# Judges that score: demonstrations and calibrations are compiled into one for each criterion.
+# Judges that score: a judge with demonstrations and calibrations is compiled for each criterion.
 
 
 def compile_scoring(options: ScoringAim, models: MeasuringModels, out: Out) -> None:
@@ -137,7 +137,7 @@ def compile_judges(
         written[name] = keep(judge, report, path, compared=report.comparison)
     sides = {name: {"before": compiled.before[name], "after": compiled.after[name]} for name in comparisons}
     plots = [Section(f"Likelihood and unfairness: {name}", [scatter(both)]) for name, both in sides.items()]
-    # The judges side by side, then what was chosen and why.
+    # The judges side by side, then the choice and its reason.
     mitigated = {name: r for name, r in reports.items() if isinstance(r, optimizers.MitigationReport)}
     demonstrated = {name: r for name, r in reports.items() if isinstance(r, optimizers.BiasedDemosReport)}
     printed: list[Any] = [mitigation_table(mitigated, seed=options.seed)] if mitigated else []
@@ -166,10 +166,10 @@ OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
 
 
 def search_wording(options: ComparingAim, models: MeasuringModels, out: Out) -> None:
-    """Search a wording for a saved judge, or a new one."""
+    """Search a wording for a saved or new judge."""
     objective, judge = objective_of(options), comparing_judge(options)
     split = compared(options, judge, searches=True)
-    if not options.bare:  # what cannot be chosen by, and too few documents, are refused before a model is opened
+    if not options.bare:  # refuse impossible aims and too few documents before a model is opened
         objectives.check_held_back(objective)
         hold_back(drawn_pairs(options, split, objective), seed=options.seed)
     with Run("optimize", options, models, out, more=split.settings()) as run:
@@ -253,7 +253,7 @@ def search(
 
 
 def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
-    """Compile a loop on half of the items under external feedback, and compare it with the given one on the others."""
+    """Compile a loop on half of the items under external feedback, and compare it with the old loop on the others."""
     task, items, more = task_of(options)
     student = with_refiner(task)
     train, test = split_items(items, seed=options.seed, test_fraction=0.5, by="input")
@@ -279,7 +279,7 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
         leave_loops(run, task, failed, RunOutcome(result, result, printed))
 
 
-# What a judge can be optimized for.
+# Aims of an optimization.
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
 
 
 def _suited(options: OptimizeOptions) -> tuple[bool, Aim, str]:
-    """Decide by the data whether people labeled them, and, with a saved judge, whether a judge scores or compares."""
+    """Choose the aim from the data: are they labeled, and, with a saved judge, does the judge score or compare?"""
     items = read(options.data, choices={"better": tuple(options.labels)}, **reading_of(options))
     labeled = has_ratings(items) or any(not math.isnan(people_choice(e)) for e in items)
     if options.judge is not None:

@@ -1,4 +1,4 @@
-"""``evalbias probe``: emit texts with one thing changed, read a judge's answers to them, or ask it."""
+"""``evalbias probe``: emit texts with a single change, read a judge's answers to them, or ask the judge."""
 
 from __future__ import annotations
 

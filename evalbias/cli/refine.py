@@ -1,4 +1,4 @@
-"""Refine loops: measure recorded ones, run one, and measure a model's preference for its own style."""
+"""Refine loops: measure recorded loops, run a loop, and measure a model's preference for its own style."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from evalbias.values import digest, file_digest, message, read_json
 
 # Recorded loops, of a file or a run folder: tests of the last round against the first, and between loops.
 
-INPUTS = ("source", "concepts")  # fields of a recorded output that tell, besides its id, which input it answers to
+INPUTS = ("source", "concepts")  # fields of a recorded output that identify its input, besides its id
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
 
 
 def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
-    """Return the task of a loop, its items, and what decides the numbers besides the options, for run.json."""
+    """Return the task of a loop, its items, and, for run.json, all that affects the numbers besides the options."""
     config: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
     more: dict[str, Any] = {"temperature": TEMPERATURE, "metric": {}}
     if options.task == "translation":
@@ -159,7 +159,7 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
         own = {"max_iterations": options.max_iterations, "feedback_temperature": options.feedback_temperature}
         config |= {name: value for name, value in own.items() if value is not None}
     elif options.task in ("translation", "constrained-generation"):
-        config["feedback_temperature"] = 0.0  # a text has one score, so that two versions can be compared
+        config["feedback_temperature"] = 0.0  # a fixed score per text, so that versions can be compared
     task = TASKS[options.task](seed=options.seed, **config)
     if isinstance(options, RefineOptions) and options.program is not None:
         _load(with_refiner(task), options.program, options.seed)
@@ -177,7 +177,7 @@ def with_refiner(task: RefineTask) -> SelfRefine:
 
 
 def _load(loop: SelfRefine, file: Path, seed: int) -> None:
-    """Load a compiled loop; the command's seed decides a run, not the one that was saved."""
+    """Load a compiled loop; the command's seed is used, not the saved seed."""
     state = read_json(file, "give the file of a compiled loop")
     try:
         loop.load_state(state)

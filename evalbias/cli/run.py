@@ -1,4 +1,4 @@
-"""One run of a command: its folder, its models behind the store of answers, and its outcome."""
+"""A run of a command: its folder, its models behind the store of answers, and its outcome."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ NO_MODEL = "grammar"  # word in the place of a model's name
 class Split:
     """Items on two sides of a split, and the criteria that they are judged on."""
 
-    dataset: data.Dataset  # what was read: its hash, and what was left out
+    dataset: data.Dataset  # data that were read, with their hash and the rows left out
     criteria: tuple[Criterion, ...]  # at least one
     test: Sequence[Any]  # a judge is measured on them
     train: Sequence[Any] = ()  # for demonstrations, or for a search
 
     def settings(self) -> dict[str, Any]:
-        """Return what decides the numbers besides the options: the items and criteria themselves, not their names."""
+        """Return settings that affect the numbers besides the options: items and criteria themselves, not names."""
         return {
             "data_sha256": self.dataset.sha256,
             "left_out": {reason: len(ids) for reason, ids in self.dataset.left_out.items()},
@@ -71,26 +71,26 @@ class RunOutcome:
     """Results that a command leaves in its folder and prints."""
 
     result: Mapping[str, Any]  # result.json
-    brief: Mapping[str, Any]  # what ``--json`` prints
+    brief: Mapping[str, Any]  # result for ``--json``
     printed: Sequence[Any]  # tables and sentences that are printed otherwise
     coverage: Mapping[str, Any] = field(default_factory=dict)  # criterion -> (n,) probability that the labels hold
-    page: Any = None  # what is reported, where the result holds its numbers only
-    more: Sequence[Section | None] = ()  # of the report
+    page: Any = None  # object to report, if the result holds only its numbers
+    more: Sequence[Section | None] = ()  # further sections of the report
     verdict: Sequence[str] = ()  # first lines of the report; none leave them to the findings
 
     @classmethod
     def of(cls, report: Report, *, without: Sequence[str] = ()) -> RunOutcome:
-        """Return what a command leaves that makes a report; ``--json`` prints it ``without`` some of its parts."""
+        """Return the outcome of a command from its report; ``--json`` prints the report ``without`` some parts."""
         content, printed = to_json(report), [*report.paragraphs, *report.tables]
         brief = {name: value for name, value in content.items() if name not in without}
         return cls(content, brief, printed, page=report, verdict=report.paragraphs[:1])
 
 
 class Run(AbstractContextManager["Run"]):
-    """An open run; use it in a ``with``, which releases its folder. After Ctrl-C it says how to go on.
+    """An open run; use it in a ``with``, which releases its folder. After Ctrl-C it prints how to go on.
 
-    ``options`` holds the options, with opened models in the place of their names; those that judge are journaled.
-    ``more`` are further settings that decide the numbers. If the models write (``writes``), the loops keep their
+    ``options`` holds the options, with opened models in the place of their names; models that judge are journaled.
+    ``more`` are further settings that affect the numbers. If the models write (``writes``), the loops keep their
     answers.
     """
 
@@ -105,9 +105,9 @@ class Run(AbstractContextManager["Run"]):
         writes: bool = False,
     ) -> None:
         for category in (LowCoverage, OnePlace):
-            warnings.simplefilter("ignore", category)  # what is left of the run says it
+            warnings.simplefilter("ignore", category)  # the rest of the run reports it
         own = {"command": command, **recorded(options), **(more or {})}  # ``more`` replaces an option
-        # 1. Nobody waits for a model to be told that the folder is taken.
+        # 1. Refuse a folder in use before a model is opened.
         if out.out is not None:
             check_free(out.out, own)
         # 2. Each model is opened once.
@@ -132,7 +132,7 @@ class Run(AbstractContextManager["Run"]):
         try:
             lm: Any = opened.get("lm")
             watched = None if lm is None else measuring(lm)
-            # 4. What judges is asked through the store of answers.
+            # 4. Models that judge are called through the store of answers.
             pattern = "**/*.jsonl" if writes else self.folder.journal.name
             journals = partial(self.folder.path.glob, pattern)
             self._watch = ModelWatch(self.folder, watched, journals, sampled=self._sampling is not None)
@@ -153,7 +153,7 @@ class Run(AbstractContextManager["Run"]):
         self.options = replace(options, **opened)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Release the folder; after Ctrl-C and on a full disk, say what is kept and how to go on."""
+        """Release the folder; after Ctrl-C and on a full disk, print what is kept and how to go on."""
         self.folder.__exit__(kind, error, trace)
         if isinstance(error, OSError) and error.errno in FULL:
             raise OSError(
@@ -169,7 +169,7 @@ class Run(AbstractContextManager["Run"]):
 
     @contextmanager
     def progress(self, total: int, doing: str = "judging") -> Iterator[Callable[[int], None]]:
-        """Show progress on stderr, with rate and time left, if a model is asked for about so many answers."""
+        """Show progress on stderr, with rate and time left, if a model is asked for about ``total`` answers."""
         if not self._asks:
             yield self._advance
             return
@@ -183,14 +183,14 @@ class Run(AbstractContextManager["Run"]):
                 self._shown = None
 
     def check_model(self) -> None:
-        """Compare the model with the first one, if it answered since that was done."""
+        """Compare the model with the first model, if it answered since the last check."""
         answers = self._asked()
         if answers > self._verified or not self._models:
             self._watch.check()
             self._verified = answers
 
     def leave(self, outcome: RunOutcome) -> None:
-        """Write result.json and report.html; print the brief result as JSON, or what is to be shown."""
+        """Write result.json and report.html; print the brief result as JSON, or the text for a terminal."""
         if self._models:
             self.check_model()
         self.folder.write_result(outcome.result)
@@ -223,7 +223,7 @@ class Run(AbstractContextManager["Run"]):
         return sum(lm.asked.total() for lm in self._models)
 
     def _plan(self, questions: Sequence[Any]) -> None:
-        """Tell the plan before the first question of the run, if it is a long one, and look whose answers come."""
+        """Print the plan before the first question of a long run, and check which model answers."""
         if not self._planned and self._shown is not None:
             self._planned = True
             hosted = None if self._opening.api_base is not None else hosted_name(self._name)
@@ -238,7 +238,7 @@ class Run(AbstractContextManager["Run"]):
 
 
 def _open_models(options: Any, models: MeasuringModels, *, writes: bool) -> dict[str, Any]:
-    """Open the models that options name; one that is named twice with the same options is shared."""
+    """Open the models that options name; a model that is named twice with the same options is shared."""
     opened: dict[str, Any] = {}
     shared: dict[tuple[str, MeasuringModels], Any] = {}
     for name in MODELS:
@@ -255,14 +255,14 @@ def _open_models(options: Any, models: MeasuringModels, *, writes: bool) -> dict
 
 
 class ModelWatch:
-    """Refuses the answers of another model under the name of a run's model: any weights may be served under it.
+    """Refuses answers of another model under the name of a run's model, because a server may swap its weights.
 
     The model is asked for its sample (see ``evalbias.lm.fingerprint``) before the first answer of a run that begins
     or goes on, every ``EVERY`` seconds, and after the last answer; never if all answers are there. Where two samples
     in a row differ, the answers between them may be either model's: they are cut off the run's ``journals``.
 
-    The folder keeps the first sample. A model without samples is known by its files, and not watched. If
-    probabilities are ``sampled``, any ``dspy.LM``, which need not report them, is known by the names in its answers.
+    The folder keeps the first sample. A model without samples is identified by its files, and not watched. If
+    probabilities are ``sampled``, a ``dspy.LM``, which need not report them, is identified by the names in its answers.
     """
 
     EVERY = 60.0
@@ -282,12 +282,12 @@ class ModelWatch:
             self._read()
 
     def check_again(self) -> None:
-        """Compare the model with the first one if that was never done, or ``EVERY`` seconds ago."""
+        """Compare the model with the first model, unless the last check was less than ``EVERY`` seconds ago."""
         if self._watched and time.monotonic() - self._checked >= self.EVERY:
             self.check()
 
     def check(self) -> None:
-        """Compare the model with the first one; of another one, cut off the journals what came since the last check."""
+        """Compare the model with the first model; cut answers since the last check off the journals if they differ."""
         if not self._watched:
             return
         sizes = {path: path.stat().st_size for path in filter(Path.exists, self._journals())}
@@ -307,7 +307,7 @@ class ModelWatch:
         self._write()
 
     def _cut(self) -> str:
-        """Cut the answers since the last check off the journals and say how many, unless the run is only going on."""
+        """Cut answers since the last check off the journals; return a sentence about them, empty at the first check."""
         if self._sure is None:
             return ""
         lost = 0
@@ -342,16 +342,16 @@ class ModelWatch:
             write_whole(self._file, content)
 
 
-# Write a compiled program and say what it is.
+# Write a compiled program and describe it.
 
 
 def keep(
     program: Any, report: CompileReport, path: Path, *, compared: Mapping[str, Comparison], kind: str = "judge"
 ) -> str:
-    """Write a compiled program, or the given one where nothing was better, and say which.
+    """Write a compiled program, or the initial one if nothing was better, and return a sentence about it.
 
-    An optimizer that chooses on held-back items has decided what is better. The bare method of a paper decides nothing,
-    so the test items say what became worse: ``compared`` holds bias or agreement -> the given against the compiled.
+    An optimizer that chooses on held-back items has decided this. The bare method of a paper decides nothing,
+    so the test items show what became worse: ``compared`` is bias or agreement -> initial against compiled program.
     """
     program.save(str(path))
     if any(candidate.chosen and candidate.name != GIVEN for candidate in report.candidates):

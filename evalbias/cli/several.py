@@ -1,4 +1,4 @@
-"""``evalbias compare``, ``drift`` and ``jury``: systems, what changed between two files, and what judges are worth."""
+"""``evalbias compare``, ``drift`` and ``jury``: systems, changes between two files, and the worth of judges."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WHOLE = ("split", "comparisons")  # parts of a result that ``--json`` leaves to 
 
 
 def digests(*sides: Any) -> dict[str, Any]:
-    """Return what decides the numbers of two files or run folders: their content, and not their names."""
+    """Return the names of files or run folders, and the digests of their content, which decides the numbers."""
     files = [Path(side) / RESULT if Path(side).is_dir() else Path(side) for side in sides]
     return {"data": [*map(str, sides)], "sides_sha256": [file_digest(f) if f.is_file() else None for f in files]}
 

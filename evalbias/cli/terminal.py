@@ -1,4 +1,4 @@
-"""Notices, progress and plans on stderr, results on stdout, and nothing that commands a terminal."""
+"""Notices, progress and plans on stderr, results on stdout, and no text that controls a terminal."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class LeavableStream:
-    """Stream that drops what is written once nobody reads it any more, and shows texts as ``visible`` does.
+    """Stream that drops all output after its reader has left, and shows texts as ``visible`` does.
 
-    A reader who has seen enough is no error: the command goes on, writes its files and keeps its exit code, of which 1
-    says that a ``--fail-on`` condition fails the build. ``rendered``: the console has replaced the texts' control
+    A closed pipe is no error: the command goes on, writes its files and keeps its exit code, of which 1
+    means that a ``--fail-on`` condition fails the build. ``rendered``: the console has replaced the texts' control
     characters.
     """
 
@@ -54,7 +54,7 @@ class LeavableStream:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or drop it and all that follows."""
+        """Flush the buffer, or drop it and all further output."""
         try:
             self._stream.flush()
         except OSError as error:
@@ -67,7 +67,7 @@ class LeavableStream:
         self.discard()
 
     def discard(self) -> None:
-        """Send what is buffered and all that follows nowhere; else Python's exit would fail on it once more."""
+        """Discard the buffer and all further output; otherwise Python's exit would fail on it again."""
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), self._stream.fileno())
 
@@ -77,7 +77,7 @@ class LeavableStream:
 
 @contextmanager
 def readers_may_leave() -> Iterator[None]:
-    """Put streams whose reader may leave in the place of standard output and standard error."""
+    """Replace standard output and standard error by streams whose reader may leave."""
     with redirect_stdout(_leavable(sys.stdout)), redirect_stderr(_leavable(sys.stderr)):
         yield
 
@@ -97,13 +97,13 @@ def _leavable(stream: TextIO | None) -> TextIO:
 # Messages of a command on stderr: notices, progress, and how a stopped run goes on.
 
 SECONDS = 30.0  # time between two lines of progress where stderr is no terminal
-UNDECIDED = 3  # exit code where an interval neither shows nor refutes what was asked of its number
+UNDECIDED = 3  # exit code if an interval neither shows nor refutes a condition on its number
 STOPPED = 130  # exit code of a command that Ctrl-C stopped, as shells give it
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
-    """Show errors only, or the log of what models and servers do as well."""
+    """Show errors only, or also the log of models and servers."""
     _quiet.set(quiet)
     level = logging.ERROR if quiet else logging.INFO if verbose else logging.NOTSET  # as the root logger: warnings
     logging.getLogger("evalbias").setLevel(level)
@@ -123,7 +123,7 @@ def print_json(content: Any) -> None:
 
 
 class PlainConsole(Console):
-    """Console that prints texts as they are: brackets are no markup, and a terminal obeys nothing in them."""
+    """Console that prints texts as they are: brackets are no markup, and control characters have no effect."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(file=rendered(sys.stderr if stderr else sys.stdout), markup=False, emoji=False)
@@ -135,7 +135,7 @@ class PlainConsole(Console):
         return super().render_str(visible(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the parts of what is printed, without control characters but the console's own."""
+        """Yield the segments to print, without control characters but the console's own."""
         for part in super().render(renderable, options):
             yield part if part.control else part._replace(text=visible(part.text))
 
@@ -154,11 +154,11 @@ class Progress:
     ) -> None:
         self.doing, self.total, self.done = doing, total, 0
         self._bar, self._say, self._now, self._began = bar, say, now, now()
-        self._told: float | None = None
+        self._printed_at: float | None = None
         self._task = None if bar is None else bar.add_task("", total=total, rate="")
 
     def advance(self, count: int) -> None:
-        """Count so many more; print a line if the last one is old, or if there is none and much time is left."""
+        """Add to the count; print a line if the last line is old, or if none was printed and much time is left."""
         self.done += count
         if self._bar is not None and self._task is not None:
             speed = self._bar.tasks[0].speed
@@ -169,8 +169,8 @@ class Progress:
             return
         rate = self.done / (now - self._began)
         left = max(0, self.total - self.done) / rate
-        if now - (self._told or self._began) >= SECONDS or (self._told is None and left > SECONDS):
-            self._told = now
+        if now - (self._printed_at or self._began) >= SECONDS or (self._printed_at is None and left > SECONDS):
+            self._printed_at = now
             until = f", about {duration(left)} left" if left else ""
             self._say(f"{self.doing}: {self.done:,} of {self.total:,}, {rate:.3g}/s{until}")
 
@@ -194,7 +194,7 @@ class Progress:
 def progress(total: int, doing: str) -> Iterator[Progress]:
     """Show progress on stderr; nothing if the command is quiet."""
     if _quiet.get() or not sys.stderr.isatty():
-        yield Progress(doing, total, say=(lambda _: None) if _quiet.get() else say)  # threads do not see what is quiet
+        yield Progress(doing, total, say=(lambda _: None) if _quiet.get() else say)  # threads do not see ``_quiet``
         return
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     with Bar(doing, *columns, console=PlainConsole(stderr=True)) as bar:
@@ -202,7 +202,7 @@ def progress(total: int, doing: str) -> Iterator[Progress]:
 
 
 def duration(seconds: float) -> str:
-    """Say a time to two figures.
+    """Format a time with two digits.
 
     Examples:
         >>> [duration(s) for s in (8, 95, 7000, 200_000)]
@@ -215,18 +215,18 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
 
 
-# The plan of a long run, told before its first prompt: prompts, tokens and, where prices are known, the cost.
+# The plan of a long run, printed before its first prompt: prompts, tokens and, if prices are listed, the cost.
 
-LONG = 1000  # prompts from which a run is planned, and a user at a terminal is asked
-SAMPLE = 50  # prompts whose length is looked at
+LONG = 1000  # fewest prompts of a run with a plan, which a user at a terminal confirms
+SAMPLE = 50  # largest number of prompts whose length is measured
 CHARACTERS = 4.0  # characters of a token, about, in English
 
 
 def tell_plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
-    """Say what a long run will ask, and at a terminal whether it shall; short runs are not planned.
+    """Print the plan of a long run, which a user at a terminal must confirm; short runs have no plan.
 
-    ``questions`` are the first to the model, ``left`` counts the answers that are still to be asked for, ``hosted`` is
-    a hosted model's name as price lists have it, and ``yes`` asks nothing. A user who does not want it raises Exit.
+    ``questions`` are the first to the model, ``left`` is the number of answers to ask for, ``hosted`` is a hosted
+    model's name in price lists, and ``yes`` skips the confirmation. A user who declines raises Exit.
     """
     if left < LONG or not questions:
         return
@@ -253,7 +253,7 @@ def _length(question: Question) -> int:
 
 
 def _dollars(name: str, tokens: float) -> float | None:
-    """Return what prompts cost; None if litellm is not installed or does not list the model."""
+    """Return the cost of the prompts in dollars; None if litellm is not installed or does not list the model."""
     try:
         import litellm
     except ImportError:

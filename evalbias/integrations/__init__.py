@@ -1,1 +1,1 @@
-"""Judges in other tools, one package or module a tool; each needs the extra of its name."""
+"""Judges in other tools, a package or module per tool; each needs the extra of its name."""

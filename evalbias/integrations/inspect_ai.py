@@ -48,11 +48,11 @@ def judge_scorer(
                 f"The sample {state.sample_id!r:.80} has no {source!r} in its metadata, only {sorted(state.metadata)}: "
                 "add it, or name another key as the judge's source."
             )
-        given = state.input_text if source is None else str(state.metadata[source])
+        source_text = state.input_text if source is None else str(state.metadata[source])
         if not output.strip():
             return Score.unscored(reason="no_response", answer=output, explanation="The output is empty.")
         try:
-            prediction = await program.acall(source=given, output=output)
+            prediction = await program.acall(source=source_text, output=output)
         except PromptRefused as refusal:
             return Score.unscored(reason="grader_failed", answer=output, explanation=str(refusal))
         explanation = score_feedback(program, prediction)

@@ -85,7 +85,7 @@ class MeasuredJudge(Judge):  # type: ignore[misc]
         return [JudgeField(name=name, description=text) for name, text in FIELDS.items()]
 
     def __call__(self, *, inputs: Any = None, outputs: Any = None, trace: Trace | None = None) -> Feedback:
-        """Judge one output: ``outputs`` made from ``inputs``, both read from ``trace`` where they are not given.
+        """Judge one output: ``outputs`` made from ``inputs``, both read from ``trace`` by default.
 
         A dictionary with one text is that text; messages and other values are read as MLflow's own judges read them.
         """
@@ -106,7 +106,7 @@ class MeasuredJudge(Judge):  # type: ignore[misc]
 
 
 def _texts(inputs: Any, outputs: Any, trace: Trace | None) -> dict[str, str]:
-    """Return source and output as a judge reads them, from a trace where they are not given."""
+    """Return source and output as a judge reads them, by default from a trace."""
     if trace is not None:
         inputs = extract_inputs_from_trace(trace) if inputs is None else inputs
         outputs = extract_outputs_from_trace(trace) if outputs is None else outputs
@@ -117,7 +117,7 @@ def _texts(inputs: Any, outputs: Any, trace: Trace | None) -> dict[str, str]:
 
 
 def _only_text(value: Any) -> str | None:
-    """Return the text of a dictionary that holds nothing else, such as ``{"question": ...}``."""
+    """Return the text of a dictionary with a single text as its only value, such as ``{"question": ...}``."""
     texts = list(value.values()) if isinstance(value, Mapping) else []
     return texts[0] if len(texts) == 1 and isinstance(texts[0], str) else None
 
@@ -130,9 +130,9 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
 
     The judge's instructions become those of a pointwise judge, which the optimizer (such as ``LikelihoodMitigation()``)
     compiles on the traces with human feedback of the judge's name. The aligned judge is a ``MeasuredJudge``, whose
-    ``program.report`` says what was chosen, and why. ``lm`` is its model, which must report token probabilities, DSPy's
-    by default; MLflow's own model string is not used. ``scale`` is the lowest and highest score, where the judge's
-    ``feedback_value_type`` does not say it, as bool and ``Literal[1, 2, 3, 4, 5]`` do.
+    ``program.report`` holds the choice and its reason. ``lm`` is its model, which must report token probabilities,
+    DSPy's by default; MLflow's own model string is not used. ``scale`` is the lowest and highest score, where the
+    judge's ``feedback_value_type`` does not state it, as bool and ``Literal[1, 2, 3, 4, 5]`` do.
     """
 
     def __init__(self, optimizer: JudgeOptimizer, *, lm: Any = None, scale: tuple[int, int] | None = None) -> None:
@@ -141,10 +141,10 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
         self.scale = scale
 
     def align(self, judge: Judge, traces: Sequence[Trace]) -> MeasuredJudge:
-        """Return the compiled judge; the given one, which must read ``inputs`` and ``outputs`` only, is left as it is.
+        """Return a compiled copy of the judge, which must read only ``inputs`` and ``outputs``.
 
-        Traces without human feedback of the judge's name are left out, and their number is logged. People are told
-        apart by the ``source_id`` of their feedback, so that effects at equal quality can be measured.
+        Traces without human feedback of the judge's name are left out, and their number is logged. People are
+        distinguished by the ``source_id`` of their feedback, so that effects at equal quality can be measured.
         """
         student = self._student(judge)
         rated = _examples(traces, student.criterion)
@@ -179,7 +179,7 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
 
 
 def _scale(judge: Judge) -> tuple[int, int]:
-    """Return the scale of whole numbers that the type of a judge's feedback says."""
+    """Return the scale of whole numbers that the type of a judge's feedback states."""
     kind = judge.feedback_value_type
     if kind is bool:
         return (0, 1)
@@ -208,8 +208,8 @@ def _examples(traces: Sequence[Trace], criterion: Criterion) -> list[dspy.Exampl
 
 
 def _ratings(trace: Trace, criterion: Criterion) -> dict[str, float]:
-    """Return each person's rating of a trace, the mean where one rated it several times."""
-    given: dict[str, list[float]] = {}
+    """Return each person's rating of a trace: the mean if a person rated it several times."""
+    by_person: dict[str, list[float]] = {}
     for assessment in trace.info.assessments or []:
         if (
             assessment.feedback is not None
@@ -222,8 +222,8 @@ def _ratings(trace: Trace, criterion: Criterion) -> dict[str, float]:
             value = int(value) if isinstance(value, bool) else value
             written = f"The human feedback {assessment.name!r} of the trace {assessment.trace_id}"
             rating = number(value, written, low=low, high=high, texts=True, required=True)
-            given.setdefault(str(assessment.source.source_id), []).append(rating)
-    return {person: sum(ratings) / len(ratings) for person, ratings in given.items()}
+            by_person.setdefault(str(assessment.source.source_id), []).append(rating)
+    return {person: sum(ratings) / len(ratings) for person, ratings in by_person.items()}
 
 
 def autolog(**options: Any) -> None:

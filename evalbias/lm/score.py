@@ -66,7 +66,7 @@ class Scorer:
         self._longest = _longest_packed(self._config)
         self._kernel: Kernel = KERNELS[0]
         self._pack_tokens = GPU_PACK
-        self._told = False  # True once the log says that some texts are too long to share
+        self._logged = False  # True once the log says that some texts are too long to share
         obstacle = self._pack_obstacle() if share is None else ""
         self.share = share is not False and not obstacle  # True if texts run in packs
         self.fastest = self.share and self._kernel is KERNELS[0]
@@ -89,8 +89,8 @@ class Scorer:
         ends = counts.cumsum()
         values = np.full(ends[-1], np.nan)  # all sequences, one after another
         short = np.array([len(s.ids) <= self._longest + 1 for s in sequences])  # a last token is only read
-        if not short.all() and not self._told and self.share:
-            self._told = True
+        if not short.all() and not self._logged and self.share:
+            self._logged = True
             reason = f"those of more than {self._longest} tokens have other positions (longrope)"
             _warn_unshared(reason, "Some texts run by themselves")
         share = self._packs if self.share else self._alone

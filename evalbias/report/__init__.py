@@ -1,1 +1,1 @@
-"""Tables and plots of what was measured."""
+"""Tables and plots of the measurements."""

@@ -20,7 +20,7 @@ class Outcome(NamedTuple):
     why: str
     word: str  # for the code: "passed", "failed" or "undecided"; of a rate "certified" or "not certified"
     condition: str  # as the user wrote it
-    criterion: str = ""  # of an audit of several
+    criterion: str = ""  # name, in an audit of several criteria
 
     @property
     def reason(self) -> str:
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 def markdown(title: str, sections: Mapping[str, Sequence[str | Table]], decisions: Sequence[Outcome]) -> str:
-    """Return what was decided, and paragraphs and tables by heading, as Markdown; no text of the data marks up."""
+    """Return decisions, and paragraphs and tables by heading, as Markdown; text of the data is escaped."""
     parts = [f"## {title}"]
     if decisions:
         rows = [(f"{d.criterion} {d.condition}".strip(), d.word, d.why) for d in decisions]
@@ -46,7 +46,7 @@ def markdown(title: str, sections: Mapping[str, Sequence[str | Table]], decision
 
 
 MARK = "<!-- evalbias -->\n"
-"""First and last line of a summary, by which a later one knows that it may replace the file."""
+"""First and last line of a summary: a later summary may replace a file with this mark."""
 OF_JOB = "GITHUB_STEP_SUMMARY"  # environment variable: the job's own summary, to which every command may append
 
 
@@ -86,5 +86,5 @@ def _table(table: Table) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape what Markdown and HTML would read as marks."""
+    """Escape the markup of Markdown and HTML."""
     return re.sub(r"([\\`*_\[\]<>#|~&!@$])", r"\\\1", " ".join(visible(text).split()))

@@ -1,4 +1,4 @@
-"""The report: sections of what a command found, and the HTML file that is made of them, which loads nothing."""
+"""The report: sections of a command's results, and the HTML file made of them, which loads nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from evalbias.values import read_json, visible
 
 
 def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[Section]:
-    """Yield the sections of a result, in mappings and lists of any depth; of others, such as a plain number, nothing.
+    """Yield the sections of a result, in mappings and lists of any depth; a plain number has none.
 
     Titles name the criterion if the page has ``several``; ``part`` is the key of the mapping in which a result lies.
     """
@@ -91,15 +91,15 @@ def _title(result: Measurement | Comparison, several: bool) -> str:
     return f"{title}: {result.criterion}" if several else title
 
 
-SETTLED = " †"  # mark of what is true by construction
+SETTLED = " †"  # mark of results that are true by construction
 
 
 def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
-    """Yield one section a bias in which several judges stand side by side."""
+    """Yield a section per bias that compares several judges."""
     for bias, first in next(iter(rows.values())).measurements.items():
         sides = {name: row.measurements[bias] for name, row in rows.items()}
         names = first.headlines
-        if not names:  # of no bias by itself, such as the joint model
+        if not names:  # no bias by itself, such as the joint model
             continue
         marked = {judge + (SETTLED if by_construction(m) else ""): m for judge, m in sides.items()}
         each = ({judge: m[name] for judge, m in marked.items() if not math.isnan(m[name].value)} for name in names)
@@ -112,7 +112,7 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
         yield Section(first.bias.title.capitalize(), [first.bias.question, plot, Table(headings, cells, caption=note)])
 
 
-# --- an audit: every bias with what is concluded, the agreement with people, and what was not measured ----------------
+# --- an audit: every bias with its conclusion, the agreement with people, and the measures that are missing -----------
 
 DIFFER = {"raters": "your raters differ most from each other", "judge": "the judge differs most from people"}
 NAMED = 20  # largest number of items without an answer that are named
@@ -123,7 +123,7 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
     overview = [biases_table(audit)] if any(f.estimate is not None for f in findings.values()) else []
     task = str(audit.provenance.get("task", "")) if LIKELIHOODS in audit.judged.covariates else ""
     about = f"Likelihood is that of an output after its source and the task: {task}" if task else ""
-    screen = "\n".join(audit.first_screen)  # which says what was not measured
+    screen = "\n".join(audit.first_screen)  # which lists the missing measures
     more = [line for line in audit.paragraphs if line not in screen]
     yield Section("Findings", [*overview, *more, *filter(None, [about])])
     for name in dict.fromkeys([AGREEMENT, *findings, *audit.measurements]):
@@ -157,7 +157,7 @@ def _sentence(text: str) -> str:
 
 # --- the items on which a judge looks worst, with their texts ---------------------------------------------------------
 
-FIRST, LISTED = 10, 50  # largest number of items that are shown at once, and that a page holds
+FIRST, LISTED = 10, 50  # largest number of items in view at first, and on a page
 
 
 def several_criteria(result: Any) -> bool:
@@ -191,15 +191,15 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
 
 
 ItemNumbers = Mapping[str, tuple[str, FloatArray]]
-"""Numbers of items, such as "judge" -> their form, "{:.2f}", and (n,) values, NaN where nothing is said."""
+"""Numbers of items, such as "judge" -> their form, "{:.2f}", and (n,) values, NaN where undefined."""
 Ranked = tuple[FloatArray, ItemNumbers, str]
-"""(n,) how bad each item is, NaN where undefined; why it is listed; and what is listed, as a sentence."""
+"""(n,) how bad each item is, NaN where undefined; why it is listed; and a sentence about the list."""
 
 
 def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ()) -> Section | None:
-    """List the items that a reader should look at first; None where nothing says which these are.
+    """List the items that a reader should look at first; None without a measure to rank them by.
 
-    The (n,) examples, in the measurement's order, are by default those that were judged.
+    The (n,) examples, in the measurement's order, are by default the judged items.
     """
     judged, ranked = measurement.judged, None
     if judged is None:
@@ -239,7 +239,7 @@ def _by_gap(judged: Judged) -> Ranked | None:
     both = ~np.isnan(scores + human)
     if both.sum() < 2:
         return None
-    apart, where = scores - human, "the expected scores"  # on one scale: points count as they are
+    apart, where = scores - human, "the expected scores"  # a common scale needs no standardization
     if whose == "people":
         standard = [(v - v[both].mean()) / (v[both].std() or 1.0) for v in (scores, human)]
         apart, where = standard[0] - standard[1], "those of people, after both were put on the same mean and spread"
@@ -274,7 +274,7 @@ def passages_of(example: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(label, str(text)) for label, text in passages if text not in (None, "")]
 
 
-# --- texts and scores: what a judge scored, how it ranked, what a loop wrote ------------------------------------------
+# --- texts and scores: a judge's scores, its rankings, a loop's outputs -----------------------------------------------
 
 
 def scored_section(scores: ArrayLike) -> Section:
@@ -328,7 +328,7 @@ def loop_sections(
 
 
 class Term(NamedTuple):
-    """A term of ``templates/glossary.md``: its name, and what it means for a reader who knows no paper."""
+    """A term of ``templates/glossary.md``: its name, and its meaning for a reader who has read no paper."""
 
     name: str
     says: str
@@ -356,7 +356,7 @@ def _forms() -> re.Pattern[str]:
 
 
 class Explainer:
-    """Escapes our own texts and explains a term where it first occurs in one, by the page's glossary if ``linked``."""
+    """Escapes our own texts and explains each term at its first occurrence, by the page's glossary if ``linked``."""
 
     def __init__(self, *, linked: bool) -> None:
         self._linked = linked
@@ -386,7 +386,7 @@ class Explainer:
         return Markup('<a class="term" {}>{}{}</a>').format(target, words, tip)
 
 
-# --- a page as one HTML file, and its sections as a part of a notebook ------------------------------------------------
+# --- a page as a single HTML file, and its sections as a part of a notebook -------------------------------------------
 
 FILE = "report.html"
 LONGEST_NUMBER = 24  # characters of the longest cell that is set like a number
@@ -396,16 +396,16 @@ LONGEST_NUMBER = 24  # characters of the longest cell that is set like a number
 class Page:
     """A report."""
 
-    title: str  # what was asked of which judge
+    title: str  # the question and the judge
     command: str  # as the user typed it, without its options
     sections: Sequence[Section]
     verdict: Sequence[str] = ()  # the answer, its first line in large letters; empty where the findings are the answer
-    run: Mapping[str, str] = field(default_factory=dict)  # what was run, for a reader
+    run: Mapping[str, str] = field(default_factory=dict)  # description of the run, for a reader
     settings: Mapping[str, str] = field(default_factory=dict)  # every setting by its dotted name, to repeat the run
 
     @property
     def findings(self) -> list[tuple[int, Section, str]]:
-        """Number, section and sentence of every finding; without the sentence where a verdict says what to act on."""
+        """Number, section and sentence of every finding; without the sentence if the page has a verdict."""
         sections = [(n, section) for n, section in enumerate(self.sections, start=1) if section.finding]
         return [(n, section, "" if self.verdict else section.finding) for n, section in sections]
 
@@ -416,7 +416,7 @@ class Page:
         return [f"{status.capitalize()}: {meaning}." for status, meaning in STATUSES.items() if status in used]
 
     def html(self) -> str:
-        """Return the file: one page that asks for nothing else, and runs only the script for its items, if any."""
+        """Return the file: a page that loads nothing else, and runs only the script for its items, if any."""
         has_items = any(_kind(block) == "items" for section in self.sections for block in section.blocks)
         file = Path(__file__).parent / "templates" / "items.js"  # which the page's policy allows by its hash alone
         script = file.read_text(encoding="utf-8") if has_items else ""
@@ -456,18 +456,18 @@ def _kind(block: Block) -> str:
 
 
 def _prose(table: Table) -> list[bool]:
-    """(c,) whether a column holds sentences, which are set from the left and wrapped."""
+    """(c,) True if a column holds sentences, which are set from the left and wrapped."""
     longest = [[max(map(len, cell.split("\n"))) for cell in row] for row in table.rows]
     return [any(row[place] > LONGEST_NUMBER for row in longest) for place in range(len(table.headings))]
 
 
 def in_terminal(result: AuditReport | AuditReports, *, full: bool = False) -> Group:
-    """Return an audit for a terminal: what to act on, or all sections of its page but for plots and texts of items."""
+    """Return an audit for a terminal: its first screen, or all sections of its page but plots and texts of items."""
     first, *others = result.first_screen
     parts: list[Any] = [Text(first, style="bold"), *map(Text, others)]
     if isinstance(result, AuditReports):
         parts += [] if full else ["Each criterion with its numbers: by --full."]
-    elif result.groups and not full:  # which were asked for
+    elif result.groups and not full:  # which the user requested
         parts += ["", groups_table(result.groups)]
     for section in sections(result) if full else ():
         parts += ["", Text(section.title, style="bold")]
@@ -481,7 +481,7 @@ def in_terminal(result: AuditReport | AuditReports, *, full: bool = False) -> Gr
     return Group(*parts)
 
 
-# --- the report of a run folder: what a command found, and what was run, from run.json --------------------------------
+# --- the report of a run folder: the results of a command, and its settings from run.json -----------------------------
 
 TITLES = {"refine measure": "Self-bias of recorded loops"}  # by command, where no criterion or task is named
 
@@ -505,7 +505,7 @@ def write_report(
 
 
 def title_of_run(settings: Mapping[str, Any]) -> str:
-    """Return what was judged, by which model and on which data, as far as the settings tell.
+    """Return the title of a run: criterion, model and data, as far as the settings have them.
 
     Examples:
         >>> title_of_run({"command": "judge", "criteria": [{"name": "wit"}], "lm": {"model": "local/tiny"}})
@@ -540,7 +540,7 @@ def _run(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _model(identity: Any) -> str:
-    """Return the name of a model from what run.json keeps of it."""
+    """Return the name of a model from its description in run.json."""
     if not isinstance(identity, Mapping):
         return ""
     return str(identity.get("model") or identity.get("name") or "")

@@ -1,4 +1,4 @@
-"""Draw the five marks of ``evaluation.bias`` with matplotlib, as SVG for a page and as PNG; and say what is drawn."""
+"""Draw the five marks of ``evaluation.bias`` with matplotlib, as SVG for a page and as PNG, with a description."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Colors(NamedTuple):
 THEME = Colors("#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f", "#101112")  # an SVG gets the theme's variables
 LIGHT = Colors("#1f1e1b", "#6a675f", "#dedad0", "#22609c", "#b0561c", "#ffffff")
 WIDTH = 640  # pixels of a plot on a screen
-TAG = "<[^>]+>"  # of an SVG file; what stands between tags is the text of labels, which comes from data
+TAG = "<[^>]+>"  # tag of an SVG file; between tags is the text of labels, which comes from data
 DASHED = (0, (4, 3))
 
 
 def draw(plot: Plot) -> Markup:
-    """Return a plot as SVG, whose text stays text and whose colors are those of the page's theme."""
+    """Return a plot as SVG, with selectable text and the colors of the page's theme."""
     file = io.StringIO()
     _save(plot, file, THEME, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     return Markup(_inline(file.getvalue()))
@@ -78,7 +78,7 @@ def _save(plot: Plot, file: Any, colors: Colors, **options: Any) -> None:
         "lines.linewidth": 2,
         "legend.frameon": False,
     }
-    with style.context(["default", cast(Any, settings)]):  # not what a matplotlibrc in the current folder says
+    with style.context(["default", cast(Any, settings)]):  # ignores a matplotlibrc in the current folder
         heights = [_height(mark) for mark in plot.marks]
         figure = Figure(figsize=(WIDTH / 72, sum(heights) / 72), layout="constrained")  # 72 units an inch: as pixels
         alike = all(isinstance(mark, Dots) for mark in plot.marks)  # judges before and after, on the same axes
@@ -102,7 +102,7 @@ def _inline(svg: str) -> str:
     for size in ("height", "width"):
         svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', "".join(re.findall(TAG, svg))))
-    prefix = f"p{digest(svg, 8)}-"  # several plots of one page share the names that matplotlib gives
+    prefix = f"p{digest(svg, 8)}-"  # several plots of a page share the names from matplotlib
 
     def themed(tag: re.Match[str]) -> str:
         text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", tag[0])  # the family is the page's
@@ -127,7 +127,7 @@ def _height(mark: object) -> int:
 
 @dataclass
 class _Drawing:
-    """One mark on its axes."""
+    """A mark on its axes."""
 
     figure: Figure
     axis: Axes
@@ -212,7 +212,7 @@ class _Drawing:
             axis.axhline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
             self.words(mark.null, (1, 0), (0, 5), xycoords=("axes fraction", "data"), ha="right")
         looks = [(color, marker) for marker in "os^D" for color in (colors.accent, colors.other, colors.ink)]
-        looks = [looks[k] for k in (0, 4, 8, 9, 1, 5)]  # markers tell them apart in grey
+        looks = [looks[k] for k in (0, 4, 8, 9, 1, 5)]  # markers differ in grey
         for k, (name, values) in enumerate(mark.series.items()):
             color, marker = looks[k % len(looks)]
             x, y, low, high = values.T
@@ -249,7 +249,7 @@ class _Drawing:
         self.axis.set(xlabel=x, ylabel=y)
 
     def grid(self, side: Literal["x", "y"]) -> None:
-        """Draw quiet lines at the ticks of one axis, below everything else."""
+        """Draw faint lines at the ticks of an axis, below everything else."""
         self.axis.grid(axis=side, color=self.colors.line, linewidth=0.8)
         self.axis.set_axisbelow(True)
 
@@ -263,12 +263,12 @@ def _limits(estimates: Sequence[Estimate], null: float | None) -> tuple[float, f
 
 
 def _row_label(name: str) -> str:
-    """Break the name of a row into lines that leave room for the plot; a very long one is cut."""
+    """Break the name of a row into lines that leave room for the plot; a very long name is cut."""
     name = visible(name)
     return textwrap.fill(textwrap.shorten(name, 60, placeholder=" …") or name[:60], 32)
 
 
-# --- what is drawn of results -----------------------------------------------------------------------------------------
+# --- plots of results -------------------------------------------------------------------------------------------------
 
 
 def sides(own: FloatArray, quality: FloatArray) -> Plot | None:

@@ -31,7 +31,7 @@ INTERVAL = "95 % interval"
 
 
 def criteria_table(audits: AuditReports) -> Table:
-    """Return one row a criterion: its agreement with people, and every finding with its interval."""
+    """Return a row per criterion: its agreement with people, and every finding with its interval."""
     by_criterion = {name: {f.bias: f for f in audit.findings} for name, audit in audits.audits.items()}
     decided = [f for findings in by_criterion.values() for f in findings.values() if f.estimate is not None]
     biases, rows = list(dict.fromkeys(f.bias for f in decided)), list[tuple[str, ...]]()
@@ -56,7 +56,7 @@ def _titled(finding: Finding) -> str:
 
 
 def _units(findings: Sequence[Finding]) -> list[str]:
-    """Say in which units the estimates of findings are."""
+    """Return phrases with the units of the findings' estimates."""
     units, titles = dict[str, list[str]](), set[str]()
     for finding in findings:
         if (e := finding.estimate) is not None and (title := _titled(finding)) not in titles:
@@ -68,7 +68,7 @@ def _units(findings: Sequence[Finding]) -> list[str]:
 
 
 def biases_table(audit: AuditReport) -> Table:
-    """Return one row a finding, as the distance from an unbiased judge."""
+    """Return a row per finding, as the distance from an unbiased judge."""
     rows = []
     for finding in audit.findings:
         if (e := finding.estimate) is not None:
@@ -84,7 +84,7 @@ def biases_table(audit: AuditReport) -> Table:
 
 
 def groups_table(groups: Mapping[str, Measurement]) -> Table:
-    """Return one row a group: the agreement with people in it."""
+    """Return a row per group: the agreement with people in it."""
     names = list(dict.fromkeys(name for m in groups.values() for name in m.headlines))
     names = [BOTH if name == "accuracy" and any(BOTH in m for m in groups.values()) else name for name in names]
     labels = [next(m[name].label for m in groups.values() if name in m.estimates) for name in names]
@@ -98,15 +98,15 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
     return Table(("group", *labels, "n"), rows, "Agreement with people by group", note)
 
 
-# --- one or more measurements, and two judges compared ----------------------------------------------------------------
+# --- measurements, and comparisons of two judges ----------------------------------------------------------------------
 
 
 def headlines_table(
     results: Mapping[str, Comparison], *, of: str = "criterion", title: str = "", note: str = ""
 ) -> Table:
-    """Return one row per result and headline of one bias: its value before -> after, and its p.
+    """Return a row per result and headline of a bias: its value before -> after, and its p.
 
-    ``of`` says what the results are told apart by. The title names the bias where none is given; a note follows the
+    ``of`` is the heading of the results' names. The title names the bias by default; a note follows the
     signs of significance.
     """
     rows: list[tuple[str, ...]] = []
@@ -120,11 +120,11 @@ def headlines_table(
     return Table(headings, rows, title or f"{name}, before -> after", caption, left=2).without_empty()
 
 
-# --- what optimizers report -------------------------------------------------------------------------------------------
+# --- reports of optimizers --------------------------------------------------------------------------------------------
 
 
 def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> Table:
-    """Return one row per criterion and judge, on the items of the valset, which nothing was fitted on or chosen by."""
+    """Return a row per criterion and judge, on the items of the valset, which no fit and no choice has used."""
     headings, rows, reasons = list[str](), list[tuple[str, ...]](), dict[str, None]()
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
@@ -141,9 +141,9 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
 
 
 def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
-    """Return one column a judge, on the documents that took no part in the search: every bias's headline estimates.
+    """Return a column per judge with the headline estimates of every bias, on documents not used in the search.
 
-    ``pairs``: the pairs that the search used, and all that its documents have, in both orders where it asks one.
+    ``pairs``: pairs that the search used, and all pairs of its documents, in both orders if it asks in a single order.
     """
     lines: list[tuple[str, ...]] = []
     for bias, measurement in next(iter(rows.values())).measurements.items():
@@ -187,7 +187,7 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
 
 
 def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
-    """Return one row a round: own and expected score, Bias and Dskew with their intervals."""
+    """Return a row per round: own and expected score, Bias and Dskew with their intervals."""
     rows = []
     for place, measurement in zip(loop.numbers, loop.rounds, strict=True):
         bias, skewness = measurement["bias"], measurement["skewness"]
@@ -205,7 +205,7 @@ def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
 
 
 def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
-    """Return one row a loop: its first and last round, with the signs of significance of their difference."""
+    """Return a row per loop: its first and last round, with the signs of significance of their difference."""
     rows = []
     for loop in loops:
         first, last = loop.rounds[0], loop.rounds[loop.last]
@@ -217,7 +217,7 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
 
 
 def loop_table(run: LoopRun, quality: ArrayLike, external: str) -> Table:
-    """Return one row a number of refinements: means of own scores and of (t + 1, n) quality by ``external``; tokens."""
+    """Return a row per number of refinements: means of own scores and of (t + 1, n) quality by ``external``; tokens."""
     caption = f"{len(run.failed)} of {len(run.loops)} items failed"
     own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
     rows = []
@@ -230,7 +230,7 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str) -> Table:
 
 
 def refine_table(report: RefineReport) -> Table:
-    """Return one row a number of refinements: the compiled loop beside external feedback."""
+    """Return a row per number of refinements: the compiled loop beside external feedback."""
     own, rows = report.compiled_loop, []
     for k in range(max(len(own.rounds), len(report.external.rounds))):
         cells = []
@@ -244,7 +244,7 @@ def refine_table(report: RefineReport) -> Table:
 
 
 def _refine_caption(report: RefineReport) -> str:
-    """Say what was compiled, and what it does on other items."""
+    """Return a caption about the compiled loop, and its effect on other items."""
     limit = f"{count(report.iterations, 'refinement')} at most"
     caption = f"compiled from {report.items} items, {report.calls} calls: {limit}"
     caption += f", {count(len(report.demonstrations), 'demonstration')}"
