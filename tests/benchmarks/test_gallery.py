@@ -96,7 +96,7 @@ def test_the_page_says_what_the_audits_found_and_remarks_stay(invented, capsys):
 def test_the_likelihoods_of_a_second_model_stand_beside_the_first(invented, capsys):
     """The second model finds long texts likely, and the judge overrates long ones."""
     (invented / "out").mkdir()
-    long = {one["id"]: float(np.log(len(one["output"]))) for one in gallery.summaries()}
+    long = {one["id"]: float(np.log(len(one["output"]))) for one in gallery.sets.judged_summaries()}
     (invented / "out/likelihoods-other-9m.json").write_text(json.dumps(long))
     out = str(invented / "out")
     gallery.main(["--sets", "summeval", "--second", "other-9m.gguf", "--documents", "50", "--out", out])
