@@ -203,7 +203,7 @@ class Align(JudgeOptimizer):
         first, second = halves
         before, made = problem.given.answers, dict[str, Candidate]()
         assert before is not None
-        answers = self.tested_on(problem, problem.student, problem.fit)
+        answers = self.tested(problem.on((), problem.fit), problem.student)
         listed = {offer.name: offer for offer in self._offers(problem, answers)}
         for kind in [kind for kind in second.made if kind in first.made]:
             ran = [half.made[kind].search for half in halves]
@@ -214,21 +214,6 @@ class Align(JudgeOptimizer):
                 made[kind] = offered(problem, offer, reading(both_halves(before, raw), seed=self.seed))
         problem.left_out |= first.left_out | second.left_out
         return made
-
-    def fault_of_whole(self, problem: Problem, candidate: Candidate) -> str:
-        """Have the judge that is made from all labels answer those that it does not show.
-
-        What was tested is what each half made. All labels may give other demonstrations, and worse ones.
-        """
-        before, items = problem.given.answers, [*problem.fit, *problem.held_back]
-        shown = offers.shown_by(candidate.program, items)
-        others = [place for place in range(len(items)) if place not in shown]
-        if candidate.program is problem.student or candidate.kind == READING or before is None or not others:
-            return ""
-        after, measure = self.answers(problem, candidate.program, [items[i] for i in others]), agreement_of(before)
-        old, new = (measure.value(judged) for judged in (before.take(np.array(others)), after))
-        why = f"agrees less than the given judge when made from all labels ({measure.label} {old:.2f} -> {new:.2f})"
-        return why if new < old else ""
 
     def rules(self, problem: Problem) -> list[Rule]:
         """Better agreement at no larger bias; or else, of scores, fewer points from people's."""
@@ -249,12 +234,9 @@ class Align(JudgeOptimizer):
         return measure.within(len(problem.fit)) if measure is PEARSON and problem.given.items else measure
 
     def tested(self, problem: Problem, program: Any) -> Judged:
-        return self.tested_on(problem, program, problem.held_back)
-
-    def tested_on(self, problem: Problem, program: Any, items: Sequence[dspy.Example]) -> Judged:
-        """Have a program judge items, with their likelihood as a covariate where its model reports one."""
-        scorer = problem.likelihood_lm
-        return judge_examples(program, items, lm=problem.lm, likelihood_lm=scorer, progress=self.progress)
+        """Have a program judge the held-back items, with their likelihood as a covariate where a model reports one."""
+        models: dict[str, Any] = {"lm": problem.lm, "likelihood_lm": problem.likelihood_lm}
+        return judge_examples(program, problem.held_back, **models, progress=self.progress)
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also say what changed on inputs that the judge was not made from, in the prompt, and with fewer labels."""
@@ -302,7 +284,7 @@ class Align(JudgeOptimizer):
 
     def _run(self, problem: Problem) -> list[Ran]:
         """Race everything, and then combinations of what came first; the given judge is there to be read."""
-        before = self.tested_on(problem, problem.student, problem.fit)
+        before = self.tested(problem.on((), problem.fit), problem.student)
         race = Race(
             problem.student, problem.fit, before, partial(self.answers, problem), budget=self.budget, seed=self.seed
         )

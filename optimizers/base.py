@@ -23,8 +23,9 @@ from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM, named_lm, resolve_lm
 from evalbias.lm.dspy_seam import Parameter, Teleprompter
 from evalbias.lm.types import Choices, Decision, Likelihood, Text
+from evalbias.measures.arrays import SLACK
 from evalbias.optimizers.rules import Rule
-from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Selection, choose
+from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Selection, changed, choose
 from evalbias.programs.items import check_two_candidates
 from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
@@ -69,8 +70,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
     Half of the trainset's inputs are kept back. On their items, paired tests compare the candidates with the given
     program, which is returned unless one is significantly better. Fewer than ``enough`` inputs are cross-fitted: each
-    half is judged by what the other half made, and what is compiled is made from all. The valset only reports. A
-    method writes ``candidates`` and ``rules``, and sets ``report_type`` if its report has more fields.
+    half is judged by what the other half made, and what is compiled is made from all, and must not be worse itself on
+    the items that it does not show. The valset only reports. A method writes ``candidates`` and ``rules``, and sets
+    ``report_type`` if its report has more fields.
 
     Args:
         select: False searches on the whole trainset and returns the method's result as it is, which may be worse than
@@ -159,7 +161,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
                     noun=self.noun,
                 )
                 selection = choice(candidates=candidates)
-                while crosses and (fault := self.fault_of_whole(problem, selection.chosen)):
+                while crosses and (fault := self.fault_of_whole(problem, selection)):
                     candidates = [replace(c, fault=fault) if c is selection.chosen else c for c in candidates]
                     selection = choice(candidates=candidates)
             # 6. The valset only reports.
@@ -258,9 +260,27 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """Return kind -> candidate made from all inputs, ``problem.fit``; each half has ``made`` its own."""
         return kinds_of(self.candidates(problem))
 
-    def fault_of_whole(self, problem: Problem, candidate: Candidate) -> str:
-        """Return why a candidate, made from all inputs, is not what the halves made; empty where it is."""
-        return ""
+    def fault_of_whole(self, problem: Problem, selection: Selection) -> str:
+        """Have the chosen program, which is made from all inputs, answer those that it does not show.
+
+        What was tested is what each half made, and all inputs may give worse demonstrations. Returns what the program
+        makes worse of what it was chosen for, or significantly worse of what it must keep; empty if nothing.
+        """
+        program, items = selection.chosen.program, [*problem.fit, *problem.held_back]
+        shown, known = shown_by(program, items), problem.given.answers
+        others = [place for place in range(len(items)) if place not in shown]
+        if program is problem.student or not others or known is None:
+            return ""
+        rows = np.arange(len(known.ids)).reshape(len(items), -1)  # a probe judges each item with its edits
+        before = known.take(rows[others].ravel())
+        given = replace(problem.given, answers=before, items="")
+        whole = problem.on(items, [items[place] for place in others], given=given)
+        after = self.tested(whole, program)
+        rule = self.rules(whole)[selection.rule]
+        fault = rule.loss(after, before)
+        if rule.costs(after)[0] > rule.costs(before)[0] + SLACK:  # NaN is not
+            fault = f"is worse than the given {self.noun} ({changed(*map(rule.estimates, (before, after)))})"
+        return fault and f"{fault} when made from all inputs"
 
     # What a method writes.
 
@@ -419,6 +439,12 @@ def both_halves(before: Judged, halves: Sequence[Judged]) -> Judged:
         reasons={**halves[0].reasons, **halves[1].reasons},
         covariates={name: column for name, column in before.covariates.items() if name not in own},
     )
+
+
+def shown_by(judge: Any, items: Sequence[dspy.Example]) -> frozenset[int]:
+    """Return the places of the items that a judge shows in every prompt, unlike the nearest ones to each item."""
+    demos = [] if getattr(judge, "nearest", None) else [inputs for inputs, _ in judge.labeled(judge.predict.demos)]
+    return frozenset(place for place, item in enumerate(items) if judge.own(item) in demos)
 
 
 def check_disjoint(

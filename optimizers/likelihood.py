@@ -194,14 +194,8 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     def answers(self, problem: Problem, judge: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with their LS as a covariate."""
-        return evaluation.judge_examples(
-            judge,
-            examples,
-            lm=problem.lm,
-            likelihood_lm=problem.likelihood_lm,
-            reduction=self.reduction,
-            progress=self.progress,
-        )
+        measured: dict[str, Any] = {"likelihood_lm": problem.likelihood_lm, "reduction": self.reduction}
+        return evaluation.judge_examples(judge, examples, lm=problem.lm, **measured, progress=self.progress)
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also say beside the choice how well likelihood itself agrees with people on the held-back items."""
@@ -287,7 +281,7 @@ class BiasedDemos(LikelihoodOptimizer):
         else:
             # 2. Against a probe, the largest difference of an edit and its placebo stands in the place of both.
             rows = self.objective.searched(pool, problem.student.criterion.scale)
-            judged = self._judged_rows(problem, problem.baseline, rows)
+            judged = JudgeOptimizer.answers(self, problem, problem.baseline, rows)
             answers = judged.answers.reshape(len(pool), -1)  # (n, 1 + 2 edits)
             effects = answers[:, 1::2] - answers[:, 2::2]
             largest = np.argmax(np.nan_to_num(np.abs(effects), nan=-1.0), axis=1)
@@ -319,10 +313,7 @@ class BiasedDemos(LikelihoodOptimizer):
         if self.objective is None:
             return super().tested(problem, program)
         rows = self.objective.searched(problem.held_back, problem.student.criterion.scale)
-        return self._judged_rows(problem, program, rows)
-
-    def _judged_rows(self, problem: Problem, judge: PointwiseJudge, rows: Sequence[dspy.Example]) -> Judged:
-        return evaluation.judge_examples(judge, rows, lm=problem.lm, progress=self.progress)
+        return JudgeOptimizer.answers(self, problem, program, rows)
 
 
 def _shown_items(items: Sequence[dspy.Example]) -> dict[str, Any]:

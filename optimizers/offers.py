@@ -17,7 +17,7 @@ from evalbias.lm.decisions import ClientLM
 from evalbias.lm.dspy_seam import FAILED
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
-from evalbias.optimizers.base import Problem
+from evalbias.optimizers.base import Problem, shown_by
 from evalbias.optimizers.likelihood import with_demos
 from evalbias.programs import prompts
 from evalbias.programs.edits import edits, guidelines, with_lines
@@ -249,12 +249,6 @@ def taught(problem: Problem, optimizers: Mapping[str, Any]) -> list[Offer]:
             continue
         offers.append(Offer(taught_by(name), f"what {name} compiled", program, shown_by(program, items)))
     return offers
-
-
-def shown_by(judge: Any, items: Sequence[dspy.Example]) -> frozenset[int]:
-    """Return the places of the items that a judge shows in every prompt, unlike the nearest ones to each item."""
-    demos = set() if getattr(judge, "nearest", None) else {_texts(judge, demo) for demo in judge.predict.demos}
-    return frozenset(i for i, e in enumerate(items) if _texts(judge, e) in demos)
 
 
 def taught_by(name: str) -> str:

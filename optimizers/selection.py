@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -150,6 +150,7 @@ class Selection:
     chosen: Candidate
     answers: Judged | None = None  # of the chosen program to the held-back items; None where nothing was kept back
     fields: Mapping[str, Any] = field(default_factory=dict)  # of the report: decision, candidates and front
+    rule: int = 0  # place of the rule that chose among the rules
 
 
 def choose(
@@ -178,8 +179,9 @@ def choose(
         costs.append(spent().since(before))
     aim = ", or ".join(rule.aim for rule in rules)
     selections = []
-    for rule in rules:
-        selections.append(_choose_by(rule, programs, answers, costs, aim=aim, inputs=inputs, noun=noun))
+    for place, rule in enumerate(rules):
+        selection = _choose_by(rule, programs, answers, costs, aim=aim, inputs=inputs, noun=noun)
+        selections.append(replace(selection, rule=place))
         if selections[-1].chosen is not student:
             return selections[-1]
     tested = [s for s in selections if not all(math.isnan(tried.p_value) for tried in s.fields["candidates"])]
@@ -274,12 +276,8 @@ def _decision(
     kept, *others = tried
     candidate = tried[nearest]
     if best:
-        changes = "; ".join(
-            f"{e.label} {kept.estimates[name].text()} -> {e.text()}"
-            for name, e in candidate.estimates.items()
-            if name in kept.estimates
-        )
         among, caution = ("", "") if len(others) == 1 else (f" out of {len(others)} candidates", f" {FLATTERED}")
+        changes = changed(kept.estimates, candidate.estimates)
         return f'"{candidate.name}" was chosen{among} on {where}, for {aim}: {changes}.{caution}'
     if all(other.reason == INCOMPARABLE for other in others):
         reasons = (e.reason for e in kept.estimates.values() if e.reason)
@@ -288,3 +286,9 @@ def _decision(
     why = f"Not chosen because it {candidate.reason}, on {where}."
     more = "" if enough is None else f" About {count(enough, 'input')} would decide."
     return f'Kept your {noun}. {among} for {aim}: "{candidate.name}". {why}{more}'
+
+
+def changed(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> str:
+    """Return both values of the estimates that two programs have, in words."""
+    both = [(before[name], estimate) for name, estimate in after.items() if name in before]
+    return "; ".join(f"{new.label} {old.text()} -> {new.text()}" for old, new in both)

@@ -121,7 +121,7 @@ def test_a_judge_that_all_labels_make_worse_than_the_halves_made_it_is_not_chose
     monkeypatch.setattr(align, "remade", spoiled)
     report = aligned(Prompted(lambda text: 3.0 if "Spoiled" in text else better_by_an_edit(text)), labeled(90)).report
     assert report.chosen == "the given judge"
-    assert "agrees less than the given judge when made from all labels (Pearson" in report.decision
+    assert "is worse than the given judge (Pearson" in report.decision
 
 
 def test_the_numbers_of_few_labels_are_of_judges_that_did_not_see_the_item():

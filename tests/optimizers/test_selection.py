@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from fakes import PARTS, FormulaLM, Wording, items, of_sources, pair
+from fakes import PARTS, FormulaLM, Wording, items, numbers, of_sources, pair
 
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import Judged
@@ -181,6 +181,30 @@ def test_few_inputs_choose_all_of_them(optimizer):
     report = optimizer.compile(PointwiseJudge(C), trainset=of_sources(40, 1), lm=FormulaLM()).report
     assert "all 40 training inputs (cross-fitted)" in report.decision
     assert {one.estimates["performance"].n for one in report.candidates} == {40}
+
+
+@pytest.mark.parametrize("fault", ["", "is worse than the given judge (likelihood effect", "loses agreement ("])
+def test_demonstrations_of_all_inputs_are_not_taken_if_they_make_the_judge_worse_than_those_of_each_half(fault):
+    train = of_sources(60, 1)
+    later = {e.output for e in hold_back(train, seed=0)[1]}
+
+    class Divided(FormulaLM):  # demonstrations from both halves of the inputs spoil the judge
+        def _row(self, prompt, choices):
+            halves = {any(text in one["content"] for text in later) for one in prompt[1:-1:2]}
+            self.bias = 1.0
+            if fault and len(halves) > 1:
+                prompt, self.bias = [prompt[0], prompt[-1]], 3.0
+                if fault.startswith("loses"):
+                    prompt[-1] = {"content": f"q={6 - numbers(prompt[-1]['content'])[0]} z=0"}
+            return super()._row(prompt, choices)
+
+    found = BiasedDemos(4).compile(PointwiseJudge(C), trainset=train, lm=Divided())
+    assert len(found.predict.demos) == (0 if fault else 4)
+    assert ("when made from all inputs" in found.report.decision) is bool(fault)
+    assert fault in found.report.decision
+    # What the halves made and the given judge answer 60 items each, and the one made from all the 56 that it does not
+    # show. Random demonstrations judge 26, 26 and 56; 16 of the longest prompts are tried with six sets of them.
+    assert found.report.cost.judgments == 60 + 60 + 56 + 26 + 26 + 56 + 6 * 16
 
 
 def documents(n):
