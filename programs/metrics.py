@@ -105,7 +105,8 @@ def judge_metric(
             ``preference_metric``.
         threshold: Least value, above 0, of an output that ``dspy.BootstrapFewShot`` and the like take as a
             demonstration. Defaults to the middle of the judge's scale.
-        source: Field of the example that the program worked from. A judge's own ``inputs`` are read by their names.
+        source: Field of the example that the program worked from. A judge's own ``inputs`` are read by their names, of
+            the example or else of the prediction, which may hold what the program retrieved.
         output: Field of the prediction to judge. Defaults to the name of the judge's judged input.
         undefined: Value of an undefined judgment. Defaults to the worst value, so that a program gains nothing by
             outputs that the judge cannot score; ``math.nan`` keeps it undefined. As a reward, DSPy then never takes
@@ -117,7 +118,7 @@ def judge_metric(
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         text = _field(prediction, output, "output")
-        inputs = _other_inputs(scorer, example, source)
+        inputs = _other_inputs(scorer, example, prediction, source)
         if problem := text_problem(text):
             return math.nan, _problem_feedback(judge, problem)
         warn_of_own_text(judge.judges if isinstance(judge, Jury | Rubric) else [judge], text)
@@ -158,7 +159,8 @@ def preference_metric(
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         ours = _field(prediction, output, "output")
-        theirs, inputs = _example_text(example, reference, "reference"), _other_inputs(judge, example, source)
+        theirs = _example_text(example, reference, "reference")
+        inputs = _other_inputs(judge, example, prediction, source)
         if problem := text_problem(ours):
             return math.nan, _problem_feedback(judge, problem)
         if str(ours) == theirs:
@@ -181,17 +183,20 @@ def _check_kind(judge: Any, kind: type) -> None:
 def _field(values: Any, name: str, argument: str) -> Any:
     """Return a field, or raise an error that names the fields available."""
     if name not in values:
-        raise ValueError(f"There is no {name!r} among {sorted(values.keys())!s:.500}: name the field with {argument}=.")
+        remedy = f"name the field with {argument}=" if argument else "add it to the example"
+        raise ValueError(f"There is no {name!r} among {sorted(values.keys())!s:.500}: {remedy}.")
     return values[name]
 
 
-def _other_inputs(judge: Any, example: Any, source: str) -> dict[str, str]:
-    others = (name for name in judge.inputs if name != judge.judged)
-    return {name: _example_text(example, source if name == "source" else name, "source") for name in others}
+def _other_inputs(judge: Any, example: Any, prediction: Any, source: str) -> dict[str, str]:
+    """Return a judge's inputs besides the output, from the example, or else the prediction (what was retrieved)."""
+    fields = {name: source if name == "source" else name for name in judge.inputs if name != judge.judged}
+    found = {f: prediction if f in prediction and f not in example else example for f in fields.values()}
+    return {n: _example_text(found[f], f, "source" if n == "source" else "") for n, f in fields.items()}
 
 
 def _example_text(example: Any, name: str, argument: str) -> str:
-    """Return a text of the example, which is data and not the program's output: an unusable text is an error."""
+    """Return a text that the judge is shown besides the output: an unusable text is an error."""
     value = _field(example, name, argument)
     if problem := text_problem(value):
         raise ValueError(f"{name!r} of the item {item_name(example)!r:.80} {problem}: give a text that is not empty.")

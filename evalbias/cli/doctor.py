@@ -106,9 +106,8 @@ def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
     fields = {column: ours for ours, column in recognised.fields.items()}
     reasons |= {c: why for c, why in recognised.why.items() if len(seen) < WIDEST or not why.startswith(NO_FIELD)}
     first = replace(table, rows=table.rows[:3])
-    inside = {c: cells_at(first, c) for c in reasons if c not in table.columns}
-    samples = {c: inside[c] if c in inside else [row.get(c) for _, row in first.rows] for c in reasons}
-    cells = {c: " | ".join(beginning(cell, SHOWN) for cell in some) for c, some in samples.items()}
+    shown = {c: [row.get(c) for _, row in first.rows] if c in table.columns else cells_at(first, c) for c in reasons}
+    cells = {c: " | ".join(beginning(cell, SHOWN) for cell in some) for c, some in shown.items()}
     rows = [(column, fields.get(column, "-"), why, cells[column]) for column, why in reasons.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
     for question in (q for q in recognised.questions if not judges or q.about != "the judge's ratings"):
@@ -120,9 +119,9 @@ def _examine(file: str) -> tuple[list[Judged], Sequence[str]]:
     while open_ and (len(commands) < MOST or name in EXPORTS):
         settings = open_.pop(0)
         command, opened = command_line(spec, settings), spec if name in EXPORTS else source
-        has_answers = any(name in settings for name in RECORDED)
-        if not has_answers and recognised.unread:
+        if recognised.unread:
             continue  # the question explains the first step
+        has_answers = any(name in settings for name in RECORDED)
         try:
             if has_answers:
                 judged.append(answers_of(resolve_each(AuditOptions(opened, **settings))[0]))
@@ -165,8 +164,8 @@ def _print(text: str) -> None:
 def _answered(recognised: Columns, name: str, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the options of an audit for each answer to the questions, or for each judge of a tool's export."""
     if name in EXPORTS:
-        answers = [answer for question in recognised.questions for answer in question.answers]
-        criteria = [*dict.fromkeys(answer["criterion"] for answer in answers if "criterion" in answer)]
+        answers = (answer for question in recognised.questions for answer in question.answers if "criterion" in answer)
+        criteria = [*dict.fromkeys(answer["criterion"] for answer in answers)]
         people = {ours: column for ours, column in recognised.fields.items() if column.startswith(METADATA)}
         mapped: dict[str, Any] = {"mapping": people} if people else {}
         for judge in judges or [""]:
@@ -202,7 +201,8 @@ def _opened(spec: str) -> tuple[str, Source]:
 def _measurable(judged: Judged) -> str:
     """Return sentences about the measures of an audit of such answers, and about the needs of the others."""
     suiting = [bias for bias in BIASES.values() if bias.suits(judged)]
-    can, needed = [bias.title for bias in suiting if bias.applies(judged)], dict[str, list[str]]()
+    shown = [bias for bias in suiting if bias.applies(judged) and not (bias.kind == "bias" and bias.lacks(judged))]
+    can, needed = [bias.title for bias in shown], dict[str, list[str]]()
     for bias in suiting:
         for need in () if bias.title in can else bias.missing(judged):
             needed.setdefault(need, []).append(bias.title)

@@ -149,8 +149,7 @@ class _Table:
         for name, column in self.all.items():
             if name in left_open or not column.is_inside:
                 self.why.setdefault(name, f"{'left to you' if name in left_open else NO_FIELD}; {column.says()}")
-        reasons = {name: self.why[name] for name in self.all if name in self.why}
-        return Columns(self.fields, reasons, self.questions, self.unread)
+        return Columns(self.fields, {n: self.why[n] for n in self.all if n in self.why}, self.questions, self.unread)
 
     def _take(self, field: str, why: str, *columns: Column) -> None:
         """Take a column for a field, or several columns for its numbered fields."""
@@ -218,8 +217,7 @@ class _Table:
         if not self.pairwise:
             who = self.form.who if self.form else ""
             self._choose("system", [c for c in writers if c.is_names and not c.end and c.name != who])
-            return
-        if len(two := _pairs(writers)) == 1:
+        elif len(two := _pairs(writers)) == 1:
             self._take("systems" if len(two[0]) == 1 else "system", "named like the writers of two outputs", *two[0])
 
     def _repeats(self) -> long_form.LongForm | None:
@@ -359,7 +357,7 @@ class _Table:
             if is_read or (column.kind == TEXTS and not column.is_names) or column.kind == cells.NOTHING:
                 continue
             values = [*dict.fromkeys(map(str, column.filled))]
-            first = ", ".join(f"{value!r:.20}" for value in values[:3])
+            first = ", ".join(repr(value[:40]) for value in values[:3])
             why = f"{column.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
             why += "the rows of one judge; if it holds ratings, write them as numbers"
             are_words = column.kind == TEXTS and all(text[:1].isalpha() for text in values)
@@ -468,13 +466,15 @@ class _Table:
         for column in judges if people else ():
             others = [c for c in people if c is not column]
             others = [c for c in others if column.is_judges and c.about == column.about] or others
-            if others := [c for c in others if c.kind != LISTS] or others[:1]:
-                answers.append(self._peoples(others) | self._judges([column]))
+            others = [c for c in others if c.kind != LISTS] or others[:1]
+            groups = [others] if self.pairwise or all(_is_like(c, others) for c in others) else [[c] for c in others]
+            answers += [self._peoples(group) | self._judges([column]) for group in groups if group]
         if people and judges:
             return answers or [self._peoples(people), self._judges(judges)]
         named, outcomes = ([c for c in people if c.has(names)] for names in ("people", "outcomes"))
         single = [c for c in people if c.kind != LISTS]
         together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # outcomes are not combined
+        together = together and (self.pairwise or all(_is_like(c, single) for c in single))
         is_numbered = len({c.words for c in single}) == 1 and len(single) > MOST_NAMED  # raters, many of them
         several = [[column] for column in people if column.kind == LISTS or not is_numbered]
         several = [single, *several] if together else several

@@ -576,7 +576,7 @@ def folder_files(folder: Path, kind: str | None = None) -> list[Path]:
 
 def memory_table(data: Any, *, name: str = "list") -> Source:
     """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON."""
-    if hasattr(data, "to_dict") and hasattr(data, "notna"):
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):
         name, data = "data frame", data.astype(object).where(data.notna(), None).to_dict("records")
     source, rows = Source(name, Path(name)), list[Row]()
     for number, record in enumerate(data, start=1):

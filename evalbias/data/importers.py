@@ -209,7 +209,10 @@ def recognise(record: Mapping[str, Any]) -> str | None:
 
 
 def _is_of(tool: Tool, record: Mapping[str, Any]) -> bool:
-    return any(all(_walk(record, path.split(".")) is not None for path in tell.split()) for tell in tool.tells)
+    # A column for each score, as tools' pages write, does not say whose it is: that is a plain table.
+    flat = {n for form in tool.judgments for n in form.within.split("|") if "." not in n} - record.keys()
+    tells = [tell.split() for tell in tool.tells if flat.isdisjoint(tell.split())]
+    return any(all(_walk(record, path.split(".")) is not None for path in tell) for tell in tells)
 
 
 def recognised(path: str | Path) -> str | None:
@@ -410,7 +413,7 @@ def _told_apart(
         value = at(entry, form.value) if isinstance(entry, dict) else entry
         kind, who = (str(at(entry, path) or "") for path in (form.kind, form.who))
         target = next(filter(None, map(item_of, ids.split("\n"))), None)
-        is_score = value is not None and bool(kind or not form.kind)
+        is_score = value not in (None, "") and bool(kind or not form.kind)
         if target is None:
             strangers += 1
         elif is_score and not any(at(entry, path) == wanted for path, wanted in form.unless.items()):

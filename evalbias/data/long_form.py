@@ -37,6 +37,7 @@ class LongForm:
     def sentence(self, kind: str) -> str:
         """Describe how rows are merged into texts."""
         low, high, n = min(self.counts), max(self.counts), len(self.names)
+        kind = RATED_ON if CRITERIA & {*words_of(self.who)} else kind
         each = f"{low} to {high}" if low < high else f"{high}"
         what = {RATED_BY: "rater", JUDGED_BY: "judge", RATED_ON: "criterion"}[kind]
         more = {RATED_ON: "criteria"}.get(kind, f"{what}s") if high > 1 else what
@@ -88,13 +89,13 @@ def readings(form: LongForm, people: Iterable[str], judged: Iterable[str]) -> li
     judges = [name for name in form.names if words_in("judges", "models") & {*words_of(name)}]
     models = 2 * len(judges) > len(form.names)
     is_said = bool(words & (SPEAKERS | words_in("people", "judges", "writers"))) or models
-    persons = CRITERIA | words_in("people") | SPEAKERS - words_in("judges")
+    persons = words_in("people") | SPEAKERS - words_in("judges")
+    may_be_crossed = form.is_crossed and (judges_differ or not judged)
     fits = {
         RATED_BY: people_differ and not judges_differ and not words & CRITERIA and not models,
         JUDGED_BY: judges_differ and not people_differ and (models or not words & persons),
-        RATED_ON: people_differ and (judges_differ or not judged) and form.is_crossed and not is_said,
+        RATED_ON: people_differ and (bool(words & CRITERIA) or (may_be_crossed and not is_said)),
     }
-    fits[RATED_ON] |= people_differ and bool(words & CRITERIA)
     return [kind for kind, is_fit in fits.items() if is_fit]
 
 

@@ -103,7 +103,7 @@ def _inner(value: Any, depth: int = 3) -> Iterator[str]:
 
 def cells_at(table: Source, path: str) -> list[Any]:
     """Return the value at a path in each row, or a list with a place for each rater."""
-    root = next(name for name in sorted(table.columns, key=len, reverse=True) if path.startswith(f"{name}."))
+    root = next((n for n in sorted(table.columns, key=len, reverse=True) if path.startswith(f"{n}.")), path)
     steps = path.removeprefix(f"{root}.")
     ends = [_end(parsed_or_given(row.get(root)), steps) for _, row in table.rows]
     entries = [[entry for entry in end if isinstance(entry, dict)] if isinstance(end, list) else [] for end, _ in ends]

@@ -91,8 +91,9 @@ def converted(value: Any, read: Callable[[Any], Any]) -> Any:
 
 
 def number_of_text(cell: Any) -> Any:
-    """Return a text's number; anything else unchanged."""
-    return number if isinstance(cell, str) and np.isfinite(number := as_number(cell)) else cell
+    """Return a text's number, None if it says that there is none; anything else unchanged."""
+    number = as_number(cell) if isinstance(cell, str) else np.nan
+    return number if np.isfinite(number) else None if items.is_absent(cell) else cell
 
 
 def read_codes(table: Source, columns: Sequence[str], codes: Codes) -> None:
@@ -156,7 +157,7 @@ def refuse_words(cells: Cells, others: Cells, among: str = "") -> None:
         remedy = "or leave it empty (null in JSON) where there is none"
         remedy += f"; `missing` {shell_word(codes)} counts it as missing" if codes else ""
     refusal = f"{where}: {name!r:.80} is {first!r:.80}{among}: give a number, {remedy}.{more}"
-    raise _refused(refusal, codes, are_few=remedy.endswith("as missing"))
+    raise OpenValuesError(refusal, codes.split(",")) if remedy.endswith("as missing") else DataError(refusal)
 
 
 def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
@@ -166,10 +167,6 @@ def _counted(cells: Cells, others: Cells, what: str) -> tuple[str, str]:
     listing = first_few([f"{code!r:.80} in {n}" for code, n in counts.most_common()], MOST_LISTED)
     more = f" {len(others)} of {len(cells)} cells are no {what}: {listing}." if len(others) > 1 else ""
     return ",".join(code for code in some if "," not in code and len(code) <= LONGEST), more
-
-
-def _refused(refusal: str, codes: str, *, are_few: bool) -> DataError:
-    return OpenValuesError(refusal, codes.split(",")) if are_few and codes else DataError(refusal)
 
 
 def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
@@ -185,10 +182,10 @@ def refuse_choices(cells: Cells, labels: Sequence[object]) -> None:
         hint = "" if labels else " If 1 means the first and 2 the second: --labels 1,2."
         python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
         codes, more = _counted(cells, others, "choices")
-        if 2 * len(others) < len(cells) and codes:
+        if (are_few := 2 * len(others) < len(cells)) and codes:
             hint += f" Where no choice was made: `missing` {shell_word(codes)}.{more}"
         refusal = f"{errors[0]} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}"
-        raise _refused(refusal, codes, are_few=2 * len(others) < len(cells))
+        raise OpenValuesError(refusal, codes.split(",")) if codes and are_few else DataError(refusal)
 
 
 def read_words(table: Source, group: Sequence[str]) -> None:
@@ -346,9 +343,8 @@ def _ends(own: FloatArray, others: Sequence[FloatArray], ways: int, *, apart: bo
 
 
 def _like_a_code(value: float, sign: int) -> bool:
-    if not float(value).is_integer():
-        return False
-    return value <= 0 if sign == 1 else bool(value > 0 and LIKE_A_CODE.fullmatch(f"{value:.0f}"))
+    is_one = value <= 0 if sign == 1 else value > 0 and LIKE_A_CODE.fullmatch(f"{value:.0f}")
+    return bool(float(value).is_integer() and is_one)
 
 
 def _is_apart(codes: FloatArray, inner: FloatArray, sign: int) -> bool:

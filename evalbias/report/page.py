@@ -138,8 +138,8 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
         yield Section("Agreement with people by group", [groups_table(audit.groups)])
     only = audit.provenance.get("only")
     unasked = [name for name, bias in BIASES.items() if bias.kind == "bias" and only not in (None, name)]
-    missing = {title_of(n): why for n, why in audit.not_measured.items() if n not in (*audit.measurements, *unasked)}
-    if missing:
+    unlisted = (*audit.measurements, *unasked)
+    if missing := {title_of(n): why for n, why in audit.not_measured.items() if n not in unlisted}:
         rows = [(title.capitalize(), why) for title, why in missing.items()]
         table = Table(("", "why, and what would make it possible"), rows, left=2)
         yield Section("Not measured", [table], _sentence(joined([*missing])))
@@ -349,16 +349,12 @@ def terms() -> dict[str, Term]:
     return forms
 
 
-@cache
-def _forms() -> re.Pattern[str]:
-    longest_first = sorted(terms(), key=len, reverse=True)
-    return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest_first))})(?![\w-])", re.IGNORECASE)
-
-
 class Explainer:
     """Escapes our own texts and explains each term at its first occurrence, by the page's glossary if ``linked``."""
 
     def __init__(self, *, linked: bool) -> None:
+        longest_first = "|".join(map(re.escape, sorted(terms(), key=len, reverse=True)))
+        self._forms = re.compile(rf"(?<![\w-])({longest_first})(?![\w-])", re.IGNORECASE)
         self._linked = linked
         self._used: set[Term] = set()
 
@@ -370,7 +366,7 @@ class Explainer:
     def __call__(self, text: str) -> Markup:
         """Return a sentence, or a cell of a table, as HTML."""
         html, seen = Markup(""), set[Term]()
-        for place, piece in enumerate(_forms().split(text)):  # text, term, text, ..., text
+        for place, piece in enumerate(self._forms.split(text)):  # text, term, text, ..., text
             words = escape(visible(piece).replace(" %", "\u00a0%"))
             term = terms()[piece.lower()] if place % 2 else None
             html += words if term is None or term in seen else self._explained(words, term)

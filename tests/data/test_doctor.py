@@ -505,6 +505,32 @@ def test_scores_of_several_judges_in_one_column_are_not_mixed(tmp_path, name):
     assert name in asked
 
 
+def test_criteria_of_a_judge_in_rows_are_not_pooled(tmp_path):
+    rows = rows_of("question|q|; output|a|; human|15|; llm_score|15|")
+    twice = [(k + len(m), row, m) for k, row in enumerate(rows) for m in ("facts", "tone")]
+    rows = [{**row, "metric": m, "llm_score": 1 + k % 5} for k, row, m in twice]
+    _, commands = doctor(as_jsonl(tmp_path / "t.jsonl", rows), tmp_path)
+    assert [command[-1] for command in commands] == ["facts/llm_score", "tone/llm_score"]
+    with pytest.raises(ValueError, match="are not pooled"):
+        package.audit(rows, mapping={"score": "human"}, scores_field="llm_score")
+
+
+@pytest.mark.parametrize("rows", [
+    rows_of("question|q|; answer_a|a|; answer_b|a2|; winner|ab|; judge|=expert_1,gpt4_pair|"),
+    [{"run": {"id": 1}}] * 3 + [{"data": {"prompt": f"Is it {k}?"}} for k in range(9)],  # other columns
+])  # fmt: skip
+def test_people_and_judges_in_one_column_and_rows_of_events_take_no_command(tmp_path, rows):
+    said, commands = doctor(as_jsonl(tmp_path / "t.jsonl", rows), tmp_path)
+    assert not commands
+    assert "keep the rows of one judge" in said or "cannot read it yet" in said
+
+
+def test_what_quality_may_explain_cannot_be_measured(tmp_path):
+    said, _ = doctor(write(tmp_path, rows_of("question|q|; answer_a|a|; answer_b|a2|; judge|ab|"), "csv"), tmp_path)
+    assert "Can be measured: nothing yet." in said
+    assert "position needs choices in both orders" in " ".join(said.split())
+
+
 TASK = "task|q|source; kind|same|; trace|a|output"
 ASKED = [  # columns, beside a question and an answer where none are named
     # people and judges stay apart
@@ -620,6 +646,14 @@ ROLES = {  # columns -> fields that are certain besides the texts, and the answe
         {"score": "human", "scores_field": "judge"}, [[{"source": "instruction"}, {}]]),
     f"{PAIR}; human|=A,B|; judge|=A,B|; judge_swapped|=B,A|": (
         {"better": "human", "winner_field": "judge"}, [[{"swapped_field": "judge_swapped"}, {}]]),
+    # of a company's support, and automatic metrics on scales of their own, which are not several people's
+    "Ticket Text|q|; Agent Reply|a|; Agent / Model|few|; human|15|; judge|15|": (
+        {"source": "Ticket Text", "output": "Agent Reply", "system": "Agent / Model", "score": "human",
+         "scores_field": "judge"}, []),
+    f"{QA}; ease/v1/score|100|; sme_score|15|; tone/v1/score|unit|": (
+        {"score": "sme_score"}, [[{"scores_field": "ease/v1/score"}, {"scores_field": "tone/v1/score"}]]),
+    f"{QA}; ease|100|; tone|unit|; judge|15|": (
+        {"scores_field": "judge"}, [[{"score": "ease"}, {"score": "tone"}]]),
     # an input without a text, and a writer
     "prompt_id|in|; answer|a|; human|15|; judge|15|": (
         {"input_id": "prompt_id", "score": "human", "scores_field": "judge"}, []),

@@ -219,7 +219,8 @@ def test_every_tool_has_a_file_here_and_a_plain_table_is_no_export(tmp_path):
     plain = [{"id": 1, "source": "a", "output": "b", "score": 1}]
     files = as_jsonl(tmp_path / "rows.jsonl", plain), export(tmp_path, {"test_cases": plain}), tmp_path / "rows.csv"
     (tmp_path / "rows.csv").write_text("trace_id,name,value\n1,a,2\n")
-    assert [*map(recognised, files)] == [None] * 3
+    (tmp_path / "page.csv").write_text("example_id,input,feedback.tone,feedback_scores.tone\n1,a,2,2\n")  # nobody's
+    assert [*map(recognised, (*files, tmp_path / "page.csv"))] == [None] * 4
 
 
 def test_what_nobody_scored_is_left_out_and_counted(tmp_path):

@@ -140,6 +140,13 @@ def test_what_is_missing_is_counted_and_tested_and_no_score(tmp_path, code):
     assert f"counted as missing: {str(CODED[code]).lower()} in 19 of 'mine'" in done.stderr
 
 
+def test_a_cell_that_says_there_is_none_is_none_beside_words_too(tmp_path):
+    values = ("1", "5", "error", "N/A", "3", "nan")
+    (tmp_path / "t.csv").write_text("output,llm\n" + "".join(f"Text {k}.,{v}\n" for k, v in enumerate(values)))
+    answers = package.audit(tmp_path / "t.csv", scores_field="llm", missing=["error"]).judged.answers
+    assert np.array_equal(answers, [1, 5, np.nan, np.nan, 3, np.nan], equal_nan=True)
+
+
 def test_what_is_kept_is_a_score_and_the_ends_of_a_stated_scale_are():
     rows = replies(0)
     kept, on_scale = (package.audit(rows, scores_field="mine", **how) for how in ({"keep": [0]}, {"scale": (0, 5)}))

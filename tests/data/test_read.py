@@ -212,6 +212,8 @@ def test_scores_and_ratings(tmp_path, fields, score, single):
 
 
 def test_empty_outputs_are_left_out_and_a_source_may_be_empty_or_missing(tmp_path):
+    with pytest.raises(DataError, match="list, row 1 is 4; give dicts"):
+        data.read(pandas.Series([4]))
     frame = pandas.DataFrame([{"q": "s", "answer": None, "b": "x"}, {"q": None, "answer": "o", "b": None}])
     for given in (frame, as_csv(tmp_path / "a.csv", frame)):
         items = data.read(given, mapping={"source": "q", "output": "answer"})

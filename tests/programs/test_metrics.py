@@ -206,6 +206,15 @@ def test_each_factory_takes_its_kind_of_judge_and_a_reason_is_a_text():
         agreement_feedback(dspy.Predict("source -> output"))
 
 
+def test_what_a_program_retrieved_is_read_from_its_prediction(lms):
+    judge = PointwiseJudge(C, inputs={"question": "Question", "context": "Context", "answer": "Answer"})
+    judge.predict.lm, asked = lms["llama"], dspy.Example(question="q")
+    value = judge_metric(judge)(asked, dspy.Prediction(context="c", answer="a"))
+    assert value == judge_metric(judge)(asked.copy(context="c"), dspy.Prediction(context="other", answer="a"))
+    with pytest.raises(ValueError, match=r"There is no 'context' among \['question'\]: add it to the example"):
+        judge_metric(judge)(asked, dspy.Prediction(answer="a"))
+
+
 MISTAKES = [
     (0, {}, {"text": "fine"}, r"There is no 'output' among \['text'\]: name the field with output="),
     (0, {"question": "s"}, {"output": "fine"}, "There is no 'source' among"),
