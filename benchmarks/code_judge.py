@@ -1,15 +1,16 @@
 """The papers' methods on a prompted judge that agrees with people: rated code snippets (ICE, CoNaLa).
 
-usage: python -m benchmarks.code_judge {agreement,demonstrations,fairness,loops} --lm FILE [FILE ...]
+usage: python -m benchmarks.code_judge {agreement,cue,demonstrations,fairness,loops} --lm FILE [FILE ...]
            [--dtype bfloat16] [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--out DIR] [--write]
 
-``agreement`` asks how well the judge, as it is, agrees with people on each of our sets. ``demonstrations`` compares 8
-demonstrations of highest RS with 8 random ones, which are not shown again (Ohi et al. 2024), for so many draws of the
-random ones, on snippets for other problems. ``fairness`` searches an instruction on pairs of snippets (ZEPO, Zhou et
-al. 2024) and compares it with the first one on pairs for other problems; every wording that was tried also gets its
-agreement with people, on the pairs of the search. ``--set llmbar`` takes LLMBar-Natural's pairs. ``loops`` has each
-model write code for problems, score it, and write it again (Xu et al. 2024): under its own score, under the likeness to
-a reference, and under the first model's score. No code is ever run.
+``agreement`` asks how well the judge, as it is, agrees with people on each of our sets, and ``cue`` whether it does
+better without the criterion's name behind the texts. ``demonstrations`` compares 8 demonstrations of highest RS with 8
+random ones, which are not shown again (Ohi et al. 2024), for so many draws of the random ones, on snippets for other
+problems. ``fairness`` searches an instruction on pairs of snippets (ZEPO, Zhou et al. 2024) and compares it with the
+first one on pairs for other problems; every wording that was tried also gets its agreement with people, on the pairs of
+the search. ``--set llmbar`` takes LLMBar-Natural's pairs. ``loops`` has each model write code for problems, score it,
+and write it again (Xu et al. 2024): under its own score, under the likeness to a reference, and under the first model's
+score. No code is ever run.
 
 The answers of the models are kept in DIR, so that a stopped run goes on.
 """
@@ -39,7 +40,7 @@ from evalbias.evaluation.loops import LoopScores, compare_loops, run_loops
 from evalbias.evaluation.words import mark
 from evalbias.measures import QuantileMap, estimate_mean, spearman
 from evalbias.measures.resample import Draws
-from evalbias.optimizers import ZEPO, BiasedDemos
+from evalbias.optimizers import ZEPO, Align, BiasedDemos
 from evalbias.optimizers.objectives import shares_of
 from evalbias.programs.criterion import PRESETS
 from evalbias.programs.feedback import ReferenceFeedback, ScorerFeedback
@@ -74,8 +75,8 @@ PAIRS = ("pairs/llmbar.jsonl.gz", "pairs/evalbiasbench.jsonl")
 LONGEST = 1_600  # characters of a source, or of a pair with its source
 
 
-def agreement(args: argparse.Namespace, lm: Any) -> str:
-    """Return a row for each set and criterion: how well the judge agrees with people, beside length alone."""
+def scored(args: argparse.Namespace) -> list[tuple[str, Any, Side]]:
+    """Return the name of each set, a judge of each of its criteria, and the outputs to score."""
     asked: list[tuple[str, Any, Side]] = []
     for name, (_, criterion) in SETS.items():
         asked.append((name, evalbias.PointwiseJudge(criterion), drawn(rated(name), 0, args.problems, 0, each=4)[0]))
@@ -83,6 +84,31 @@ def agreement(args: argparse.Namespace, lm: Any) -> str:
         short = [item for item in sets.read(name) if len(item.source) <= LONGEST]
         some, _ = drawn(short, 0, args.problems, 0, each=4)
         asked += [(name, evalbias.PointwiseJudge(criterion), some) for criterion in PRESETS[name]]
+    return asked
+
+
+def cue(args: argparse.Namespace, lm: Any) -> str:
+    """Return a row for each set and criterion: agreement with the criterion's name behind the texts, and without."""
+    body, align = [], Align(seed=args.seed, n_resamples=args.resamples)
+    for name, judge, items in scored(args):
+        other = judge.deepcopy()
+        other.cue = False
+        compared = align.compare(*(judge_examples(either, items, lm=lm) for either in (judge, other)))
+        changes = compared["agreement"].changes
+        row = [changes[number].text() if number in changes else "" for number in ("spearman", "pearson", "error")]
+        body.append([name, judge.criterion.title, len(items), *row])
+        print(*body[-1], sep=" | ", flush=True)
+    about = (
+        f"Outputs of {args.problems} inputs, at most four of each; before: each prompt ends with the criterion's name "
+        "and a colon, after: with the texts (`judge.cue = False`). \\* p < .05, over inputs, for each row by itself."
+    )
+    headings = ["set", "criterion", "outputs", "Spearman", "Pearson", "mean error"]
+    return f"{about}\n\n{markdown(headings, body)}"
+
+
+def agreement(args: argparse.Namespace, lm: Any) -> str:
+    """Return a row for each set and criterion: how well the judge agrees with people, beside length alone."""
+    asked = scored(args)
     judge, kinds = evalbias.PairwiseJudge(INSTRUCTION, debias="permutation"), dict[str, Side]()
     for row in (row for file in PAIRS for row in lines(file)):
         if len(row["source"]) + sum(map(len, row["outputs"])) <= LONGEST:
@@ -330,7 +356,7 @@ def loops(args: argparse.Namespace, models: Mapping[str, Sequence[Any]]) -> str:
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="code-judge")
-    parser.add_argument("study", choices=["agreement", "demonstrations", "fairness", "loops"])
+    parser.add_argument("study", choices=["agreement", "cue", "demonstrations", "fairness", "loops"])
     parser.add_argument("--lm", nargs="+", required=True, help="the judge; of loops all writers, the best judge first")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--problems", type=int, default=75, help="problems on each side, with two snippets each")
@@ -347,10 +373,10 @@ def main() -> None:
     if args.study == "loops":
         text = loops(args, {Path(file).stem: two for file, *two in zip(args.lm, writers, judges, strict=True)})
     else:
-        study = {"agreement": agreement, "demonstrations": demonstrations, "fairness": fairness}[args.study]
+        study = {"agreement": agreement, "cue": cue, "demonstrations": demonstrations, "fairness": fairness}[args.study]
         text = study(args, judges[0])
     where = "on LLMBar-Natural" if args.set == "llmbar" else "on CoNaLa"
-    where = "set by set" if args.study == "agreement" else where
+    where = "set by set" if args.study in ("agreement", "cue") else where
     heading = f"## {args.study.capitalize()} {where}\n\n{', '.join(w.model for w in writers)} in {args.dtype}. "
     section = args.study if args.set == "conala" else f"{args.study} {args.set}"
     finish(args, "code_judge", heading + text, section=section)

@@ -184,7 +184,7 @@ class Judge(Instrument):
         raise NotImplementedError
 
     def _ending(self, phrases: Language) -> str:
-        """Return the line that the answer follows."""
+        """Return the line that the answer follows; empty if it follows the texts."""
         raise NotImplementedError
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
@@ -205,7 +205,8 @@ class Judge(Instrument):
         """Return a question's texts and the lines after them, up to the point where the answer follows."""
         phrases = prompts.LANGUAGES[self.language]
         lines = [phrases.text.format(label=label, text=text) for label, text in self._texts(inputs)]
-        return "\n".join([*lines, *question, self._ending(phrases)])
+        ending = self._ending(phrases)
+        return "\n".join([*lines, *question, *([ending] if ending else [])])
 
     def labeled(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
         """Return (inputs, label) of each demonstration that has an answer, and warn if others are left out.
@@ -368,8 +369,9 @@ class Judge(Instrument):
             return Choices(prompt, labels)
         ending = self._ending(phrases)  # the line before the answer moves behind the reasons
         *before, question = prompt
-        first = {**question, "content": f"{question['content'].removesuffix(ending)}{phrases.reasons}"}
-        return Reasoned([*before, first], labels, f"{phrases.conclusion}\n{ending}", self.reasoning)
+        cut = f"\n{ending}" if ending else ""
+        first = {**question, "content": f"{question['content'].removesuffix(cut)}\n{phrases.reasons}"}
+        return Reasoned([*before, first], labels, f"{phrases.conclusion}{cut}", self.reasoning)
 
     def _state(self, inputs: Mapping[str, Any], answer: Any = None) -> dict[str, Any]:
         """Return the judged texts by name, with the answer of a demonstration; ValueError if two names are equal."""

@@ -96,6 +96,8 @@ class PointwiseJudge(Judge):
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
     An item's prompt has all demonstrations, or, if ``nearest`` is set, that many of the most similar with other inputs.
+    It ends with the criterion's name and a colon, after which a model without chat template continues; where ``cue`` is
+    False, it ends with the texts, after which some models that follow instructions agree better with people.
 
     Args:
         criterion: Quality to score, with its scale; or a ``dspy.Signature`` of yours, whose output field is scored (see
@@ -138,6 +140,7 @@ class PointwiseJudge(Judge):
         unlearned=lambda: None,
     )
     nearest = Setting[int](number_within(0, whole=True), resets=("correction",))
+    cue = Setting[bool](instance_of(bool, "True or False"), resets=("correction",))
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class PointwiseJudge(Judge):
         question = asked_about(criterion, inputs, judged, scores=True)
         own = {"criterion": question.criterion, "inputs": question.inputs, "judged": question.judged}
         own |= {"scoring": scoring, "sampling": sampling, "reasoning": reasoning}
-        super().__init__(language=language, **own, nearest=0, correction=correction)
+        super().__init__(language=language, **own, nearest=0, cue=True, correction=correction)
         self.criterion = prompts.in_language(question.criterion, language)
         wording = question.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
         fields = {name: (str, question.field(name)) for name in self.inputs}
@@ -248,7 +251,7 @@ class PointwiseJudge(Judge):
         return [inputs[name] for name in self.inputs if name != self.judged] or [inputs[self.judged]]
 
     def _ending(self, phrases: Language) -> str:
-        return phrases.score.format(name=prompts.heading(self.criterion))
+        return "" if not self.cue else phrases.score.format(name=prompts.heading(self.criterion))
 
     def _wire(self, label: str) -> Any:
         """Return the number of a level from 0, or whether the answer is yes, as DSPy's demonstrations have them."""

@@ -10,6 +10,7 @@ from models_of_text import Seeded, drawn
 
 from benchmarks import code_judge
 from evalbias.lm.types import ChoiceLogprobs, Choices, LogLikelihood
+from evalbias.measures import spearman
 
 
 class Hashing(Fake):
@@ -77,3 +78,18 @@ def test_each_set_and_criterion_has_its_agreement(args):
     assert [len(rows) for rows in sets.values()] == [1, 4, 1]
     assert -0.6 < float(sets["CoNaLa"][0][3].split()[0]) < 0.5
     assert 0.1 < float(sets["LLMBar-Natural"][0][4].split()[0]) < 0.9
+
+
+@pytest.mark.slow
+def test_each_criterion_has_its_agreement_with_and_without_the_cue(args):
+    told = code_judge.cue(args, Hashing())
+    rows = [row.strip("| ").split(" | ") for row in told.splitlines() if row.startswith("| ")]
+    (_, judge, items), *others = code_judge.scored(args)
+    values = []
+    for judge.cue in (True, False):
+        answers = [answer.score for answer in judge.batch(items, lm=Hashing())]
+        values.append(f"{spearman(answers, [item.scores['correctness'] for item in items]).value:+.2f}")
+    first = rows[2]
+    assert first[:3] == ["CoNaLa", "correctness", str(len(items))]
+    assert first[3].removesuffix("*") == " -> ".join(values)
+    assert len(rows) == 2 + 1 + len(others)
