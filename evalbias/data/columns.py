@@ -467,14 +467,14 @@ class _Table:
             others = [c for c in people if c is not column]
             others = [c for c in others if column.is_judges and c.about == column.about] or others
             others = [c for c in others if c.kind != LISTS] or others[:1]
-            groups = [others] if self.pairwise or all(_is_like(c, others) for c in others) else [[c] for c in others]
+            groups = [others] if self.pairwise or all(_on_scale(c, others) for c in others) else [[c] for c in others]
             answers += [self._peoples(group) | self._judges([column]) for group in groups if group]
         if people and judges:
             return answers or [self._peoples(people), self._judges(judges)]
         named, outcomes = ([c for c in people if c.has(names)] for names in ("people", "outcomes"))
         single = [c for c in people if c.kind != LISTS]
         together = not outcomes and len(named) in (0, len(people)) and len(single) > 1  # outcomes are not combined
-        together = together and (self.pairwise or all(_is_like(c, single) for c in single))
+        together = together and (self.pairwise or all(_on_scale(c, single) for c in single))
         is_numbered = len({c.words for c in single}) == 1 and len(single) > MOST_NAMED  # raters, many of them
         several = [[column] for column in people if column.kind == LISTS or not is_numbered]
         several = [single, *several] if together else several
@@ -619,9 +619,13 @@ def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Seque
 
 
 def _is_like(column: Column, sure: Sequence[Column]) -> bool:
-    """Return whether a column of numbers may be on the scale of others."""
-    varies = column.kind == RATED and len({*map(word, {*column.filled})}) > 1
-    return varies and all(2 / 3 <= column.highest / (c.highest or 1) <= 3 / 2 for c in sure)
+    """Return whether a column of numbers varies and may be on the scale of others."""
+    return _on_scale(column, sure) and len({*map(word, {*column.filled})}) > 1
+
+
+def _on_scale(column: Column, others: Sequence[Column]) -> bool:
+    """Return whether the highest rating of a column may be that of the others' scale."""
+    return column.kind == RATED and all(2 / 3 <= column.highest / (c.highest or 1) <= 3 / 2 for c in others)
 
 
 def _made_of(column: Column, people: Sequence[Column]) -> str:
