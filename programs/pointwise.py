@@ -97,7 +97,7 @@ class PointwiseJudge(Judge):
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
     An item's prompt has all demonstrations, or, if ``nearest`` is set, that many of the most similar with other inputs.
     It ends with the criterion's name and a colon, after which a model without chat template continues; where ``cue`` is
-    False, it ends with the texts, after which some models that follow instructions agree better with people.
+    False, it ends with the texts, which changes how well a model that follows instructions agrees with people.
 
     Args:
         criterion: Quality to score, with its scale; or a ``dspy.Signature`` of yours, whose output field is scored (see
