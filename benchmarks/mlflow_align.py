@@ -85,7 +85,7 @@ def main() -> None:
     name, (_, criterion) = next(iter(SETS.items()))
     train, test = rated_outputs(name, args.seed, args.train, args.test)
     test = test[: args.outputs]
-    memalign.optimizer._build_embedder = lambda *_: dspy.Embedder(partial(embedded, args.encoder))  # type: ignore[attr-defined]
+    memalign.optimizer._build_embedder = lambda *_: dspy.Embedder(partial(embedded, args.encoder))
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
     options = ["--ctx-size", CONTEXT, "--parallel", 1, "--threads", args.threads, "--threads-batch", args.threads]
     options += ["--predict", MOST]  # a small model may repeat itself for ever
