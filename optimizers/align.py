@@ -235,8 +235,8 @@ class Align(JudgeOptimizer):
 
     def tested(self, problem: Problem, program: Any) -> Judged:
         """Have a program judge the held-back items, with their likelihood as a covariate where a model reports one."""
-        models: dict[str, Any] = {"lm": problem.lm, "likelihood_lm": problem.likelihood_lm}
-        return judge_examples(program, problem.held_back, **models, progress=self.progress)
+        scorer = problem.likelihood_lm
+        return judge_examples(program, problem.held_back, lm=problem.lm, likelihood_lm=scorer, progress=self.progress)
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also say what changed on inputs that the judge was not made from, in the prompt, and with fewer labels."""

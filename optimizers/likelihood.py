@@ -194,8 +194,14 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     def answers(self, problem: Problem, judge: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with their LS as a covariate."""
-        measured: dict[str, Any] = {"likelihood_lm": problem.likelihood_lm, "reduction": self.reduction}
-        return evaluation.judge_examples(judge, examples, lm=problem.lm, **measured, progress=self.progress)
+        return evaluation.judge_examples(
+            judge,
+            examples,
+            lm=problem.lm,
+            likelihood_lm=problem.likelihood_lm,
+            reduction=self.reduction,
+            progress=self.progress,
+        )
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also say beside the choice how well likelihood itself agrees with people on the held-back items."""

@@ -343,8 +343,8 @@ def _ends(own: FloatArray, others: Sequence[FloatArray], ways: int, *, apart: bo
 
 
 def _like_a_code(value: float, sign: int) -> bool:
-    is_one = value <= 0 if sign == 1 else value > 0 and LIKE_A_CODE.fullmatch(f"{value:.0f}")
-    return bool(float(value).is_integer() and is_one)
+    is_usual = value <= 0 if sign == 1 else value > 0 and LIKE_A_CODE.fullmatch(f"{value:.0f}")
+    return bool(float(value).is_integer() and is_usual)
 
 
 def _is_apart(codes: FloatArray, inner: FloatArray, sign: int) -> bool:

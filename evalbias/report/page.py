@@ -349,12 +349,16 @@ def terms() -> dict[str, Term]:
     return forms
 
 
+@cache
+def _forms() -> re.Pattern[str]:
+    longest_first = sorted(terms(), key=len, reverse=True)
+    return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest_first))})(?![\w-])", re.IGNORECASE)
+
+
 class Explainer:
     """Escapes our own texts and explains each term at its first occurrence, by the page's glossary if ``linked``."""
 
     def __init__(self, *, linked: bool) -> None:
-        longest_first = "|".join(map(re.escape, sorted(terms(), key=len, reverse=True)))
-        self._forms = re.compile(rf"(?<![\w-])({longest_first})(?![\w-])", re.IGNORECASE)
         self._linked = linked
         self._used: set[Term] = set()
 
@@ -366,7 +370,7 @@ class Explainer:
     def __call__(self, text: str) -> Markup:
         """Return a sentence, or a cell of a table, as HTML."""
         html, seen = Markup(""), set[Term]()
-        for place, piece in enumerate(self._forms.split(text)):  # text, term, text, ..., text
+        for place, piece in enumerate(_forms().split(text)):  # text, term, text, ..., text
             words = escape(visible(piece).replace(" %", "\u00a0%"))
             term = terms()[piece.lower()] if place % 2 else None
             html += words if term is None or term in seen else self._explained(words, term)
