@@ -95,7 +95,7 @@ class Align(JudgeOptimizer):
       both orders averaged;
     * demonstrations: random, spread over people's scores, and of highest RS; or, of a judge that scores, the nearest to
       each item;
-    * library: general edits of the question (``evalbias.programs.edits``), which need no model;
+    * library: general edits of the question (``evalbias.programs.edits``), which need no model, and no cue;
     * with a ``reflection_lm``, guidelines distilled from people's reasons, and an instruction by ``dspy.GEPA``;
     * with ``reasoning``, the judge that writes reasons before it answers;
     * what each of ``optimizers`` compiles;

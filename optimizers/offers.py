@@ -47,6 +47,7 @@ class Offer:
     program: Any
     shows: frozenset[int] = frozenset()  # places of the items that it shows, which cannot tell how well it judges
     lines: tuple[str, ...] = ()  # that the instruction gained
+    cue: bool = True  # whether its prompts end with the cue of the given judge
     parts: tuple[str, ...] = ()  # names of the offers that it combines
 
 
@@ -54,11 +55,21 @@ class Offer:
 
 
 def worded(judge: Any) -> list[Offer]:
-    """Offer every edit of the library alone."""
-    return [
+    """Offer every edit of the library alone, and the judge without the cue at the end of its prompts."""
+    offers = [
         Offer(LIBRARY, f"edit ({name})", with_lines(judge, [line]), lines=(line,))
         for name, line in edits(judge).items()
     ]
+    if judge.cue:
+        offers.append(Offer(LIBRARY, "no cue", without_cue(judge), cue=False))
+    return offers
+
+
+def without_cue(judge: Any) -> Any:
+    """Return a copy of a judge whose prompts end with the texts or the question, and whose corrections are dropped."""
+    program = judge.deepcopy()
+    program.cue = False
+    return program
 
 
 # 2. Demonstrations.

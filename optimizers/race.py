@@ -16,7 +16,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers.likelihood_rules import folds_of
-from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer
+from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer, without_cue
 from evalbias.optimizers.rules import KAPPA, PEARSON, agreement_of
 from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.edits import with_lines
@@ -135,12 +135,13 @@ def search_settings(
 
 
 def combination(judge: Any, used: Sequence[Offer]) -> Offer:
-    """Offer a judge with the lines and the demonstrations of several offers."""
+    """Offer a judge with the lines and the demonstrations of several offers, without its cue if one has none."""
     lines = [line for offer in used for line in offer.lines]
     shown = next((offer for offer in used if offer.kind == DEMOS), None)
     program, shows = (judge, frozenset[int]()) if shown is None else (shown.program, shown.shows)
     names = tuple(offer.name for offer in used)
     program = with_lines(program, lines) if lines else program.deepcopy()
+    program = program if all(offer.cue for offer in used) else without_cue(program)
     return Offer(COMBINATION, " and ".join(names), program, shows, parts=names)
 
 

@@ -145,6 +145,7 @@ class Judge(Instrument):
     inputs = InputsSetting(check_inputs, dump=dict, load=dict)
     judged = Setting[str](instance_of(str, "the name of one of the inputs"))
     language = Setting[str](prompts.known_language, resets=("corrections", "correction"))
+    cue = Setting[bool](instance_of(bool, "True or False"), resets=("corrections", "correction"))
     sampling = SamplingSetting(
         instance_of(Sampling, "evalbias.Sampling(samples=...)"),
         dump=lambda value: value and asdict(value),
@@ -183,8 +184,8 @@ class Judge(Instrument):
         """Return the texts of the prompt as (label, text)."""
         raise NotImplementedError
 
-    def _ending(self, phrases: Language) -> str:
-        """Return the line that the answer follows; empty if it follows the texts."""
+    def _cue(self, phrases: Language) -> str:
+        """Return the line that asks for the answer at the end of a prompt; empty if the criterion has none."""
         raise NotImplementedError
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
@@ -200,6 +201,10 @@ class Judge(Instrument):
     ) -> list[dspy.Prediction]:
         """Return one prediction for each item from the rows of its questions."""
         raise NotImplementedError
+
+    def _ending(self, phrases: Language) -> str:
+        """Return the line that the answer follows; empty if it follows the texts."""
+        return self._cue(phrases) if self.cue else ""
 
     def text(self, inputs: Mapping[str, Any], *question: str) -> str:
         """Return a question's texts and the lines after them, up to the point where the answer follows."""

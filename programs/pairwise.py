@@ -83,6 +83,7 @@ class PairwiseJudge(Judge):
         reasoning: Let the model write reasons before it answers, as ``PointwiseJudge`` does.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
+        cue: Whether a prompt ends with "Better", the criterion's name and a colon; see ``PointwiseJudge``.
 
     Attributes:
         corrections: Correction by number of candidates, as fitted by ``calibrate``. Single calls with ``batch``
@@ -119,10 +120,11 @@ class PairwiseJudge(Judge):
         sampling: Sampling | None = None,
         reasoning: bool | Reasoning = False,
         language: str = "en",
+        cue: bool = True,
     ) -> None:
         position = {"debias": debias, "calibration": calibration, "min_coverage": min_coverage}
         asking = {"ties": ties, "instruction_place": instruction_place, "scoring": scoring, "sampling": sampling}
-        asking["reasoning"] = reasoning
+        asking |= {"reasoning": reasoning, "cue": cue}
         about = asked_about(criterion, inputs, judged, scores=False)
         own = {"criterion": about.criterion, "inputs": about.inputs, "judged": about.judged}
         super().__init__(language=language, **own, **position, **asking, corrections={})
@@ -229,7 +231,7 @@ class PairwiseJudge(Judge):
                 texts.append((label, inputs[name]))
         return texts
 
-    def _ending(self, phrases: Language) -> str:
+    def _cue(self, phrases: Language) -> str:
         return prompts.filled(phrases.better, self.criterion)
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:

@@ -96,8 +96,6 @@ class PointwiseJudge(Judge):
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
     An item's prompt has all demonstrations, or, if ``nearest`` is set, that many of the most similar with other inputs.
-    It ends with the criterion's name and a colon, after which a model without chat template continues; where ``cue`` is
-    False, it ends with the texts, which changes how well a model that follows instructions agrees with people.
 
     Args:
         criterion: Quality to score, with its scale; or a ``dspy.Signature`` of yours, whose output field is scored (see
@@ -115,6 +113,9 @@ class PointwiseJudge(Judge):
             True, or ``evalbias.Reasoning(samples=...)``; for models that write and report probabilities.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
+        cue: Whether a prompt ends with the criterion's name and a colon, after which a model without chat template
+            continues. Without, it ends with the texts; models that follow instructions agree better with people by one
+            or by the other, so measure it (``Align`` tries both).
 
     Examples:
         >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
@@ -140,7 +141,6 @@ class PointwiseJudge(Judge):
         unlearned=lambda: None,
     )
     nearest = Setting[int](number_within(0, whole=True), resets=("correction",))
-    cue = Setting[bool](instance_of(bool, "True or False"), resets=("correction",))
 
     def __init__(
         self,
@@ -153,11 +153,12 @@ class PointwiseJudge(Judge):
         correction: ScoreCorrection | None = None,
         reasoning: bool | Reasoning = False,
         language: str = "en",
+        cue: bool = True,
     ) -> None:
         question = asked_about(criterion, inputs, judged, scores=True)
         own = {"criterion": question.criterion, "inputs": question.inputs, "judged": question.judged}
-        own |= {"scoring": scoring, "sampling": sampling, "reasoning": reasoning}
-        super().__init__(language=language, **own, nearest=0, cue=True, correction=correction)
+        own |= {"scoring": scoring, "sampling": sampling, "reasoning": reasoning, "cue": cue}
+        super().__init__(language=language, **own, nearest=0, correction=correction)
         self.criterion = prompts.in_language(question.criterion, language)
         wording = question.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
         fields = {name: (str, question.field(name)) for name in self.inputs}
@@ -250,8 +251,8 @@ class PointwiseJudge(Judge):
         """Return the texts that an output was written for; for a judge without other inputs, the output itself."""
         return [inputs[name] for name in self.inputs if name != self.judged] or [inputs[self.judged]]
 
-    def _ending(self, phrases: Language) -> str:
-        return "" if not self.cue else phrases.score.format(name=prompts.heading(self.criterion))
+    def _cue(self, phrases: Language) -> str:
+        return phrases.score.format(name=prompts.heading(self.criterion))
 
     def _wire(self, label: str) -> Any:
         """Return the number of a level from 0, or whether the answer is yes, as DSPy's demonstrations have them."""
