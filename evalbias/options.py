@@ -176,6 +176,11 @@ class Items(Options):
     language: Literal["en", "ja"] | None = option(
         "Language of a new judge's prompt around the criterion and the texts; en if not given."
     )
+    no_cue: bool = option(
+        "End a new judge's prompts with the texts or the question, without a cue such as 'Quality:' before the answer. "
+        "Models that follow instructions may agree with people better so, or worse.",
+        False,
+    )
 
 
 class Coded(Options):

@@ -153,7 +153,7 @@ def refuse_unused(typed: Set[str]) -> None:
     """Refuse options on the command line (``typed``) that have no effect in an audit of recorded answers."""
     of_models = {*Models.__annotations__, *MeasuringModels.__annotations__} - {"yes"}
     sampling = {"samples", "sample_temperature", "sample_tokens"}
-    prompt = {"task", "source_label", "output_label", "language"}
+    prompt = {"task", "source_label", "output_label", "language", "no_cue"}
     both = {"lm", "likelihood_lm"} <= typed
     no_model = not typed & {"lm", "likelihood_lm"}
     unused: list[tuple[bool, set[str], str]] = [

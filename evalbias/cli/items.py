@@ -15,7 +15,7 @@ from evalbias.data.hints import lacking
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
 from evalbias.evaluation import answers
-from evalbias.evaluation.answers import PROMPT, ResolvedAudit, criteria_of, language_of, resolve, tell_left_out
+from evalbias.evaluation.answers import PROMPT, ResolvedAudit, asked_in, criteria_of, resolve, tell_left_out
 from evalbias.evaluation.words import joined
 from evalbias.options import AuditOptions, Options, reading_of
 from evalbias.program_options import AlignOptions, ComparingAim, RankOptions, ScoreOptions, ScoringAim
@@ -50,18 +50,18 @@ def narrowed(options: Options, form: str, forms: Mapping[str, type[Options]], ty
 def scoring_judges(options: ScoreOptions | ScoringAim | AlignOptions) -> list[Any]:
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if options.judge is not None:
-        _refuse_own(options, "criterion", "scale", "language", *PROMPT)
+        _refuse_own(options, "criterion", "scale", "language", "no_cue", *PROMPT)
         return [load(options.judge, PointwiseJudge, *([Rubric] if isinstance(options, ScoreOptions) else []))]
     if options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
     named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
-    return [PointwiseJudge(criterion, language=language_of(options)) for criterion in criteria_of(options, named)]
+    return [PointwiseJudge(criterion, **asked_in(options)) for criterion in criteria_of(options, named)]
 
 
 def _refuse_own(options: Any, *names: str) -> None:
     if named := [f"`{name}`" for name in names if getattr(options, name, None)]:
         raise ValueError(
-            "`judge`: a saved judge has its own criterion, scale, language, task, labels and answers. Leave out "
+            "`judge`: a saved judge has its own criterion, scale, language, cue, task, labels and answers. Leave out "
             f"{', '.join(named)}."
         )
 
@@ -78,8 +78,8 @@ def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> Pairw
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
         replaced = {"instruction_place": answers.instruction_place_for(options.lm), **replaced}
-        return PairwiseJudge(criterion, ties=options.ties, language=language_of(options), **replaced)
-    _refuse_own(options, "ties", "language", "instruction", "instruction_place", *PROMPT)
+        return PairwiseJudge(criterion, ties=options.ties, **asked_in(options), **replaced)
+    _refuse_own(options, "ties", "language", "no_cue", "instruction", "instruction_place", *PROMPT)
     judge: PairwiseJudge = load(options.judge or "", PairwiseJudge)
     for name, value in replaced.items():
         setattr(judge, name, value)

@@ -472,9 +472,9 @@ def _resolved(requested: AuditOptions, judge: Any, source: Source) -> ResolvedAu
         (criterion,) = criteria_of(options, [] if options.criterion is None else [options.criterion])
         if any(candidates_of(item) for item in items):
             place = instruction_place_for(options.lm)
-            judge = PairwiseJudge(criterion, language=language_of(options), instruction_place=place)
+            judge = PairwiseJudge(criterion, instruction_place=place, **asked_in(options))
         else:
-            judge = PointwiseJudge(criterion, language=language_of(options))
+            judge = PointwiseJudge(criterion, **asked_in(options))
     else:
         criterion = _rated_criterion(options, items)
     compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
@@ -601,6 +601,8 @@ def _own_criterion(judge: AnyJudge, options: AuditOptions) -> Criterion:
     for name, value, own_value in zip(("language", "criterion", "scale"), wanted, its, strict=True):
         if value not in (None, own_value):
             raise ValueError(f"`{name}` {value:.80}: this judge has its own, {own_value:.80}. Leave it out.")
+    if options.no_cue:
+        raise ValueError("`no_cue`: this judge has its own prompts. Leave it out, or set judge.cue = False.")
     return own
 
 
@@ -639,7 +641,7 @@ def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Cr
 
 
 def _worded(criterion: Criterion, options: Any) -> Criterion:
-    return in_language(replace(criterion, **_words(options)), language_of(options))
+    return in_language(replace(criterion, **_words(options)), asked_in(options)["language"])
 
 
 def _words(options: Any) -> dict[str, Any]:
@@ -647,9 +649,9 @@ def _words(options: Any) -> dict[str, Any]:
     return {name: text for name, text in words.items() if text is not None}
 
 
-def language_of(options: Any) -> str:
-    """Return the language of a new judge, by default English."""
-    return options.language or "en"
+def asked_in(options: Any) -> dict[str, Any]:
+    """Return the language of a new judge's prompts, by default English, and whether they end with a cue."""
+    return {"language": options.language or "en", "cue": not options.no_cue}
 
 
 def _name(criterion: str | Criterion) -> str:

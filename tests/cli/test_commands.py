@@ -218,23 +218,24 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, tmp_path):
+def test_a_new_judge_asks_in_its_language_without_a_cue_and_ranks_from_several_orders(model, tmp_path):
     documents = world.documents(3, 4, seed=1)
     as_jsonl(tmp_path / "outputs.jsonl", rows_of(documents, "id", "input_id"))
-    options = ["--data", "outputs.jsonl", "--lm", model, "--criterion", CRITERION, "--language", "ja"]
+    options = ["--data", "outputs.jsonl", "--lm", model, "--criterion", CRITERION, "--language", "ja", "--no-cue"]
     answered("judge", "--rank", *options, "--orders", 3, "--ties", "--out", "ranked", cwd=tmp_path)
     answered("judge", *options, "--out", "judged", cwd=tmp_path)
     lm, criterion = load(model), Criterion(world.NAME, world.DEFINITION)
-    ranker = PairwiseRanker(PairwiseJudge(criterion, language="ja", ties=True), orders=3)
+    ranker = PairwiseRanker(PairwiseJudge(criterion, language="ja", ties=True, cue=False), orders=3)
     groups = [documents[:4], documents[4:8], documents[8:]]
     examples = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups]
     expected = [score for ranking in ranker.batch(examples, lm=lm) for score in ranking.scores]
     rows = records(tmp_path / "ranked/rankings.jsonl")
     found = {name: score for row in rows for name, score in row["scores"].items()}
     assert [found[e.id] for e in documents] == pytest.approx(expected)
-    scores = [p.score for p in PointwiseJudge(criterion, language="ja").batch(documents, lm=lm)]
+    scores = [p.score for p in PointwiseJudge(criterion, language="ja", cue=False).batch(documents, lm=lm)]
     assert [row["score"] for row in records(tmp_path / "judged/scores.jsonl")] == pytest.approx(scores, abs=1e-4)
-    assert scores != pytest.approx([p.score for p in PointwiseJudge(criterion).batch(documents, lm=lm)], abs=1e-4)
+    for other in (PointwiseJudge(criterion, cue=False), PointwiseJudge(criterion, language="ja")):
+        assert scores != pytest.approx([p.score for p in other.batch(documents, lm=lm)], abs=1e-4)
 
 
 @pytest.mark.slow

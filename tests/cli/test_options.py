@@ -20,7 +20,7 @@ from evalbias.cli.items import narrowed
 from evalbias.cli.optimize import AIMS
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
-from evalbias.evaluation.answers import language_of, resolve
+from evalbias.evaluation.answers import asked_in, resolve
 from evalbias.evaluation.biases import BIASES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
@@ -68,7 +68,8 @@ def test_every_language_of_a_judge_and_every_bias_of_an_audit_can_be_named_and_e
     (named, _) = get_args(get_type_hints(options.Items)["language"])
     assert get_args(named) == (*LANGUAGES,)
     for call in (PointwiseJudge, PairwiseJudge):
-        assert defaults(call)["language"] == language_of(program_options.JudgeOptions("file", lm="embedded")) == "en"
+        usual = asked_in(program_options.JudgeOptions("file", lm="embedded"))
+        assert usual == {name: defaults(call)[name] for name in usual} == {"language": "en", "cue": True}
     (named, _) = get_args(get_type_hints(options.AuditOptions)["only"])
     of_loops = {"self"}
     assert {*get_args(named)} == {name for name, bias in BIASES.items() if bias.kind == "bias"} - of_loops
@@ -123,7 +124,7 @@ def test_files_count_by_content_and_models_by_identity(tmp_path):
     (tmp_path / "judge.json").write_text("{}")
     kept = recorded(program_options.ScoreOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
     assert (len(kept["judge"]), kept["data"]) == (64, "a.csv")
-    assert kept.keys() == {"data", "seed", "judge", "refused"}  # neither models nor what is not given
+    assert kept.keys() == {"data", "seed", "judge", "refused", "no_cue"}  # neither models nor what is not given
 
 
 def files_passed(work):

@@ -109,6 +109,7 @@ OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
         (RATED, {"judge": lambda item: item.mine, "criterion": "Wit"}, UNRATED),
         *((RATED, {"judge": one, **LM, "criterion": "tone: is it?"}, "`criterion` tone: .* wit") for one in OURS),
         *((RATED, {"judge": one, **LM, "scale": (0, 100)}, "`scale` 0-100: .* 1-5") for one in OURS),
+        (RATED, {"judge": OURS[0], **LM, "no_cue": True}, "^`no_cue`: this judge has its own prompts"),
         (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "^`task` 'Say it.': this judge has its own task"),
         ([{"output": "q=2 z=0", "question": "s"}], {"judge": OURS[0], **LM}, "'source'"),
         ([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], {"judge": OURS[0], **LM}, "'output'"),

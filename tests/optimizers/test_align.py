@@ -14,10 +14,10 @@ import pytest
 import evalbias
 from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.optimizers import Align, align
+from evalbias.optimizers import Align, align, offers
 from evalbias.optimizers.align import ENOUGH
-from evalbias.optimizers.offers import LIBRARY, READING, REASONING, quotes, spread, taught
-from evalbias.optimizers.race import Race, reading
+from evalbias.optimizers.offers import COMBINATION, DEMOS, LIBRARY, READING, REASONING, quotes, spread, taught
+from evalbias.optimizers.race import Race, combination, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
 from evalbias.programs.edits import edits, with_lines
 from evalbias.programs.judges import as_judged
@@ -145,7 +145,7 @@ def test_many_labels_hold_half_of_the_inputs_back():
 
 def test_scores_that_are_all_too_high_are_read_along_a_line():
     lm = Prompted(lambda text: 0.4, lenient=1.2)
-    found = aligned(lm, labeled(100, seed=2))
+    found = aligned(lm, labeled(100, seed=3))
     low, high = found.correction.reading
     assert (low[0], high[0]) == (1.0, 5.0)
     assert found.report.kind == READING
@@ -155,6 +155,25 @@ def test_scores_that_are_all_too_high_are_read_along_a_line():
     assert chosen.estimates["error"].value < 0.6
     (plain,) = found.batch(labeled(1, seed=9), lm=lm)
     assert plain.score == pytest.approx(np.interp(plain.raw_score, *np.transpose(found.correction.reading)))
+
+
+def better_without_a_cue(text):
+    return 1.4 if text.rstrip().casefold().endswith("merit:") else 0.7
+
+
+@pytest.mark.parametrize(("judge", "make"), [(evalbias.PointwiseJudge, labeled), (evalbias.PairwiseJudge, couples)])
+def test_a_judge_that_agrees_better_without_the_cue_loses_it_alone_and_in_combinations(judge, make):
+    items, given = make(100), judge(CRITERION)
+    found = aligned(Prompted(better_without_a_cue), items, given, k=(2,))
+    assert found.report.kind in (LIBRARY, COMBINATION)
+    assert given.cue and not found.cue
+    assert re.search(r"^-.*[Mm]erit:$", found.report.prompt_difference, re.MULTILINE)
+    cueless = offers.worded(given)[-1]
+    demonstrating = offers.Offer(DEMOS, "two", with_lines(given, ["Seen."]))
+    for used in ([cueless, demonstrating], [demonstrating, cueless]):
+        assert not combination(given, used).program.cue
+    assert combination(given, [demonstrating]).program.cue
+    assert "no cue" not in [offer.name for offer in offers.worded(found)]
 
 
 def on_topics(n):
