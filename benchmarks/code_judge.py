@@ -1,7 +1,8 @@
 """The papers' methods on a prompted judge that agrees with people: rated code snippets (ICE, CoNaLa).
 
 usage: python -m benchmarks.code_judge {agreement,cue,demonstrations,fairness,loops} --lm FILE [FILE ...]
-           [--dtype bfloat16] [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--out DIR] [--write]
+           [--dtype bfloat16] [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--no-cue] [--out DIR]
+           [--write]
 
 ``agreement`` asks how well the judge, as it is, agrees with people on each of our sets, and ``cue`` whether it does
 better without the criterion's name behind the texts. ``demonstrations`` compares 8 demonstrations of highest RS with 8
@@ -131,7 +132,7 @@ def agreement(args: argparse.Namespace, lm: Any) -> str:
 def demonstrations(args: argparse.Namespace, lm: Any) -> str:
     """Return the table of highest RS against random demonstrations, one row a draw and reduction of LS."""
     train, test = snippets(0, args.problems, args.problems)
-    judge, body = evalbias.PointwiseJudge(RATED), []
+    judge, body = evalbias.PointwiseJudge(RATED, cue=not args.no_cue), []
     for reduction in args.reductions:
         found = []
         for draw in range(args.seeds):
@@ -162,7 +163,8 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
     if args.set == "llmbar":
         criterion, natural = INSTRUCTION, [pair for pair in sets.read("llmbar") if pair.set == "LLMBar-Natural"]
         train, test = natural[::2], natural[1::2]
-    judge, options = evalbias.PairwiseJudge(criterion), {"criterion": criterion.name, "seed": args.seed}
+    judge = evalbias.PairwiseJudge(criterion, cue=not args.no_cue)
+    options = {"criterion": criterion.name, "seed": args.seed}
     searched = pairs(train, limit=args.pairs, ordered=True, **options)
     compared = pairs(test, limit=args.pairs, ordered=False, **options)
     body, curve = [], ""
@@ -177,7 +179,7 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
             words = f"First: {judge.predict.signature.instructions!r}. Found: {found.predict.signature.instructions!r}."
     measured = {name: row.measurements for name, row in rows.items()}
     for calibration in filter(None, CALIBRATIONS):
-        calibrated = evalbias.PairwiseJudge(criterion, calibration=calibration)
+        calibrated = evalbias.PairwiseJudge(criterion, calibration=calibration, cue=judge.cue)
         if calibration in FITTED:
             calibrated.calibrate(searched, lm=lm)
         measured[f"initial + {calibration}"] = measure_all(judge_examples(calibrated, compared, lm=lm), seed=args.seed)
@@ -364,6 +366,7 @@ def main() -> None:
     parser.add_argument("--reductions", nargs="+", choices=REDUCTIONS, default=REDUCTIONS)
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--set", choices=["conala", "llmbar"], default="conala", help="what the pairs are of")
+    parser.add_argument("--no-cue", action="store_true", help="demonstrations and fairness of a judge without a cue")
     parser.add_argument("--refinements", type=int, default=3)
     parser.add_argument("--resamples", type=int, default=10_000)
     args = parser.parse_args()
@@ -378,8 +381,9 @@ def main() -> None:
     where = "on LLMBar-Natural" if args.set == "llmbar" else "on CoNaLa"
     where = "set by set" if args.study in ("agreement", "cue") else where
     heading = f"## {args.study.capitalize()} {where}\n\n{', '.join(w.model for w in writers)} in {args.dtype}. "
-    section = args.study if args.set == "conala" else f"{args.study} {args.set}"
-    finish(args, "code_judge", heading + text, section=section)
+    where += ", without a cue" * args.no_cue
+    words = [args.study, *([args.set] if args.set != "conala" else []), *(["no cue"] if args.no_cue else [])]
+    finish(args, "code_judge", heading + text, section=" ".join(words))
 
 
 if __name__ == "__main__":

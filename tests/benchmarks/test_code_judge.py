@@ -16,8 +16,14 @@ from evalbias.measures import spearman
 class Hashing(Fake):
     model = "hashing"
 
+    def __init__(self):
+        super().__init__()
+        self.last_lines = set()  # of the questions for a label
+
     def answer(self, questions, answers):
         for place, question in enumerate(questions):
+            if isinstance(question, Choices):
+                self.last_lines.add(messages_of(question)[-1]["content"].splitlines()[-1])
             rng = np.random.default_rng(zlib.crc32(repr(messages_of(question)).encode()))
             if isinstance(question, Choices):
                 logits = rng.normal(size=len(question.choices))
@@ -29,20 +35,24 @@ class Hashing(Fake):
 @pytest.fixture
 def args(data_dir, tmp_path):
     drawn = {"problems": 12, "seeds": 2, "reductions": ["sum"], "resamples": 200, "pairs": 16, "seed": 0}
-    return argparse.Namespace(**drawn, set="conala", refinements=2, out=tmp_path)
+    return argparse.Namespace(**drawn, set="conala", no_cue=False, refinements=2, out=tmp_path)
 
 
 @pytest.mark.slow
-def test_the_mean_is_of_the_draws(args):
-    *_, first, second, mean = code_judge.demonstrations(args, Hashing()).splitlines()
+@pytest.mark.parametrize("no_cue", [False, True])
+def test_the_mean_is_of_the_draws(args, no_cue):
+    args.no_cue, lm = no_cue, Hashing()
+    *_, first, second, mean = code_judge.demonstrations(args, lm).splitlines()
+    assert (lm.last_lines == {"Correctness:"}) is not no_cue
     sides = [[float(side.strip("*†| ")) for side in row.split(" | ")[4].split(" -> ")] for row in (first, second, mean)]
     assert sides[2] == pytest.approx(np.mean(sides[:2], axis=0), abs=0.011)
 
 
 @pytest.mark.parametrize(("chosen", "others"), [("conala", 10), ("llmbar", 16)])
 def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, others):
-    args.set = chosen
-    text = code_judge.fairness(args, Hashing())
+    args.set, args.no_cue, lm = chosen, chosen == "llmbar", Hashing()
+    text = code_judge.fairness(args, lm)
+    assert any(line.startswith("Better ") for line in lm.last_lines) is not args.no_cue
     assert f"16 pairs of the search, {others} for other problems" in text
     assert "| initial + permutation | 0.50 |" in text
     assert "Over 26 wordings" in text
