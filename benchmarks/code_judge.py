@@ -5,7 +5,7 @@ usage: python -m benchmarks.code_judge {agreement,cue,demonstrations,fairness,lo
            [--write]
 
 ``agreement`` asks how well the judge, as it is, agrees with people on each of our sets, and ``cue`` whether it does
-better without the criterion's name behind the texts. ``demonstrations`` compares 8 demonstrations of highest RS with 8
+better without a cue at the end of the prompt. ``demonstrations`` compares 8 demonstrations of highest RS with 8
 random ones, which are not shown again (Ohi et al. 2024), for so many draws of the random ones, on snippets for other
 problems. ``fairness`` searches an instruction on pairs of snippets (ZEPO, Zhou et al. 2024) and compares it with the
 first one on pairs for other problems; every wording that was tried also gets its agreement with people, on the pairs of
@@ -76,8 +76,8 @@ PAIRS = ("pairs/llmbar.jsonl.gz", "pairs/evalbiasbench.jsonl")
 LONGEST = 1_600  # characters of a source, or of a pair with its source
 
 
-def scored(args: argparse.Namespace) -> list[tuple[str, Any, Side]]:
-    """Return the name of each set, a judge of each of its criteria, and the outputs to score."""
+def judged(args: argparse.Namespace) -> list[tuple[str, Any, Side]]:
+    """Return the name of each set, a judge of each of its criteria, and the outputs to score or the pairs."""
     asked: list[tuple[str, Any, Side]] = []
     for name, (_, criterion) in SETS.items():
         asked.append((name, evalbias.PointwiseJudge(criterion), drawn(rated(name), 0, args.problems, 0, each=4)[0]))
@@ -85,38 +85,38 @@ def scored(args: argparse.Namespace) -> list[tuple[str, Any, Side]]:
         short = [item for item in sets.read(name) if len(item.source) <= LONGEST]
         some, _ = drawn(short, 0, args.problems, 0, each=4)
         asked += [(name, evalbias.PointwiseJudge(criterion), some) for criterion in PRESETS[name]]
-    return asked
+    judge, kinds = evalbias.PairwiseJudge(INSTRUCTION, debias="permutation"), dict[str, Side]()
+    for row in (row for file in PAIRS for row in lines(file)):
+        if len(row["source"]) + sum(map(len, row["outputs"])) <= LONGEST:
+            kinds.setdefault(row.get("set", "EvalBiasBench"), []).append(dspy.Example(**row))
+    return asked + [(kind, judge, some[: args.pairs]) for kind, some in kinds.items()]
 
 
 def cue(args: argparse.Namespace, lm: Any) -> str:
-    """Return a row for each set and criterion: agreement with the criterion's name behind the texts, and without."""
+    """Return a row for each set and criterion: agreement with a cue at the end of each prompt, and without."""
     body, align = [], Align(seed=args.seed, n_resamples=args.resamples)
-    for name, judge, items in scored(args):
+    for name, judge, items in judged(args):
         other = judge.deepcopy()
         other.cue = False
         compared = align.compare(*(judge_examples(either, items, lm=lm) for either in (judge, other)))
         changes = compared["agreement"].changes
-        row = [changes[number].text() if number in changes else "" for number in ("spearman", "pearson", "error")]
+        numbers = ("spearman", "pearson", "error", "accuracy")
+        row = [changes[number].text() if number in changes else "" for number in numbers]
         body.append([name, judge.criterion.title, len(items), *row])
         print(*body[-1], sep=" | ", flush=True)
     about = (
-        f"Outputs of {args.problems} inputs, at most four of each; before: each prompt ends with the criterion's name "
-        "and a colon, after: with the texts (`judge.cue = False`). \\* p < .05, over inputs, for each row by itself."
+        f"Outputs of {args.problems} inputs, at most four of each, or at most {args.pairs} pairs, both orders averaged; "
+        'before: each prompt ends with a cue such as "Correctness:" or "Better quality:", after: with the texts or the '
+        "question (`judge.cue = False`). \\* p < .05, over inputs, for each row by itself."
     )
-    headings = ["set", "criterion", "outputs", "Spearman", "Pearson", "mean error"]
+    headings = ["set", "criterion", "outputs or pairs", "Spearman", "Pearson", "mean error", "accuracy"]
     return f"{about}\n\n{markdown(headings, body)}"
 
 
 def agreement(args: argparse.Namespace, lm: Any) -> str:
     """Return a row for each set and criterion: how well the judge agrees with people, beside length alone."""
-    asked = scored(args)
-    judge, kinds = evalbias.PairwiseJudge(INSTRUCTION, debias="permutation"), dict[str, Side]()
-    for row in (row for file in PAIRS for row in lines(file)):
-        if len(row["source"]) + sum(map(len, row["outputs"])) <= LONGEST:
-            kinds.setdefault(row.get("set", "EvalBiasBench"), []).append(dspy.Example(**row))
-    asked += [(kind, judge, some[: args.pairs]) for kind, some in kinds.items()]
     body = []
-    for name, judge, items in asked:
+    for name, judge, items in judged(args):
         found = measure(BIASES["agreement"], judge_examples(judge, items, lm=lm), seed=args.seed).estimates
         numbers = [found[n].with_interval if n in found else "" for n in ("spearman", "accuracy", "length_floor")]
         body.append([name, judge.criterion.title, len(items), *numbers])

@@ -11,6 +11,7 @@ from models_of_text import Seeded, drawn
 from benchmarks import code_judge
 from evalbias.lm.types import ChoiceLogprobs, Choices, LogLikelihood
 from evalbias.measures import spearman
+from evalbias.programs.items import people_choice
 
 
 class Hashing(Fake):
@@ -94,7 +95,7 @@ def test_each_set_and_criterion_has_its_agreement(args):
 def test_each_criterion_has_its_agreement_with_and_without_the_cue(args):
     told = code_judge.cue(args, Hashing())
     rows = [row.strip("| ").split(" | ") for row in told.splitlines() if row.startswith("| ")]
-    (_, judge, items), *others = code_judge.scored(args)
+    (_, judge, items), *others = code_judge.judged(args)
     values = []
     for judge.cue in (True, False):
         answers = [answer.score for answer in judge.batch(items, lm=Hashing())]
@@ -103,3 +104,9 @@ def test_each_criterion_has_its_agreement_with_and_without_the_cue(args):
     assert first[:3] == ["CoNaLa", "correctness", str(len(items))]
     assert first[3].removesuffix("*") == " -> ".join(values)
     assert len(rows) == 2 + 1 + len(others)
+    _, compares, couples = others[-1]
+    people, shares = np.array([people_choice(couple) for couple in couples]), []
+    for compares.cue in (True, False):
+        first_wins = np.array([answer.win_share for answer in compares.batch(couples, lm=Hashing())]) > 0.5
+        shares.append(f"{np.mean(first_wins == (people == 0)):.2f}")
+    assert rows[-1][-1].removesuffix("*") == " -> ".join(shares)
