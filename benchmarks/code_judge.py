@@ -105,7 +105,7 @@ def cue(args: argparse.Namespace, lm: Any) -> str:
         body.append([name, judge.criterion.title, len(items), *row])
         print(*body[-1], sep=" | ", flush=True)
     about = (
-        f"Outputs of {args.problems} inputs, at most four of each, or at most {args.pairs} pairs, both orders averaged; "
+        f"Outputs of {args.problems} inputs, at most four of each, or at most {args.pairs} pairs in both orders; "
         'before: each prompt ends with a cue such as "Correctness:" or "Better quality:", after: with the texts or the '
         "question (`judge.cue = False`). \\* p < .05, over inputs, for each row by itself."
     )
