@@ -30,7 +30,7 @@ from evalbias.values import message
 
 REST = "Options"
 RECORDED = "scores_field samples_field winner_field swapped_field"
-JUDGE = f"lm judge judges {RECORDED} criterion scale language source_label output_label rank"
+JUDGE = f"lm judge judges {RECORDED} criterion scale language no_cue source_label output_label rank"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help
     "Aim": "aim",
