@@ -20,7 +20,7 @@ from evalbias.measures import calibration_gap, confidence
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined, ratio
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
-from evalbias.measures.position_calibration import by_candidate, calibrate_comparisons, rotations
+from evalbias.measures.position_calibration import calibrate_comparisons, rotations
 from evalbias.measures.resample import Draws, Statistic, interval, mean
 from evalbias.optimizers.rules import Keep, Rule
 from evalbias.optimizers.selection import count_unanswered
@@ -70,30 +70,25 @@ def probabilities(
     *,
     debiased: bool = False,
 ) -> FloatArray:
-    """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings, by position.
+    """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings, by candidate.
 
     They are NaN where the answer is undefined, for example because the model cannot take a prompt that long.
-    ``debiased`` comparisons are asked in every rotation of the candidates; their probabilities are by candidate,
-    averaged over the rotations.
+    ``debiased`` comparisons are asked in every rotation of the candidates, and averaged over the rotations.
     """
-    if debiased:
-        orders = rotations(len(examples[0].candidates), every=True)
-        in_orders = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
-        rows = probabilities(judge, wordings, in_orders, lm)  # (w, n r, c)
-        positions = rows.reshape(len(wordings) * len(examples), len(orders), -1)
-        averaged = by_candidate(positions, orders).mean(axis=1)
-        return np.asarray(averaged.reshape(len(wordings), len(examples), -1))
     judges, labels = [reworded(judge, wording) for wording in wordings], judge.labels(examples[0])
+    orders = rotations(len(examples[0].candidates), every=debiased)
     # 1. All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
-    questions = [variant.question(example) for example in examples for variant in judges]
-    items = [example for example in examples for _ in judges]
+    in_orders = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
+    questions = [variant.question(example) for example in in_orders for variant in judges]
+    items = [example for example in in_orders for _ in judges]
     answers, _ = answer_items(measuring(lm, judge.sampling), questions, items)
     logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])
-    rows = logprobs.reshape(len(examples), len(judges), len(labels)).swapaxes(0, 1).reshape(-1, len(labels))
+    rows = logprobs.reshape(len(examples), len(orders), len(judges), len(labels)).transpose(2, 0, 1, 3)  # (w, n, r, c)
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
-    own_order = rotations(len(examples[0].candidates), every=False)
-    comparisons = calibrate_comparisons(rows[:, None], own_order, correction=None, min_coverage=judge.min_coverage)
-    return np.asarray(comparisons.positions.reshape(len(judges), len(examples), len(labels)))
+    comparisons = calibrate_comparisons(
+        rows.reshape(-1, *rows.shape[2:]), orders, correction=None, min_coverage=judge.min_coverage
+    )
+    return comparisons.probabilities.reshape(len(judges), len(examples), len(labels))
 
 
 def judged_in_order(
