@@ -21,14 +21,12 @@ import dspy
 from evalbias.data.world import GENERAL
 from evalbias.lm.dspy_seam import UNSUPPORTED
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.prompts import ANSWERS, LANGUAGES, LETTERS, in_sentence
+from evalbias.programs.prompts import ANSWERS, LANGUAGES, LETTERS, filled
 from evalbias.programs.writing import LARGEST_SEED
 from evalbias.values import WORD_CHARACTER
 
 ATTEMPTS = 4  # largest number of requests for each wording
-MIXED = (
-    1 / 3
-)  # largest distance between the scripts of a wording and its instruction: Japanese varies in kana and kanji
+MIXED = 1 / 3  # largest distance between the scripts of two wordings: Japanese varies in kana and kanji
 
 
 @dataclass(frozen=True)
@@ -209,13 +207,7 @@ class GrammarParaphraser:
         return _choices(_split(instruction)[0], self._filled(criterion)) is not None
 
     def _filled(self, criterion: Criterion) -> list[tuple[str, ...]]:
-        fields = {
-            "output": in_sentence(criterion.output_label, criterion),
-            "source": in_sentence(criterion.source_label, criterion),
-            "name": criterion.title,
-            "definition": criterion.definition,
-        }
-        return [tuple(option.format(**fields) for option in options) for options in self.parts]
+        return [tuple(filled(option, criterion) for option in options) for options in self.parts]
 
 
 def _split(instruction: str) -> tuple[str, str]:

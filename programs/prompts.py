@@ -106,12 +106,12 @@ def _is_english(criterion: Criterion) -> bool:
 
 def filled(sentence: str, criterion: Criterion) -> str:
     """Return a sentence with the fields in braces replaced by a criterion's words."""
-    words = {
-        "name": criterion.title,
-        "definition": criterion.definition,
-        "output": in_sentence(criterion.output_label, criterion),
-    }
-    return sentence.format(**words)
+    return sentence.format(
+        name=criterion.title,
+        definition=criterion.definition,
+        output=in_sentence(criterion.output_label, criterion),
+        source=in_sentence(criterion.source_label, criterion),
+    )
 
 
 def demonstration(text: str, label: str) -> list[Message]:
