@@ -22,7 +22,7 @@ from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.objectives import Objective, both_answers, judged_in_order, probabilities, reworded, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
 from evalbias.optimizers.rules import Rule
-from evalbias.optimizers.selection import Candidate, CompileReport
+from evalbias.optimizers.selection import Candidate, CompileReport, count_unanswered
 from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs import Journal, check_settings
@@ -197,8 +197,7 @@ class ZEPO(JudgeOptimizer):
                 "answers have no probability (see min_coverage), so there is nothing to compare. Try another model, or "
                 "another instruction_place."
             )
-        search.note([incumbent], incumbent)
-        history, stopped = [incumbent.objective], f"{self.epochs} epochs"
+        accepted, history, stopped = {incumbent.number}, [incumbent.objective], f"{self.epochs} epochs"
         for epoch in range(1, self.epochs + 1):
             # 2. Reword the incumbent.
             wordings = search.propose(epoch, incumbent)
@@ -211,13 +210,12 @@ class ZEPO(JudgeOptimizer):
             rivals = search.race(wordings, epoch, incumbent)
             # 4. The best of those that are left takes the incumbent's place if it is better.
             finalists = [wording for wording in rivals if wording.behind is None]
-            best = max([incumbent, *finalists], key=lambda wording: np.nan_to_num(wording.objective, nan=-np.inf))
-            search.note(rivals, best)
-            incumbent = best
+            incumbent = max([incumbent, *finalists], key=lambda wording: np.nan_to_num(wording.objective, nan=-np.inf))
+            accepted.add(incumbent.number)
             history.append(incumbent.objective)
         problem.details = {
             "objective": search.objective.name,
-            "tried": tuple(search.tried),
+            "tried": tuple(replace(wording, accepted=wording.number in accepted) for wording in search.tried),
             "history": tuple(history),
             "judgments": search.judgments,
             "saved": search.saved,
@@ -333,7 +331,7 @@ class _Search:
                     rng=np.random.default_rng([self.zepo.seed, epoch, upto]),
                 )
             start = upto
-        return [
+        raced = [
             Wording(
                 number=number,
                 epoch=epoch,
@@ -342,13 +340,15 @@ class _Search:
                 objective=self.objective(judged[number]),
                 decision_rates=tuple(decision_rates(shares_of(judged[number])).tolist()),
                 examples=len(judged[number].ids),
-                undefined=int(np.isnan(shares_of(judged[number])).any(axis=1).sum()),
+                undefined=count_unanswered(judged[number]),
                 accepted=False,
                 behind=behind.get(number),
                 judged=judged[number],
             )
             for number, text in texts.items()
         ]
+        self.tried += raced
+        return raced
 
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
         """Return the (n, c) probabilities of the judge's answers under each wording."""
@@ -359,10 +359,6 @@ class _Search:
         if self.zepo.progress is not None:
             self.zepo.progress(prompts)
         return dict(zip(wordings, rows, strict=True))
-
-    def note(self, wordings: Sequence[Wording], accepted: Wording) -> None:
-        """Keep an epoch's wordings, one of which may have become the incumbent."""
-        self.tried += [replace(wording, accepted=wording is accepted) for wording in wordings]
 
     @property
     def saved(self) -> int:
