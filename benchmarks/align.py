@@ -225,7 +225,7 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
         lm = keeping_answers(model, args.out / f"answers{seed}.jsonl")
         train, test = rated_outputs(args.set, seed, args.train, args.test)
         answered, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
-        problem = Problem(judge, train, [], [], lm, Candidate("given", judge), judge)
+        problem = Problem(judge, train, [], [], lm, Candidate("given", judge))
         demonstrated = offers.demonstrated(problem, answered, args.k, seed=seed) + offers.nearest(problem, args.k)
         for offer in demonstrated + offers.worded(judge):
             compared = align.compare(before, judge_examples(offer.program, test, lm=lm))

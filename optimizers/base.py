@@ -41,18 +41,16 @@ ENOUGH = 120  # inputs from which half are held back; fewer are cross-fitted, so
 
 @dataclass
 class Problem:
-    """Program and examples of a search. The method sets ``details``, and may replace ``given`` and ``baseline``."""
+    """Program and examples of a search. The method sets ``details``, and may replace ``given``."""
 
     student: Any  # the part to compile; the search leaves it as it is
     fit: list[dspy.Example]  # training examples to search on, without those that are held back
     held_back: list[dspy.Example]  # training examples to choose on; empty with select=False
     valset: list[dspy.Example]  # only reports; empty where none was given
     lm: CachedLM | Any  # the student's model, asked nothing twice; else the model for all modules, or None
-    given: Candidate  # the student, with what the report says if it is kept
-    baseline: Any  # with select=False, what the compiled program is compared with on the valset
+    given: Candidate  # what the compiled program is compared with: the student, but for a bare method of its own
     likelihood_lm: Any = None  # whose likelihood defines LS; None where the method needs none
     details: dict[str, Any] = field(default_factory=dict)  # fields of the report besides the usual ones
-    unusable: int = 0  # training examples that the method cannot use
     left_out: dict[str, str] = field(default_factory=dict)  # candidate -> why it could not be made
     calls: int = 0  # requests to generate text that lm does not count
     only: str = ""  # kind of candidate that is searched; empty for all
@@ -137,8 +135,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
             answers = self.log_dir / "answers.jsonl" if self.log_dir is not None and self.keeps_answers else None
             model = CachedLM(resolve_lm(lm, inner.predict), answers) if self.measures else named_lm(lm)
-            own = Candidate(f"the given {self.noun}", inner)
-            problem = Problem(inner, fit, held_back, test, model, own, inner)
+            problem = Problem(inner, fit, held_back, test, model, Candidate(f"the given {self.noun}", inner))
             self.prepare(problem)
             # 4. The method's candidates, of which the bare method takes the first.
             inputs = {input_key(e) for e in (*problem.fit, *problem.held_back)}
@@ -150,7 +147,6 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             # 5. The choice between them and the given program, by paired tests on what was kept back.
             selection = Selection(candidates[0])
             if self.select:
-                problem.baseline = inner
                 choice = partial(
                     choose,
                     problem.given,
@@ -252,7 +248,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
                 candidates.append(replace(candidate, answers=both_halves(before, both), items=problem.given.items))
             else:
                 whole.left_out[candidate.name] = "half of the inputs cannot make it"
-        problem.details, problem.left_out = whole.details, whole.left_out
+        problem.details |= whole.details
+        problem.left_out = whole.left_out
         problem.calls += first.calls + second.calls + whole.calls
         return candidates
 
@@ -320,10 +317,10 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         return self.answers(problem, program, problem.held_back)
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
-        """Compare the baseline and the compiled program on the valset; returns fields of the report."""
+        """Compare the given and the compiled program on the valset; returns fields of the report."""
         if not problem.valset:
             return {}
-        baseline, program = problem.baseline, selection.chosen.program
+        baseline, program = problem.given.program, selection.chosen.program
         before = self.answers(problem, baseline, problem.valset)
         after = before if program is baseline else self.answers(problem, program, problem.valset)
         return {"before": before, "after": after, "comparison": self.compare(before, after)}

@@ -214,11 +214,10 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     def prepare(self, problem: Problem) -> None:
         """Keep the rated items alone, and refuse a model that reports no likelihoods before a judgment is paid for."""
-        criterion, items = problem.student.criterion, len(problem.fit) + len(problem.held_back)
+        criterion = problem.student.criterion
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else CachedLM(self.likelihood_lm)
         problem.fit = rated_items(problem.fit, criterion)
         problem.held_back = rated_items(problem.held_back, criterion)
-        problem.unusable = items - len(problem.fit) - len(problem.held_back)
         likelihood_scores(problem.fit[-1:], criterion, problem.likelihood_lm, reduction=self.reduction)
 
     def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
@@ -274,10 +273,17 @@ class BiasedDemos(LikelihoodOptimizer):
         if self.k < 1:
             raise ValueError(f"k={self.k}: at least one demonstration must be chosen.")
 
+    def prepare(self, problem: Problem) -> None:
+        items = len(problem.fit) + len(problem.held_back)
+        super().prepare(problem)
+        problem.details["unrated"] = items - len(problem.fit) - len(problem.held_back)
+
     def candidates(self, problem: Problem) -> list[Candidate]:
         # 1. k random demonstrations make the paper's baseline, under which all other rated items are judged.
-        problem.baseline, random, pool = self.with_random(problem, self.k)
-        train = self.answers(problem, problem.baseline, pool)
+        baseline, random, pool = self.with_random(problem, self.k)
+        train = self.answers(problem, baseline, pool)
+        if not self.select:
+            problem.given = Candidate("the paper's baseline", baseline)
         if self.objective is None:
             # 2. US = Score_m - Score_h, both normalized (eq 2); RS = |LS* + US*| (eq 6), NaN where one is undefined.
             likelihoods, human = train.covariate(LIKELIHOODS), train.covariate(HUMAN_SCORES)
@@ -287,7 +293,7 @@ class BiasedDemos(LikelihoodOptimizer):
         else:
             # 2. Against a probe, the largest difference of an edit and its placebo stands in the place of both.
             rows = self.objective.searched(pool, problem.student.criterion.scale)
-            judged = JudgeOptimizer.answers(self, problem, problem.baseline, rows)
+            judged = JudgeOptimizer.answers(self, problem, baseline, rows)
             answers = judged.answers.reshape(len(pool), -1)  # (n, 1 + 2 edits)
             effects = answers[:, 1::2] - answers[:, 2::2]
             largest = np.argmax(np.nan_to_num(np.abs(effects), nan=-1.0), axis=1)
@@ -298,17 +304,16 @@ class BiasedDemos(LikelihoodOptimizer):
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
         chosen = [offered[i] for i in highest_rs(rs, self.k)]
         biased = Candidate(f"the {self.k} demonstrations of {most}", self.showing(problem, chosen), kind="chosen")
-        problem.details = {
+        problem.details |= {
             "train": train,
             "unfairness": unfairness,
             "rs": rs,
             **_shown_items(chosen),
             "mean_words": float(np.mean([len(e.output.split()) for e in pool])),
             "random": tuple(item_name(e) for e in random),
-            "unrated": problem.unusable,
             "undefined": int(np.isnan(rs).sum()),
         }
-        others = [Candidate(f"{self.k} random demonstrations", problem.baseline, _shown_items(random))]
+        others = [Candidate(f"{self.k} random demonstrations", baseline, _shown_items(random))]
         return [biased, *(others if self.objective else [])]
 
     def rules(self, problem: Problem) -> list[Rule]:

@@ -207,7 +207,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         if not problem.valset:
             return {}
         scorer, sides, failed = self._scorer(), list[Measurement](), dict[str, str]()
-        for program, name in ((problem.baseline, "before"), (selection.chosen.program, "after")):
+        for program, name in ((problem.student, "before"), (selection.chosen.program, "after")):
             run = self._run(problem, program, problem.valset, name)
             quality = run.quality(problem.valset, scorer)
             (measurement,) = self._measure(run, run.own()[-1:], quality[-1:])
