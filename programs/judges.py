@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
@@ -426,24 +426,18 @@ def read_for(judge: Any, source: Any, mapping: Mapping[str, str] | None = None, 
     """
     if not isinstance(judge, Instrument) or [*getattr(judge, "inputs", OWN_INPUTS)] == [*OWN_INPUTS]:
         return data.read(source, mapping=mapping, **options)
-    table = opened(source)
-    table = table_of(table, own_mapping(judge, mapping, table.columns))
+    table, ours = opened(source), dict(mapping or {})
+    for end in ("", "_1", "_2") if judge.judged != "output" else ():
+        name = f"{judge.judged}{end}"
+        if name in ours or (name in table.columns and f"output{end}" not in ours):
+            ours[f"output{end}"] = ours.pop(name, name)
+    table = table_of(table, ours)
     if "source" not in judge.inputs:  # the other inputs are
         for _, row in table.rows:
             row["source"] = next((row.get(name) for name in judge.inputs if name != judge.judged), None)
     items = data.read(table, **options)
     items[:] = as_judged(judge, items)
     return items
-
-
-def own_mapping(judge: Any, mapping: Mapping[str, str] | None, columns: Collection[str]) -> dict[str, str]:
-    """Return a mapping of columns to fields in which the judged input is the output."""
-    ours = dict(mapping or {})
-    for end in ("", "_1", "_2") if judge.judged != "output" else ():
-        name = f"{judge.judged}{end}"
-        if name in ours or (name in columns and f"output{end}" not in ours):
-            ours[f"output{end}"] = ours.pop(name, name)
-    return ours
 
 
 def as_judged(judge: Any, items: Sequence[dspy.Example]) -> list[dspy.Example]:
@@ -453,14 +447,11 @@ def as_judged(judge: Any, items: Sequence[dspy.Example]) -> list[dspy.Example]:
 
 
 class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Adapter that formats a judge's question by the judge's own prompt."""
+    """Adapter that asks a judge's question in the judge's own prompt."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__()
         self.judge = judge
-
-    def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        return self.judge._prompts(signature.instructions, demos)(inputs)
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
