@@ -30,13 +30,13 @@ from evalbias.evaluation.judged import (
     ratings_left_out,
 )
 from evalbias.evaluation.words import ends, signed
-from evalbias.measures import estimate_effect, estimate_mean, pearson
-from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures import estimate_effect, estimate_mean
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.optimizers import rules
 from evalbias.optimizers.likelihood_rules import EFFECT, STRENGTHS, cross_fitted, proxy_worth
-from evalbias.optimizers.rules import LOSS_MARGIN, Rule, allowance, effect_errors, lowest_change, smaller_rule
+from evalbias.optimizers.rules import LOSS_MARGIN, PEARSON, Rule, allowance, effect_errors, lowest_change, smaller_rule
 from evalbias.optimizers.selection import GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
@@ -166,7 +166,7 @@ class _Learning:
         while left:
             taken = steps[-1][0] if steps else ()
             tried = {name: self.crossed(steps, (*taken, name)) for name in left}
-            name = max(left, key=lambda feature: np.nan_to_num(_agreement(tried[feature][-1]), nan=-1.0))
+            name = max(left, key=lambda feature: np.nan_to_num(PEARSON.value(tried[feature][-1]), nan=-1.0))
             left.remove(name)
             strength, sentence, points = self.decided(name, current, tried[name])
             sentences.append(sentence)
@@ -232,7 +232,7 @@ class _Learning:
         chosen = choose(unchanged, candidates, [rule], test=lambda _: current, spent=Cost, inputs=inputs)
         places = zip((0.0, *STRENGTHS), (current, *tried), chosen.fields["candidates"], strict=True)
         points = [
-            Point(name, place, effect(answers).value, _agreement(answers), report.chosen, report.reason)
+            Point(name, place, effect(answers).value, PEARSON.value(answers), report.chosen, report.reason)
             for place, answers, report in places
         ]
         (strength,) = (point.strength for point in points if point.chosen)
@@ -251,7 +251,7 @@ class _Learning:
             seed=seed,
             level=rules.CHOICE_LEVEL / len(self.of.features),
             estimates=lambda judged: {EFFECT: effect(judged)},
-            costs=lambda judged: (abs(effect(judged).value), -_agreement(judged)),
+            costs=lambda judged: (abs(effect(judged).value), -PEARSON.value(judged)),
         )
 
     def sentence(self, points: Sequence[Point], rule: Rule, current: Judged, tried: Sequence[Judged]) -> str:
@@ -314,11 +314,6 @@ def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
     people = {RATINGS: judged.ratings, HUMAN_SCORES: mean_of_raters(judged.ratings)} if judged.rated else {}
     covariates: Mapping[str, FloatArray] = {**columns, **people}
     return replace(judged, answers=judged.strength, covariates=covariates, writers=(), ties=False, content_free=None)
-
-
-def _agreement(judged: Judged) -> float:
-    kept = defined(judged.answers, human := judged.covariate(HUMAN_SCORES))
-    return pearson(judged.answers[kept], human[kept]).value
 
 
 def _title(name: str) -> str:
