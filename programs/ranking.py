@@ -82,8 +82,10 @@ class PairwiseRanker(Instrument):
             One prediction per example, with these fields:
 
             * ``order``: indices of the ranked candidates, best first.
-            scores``: number of other ranked candidates below each candidate, in the order of ``candidates``; a
-              candidate in
+            * ``scores``: number of other ranked candidates below each candidate, in the order of ``candidates``; a
+              candidate of the same group counts half. Neighbors in the order that the judge does not distinguish share
+              a group. Means over the orders from which a candidate is ranked; NaN if it is not ranked.
+            * ``scores_by_order``: these scores from each of the ``orders``.
             * ``unranked``: index -> reason for every candidate without a defined comparison with a ranked candidate.
               The others are ranked without it.
             * ``comparisons``: number of pairs compared; of these, ``first`` choose the text shown first, ``ties`` have
