@@ -22,8 +22,9 @@ import numpy as np
 from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
-from evalbias.optimizers.likelihood_rules import EFFECT, RISE, cross_fitted, fair_rule, fitted, likelihood_rule
-from evalbias.optimizers.rules import CHOICE_LEVEL, last_items
+from evalbias.optimizers.correction import cross_fitted
+from evalbias.optimizers.likelihood import fitted
+from evalbias.optimizers.rules import CHOICE_LEVEL, EFFECT, RISE, fair_rule, last_items, likelihood_rule
 from evalbias.programs.pointwise import LIKELIHOOD
 
 DEMONSTRATIONS = 5

@@ -29,11 +29,10 @@ from evalbias import LikelihoodMitigation, PointwiseJudge
 from evalbias.data.items import by_input, input_key
 from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.words import p_equals
-from evalbias.optimizers import likelihood_rules as rules
+from evalbias.optimizers import rules
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
-from evalbias.optimizers.likelihood_rules import fair_rule, likelihood_rule
-from evalbias.optimizers.rules import CHOICE_LEVEL, Rule
+from evalbias.optimizers.rules import CHOICE_LEVEL, PEARSON, Rule, fair_rule, likelihood_rule
 from evalbias.optimizers.selection import GIVEN, Candidate, Cost, Selection, choose, count_unanswered
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.values import json_number, to_json
@@ -250,7 +249,7 @@ def _cells(row: Row, name: str) -> list[str]:
         loss = tried["loss"] or "no loss"
         smaller, agrees = (p_equals(json_number(tried[name])) for name in ("p_smaller", "p_agrees"))
         against = f"less biased {smaller}, agrees better {agrees}; {loss}"
-    agreement, performance = interval_of(estimates[rules.AGREEMENT]), interval_of(estimates[rules.PERFORMANCE])
+    agreement, performance = interval_of(estimates[PEARSON.name]), interval_of(estimates["performance"])
     score = as_text(json_number(estimates["bias_score"]["value"]), "+.2f")
     return [interval_of(bias) + mark, score, agreement, performance, against]
 
@@ -311,7 +310,7 @@ def _bias(row: Row, name: str) -> float:
 
 
 def _agreement(row: Row, name: str) -> float:
-    return json_number(row["tried"][name]["estimates"][rules.AGREEMENT]["value"])
+    return json_number(row["tried"][name]["estimates"][PEARSON.name]["value"])
 
 
 def interval_of(estimate: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ free is removed, and the trade of the rest is told.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,16 +31,17 @@ from evalbias.evaluation.judged import (
 )
 from evalbias.evaluation.words import ends, signed
 from evalbias.measures import estimate_effect, estimate_mean
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.optimizers import rules
-from evalbias.optimizers.likelihood_rules import EFFECT, STRENGTHS, cross_fitted, proxy_worth
-from evalbias.optimizers.rules import LOSS_MARGIN, PEARSON, Rule, allowance, effect_errors, lowest_change, smaller_rule
+from evalbias.optimizers.rules import PEARSON, Rule, effect_errors
 from evalbias.optimizers.selection import GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
 
+FOLDS = 10  # parts of the inputs; each is corrected by a correction that was fitted on the others
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # parts of an effect that corrections subtract
 COVARIATES = {LENGTH: LENGTHS, LIKELIHOOD: LIKELIHOODS}
 """Feature of every output -> the covariate of a judge's answers that holds it."""
 SIGNIFICANT = 0.05  # level of the tests which features an effect belongs to, and whether scores are shifted
@@ -243,14 +244,14 @@ class _Learning:
 
     def rule(self, feature: str) -> Rule:
         effect, reliability, seed = partial(self.effect, feature), self.of.reliability, self.seed
-        return smaller_rule(
+        return rules.smaller_rule(
             f"effect of {feature}",
             lambda judges: effect_errors(judges[0].covariate(feature), judges, reliability=reliability, seed=seed),
             effect,
             max_loss=self.max_loss,
             seed=seed,
             level=rules.CHOICE_LEVEL / len(self.of.features),
-            estimates=lambda judged: {EFFECT: effect(judged)},
+            estimates=lambda judged: {rules.EFFECT: effect(judged)},
             costs=lambda judged: (abs(effect(judged).value), -PEARSON.value(judged)),
         )
 
@@ -262,9 +263,9 @@ class _Learning:
         (chosen,) = (point for point in points if point.chosen)
         if chosen.strength:
             part = "all" if chosen.strength == 1 else f"{100 * chosen.strength:g} %"
-            worst = lowest_change(tried[STRENGTHS.index(chosen.strength)], current, self.seed)
+            worst = rules.lowest_change(tried[STRENGTHS.index(chosen.strength)], current, self.seed)
             agreement = f"{first.agreement:.3f} -> {chosen.agreement:.3f}, at worst {signed(worst)}"
-            accepted = f"a loss below {self.max_loss or LOSS_MARGIN:g} is accepted"
+            accepted = f"a loss below {self.max_loss or rules.LOSS_MARGIN:g} is accepted"
             return (
                 f"{title}: {part} of its effect is subtracted (effect {signed(first.effect)} -> "
                 f"{signed(chosen.effect)}, Pearson with people {agreement}; {accepted}"
@@ -276,12 +277,12 @@ class _Learning:
             return f"{title}: nothing is subtracted, because its effect cannot be told from that of the others."
         if not rule.loss(last, current):
             return f"{title}: nothing is subtracted, because no strength is shown to lessen its effect ({evidence})."
-        least = allowance(lowest_change(last, current, self.seed))
+        least = rules.allowance(rules.lowest_change(last, current, self.seed))
         allowed = f"; max_loss={least:g}, --max-loss {least:g}, would allow it" if least < 1 else ""
         return (
             f"{title}: its effect stays in the scores ({evidence}), because subtracting it costs agreement with "
             f"people. All of it would take the effect to {signed(all_of_it.effect)} and Pearson from "
-            f"{first.agreement:.3f} to {all_of_it.agreement:.3f}{allowed}. {proxy_worth(current, name, name)}"
+            f"{first.agreement:.3f} to {all_of_it.agreement:.3f}{allowed}. {rules.proxy_worth(current, name, name)}"
         )
 
     def shift(self, correction: ScoreCorrection) -> tuple[float, str]:
@@ -318,3 +319,40 @@ def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
 
 def _title(name: str) -> str:
     return name.capitalize() if name in COVARIATES else name
+
+
+# Corrections that all rated items can test: each item is corrected by what other inputs tell.
+
+
+def folds_of(judged: Judged, seed: int) -> IntArray:
+    """Draw (n,) the fold of each item, of ten; the items of one input share it."""
+    keys = judged.inputs or judged.ids
+    inputs = list(dict.fromkeys(keys))
+    order = np.random.default_rng(seed).permutation(len(inputs))
+    fold_of = {inputs[place]: rank % FOLDS for rank, place in enumerate(order)}
+    return np.array([fold_of[key] for key in keys])
+
+
+def cross_fitted(
+    judged: Judged,
+    features: Mapping[str, FloatArray],
+    fit: Callable[[Judged], Sequence[Callable[..., FloatArray]]],
+    *,
+    scale: tuple[float, float] = (-math.inf, math.inf),
+    seed: int,
+) -> list[Judged]:
+    """Return the answers at every strength, corrected by fits on other inputs (ten folds); NaN in a fold without a fit.
+
+    These are the answers that the corrections would give to new items, so they may be tested on the items they are
+    fitted to: whether the bias exceeds half of what is subtracted, one interval of the bias answers for any
+    subtraction. ``fit`` returns at most one correction for each of ``STRENGTHS``, and ``features`` (n,) are what these
+    correct for; those that no fold has are NaN throughout.
+    """
+    folds = folds_of(judged, seed)
+    scores = np.full((len(STRENGTHS), len(folds)), np.nan)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        own = {name: values[inside] for name, values in features.items()}
+        for row, correction in zip(scores, fit(judged.take(np.flatnonzero(~inside))), strict=False):
+            row[inside] = correction(judged.answers[inside], own, scale=scale)
+    return [replace(judged, answers=row) for row in scores]

@@ -16,7 +16,7 @@ from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.families import higher_than_first
 from evalbias.measures.juries import JuryRule, fit_rules
 from evalbias.measures.resample import Draws
-from evalbias.optimizers.likelihood_rules import folds_of
+from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.rules import CHOICE_LEVEL, LOSS, PEARSON
 
 ALLOWED = 0.02  # fall in agreement (Pearson's r) that the items must rule out where fewer members are asked

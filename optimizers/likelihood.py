@@ -22,24 +22,15 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judge
 from evalbias.evaluation.words import count, signed
 from evalbias.lm.cache import CachedLM, measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
-from evalbias.measures import estimate_spearman, rs_scores, spearman, unfairness_scores
-from evalbias.measures.arrays import FloatArray
-from evalbias.measures.corrections import ScoreCorrection
+from evalbias.measures import estimate_spearman, pearson, rs_scores, spearman, unfairness_scores
+from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.measures.likelihood import TOTAL
-from evalbias.optimizers import likelihood_rules
+from evalbias.optimizers import rules
 from evalbias.optimizers.base import JudgeOptimizer, Problem
-from evalbias.optimizers.likelihood_rules import (
-    BIAS_LABELS,
-    REASONS,
-    STRENGTHS,
-    bias_number,
-    fair_rule,
-    fitted,
-    likelihood_rule,
-    proxy_worth,
-)
+from evalbias.optimizers.correction import STRENGTHS, cross_fitted
 from evalbias.optimizers.objectives import ProbeObjective, objective_rule
-from evalbias.optimizers.rules import Rule, last_items, lost_agreement
+from evalbias.optimizers.rules import Rule, fair_rule, last_items, likelihood_rule
 from evalbias.optimizers.selection import Candidate, CompileReport, Selection
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, text_length
@@ -190,7 +181,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     def number(self, problem: Problem) -> str:
         """Return the name of the number that says the bias of all rated items; see ``bias_number``."""
-        return bias_number(human_ratings([*problem.fit, *problem.held_back], problem.student.criterion))
+        return rules.bias_number(human_ratings([*problem.fit, *problem.held_back], problem.student.criterion))
 
     def answers(self, problem: Problem, judge: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with their LS as a covariate."""
@@ -208,7 +199,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         fields = super().validate(problem, selection)
         if selection.answers is not None and LIKELIHOODS in selection.answers.covariates:
             held_back = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
-            worth = proxy_worth(held_back, LIKELIHOODS, LIKELIHOOD)
+            worth = rules.proxy_worth(held_back, LIKELIHOODS, LIKELIHOOD)
             fields["decision"] = f"{selection.fields['decision']} {worth}"
         return fields
 
@@ -337,7 +328,7 @@ def probe_rule(objective: ProbeObjective, *, seed: int) -> Rule:
 
     def lost(judged: Judged, before: Judged) -> str:
         kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in before.ids])  # the items as they are
-        return lost_agreement(judged.take(kept), before.take(kept), max_loss=0.0, seed=seed)
+        return rules.lost_agreement(judged.take(kept), before.take(kept), max_loss=0.0, seed=seed)
 
     return objective_rule(objective, seed=seed, keeps=(lost,), at=" at no significant loss of agreement")
 
@@ -459,14 +450,14 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             ):
                 candidates += some
                 if not some:
-                    problem.left_out[title] = f"the {BIAS_LABELS[name]} to take out is undefined"
+                    problem.left_out[title] = f"the {rules.BIAS_LABELS[name]} to take out is undefined"
         else:
             problem.left_out[alone] = "LS is another model's, which the judge does not ask"
         # 4. The paper's method answers the valset, for the report.
         papers = _rs_name(self.most_demos, self.reduction)
         paper = next((candidate.program for candidate in candidates if candidate.name == papers), None)
         problem.details = {
-            "objective": f"{BIAS_LABELS[name]}, because {REASONS[name]}",
+            "objective": f"{rules.BIAS_LABELS[name]}, because {rules.REASONS[name]}",
             "paper": self.answers(problem, paper, problem.valset) if paper and problem.valset else None,
         }
         return candidates
@@ -496,8 +487,31 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         if not candidates:
             return []
         features = {LIKELIHOOD: judged.covariate(LIKELIHOODS)}
-        answers = likelihood_rules.cross_fitted(judged, features, fit, scale=bare.criterion.scale, seed=self.seed)
+        answers = cross_fitted(judged, features, fit, scale=bare.criterion.scale, seed=self.seed)
         return [replace(c, answers=own, items=where) for c, own in zip(candidates, answers, strict=True)]
+
+
+def slope(name: str, judged: Judged) -> float:
+    """Return the change in the score for one standard deviation of LS that is bias, in standard deviations."""
+    if name == rules.EFFECT:
+        return rules.bias_value(rules.EFFECT, judged)
+    columns = [judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)]
+    ls, model, human = (column[defined(*columns)] for column in columns)
+    return pearson(model, ls).value - pearson(human, ls).value
+
+
+def fitted(judged: Judged, name: str, *, reduction: str) -> list[ScoreCorrection]:
+    """Fit a likelihood calibration at every strength to scores of a judge without one; none if the bias is undefined.
+
+    ``name`` is the number that says the bias (``bias_number``), ``reduction`` that by which LS was computed.
+    """
+    bias = slope(name, judged)
+    if np.isnan(bias):
+        return []
+    kept = defined(judged.covariate(LIKELIHOODS), judged.answers)
+    ls, scores = judged.covariate(LIKELIHOODS)[kept], judged.answers[kept]
+    full = Slope(float(bias * scores.std() / ls.std()), float(ls.mean()), (float(ls.min()), float(ls.max())))
+    return [ScoreCorrection({LIKELIHOOD: full}, reduction=reduction).at(strength) for strength in STRENGTHS]
 
 
 def _at_strengths(title: str, judge: PointwiseJudge, corrections: Sequence[ScoreCorrection]) -> list[Candidate]:

@@ -15,7 +15,7 @@ import optuna
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection
-from evalbias.optimizers.likelihood_rules import folds_of
+from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer, without_cue
 from evalbias.optimizers.rules import KAPPA, PEARSON, agreement_of
 from evalbias.optimizers.selection import count_unanswered

@@ -14,16 +14,18 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.agreement import choices_of
-from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.bias import MARGINS
+from evalbias.evaluation.biases import BIASES, Likelihood
 from evalbias.evaluation.estimates import Estimate, Number
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
-from evalbias.evaluation.words import ends, p_equals
-from evalbias.measures import EqualQuality, Interval, pearson
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.words import ends, p_equals, signed
+from evalbias.measures import EqualQuality, Interval, estimate_mean, pearson
 from evalbias.measures.agreement import counted_kappa, counted_pearson, estimate_pearson, estimate_tied_accuracy
-from evalbias.measures.arrays import FloatArray, complete, defined, mean_of_defined
-from evalbias.measures.equal_quality import CHOICES, RELIABILITIES, effects_on_judges
+from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined, mean_of_defined
+from evalbias.measures.equal_quality import CHOICES, RELIABILITIES, SCORE_SD, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
-from evalbias.measures.resample import Draws, Statistic, estimate_coefficient, estimate_mean, influences, left_out, mean
+from evalbias.measures.likelihood import counted_bias_score
+from evalbias.measures.resample import Draws, Statistic, bootstrapped, estimate_coefficient, influences, left_out, mean
 from evalbias.programs.items import length_feature
 
 CHOICE_LEVEL = 0.05  # chance that any candidate passes the test that it is better, where none is (family-wise error)
@@ -32,6 +34,7 @@ LOSS = 0.05  # level of the one-sided tests that a number that should stay gets 
 SLIGHT = 0.02  # fall in agreement that two lines, one fitted to each half of the items, may cause between them
 # Agreement is Pearson's correlation where a bias should fall: a correction breaks ties, which moves ranks.
 LOSS_MARGIN = 0.1  # fall in agreement (Pearson's r) that held-back items must rule out where no loss is allowed
+RISE = MARGINS[SCORE_SD]  # rise in the likelihood bias that the items must rule out: what an audit calls worth finding
 ERROR_DRAWS = 5_000  # draws of the errors of all judges' numbers, from which the adjusted p-values are read
 
 Errors = tuple[FloatArray, FloatArray]
@@ -425,3 +428,112 @@ def allowance(lowest: float) -> float:
 
 def _falls(test: Interval) -> bool:
     return bool(test.value < 0 and test.p_value / 2 < LOSS)
+
+
+# Less likelihood bias of a judge that scores, as one number.
+
+EFFECT, BIAS_SCORE_Z = "likelihood_effect", "bias_score_z"
+BIAS_LABELS = {EFFECT: "likelihood effect", BIAS_SCORE_Z: "BiasScore (z)"}
+REASONS = {
+    EFFECT: "the items have several ratings",
+    BIAS_SCORE_Z: "the items have one rating each, which cannot tell the likelihood effect",
+}
+"""Number -> why it says the likelihood bias of these items."""
+
+
+def bias_number(ratings: FloatArray | None) -> str:
+    """Return the name of the number that says the likelihood bias of items with (n, r) single ratings, or None.
+
+    It is the likelihood effect at equal quality where some items have several ratings, else the BiasScore of z-scores,
+    which confounds noise in the ratings with bias.
+    """
+    several = ratings is not None and (np.isfinite(ratings).sum(axis=1) > 1).any()
+    return EFFECT if several else BIAS_SCORE_Z
+
+
+def likelihood_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
+    """Measure judges' likelihood effects, with draws of their errors."""
+    return effect_errors(judges[0].covariate(LIKELIHOODS), judges, reliability=None, seed=seed)
+
+
+def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
+    """Measure judges' BiasScores of z-scores, with errors of the bootstrap, widened to t quantiles."""
+    first = judges[0]
+    ls, human = first.covariate(LIKELIHOODS), first.covariate(HUMAN_SCORES)
+    scores = [judged.answers for judged in judges]
+    kept = defined(*scores, ls, human)
+    codes = cluster_codes(first.clusters, kept)
+    inputs = len(set(codes.tolist()))
+    if inputs < 2:
+        return undefined(judges)
+    ls, human, *scores = (column[kept] for column in (ls, human, *scores))
+
+    def measured(counts: FloatArray) -> FloatArray:  # (k, s)
+        return np.column_stack([counted_bias_score(counts, x, ls, human, normalization="z-score") for x in scores])
+
+    rng, (values,) = np.random.default_rng(seed), measured(np.ones((1, len(codes))))
+    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, ERROR_DRAWS, rng)])
+    errors = (resampled - values)[~np.isnan(resampled).any(axis=1)]
+    return values, errors * np.sqrt(inputs / rng.chisquare(inputs - 1, size=(len(errors), 1)))
+
+
+def bias_value(name: str, judged: Judged) -> float:
+    """Compute a number of a judge."""
+    if name != EFFECT:
+        return Likelihood().number(name, judged).value()
+    feature = {LIKELIHOODS: judged.covariate(LIKELIHOODS)}
+    model = EqualQuality(judged.answers, judged.covariate(RATINGS), feature, clusters=judged.inputs or None)
+    return model.effect(LIKELIHOODS).value  # also where ratings are too few to test
+
+
+def bias_estimate(name: str, judged: Judged, seed: int) -> Estimate:
+    """Estimate it with its interval."""
+    estimate = Likelihood().number(name, judged).estimate(judged.clusters, seed=seed)
+    return replace(estimate, value=bias_value(name, judged), label=BIAS_LABELS.get(name, estimate.label))
+
+
+def likelihood_estimates(name: str, judged: Judged, seed: int) -> dict[str, Estimate]:
+    """Return the likelihood bias, the published BiasScore, the agreement (Pearson) and the performance."""
+    return {number: bias_estimate(number, judged, seed) for number in (name, "bias_score", "pearson", "performance")}
+
+
+def likelihood_rule(name: str, *, max_loss: float = 0.0, seed: int) -> Rule:
+    """Demand less likelihood bias (``bias_number``) at no loss of agreement; half of 5 % is left to ``fair_rule``."""
+    return smaller_rule(
+        "likelihood bias",
+        partial(likelihood_errors if name == EFFECT else bias_score_errors, seed=seed),
+        partial(bias_estimate, name, seed=seed),
+        max_loss=max_loss,
+        seed=seed,
+        level=CHOICE_LEVEL / 2,
+        estimates=partial(likelihood_estimates, name, seed=seed),
+        costs=lambda judged: (abs(bias_value(name, judged)), -bias_value("pearson", judged)),
+    )
+
+
+def fair_rule(name: str, *, seed: int) -> Rule:
+    """Demand better agreement with people, and a likelihood bias that is not larger, nor may be by ``RISE``.
+
+    A judge may have little bias because its scores say little, and demonstrations may make it useful.
+    """
+    return replace(
+        agreement_rule(PEARSON, biases=("likelihood",), level=CHOICE_LEVEL / 2, rise=RISE, seed=seed),
+        estimates=partial(likelihood_estimates, name, seed=seed),
+        costs=lambda judged: (-PEARSON.value(judged), abs(bias_value(name, judged))),
+    )
+
+
+def proxy_worth(judged: Judged, feature: str, name: str) -> str:
+    """Say how well a feature, a covariate and its name, agrees with people by itself: what removing it costs."""
+    values, human = judged.covariate(feature), judged.covariate(HUMAN_SCORES)
+    r = estimate_pearson(values, human, clusters=judged.clusters)
+    if not (r.low > 0 or r.high < 0):
+        return f"The {name} alone is not shown to agree with people ({_pearson(r)}): removing its effect need not cost."
+    return (
+        f"The {name} alone agrees with people ({_pearson(r)}), so a judge that no longer follows it loses "
+        "agreement, unless its scores say the same by themselves."
+    )
+
+
+def _pearson(r: Interval) -> str:
+    return f"Pearson {signed(r.value)}, {ends(signed(r.low), signed(r.high))}"

@@ -20,9 +20,9 @@ from evalbias.evaluation.words import Table, count, joined
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
 from evalbias.optimizers.likelihood import MitigationReport
-from evalbias.optimizers.likelihood_rules import bias_number, estimates
 from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import RefineReport
+from evalbias.optimizers.rules import bias_number, likelihood_estimates
 from evalbias.optimizers.zepo import ZEPOReport
 
 # --- an audit ---------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
         for place, (name, judged) in enumerate((name, side) for name, side in sides.items() if side is not None):
-            measured = estimates(bias_number(judged.covariates.get(RATINGS)), judged, seed).values()
+            measured = likelihood_estimates(bias_number(judged.covariates.get(RATINGS)), judged, seed).values()
             headings = headings or [estimate.label for estimate in measured]
             rows.append(("" if place else criterion, name, *(e.with_interval for e in measured)))
             unknown = [e for e in measured if np.isnan([e.value, e.low]).all()]

@@ -5,7 +5,7 @@ import numpy as np
 
 from benchmarks import choice
 from benchmarks.mitigation import drawn, report
-from evalbias.optimizers.likelihood_rules import AGREEMENT, PERFORMANCE, STRENGTHS
+from evalbias.optimizers.correction import STRENGTHS
 
 
 def items(inputs, outputs):
@@ -29,7 +29,7 @@ def test_training_and_test_items_share_no_input_and_are_spread_over_the_inputs()
 def tried(effect, performance, loss="", p_agrees=0.5):
     whole = {"value": effect, "low": effect - 0.1, "high": effect + 0.1, "n": 90}
     rho = {"value": performance, "low": performance - 0.1, "high": performance + 0.1, "n": 90}
-    estimates = {"likelihood_effect": whole, "bias_score": whole, AGREEMENT: rho, PERFORMANCE: rho}
+    estimates = {"likelihood_effect": whole, "bias_score": whole, "pearson": rho, "performance": rho}
     return {"estimates": estimates, "p_smaller": 0.001, "p_agrees": p_agrees, "loss": loss, "undefined": 0}
 
 

@@ -15,12 +15,10 @@ from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import Choices
 from evalbias.measures import bias_score, estimate_spearman, rs_scores, spearman, unfairness_scores
-from evalbias.optimizers import likelihood
-from evalbias.optimizers import likelihood_rules as rules
+from evalbias.optimizers import likelihood, rules
 from evalbias.optimizers.likelihood import UnusableDemosError, check_demos_fit, compile_each, with_demos
-from evalbias.optimizers.likelihood_rules import BIAS_SCORE_Z, EFFECT, RISE, fair_rule, likelihood_rule
 from evalbias.optimizers.objectives import ProbeObjective
-from evalbias.optimizers.rules import CHOICE_LEVEL
+from evalbias.optimizers.rules import BIAS_SCORE_Z, CHOICE_LEVEL, EFFECT, RISE, fair_rule, likelihood_rule
 from evalbias.programs import Criterion, PointwiseJudge, labeled, score_closeness
 from evalbias.programs.files import load
 from evalbias.values import to_json
@@ -375,7 +373,7 @@ def test_without_several_ratings_the_standardized_bias_score_decides_and_says_wh
     assert p_value(single, single, BIAS_SCORE_Z) == 1.0
     scores = single.answers, single.covariates[HUMAN_SCORES]
     correlations = [np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in scores]
-    assert rules.slope(BIAS_SCORE_Z, single) == pytest.approx(correlations[0] - correlations[1])
+    assert likelihood.slope(BIAS_SCORE_Z, single) == pytest.approx(correlations[0] - correlations[1])
     assert list(rule(BIAS_SCORE_Z).estimates(single)) == ["bias_score_z", "bias_score", "pearson", "performance"]
 
 
@@ -390,15 +388,15 @@ def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared(
 def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
     one = replace(with_effect(0.6, n=60), inputs=[str(i // 3) for i in range(60)], scale=(-9.0, 9.0))
     options = {"scale": (-9.0, 9.0), "seed": 0}
-    known, fit = {"likelihood": one.covariates[LIKELIHOODS]}, partial(rules.fitted, name=EFFECT, reduction="sum")
-    slopes, measured = [], rules.slope
+    known, fit = {"likelihood": one.covariates[LIKELIHOODS]}, partial(likelihood.fitted, name=EFFECT, reduction="sum")
+    slopes, measured = [], likelihood.slope
 
     def watched(name, part):
         slopes.append(part.inputs)
         return measured(name, part)
 
-    monkeypatch.setattr(rules, "slope", watched)
-    _, half, _, full = rules.cross_fitted(one, known, fit, **options)
+    monkeypatch.setattr(likelihood, "slope", watched)
+    _, half, _, full = likelihood.cross_fitted(one, known, fit, **options)
     assert len(slopes) == 10
     assert all(len(inputs) == 54 and len(set(inputs)) == 18 for inputs in slopes)
     taken = one.answers - full.answers
@@ -408,8 +406,8 @@ def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
     alone = fit(one.take(np.array(others)))[-1]
     likelihoods = one.covariates[LIKELIHOODS] - one.covariates[LIKELIHOODS][others].mean()
     assert taken[left_out] == pytest.approx(alone.slopes["likelihood"].slope * likelihoods[left_out])
-    monkeypatch.setattr(rules, "slope", lambda name, part: math.nan)
-    assert all(np.isnan(undefined.answers).all() for undefined in rules.cross_fitted(one, known, fit, **options))
+    monkeypatch.setattr(likelihood, "slope", lambda name, part: math.nan)
+    assert all(np.isnan(undefined.answers).all() for undefined in likelihood.cross_fitted(one, known, fit, **options))
 
 
 @pytest.mark.slow
