@@ -264,14 +264,14 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         makes worse of what it was chosen for, or significantly worse of what it must keep; empty if nothing.
         """
         program, items = selection.chosen.program, [*problem.fit, *problem.held_back]
-        shown, known = shown_by(program, items), problem.given.answers
+        shown, answers = shown_by(program, items), problem.given.answers
         others = [place for place in range(len(items)) if place not in shown]
-        if program is problem.student or not others or known is None:
+        if program is problem.student or not others or answers is None:
             return ""
-        rows = np.arange(len(known.ids)).reshape(len(items), -1)  # a probe judges each item with its edits
-        before = known.take(rows[others].ravel())
-        given = replace(problem.given, answers=before, items="")
-        whole = problem.on(items, [items[place] for place in others], given=given)
+        rows = np.arange(len(answers.ids)).reshape(len(items), -1)  # a probe judges each item with its edits
+        before = answers.take(rows[others].ravel())
+        student = replace(problem.given, answers=before, items="")
+        whole = problem.on(items, [items[place] for place in others], given=student)
         after = self.tested(whole, program)
         rule = self.rules(whole)[selection.rule]
         fault = rule.loss(after, before)

@@ -211,11 +211,6 @@ class LikelihoodOptimizer(JudgeOptimizer):
         problem.held_back = rated_items(problem.held_back, criterion)
         likelihood_scores(problem.fit[-1:], criterion, problem.likelihood_lm, reduction=self.reduction)
 
-    def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
-        """Return the judge with k random demonstrations, those, and the other items; refuse prompts that do not fit."""
-        random, pool = draw_demos(problem.fit, k, seed=self.seed)
-        return self.showing(problem, random), random, pool
-
     def showing(self, problem: Problem, examples: Sequence[dspy.Example]) -> PointwiseJudge:
         """Return the judge with demonstrations; refuse some with which a prompt exceeds the model's context."""
         judge = with_demos(problem.student, examples, bins=self.bins)
@@ -271,7 +266,8 @@ class BiasedDemos(LikelihoodOptimizer):
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         # 1. k random demonstrations make the paper's baseline, under which all other rated items are judged.
-        baseline, random, pool = self.with_random(problem, self.k)
+        random, pool = draw_demos(problem.fit, self.k, seed=self.seed)
+        baseline = self.showing(problem, random)
         train = self.answers(problem, baseline, pool)
         if not self.select:
             problem.given = Candidate("the paper's baseline", baseline)
@@ -423,10 +419,9 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     def candidates(self, problem: Problem) -> list[Candidate]:
         name = self.number(problem)
         # 1. Random demonstrations, under which all other rated items are judged.
-        judge, _, pool = self.with_random(problem, self.most_demos)
-        judged = self.answers(problem, judge, pool)
-        random = Candidate(f"{self.most_demos} random demonstrations", judge)
-        candidates = [random]
+        demos, pool = draw_demos(problem.fit, self.most_demos, seed=self.seed)
+        random = Candidate(f"{self.most_demos} random demonstrations", self.showing(problem, demos))
+        judged, candidates = self.answers(problem, random.program, pool), [random]
         # 2. Demonstrations of highest RS, with LS as a sum and as a mean.
         human, criterion, lm = judged.covariate(HUMAN_SCORES), problem.student.criterion, problem.likelihood_lm
         unfairness = unfairness_scores(judged.answers, human)

@@ -451,15 +451,12 @@ def bias_number(ratings: FloatArray | None) -> str:
     return EFFECT if several else BIAS_SCORE_Z
 
 
-def likelihood_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
-    """Measure judges' likelihood effects, with draws of their errors."""
-    return effect_errors(judges[0].covariate(LIKELIHOODS), judges, reliability=None, seed=seed)
-
-
-def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
-    """Measure judges' BiasScores of z-scores, with errors of the bootstrap, widened to t quantiles."""
+def likelihood_errors(name: str, judges: Sequence[Judged], *, seed: int) -> Errors:
+    """Measure judges' likelihood biases; those of BiasScores are errors of the bootstrap, widened to t quantiles."""
     first = judges[0]
     ls, human = first.covariate(LIKELIHOODS), first.covariate(HUMAN_SCORES)
+    if name == EFFECT:
+        return effect_errors(ls, judges, reliability=None, seed=seed)
     scores = [judged.answers for judged in judges]
     kept = defined(*scores, ls, human)
     codes = cluster_codes(first.clusters, kept)
@@ -501,7 +498,7 @@ def likelihood_rule(name: str, *, max_loss: float = 0.0, seed: int) -> Rule:
     """Demand less likelihood bias (``bias_number``) at no loss of agreement; half of 5 % is left to ``fair_rule``."""
     return smaller_rule(
         "likelihood bias",
-        partial(likelihood_errors if name == EFFECT else bias_score_errors, seed=seed),
+        partial(likelihood_errors, name, seed=seed),
         partial(bias_estimate, name, seed=seed),
         max_loss=max_loss,
         seed=seed,

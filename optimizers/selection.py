@@ -253,11 +253,11 @@ def _fault(rule: Rule, judged: Judged, before: Judged, p_value: float, more: int
     return rule.loss(judged, before)
 
 
-MOST_INPUTS = 100_000  # most inputs that are promised to decide
+MOST_INPUTS, POWER = 100_000, 0.8  # most inputs that are promised to decide, and the probability that they do
 
 
-def inputs_to_decide(p_value: float, level: float, inputs: int, *, power: float = 0.8) -> int | None:
-    """Compute how many inputs show with a probability that a candidate is better, if it is as much as it seems here.
+def inputs_to_decide(p_value: float, level: float, inputs: int) -> int | None:
+    """Compute how many inputs show with 80 % probability that a candidate is better, if it is as much as it seems here.
 
     The one-sided p is ``z`` standard errors away from no difference: n' = n ((z_level + z_power) / z)^2. None where it
     does not seem better, is shown already, or more inputs than 100,000 would be needed.
@@ -265,7 +265,7 @@ def inputs_to_decide(p_value: float, level: float, inputs: int, *, power: float 
     z, wanted = (-float(scipy.special.ndtri(p)) for p in (p_value, level))
     if not level <= p_value < 0.5 or not inputs:  # NaN is not
         return None
-    enough = math.ceil(inputs * ((wanted + scipy.special.ndtri(power)) / z) ** 2)
+    enough = math.ceil(inputs * ((wanted + scipy.special.ndtri(POWER)) / z) ** 2)
     return enough if enough <= MOST_INPUTS else None
 
 

@@ -322,9 +322,7 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
     return ProgramMetric(judged, name="score_closeness", threshold=1.0 - 0.5 / (high - low), undefined=undefined)
 
 
-def agreement_feedback(
-    judge: PointwiseJudge | PairwiseJudge, *, reason: str = "reason", undefined: float = 0.0
-) -> ProgramMetric:
+def agreement_feedback(judge: PointwiseJudge | PairwiseJudge, *, reason: str = "reason") -> ProgramMetric:
     """Make the metric with which ``dspy.GEPA`` rewrites a judge's instruction to agree with people, in [0, 1].
 
     Called as ``metric(gold, pred, trace, pred_name, pred_trace)``, it returns a prediction with ``score``, that of
@@ -336,7 +334,6 @@ def agreement_feedback(
         judge: Judge to compile, which the metric does not ask; ``TypeError`` for any other program.
         reason: Field of the examples with people's reason, a text. An example may have no reason; ``ValueError`` names
             an example whose reason is not a text.
-        undefined: Score of an undefined judgment; ``math.nan`` keeps it undefined.
 
     Examples:
         >>> judge = PointwiseJudge(Criterion("quality", "is it good?"))
@@ -358,7 +355,7 @@ def agreement_feedback(
         value, sentence = agreement(example, prediction)
         return value, f"{sentence}{_reason(example, reason)}{kept}"
 
-    return ProgramMetric(judged, name="agreement", threshold=threshold, undefined=undefined)
+    return ProgramMetric(judged, name="agreement", threshold=threshold, undefined=0.0)
 
 
 def _reason(example: Any, field: str) -> str:
