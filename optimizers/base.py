@@ -41,7 +41,7 @@ ENOUGH = 120  # inputs from which half are held back; fewer are cross-fitted, so
 
 @dataclass
 class Problem:
-    """Program and examples of a search. The method sets ``details``, and may replace ``given``."""
+    """Program and examples of a search, and what it finds. The method sets ``details``, and may replace ``given``."""
 
     student: Any  # the part to compile; the search leaves it as it is
     fit: list[dspy.Example]  # training examples to search on, without those that are held back
@@ -50,16 +50,16 @@ class Problem:
     lm: CachedLM | Any  # the student's model, asked nothing twice; else the model for all modules, or None
     given: Candidate  # what the compiled program is compared with: the student, but for a bare method of its own
     likelihood_lm: Any = None  # whose likelihood defines LS; None where the method needs none
-    details: dict[str, Any] = field(default_factory=dict)  # fields of the report besides the usual ones
-    left_out: dict[str, str] = field(default_factory=dict)  # candidate -> why it could not be made
-    calls: int = 0  # requests to generate text that lm does not count
     only: str = ""  # kind of candidate that is searched; empty for all
-    made: Mapping[str, Candidate] = field(default_factory=dict)  # kind -> what a half of the inputs made
-    other: Problem | None = None  # the half of the inputs that was searched before
+    # what the search finds, which a search on other examples begins without
+    details: dict[str, Any] = field(default_factory=dict, init=False)  # fields of the report besides the usual ones
+    left_out: dict[str, str] = field(default_factory=dict, init=False)  # candidate -> why it could not be made
+    calls: int = field(default=0, init=False)  # requests to generate text that lm does not count
+    made: Mapping[str, Candidate] = field(default_factory=dict, init=False)  # kind -> what a half of the inputs made
+    other: Problem | None = field(default=None, init=False)  # the half of the inputs that was searched before
 
     def on(self, fit: Sequence[dspy.Example], held_back: Sequence[dspy.Example], **changes: Any) -> Problem:
-        fresh: dict[str, Any] = {"details": {}, "left_out": {}, "calls": 0, "made": {}, "other": None}
-        return replace(self, fit=[*fit], held_back=[*held_back], **{**fresh, **changes})
+        return replace(self, fit=[*fit], held_back=[*held_back], **changes)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
