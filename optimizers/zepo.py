@@ -313,14 +313,8 @@ class _Search:
             left = {number: text for number, text in texts.items() if number not in behind}
             if not left:
                 break
-            rows = self.ask(left, self.examples[start:upto])
-            free: Mapping[int, FloatArray] = {}
-            if self.objective.content_free:
-                nothing = self.judge.content_free(len(self.examples[0].candidates))
-                free = self.ask(left, [nothing])  # (1, c) each
-            for number, new in rows.items():
-                shares = np.concatenate([shares_of(judged[number]), new]) if start else new
-                judged[number] = judged_in_order(self.judge, shares, self.examples[:upto], free.get(number))
+            for number, answers in self.ask(left, self.examples[start:upto]).items():
+                judged[number] = both_answers(judged[number], answers) if start else answers
             if incumbent and upto < len(self.examples):
                 behind |= drop(
                     {number: judged[number] for number in left},
@@ -350,15 +344,17 @@ class _Search:
         self.tried += raced
         return raced
 
-    def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
-        """Return the (n, c) probabilities of the judge's answers under each wording."""
-        texts, debiased = list(wordings.values()), self.objective.debiased
-        rows = probabilities(self.judge, texts, examples, self.problem.lm, debiased=debiased)  # (w, n, c)
-        prompts = len(wordings) * len(examples) * self.orders
+    def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, Judged]:
+        """Return the judge's answers under each wording, where the objective needs it also to a content-free input."""
+        texts, debiased, n = list(wordings.values()), self.objective.debiased, len(examples)
+        nothing = [self.judge.content_free(len(examples[0].candidates))] if self.objective.content_free else []
+        rows = probabilities(self.judge, texts, [*examples, *nothing], self.problem.lm, debiased=debiased)  # (w, n, c)
+        prompts = len(wordings) * (n + len(nothing)) * self.orders
         self.judgments += prompts
         if self.zepo.progress is not None:
             self.zepo.progress(prompts)
-        return dict(zip(wordings, rows, strict=True))
+        judged = [judged_in_order(self.judge, row[:n], examples, row[n:] if nothing else None) for row in rows]
+        return dict(zip(wordings, judged, strict=True))
 
     @property
     def saved(self) -> int:
