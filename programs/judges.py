@@ -361,8 +361,14 @@ class Judge(Instrument):
         self, demos: Sequence[Mapping[str, Any]], render: Callable[[dict[str, Any], str], list[Any]]
     ) -> Callable[[Mapping[str, Any]], list[Any]]:
         """Return the function from inputs of ``predict`` to the rendered demonstrations before them in the prompt."""
-        rendered = [part for inputs, label in self.labeled(demos) for part in render(inputs, label)]
-        return lambda _: rendered
+        labeled = self.labeled(demos)
+        rendered = [render(inputs, label) for inputs, label in labeled]
+        places_for = self._places([inputs for inputs, _ in labeled])
+        return lambda inputs: [part for place in places_for(inputs) for part in rendered[place]]
+
+    def _places(self, demos: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Sequence[int]]:
+        """Return the function from inputs of ``predict`` to the places of the demonstrations that are shown."""
+        return lambda _: range(len(demos))
 
     def question(self, example: Mapping[str, Any]) -> Choices | Reasoned:
         """Return the question about an item, candidates in the order of ``example``; the texts are not checked."""

@@ -225,24 +225,18 @@ class PointwiseJudge(Judge):
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [(label, inputs[name]) for name, label in self.inputs.items()]
 
-    def _shown(
-        self, demos: Sequence[Mapping[str, Any]], render: Callable[[dict[str, Any], str], list[Any]]
-    ) -> Callable[[Mapping[str, Any]], list[Any]]:
+    def _places(self, demos: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Sequence[int]]:
         if not self.nearest:
-            return super()._shown(demos, render)
-        labeled = self.labeled(demos)
-        rendered = [render(inputs, label) for inputs, label in labeled]
-        likeness = Likeness([self._joined(inputs) for inputs, _ in labeled])
-        contexts = [self._context(inputs) for inputs, _ in labeled]
+            return super()._places(demos)
+        likeness, contexts = Likeness([self._joined(demo) for demo in demos]), [self._context(demo) for demo in demos]
 
-        def nearest_demos(inputs: Mapping[str, Any]) -> list[Any]:
+        def nearest(inputs: Mapping[str, Any]) -> list[int]:
             scores, context = likeness(self._joined(inputs)), self._context(inputs)
             # Demonstrations with the same input are left out, so labeled items are judged as new items will be.
-            others = [i for i, other in enumerate(contexts) if other != context]
-            places = sorted(others, key=lambda place: scores[place])[-self.nearest :]  # the nearest comes last
-            return [part for place in places for part in rendered[place]]
+            others = [place for place, other in enumerate(contexts) if other != context]
+            return sorted(others, key=lambda place: scores[place])[-self.nearest :]  # the nearest comes last
 
-        return nearest_demos
+        return nearest
 
     def _joined(self, inputs: Mapping[str, Any]) -> str:
         return "\n".join(text for _, text in self._texts(inputs))
