@@ -6,8 +6,9 @@ with errors that are mostly the item's own under any prompt, as those of real ju
 ``--lm MODEL`` aligns a real judge, which begins with a plain question, on rated outputs of ``--set``, by default code
 snippets (ICE, CoNaLa), and measures it on outputs for other inputs. The answers are kept in ``--out``, so a run that
 was stopped goes on. ``--bare`` compiles the same judge on the same outputs with DSPy's own optimizers as they are, the
-model of the judge writing for them, and measures what each returns on the same others. ``--alone`` measures each edit
-and each way to choose demonstrations by itself on the others, for so many draws: what there is to be found.
+model of the judge (or ``--api-base``, a server of it) writing for them, and measures what each returns on the same
+others. ``--alone`` measures each edit and each way to choose demonstrations by itself on the others, for so many draws:
+what there is to be found.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -38,6 +40,7 @@ SNIPPETS = "judges/ice_conala_scores.jsonl.gz"  # code that people graded, below
 WRITTEN = "judges/seq2seq_scores.jsonl.gz"  # simplifications and corrections that people rated, below EVALBIAS_DATA
 EDIT = "point by point"  # words of the edit of the library that helps in the planted worlds
 SIDES = ("before", "after")
+LONGEST = 400  # tokens of a text that DSPy's optimizers have the model write
 OWN = 0.7  # share of the error's variance that is the item's own, whatever the prompt
 CRITERION = evalbias.Criterion("merit", "is it any good?")
 CODE = evalbias.Criterion(
@@ -198,11 +201,15 @@ def others(args: argparse.Namespace, model: Any) -> Study:
     """Return a row for each of DSPy's optimizers: agreement and the effect of length on outputs for other inputs."""
     criterion, (train, test) = SETS[args.set][1], rated_outputs(args.set, args.seed, args.train, args.test)
     judge, align, body = evalbias.PointwiseJudge(criterion), Align(seed=args.seed), list[list[str]]()
-    headings: list[str] = []
+    headings, writer = list[str](), model
+    if args.api_base is not None:
+        server = {"api_base": args.api_base, "api_key": "none", "cache": False}
+        writer = dspy.LM(f"openai/{Path(args.lm).stem}", max_tokens=LONGEST, temperature=1.0, **server)
     for name in args.bare:
-        lm, started, calls = keeping_answers(model, args.out / "answers.jsonl"), time.monotonic(), len(model.history)
-        compiled = bare(name, judge, train, lm, model, args)
-        cost = [f"{sum(lm.questions.values()):,}", str(len(model.history) - calls), f"{time.monotonic() - started:.0f}"]
+        lm, started, calls = keeping_answers(model, args.out / "answers.jsonl"), time.monotonic(), len(writer.history)
+        compiled = bare(name, judge, train, lm, writer, args)
+        texts, seconds = len(writer.history) - calls, time.monotonic() - started
+        cost = [f"{sum(lm.questions.values()):,}", str(texts), f"{seconds:.0f}"]
         compared = align.compare(*(judge_examples(program, test, lm=lm) for program in (judge, compiled)))
         changes = [*compared["agreement"].changes.values(), *compared["verbosity"].changes.values()]
         headings = ["optimizer", "demonstrations", *(change.label for change in changes), "judgments", "texts", "s"]
@@ -257,6 +264,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=60, help="inputs to report on")
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--k", type=int, nargs="*", default=[4, 8])
+    parser.add_argument("--api-base", help="server of the same model that writes for DSPy's: llama.cpp's is faster")
     parser.add_argument("--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="DSPy's in place of Align")
     parser.add_argument("--alone", type=int, metavar="SPLITS", help="each thing that is tried by itself, in so many")
     args = parser.parse_args()
@@ -272,7 +280,7 @@ def main() -> None:
         finish(args, "align", text, section="simulated")
     if args.lm:
         args.out.mkdir(parents=True, exist_ok=True)
-        lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=400, temperature=1.0)
+        lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=LONGEST, temperature=1.0)
         study = alone if args.alone else others if args.bare else real
         title, text, section = study(args, lm)
         finish(args, "align", f"## {title}\n\n{lm.model} in {args.dtype}{text}", section=section)
