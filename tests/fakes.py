@@ -6,13 +6,24 @@ import json
 import math
 import random
 import re
+import zlib
 from dataclasses import replace
 
 import dspy
 import numpy as np
 
 import evalbias
-from evalbias.lm.types import ChoiceLogprobs, Likelihood, LogLikelihood, MeasuringLM, Refused, Text, Written, by_kind
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Choices,
+    Likelihood,
+    LogLikelihood,
+    MeasuringLM,
+    Refused,
+    Text,
+    Written,
+    by_kind,
+)
 
 
 def outcome(lm, questions):
@@ -68,6 +79,27 @@ class Fake(MeasuringLM):
 
     def write(self, question):
         raise NotImplementedError("a formula writes no texts")
+
+
+class Hashing(Fake):
+    """A model that draws each answer at random, by the text of its question."""
+
+    model = "hashing"
+
+    def __init__(self):
+        super().__init__()
+        self.last_lines = set()  # of the questions for a label
+
+    def answer(self, questions, answers):
+        for place, question in enumerate(questions):
+            if isinstance(question, Choices):
+                self.last_lines.add(messages_of(question)[-1]["content"].splitlines()[-1])
+            rng = np.random.default_rng(zlib.crc32(repr(messages_of(question)).encode()))
+            if isinstance(question, Choices):
+                logits = rng.normal(size=len(question.choices))
+                answers[place] = ChoiceLogprobs(question.choices, (logits - np.logaddexp.reduce(logits))[None])
+            else:
+                answers[place] = LogLikelihood(-rng.exponential(size=5))
 
 
 class FormulaLM(Fake):

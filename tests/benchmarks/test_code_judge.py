@@ -1,36 +1,15 @@
 """The papers' methods on a judge of code, here a model that answers by the words of its prompt."""
 
 import argparse
-import zlib
 
 import numpy as np
 import pytest
-from fakes import Fake, messages_of
+from fakes import Hashing
 from models_of_text import Seeded, drawn
 
 from benchmarks import code_judge
-from evalbias.lm.types import ChoiceLogprobs, Choices, LogLikelihood
 from evalbias.measures import spearman
 from evalbias.programs.items import people_choice
-
-
-class Hashing(Fake):
-    model = "hashing"
-
-    def __init__(self):
-        super().__init__()
-        self.last_lines = set()  # of the questions for a label
-
-    def answer(self, questions, answers):
-        for place, question in enumerate(questions):
-            if isinstance(question, Choices):
-                self.last_lines.add(messages_of(question)[-1]["content"].splitlines()[-1])
-            rng = np.random.default_rng(zlib.crc32(repr(messages_of(question)).encode()))
-            if isinstance(question, Choices):
-                logits = rng.normal(size=len(question.choices))
-                answers[place] = ChoiceLogprobs(question.choices, (logits - np.logaddexp.reduce(logits))[None])
-            else:
-                answers[place] = LogLikelihood(-rng.exponential(size=5))
 
 
 @pytest.fixture
