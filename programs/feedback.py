@@ -146,12 +146,13 @@ def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
 class JudgeFeedback(dspy.Module):  # type: ignore[misc]
     """Expected score of a judge, passed to the refiner as text; self-feedback if its model also writes the outputs.
 
-    The judge's other inputs are fields of the example; a list is joined with commas.
+    ``source`` names the field of the example that the output answers to; a list is joined with commas.
     """
 
-    def __init__(self, judge: PointwiseJudge) -> None:
+    def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
         super().__init__()
         self.judge = judge
+        self.source = source
 
     @property
     def name(self) -> str:
@@ -171,7 +172,7 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
             return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
         texts = {self.judge.judged: output}
         for field in (name for name in self.judge.inputs if name != self.judge.judged):
-            value = required_field(self.name, example, field)
+            value = required_field(self.name, example, self.source if field == "source" else field)
             texts[field] = value if isinstance(value, str) else ", ".join(map(str, value))
         warn_of_own_text([self.judge], output)
         score = self.judge(**texts).score
