@@ -48,7 +48,7 @@ class Problem:
     held_back: list[dspy.Example]  # training examples to choose on; empty with select=False
     valset: list[dspy.Example]  # only reports; empty where none was given
     lm: CachedLM | Any  # the student's model, asked nothing twice; else the model for all modules, or None
-    given: Candidate  # what the compiled program is compared with: the student, but for a bare method of its own
+    given: Candidate  # the student, with what the report says if it is kept; a bare method may have its own baseline
     likelihood_lm: Any = None  # whose likelihood defines LS; None where the method needs none
     only: str = ""  # kind of candidate that is searched; empty for all
     # what the search finds, which a search on other examples begins without

@@ -304,7 +304,16 @@ class BiasedDemos(LikelihoodOptimizer):
         return [biased, *(others if self.objective else [])]
 
     def rules(self, problem: Problem) -> list[Rule]:
-        return super().rules(problem) if self.objective is None else [probe_rule(self.objective, seed=self.seed)]
+        """Against a probe: edits move the judge less, at no lower agreement with people on the items as they are."""
+        if self.objective is None:
+            return super().rules(problem)
+
+        def lost(judged: Judged, before: Judged) -> str:
+            kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in before.ids])  # the items as they are
+            return rules.lost_agreement(judged.take(kept), before.take(kept), max_loss=0.0, seed=self.seed)
+
+        at = " at no significant loss of agreement"
+        return [objective_rule(self.objective, seed=self.seed, keeps=(lost,), at=at)]
 
     def tested(self, problem: Problem, program: PointwiseJudge) -> Judged:
         """Have a judge answer the held-back items, against a probe with each edit and placebo."""
@@ -317,16 +326,6 @@ class BiasedDemos(LikelihoodOptimizer):
 def _shown_items(items: Sequence[dspy.Example]) -> dict[str, Any]:
     words = tuple(len(e.output.split()) for e in items)
     return {"demonstrations": tuple(map(item_name, items)), "demonstration_words": words}
-
-
-def probe_rule(objective: ProbeObjective, *, seed: int) -> Rule:
-    """Demand of a judge that scores that edits move it less, and that its agreement with people is not lower."""
-
-    def lost(judged: Judged, before: Judged) -> str:
-        kept = np.flatnonzero([f"{BAR}{ORIGINAL}{BAR}" in name for name in before.ids])  # the items as they are
-        return rules.lost_agreement(judged.take(kept), before.take(kept), max_loss=0.0, seed=seed)
-
-    return objective_rule(objective, seed=seed, keeps=(lost,), at=" at no significant loss of agreement")
 
 
 def baseline_facts(

@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.data.items import input_key, item_name
 from evalbias.data.probes import BAR, EDIT, ORIGINAL, PLACEBO, edited_place, named_kinds, with_edits
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import LENGTHS, Judged
+from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.repeats import counted_deviation
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import MeasuringLM, unanswered
@@ -24,7 +24,6 @@ from evalbias.measures.position_calibration import calibrate_comparisons, rotati
 from evalbias.measures.resample import Draws, Statistic, interval, mean
 from evalbias.optimizers.rules import Keep, Rule
 from evalbias.optimizers.selection import count_unanswered
-from evalbias.programs.items import text_length
 from evalbias.programs.judges import answer_items, context_of
 from evalbias.programs.pairwise import PairwiseJudge
 
@@ -41,13 +40,14 @@ def reworded(judge: PairwiseJudge, instruction: str) -> PairwiseJudge:
     return copy
 
 
-def check_searchable(examples: Sequence[dspy.Example], *, debiased: bool = False) -> None:
-    """Refuse pairs of different sizes.
+def searchable(objective: Objective, pairs: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Return what a judge is asked about; refuse pairs of different sizes.
 
-    ``debiased`` decisions, which are averaged over the orders, also need each pair once: its two orders would have
-    opposite decisions, whose rates are even under any wording.
+    Debiased decisions, which are averaged over the orders, also need each pair once: its two orders would have opposite
+    decisions, whose rates are even under any wording.
     """
-    if debiased:
+    examples = objective.searched(pairs)
+    if objective.debiased:
         seen: dict[tuple[str, frozenset[str]], int] = {}
         for i, e in enumerate(examples):
             first = seen.setdefault((context_of(e), frozenset(e.candidates)), i)
@@ -60,6 +60,7 @@ def check_searchable(examples: Sequence[dspy.Example], *, debiased: bool = False
     sizes = {len(e.candidates) for e in examples}
     if len(sizes) != 1:
         raise ValueError(f"{len(examples)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
+    return examples
 
 
 def probabilities(
@@ -94,17 +95,14 @@ def probabilities(
 def judged_in_order(
     judge: PairwiseJudge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
 ) -> Judged:
-    """Return (n, c) answers in the given order with the examples' covariates; ``content_free`` is (1, c)."""
-    lengths = np.array([[text_length(text) for text in e.candidates] for e in examples], dtype=np.float64)
+    """Return (n, c) answers in the given order as a judge's; ``content_free`` is (1, c)."""
     return Judged(
         ids=tuple(str(e.get("id", i)) for i, e in enumerate(examples)),
         criterion=judge.criterion.name,
         answers=answers[:, None],
-        covariates={LENGTHS: lengths},
         inputs=[input_key(e) for e in examples],
         ties=judge.ties,
         content_free=content_free,
-        judgments=len(examples),
     )
 
 

@@ -177,9 +177,8 @@ class ZEPO(JudgeOptimizer):
         super().check(student, trainset, valset)
 
     def prepare(self, problem: Problem) -> None:
-        judge, examples = problem.student, self.objective.searched(problem.fit)
-        objectives.check_searchable(examples, debiased=self.objective.debiased)
-        own = judge.predict.signature.instructions
+        objectives.searchable(self.objective, problem.fit)  # or refused
+        judge, own = problem.student, problem.student.predict.signature.instructions
         if wrong := fault(own, judge.criterion, ()):
             raise ValueError(
                 f"The search cannot begin with the instruction {own!r}: it is {wrong}, which every wording must hold."
@@ -243,8 +242,7 @@ class ZEPO(JudgeOptimizer):
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
         debiased, wording = self.objective.debiased, judge.predict.signature.instructions
-        examples = self.objective.searched(problem.held_back)
-        objectives.check_searchable(examples, debiased=debiased)
+        examples = objectives.searchable(self.objective, problem.held_back)
         (rows,) = probabilities(judge, [wording], examples, problem.lm, debiased=debiased)
         return judged_in_order(judge, rows, examples)
 

@@ -199,7 +199,8 @@ class PairwiseJudge(Judge):
         return read_pair(example, index, self.inputs, self.judged)
 
     def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        return {CANDIDATES if n == self.judged else n: item[CANDIDATES if n == self.judged else n] for n in self.inputs}
+        names = [CANDIDATES if name == self.judged else name for name in self.inputs]
+        return {name: item[name] for name in names}
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         count = len(inputs["candidates"])
