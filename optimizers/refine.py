@@ -175,18 +175,18 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         most = min(self.k, len(items) // 2)
         best = [int(n) for n in np.argsort(-rise, kind="stable") if rise[n] > 0][:most]
         others = [n for n in range(len(items)) if n not in best]
-        rivals = [(own, own.qualities[:, others])]
+        qualities = [own.qualities[:, others]]
         # 3. With the accepted refinements as demonstrations, the loop runs over these others again.
         demonstrated, taught = None, with_steps(student, items, listening, best)
         if best:
             remaining = [items[n] for n in others]
             demonstrated = self._record(self._run(problem, taught, remaining, "shown"), remaining, scorer)
-            rivals.append((demonstrated, demonstrated.qualities))
+            qualities.append(demonstrated.qualities)
         # 4. The best with the fewest refinements is compiled.
-        iterations, chosen = self._choose(rivals)
-        compiled = taught if chosen is demonstrated else student.deepcopy()
+        iterations, with_demonstrations = self._choose(qualities)
+        compiled = taught if with_demonstrations else student.deepcopy()
         compiled.max_iterations = iterations
-        demonstrations = tuple(str(items[n].id) for n in best) if chosen is demonstrated else ()
+        demonstrations = tuple(str(items[n].id) for n in best) if with_demonstrations else ()
         loops = {"own": own, "external": external, "shown": demonstrated}
         problem.details = {**loops, "items": len(items), "calls": problem.calls}
         problem.given = replace(problem.given, details={"iterations": student.max_iterations, "demonstrations": ()})
@@ -274,13 +274,13 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             failed=_failed(run, scorer),
         )
 
-    def _choose(self, rivals: Sequence[tuple[LoopRecord, FloatArray]]) -> tuple[int, LoopRecord]:
-        """Return the fewest refinements, and the first loop, that reach the highest mean quality.
+    def _choose(self, qualities: Sequence[FloatArray]) -> tuple[int, int]:
+        """Return the fewest refinements, and the place of the first loop, that reach the highest mean quality.
 
-        The rivals come with the quality of their outputs on the same items, (t + 1, n). A loop that leaves more outputs
+        Each loop has the quality of its outputs on the same items, (t + 1, n). A loop that leaves more of them
         undefined than another cannot be chosen. Of the others, items count whose quality is defined in all of them.
         """
-        ends = {(k, place): row for place, (_, quality) in enumerate(rivals) for k, row in enumerate(quality)}
+        ends = {(k, place): row for place, quality in enumerate(qualities) for k, row in enumerate(quality)}
         undefined = {at: int(np.isnan(row).sum()) for at, row in ends.items()}
         fewest = min(undefined.values())
         rows = {at: row for at, row in ends.items() if undefined[at] == fewest}
@@ -288,8 +288,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         if not counting.any():
             raise ValueError(f"{self.quality.name!r} is defined for no item throughout: nothing tells where to stop.")
         means = {at: float(row[counting].mean()) for at, row in rows.items()}
-        iterations, place = min(at for at, mean in means.items() if mean == max(means.values()))
-        return iterations, rivals[place][0]
+        return min(at for at, mean in means.items() if mean == max(means.values()))
 
 
 def _calls(loops: Sequence[Loop]) -> int:
