@@ -144,9 +144,8 @@ class _Learning:
         names = [*(name for name, column in COVARIATES.items() if column in judged.covariates), *features]
         if not names:
             raise ValueError("No feature of the outputs is known: give their texts, or the name of a field.")
-        self.max_loss, self.seed = max_loss, seed
+        self.max_loss, self.reliability, self.seed = max_loss, reliability, seed
         self.judged, self.scored = judged, as_scores(judged, names)
-        self.of = CorrectedScores(names, differences=judged.pairwise, reliability=reliability)
         self.undefined = dict[str, str]()
         for name in names:
             try:
@@ -155,7 +154,8 @@ class _Learning:
                 self.undefined[name] = str(error)
         if len(self.undefined) == len(names):
             raise ValueError(f"{self.undefined[names[0]]} Nothing can be corrected.")
-        self.names = self.of.features = [name for name in names if name not in self.undefined]
+        self.names = [name for name in names if name not in self.undefined]
+        self.of = CorrectedScores(self.names, differences=judged.pairwise, reliability=reliability)
 
     def learned(self) -> LearnedCorrection:
         steps: list[tuple[tuple[str, ...], float]] = []  # the features that are corrected together, and the strength
@@ -188,8 +188,8 @@ class _Learning:
             "ratings": judged.covariate(RATINGS),
             "features": {name: judged.covariate(name) for name in names},
             "clusters": judged.inputs or None,
-            "differences": self.of.differences,
-            "reliability": self.of.reliability,
+            "differences": self.judged.pairwise,
+            "reliability": self.reliability,
         }
 
     def fit(self, judged: Judged, names: Sequence[str]) -> ScoreCorrection:
@@ -243,14 +243,14 @@ class _Learning:
         return self.of.effect(feature, judged).estimate(judged.inputs or None, seed=self.seed)
 
     def rule(self, feature: str) -> Rule:
-        effect, reliability, seed = partial(self.effect, feature), self.of.reliability, self.seed
+        effect, reliability, seed = partial(self.effect, feature), self.reliability, self.seed
         return rules.smaller_rule(
             f"effect of {feature}",
             lambda judges: effect_errors(judges[0].covariate(feature), judges, reliability=reliability, seed=seed),
             effect,
             max_loss=self.max_loss,
             seed=seed,
-            level=rules.CHOICE_LEVEL / len(self.of.features),
+            level=rules.CHOICE_LEVEL / len(self.names),
             estimates=lambda judged: {rules.EFFECT: effect(judged)},
             costs=lambda judged: (abs(effect(judged).value), -PEARSON.value(judged)),
         )
