@@ -382,9 +382,9 @@ def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -
     if path != "self":
         place = _parts(program, kinds)[path]
         parameters = (module.named_sub_modules(Parameter) for module in (place, compiled))
-        for (_, ours), (_, theirs) in zip(*parameters, strict=True):
-            kept = {"lm": ours.lm} if isinstance(ours, dspy.Predict) else {}
-            ours.__dict__.update({**theirs.__dict__, **kept})
+        for (_, target), (_, source) in zip(*parameters, strict=True):
+            kept = {"lm": target.lm} if isinstance(target, dspy.Predict) else {}
+            target.__dict__.update({**source.__dict__, **kept})
     watched = dict(student.named_sub_modules(dspy.Module))
     for name, module in program.named_sub_modules(dspy.Module):
         module.callbacks = list(watched[name].callbacks) if name in watched else module.callbacks

@@ -193,15 +193,15 @@ class _Learning:
         }
 
     def fit(self, judged: Judged, names: Sequence[str]) -> ScoreCorrection:
-        made = fit_score_correction(judged.answers, **self.quality(judged, names))
+        full = fit_score_correction(judged.answers, **self.quality(judged, names))
         provenance = judged.provenance
-        return replace(made, reduction=provenance.get("reduction", "sum"), length=provenance.get(LENGTH, "characters"))
+        return replace(full, reduction=provenance.get("reduction", "sum"), length=provenance.get(LENGTH, "characters"))
 
     def fitted(self, judged: Judged, steps: Sequence[tuple[tuple[str, ...], float]]) -> ScoreCorrection:
-        made = self.fit(judged, ())
+        correction = self.fit(judged, ())
         for names, strength in steps:
-            made = made.towards(self.fit(judged, names), strength)
-        return made
+            correction = correction.towards(self.fit(judged, names), strength)
+        return correction
 
     def crossed(self, steps: Sequence[tuple[tuple[str, ...], float]], names: Sequence[str]) -> list[Judged]:
         """Return the scores at every strength, each item's corrected by fits on the inputs of the other folds."""

@@ -119,11 +119,11 @@ def learn_jury(
         name, place = names[best], best
     # 3 members that are asked first, and the biases that are left
     jury = replace(bare, answers=answers, judge="chosen jury")
-    rule, more = _asking_first(rule, jury, table, prices, names, seed)
+    rule, saving = _asking_first(rule, jury, table, prices, names, seed)
     shared = list[Shared]()
     if better and not first.pairwise:
         shared = shared_biases(judged, replace(jury, covariates=first.covariates, writers=first.writers), reliability)
-    sentences += [more, *filter(None, (bias.sentence() for bias in shared))]
+    sentences += [saving, *filter(None, (bias.sentence() for bias in shared))]
     spent = float(prices[list(rule.members)].sum()), rule.cost(table[defined(table)], prices)
     agreement = float(values[best]), float(values[place])
     return LearnedJury(names, rule, tuple(filter(None, sentences)), answers, name, agreement, spent, tuple(shared))

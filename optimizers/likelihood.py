@@ -438,12 +438,12 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
         alone, both = "likelihood calibration", f"{random.name} and likelihood calibration"
         if self.likelihood_lm is None:
-            for title, some in (
+            for title, strengths in (
                 (alone, self._calibrated_given(problem, name, alone)),
                 (both, _at_strengths(both, random.program, fitted(judged, name, reduction=self.reduction))),
             ):
-                candidates += some
-                if not some:
+                candidates += strengths
+                if not strengths:
                     problem.left_out[title] = f"the {rules.BIAS_LABELS[name]} to take out is undefined"
         else:
             problem.left_out[alone] = "LS is another model's, which the judge does not ask"
@@ -473,16 +473,16 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         judged = self.answers(problem, bare, everything)
         fit = partial(fitted, name=name, reduction=self.reduction)
         candidates = _at_strengths(title, bare, fit(judged))
-        inputs, some = (len(set(map(input_key, items))) for items in (everything, problem.held_back))
-        where, there = f"all {count(inputs, 'training input')}", count(some, "held-back input")
+        inputs, held_back = (len(set(map(input_key, items))) for items in (everything, problem.held_back))
+        on_all, where = f"all {count(inputs, 'training input')}", count(held_back, "held-back input")
         if candidates and problem.held_back:
-            there += f" (calibrations of the given judge: on {where})"
-        problem.given = replace(problem.given, answers=self.answers(problem, problem.student, everything), items=there)
+            where += f" (calibrations of the given judge: on {on_all})"
+        problem.given = replace(problem.given, answers=self.answers(problem, problem.student, everything), items=where)
         if not candidates:
             return []
         features = {LIKELIHOOD: judged.covariate(LIKELIHOODS)}
         answers = cross_fitted(judged, features, fit, scale=bare.criterion.scale, seed=self.seed)
-        return [replace(c, answers=own, items=where) for c, own in zip(candidates, answers, strict=True)]
+        return [replace(c, answers=own, items=on_all) for c, own in zip(candidates, answers, strict=True)]
 
 
 def slope(name: str, judged: Judged) -> float:

@@ -224,10 +224,10 @@ def _is_latin(text: str) -> bool:
 
 def _choices(text: str, parts: Sequence[tuple[str, ...]]) -> tuple[int, ...] | None:
     """Return the phrase of each part that a text was made from, or None if the parts cannot make it."""
-    made = re.fullmatch(" ".join(f"({'|'.join(map(re.escape, options))})" for options in parts), text)
-    if not parts or made is None:
+    match = re.fullmatch(" ".join(f"({'|'.join(map(re.escape, options))})" for options in parts), text)
+    if not parts or match is None:
         return None
-    return tuple(options.index(phrase) for options, phrase in zip(parts, made.groups(), strict=True))
+    return tuple(options.index(phrase) for options, phrase in zip(parts, match.groups(), strict=True))
 
 
 def _mutated(choices: Sequence[int], parts: Sequence[tuple[str, ...]], rng: random.Random) -> list[int]:

@@ -167,9 +167,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         student: SelfRefine = problem.student
         scorer = self._scorer()
         # 1. Run the student's loop, also under the external feedback, within the budget.
-        given, listening = self._run_both(problem)
-        items = problem.fit[: len(listening.loops)]
-        own, external = (self._record(run, items, scorer) for run in (given, listening))
+        own_run, external_run = self._run_both(problem)
+        items = problem.fit[: len(external_run.loops)]
+        own, external = (self._record(run, items, scorer) for run in (own_run, external_run))
         # 2. The items whose quality rose most are shown; the others tell whether that helps.
         rise = external.qualities[-1] - external.qualities[0]  # (n,)
         most = min(self.k, len(items) // 2)
@@ -177,7 +177,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         others = [n for n in range(len(items)) if n not in best]
         qualities = [own.qualities[:, others]]
         # 3. With the accepted refinements as demonstrations, the loop runs over these others again.
-        demonstrated, taught = None, with_steps(student, items, listening, best)
+        demonstrated, taught = None, with_steps(student, items, external_run, best)
         if best:
             remaining = [items[n] for n in others]
             demonstrated = self._record(self._run(problem, taught, remaining, "shown"), remaining, scorer)

@@ -284,8 +284,8 @@ def _decision(
         return f"Kept your {noun}: {aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
     among = "Best candidate" if len(others) == 1 else f"Best of {len(others)} candidates"
     why = f"Not chosen because it {candidate.reason}, on {where}."
-    more = "" if enough is None else f" About {count(enough, 'input')} would decide."
-    return f'Kept your {noun}. {among} for {aim}: "{candidate.name}". {why}{more}'
+    needed = "" if enough is None else f" About {count(enough, 'input')} would decide."
+    return f'Kept your {noun}. {among} for {aim}: "{candidate.name}". {why}{needed}'
 
 
 def changed(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> str:

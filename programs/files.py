@@ -50,26 +50,26 @@ def load(path: str | os.PathLike[str], *kinds: type) -> Any:
         ValueError: The file is damaged, or holds something else; the message names the file and what it holds.
     """
     content = read_json(path, "give a file that evalbias saved")
-    held, wanted = _held(content), [CONTENTS[kind] for kind in kinds or CONTENTS]
-    if held not in wanted:
-        description = "nothing that evalbias.load reads" if held is None else f"a {held:.40}"
+    kind, wanted = _kind_of(content), [CONTENTS[cls] for cls in kinds or CONTENTS]
+    if kind not in wanted:
+        description = "nothing that evalbias.load reads" if kind is None else f"a {kind:.40}"
         raise ValueError(
             f"{path} holds {description}: give the file of a {' or a '.join(wanted)}. Loops and programs that contain "
             "a judge are loaded by their own load."
         )
     try:
-        if held == RULE:
+        if kind == RULE:
             return rule_of(content)
-        return correction_of(content) if held == CORRECTION else _program(content)
+        return correction_of(content) if kind == CORRECTION else _program(content)
     except MALFORMED as error:
         raise ValueError(
-            f"{path} holds a damaged {held} ({type(error).__name__}: {error}): save or learn it again."
+            f"{path} holds a damaged {kind} ({type(error).__name__}: {error}): save or learn it again."
         ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _held(content: Mapping[str, Any]) -> str | None:
+def _kind_of(content: Mapping[str, Any]) -> str | None:
     """Name the kind of object in a file; None if evalbias does not save files of this form."""
     settings = content.get("settings")
     kind = settings.get("kind") if isinstance(settings, Mapping) else None

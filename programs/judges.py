@@ -432,12 +432,12 @@ def read_for(judge: Any, source: Any, mapping: Mapping[str, str] | None = None, 
     """
     if not isinstance(judge, Instrument) or [*getattr(judge, "inputs", OWN_INPUTS)] == [*OWN_INPUTS]:
         return data.read(source, mapping=mapping, **options)
-    table, ours = opened(source), dict(mapping or {})
+    table, mapped = opened(source), dict(mapping or {})
     for end in ("", "_1", "_2") if judge.judged != "output" else ():
         name = f"{judge.judged}{end}"
-        if name in ours or (name in table.columns and f"output{end}" not in ours):
-            ours[f"output{end}"] = ours.pop(name, name)
-    table = table_of(table, ours)
+        if name in mapped or (name in table.columns and f"output{end}" not in mapped):
+            mapped[f"output{end}"] = mapped.pop(name, name)
+    table = table_of(table, mapped)
     if "source" not in judge.inputs:  # the other inputs are
         for _, row in table.rows:
             row["source"] = next((row.get(name) for name in judge.inputs if name != judge.judged), None)
