@@ -20,9 +20,32 @@ Message = dict[str, str]
 ENGLISH = "en"
 
 
-@dataclass(frozen=True)
-class Language:
-    """Sentences and labels of the prompts in one language.
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """Sentences of a judge that scores."""
+
+    scoring: str  # first line of the instruction
+    scale: str  # line that names the answers, from {low} (worst) to {high} (best)
+    falling: str  # the same from the highest to the lowest
+    score: str  # what precedes a score, of {name} with a capital
+    no: str  # answers to a question of yes or no
+    yes: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """Sentences of a judge that compares."""
+
+    candidate: str  # label of a candidate, of the output's {label} and {letter}
+    question: str  # an {instruction} that follows the candidates
+    comparison: str  # instruction without the line that names the answers
+    tie: str  # answer that there is no difference
+    better: str  # what precedes the name of the better candidate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Language(Scoring, Comparing):
+    """Sentences and labels of the prompts in one language: of either kind of judge, and those of both.
 
     ``{name}``, ``{definition}`` and ``{output}`` in braces are the criterion's words; comments name other fields.
     """
@@ -31,22 +54,11 @@ class Language:
     output_label: str
     task: str
     text: str  # a labeled text, of {label} and {text}
-    candidate: str  # label of a candidate, of the output's {label} and {letter}
-    score: str  # what precedes a score, of {name} with a capital
-    better: str  # what precedes the name of the better candidate
-    no: str  # answers to a question of yes or no
-    yes: str
-    reasons: str  # request to think before the answer
-    conclusion: str  # request to answer after that
-    scoring: str  # first line of the instruction for a judge that scores
-    scale: str  # line that names the answers, from {low} (worst) to {high} (best)
-    falling: str  # the same from the highest to the lowest
-    comparison: str  # instruction for a judge that compares, without the next line
     answers: str  # line that names the {answers}
     either: str  # the answers, of {others} and {last}
-    question: str  # an {instruction} that follows the candidates
     comma: str  # between the answers
-    tie: str  # answer that there is no difference
+    reasons: str  # request to think before the answer
+    conclusion: str  # request to answer after that
     reword: str  # request to a model that rewords an instruction
 
 
