@@ -74,16 +74,12 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         answer: Conclusions: whether the judge tells good from bad, how lenient it is, which biases it has.
         basis: Assumptions of the answer, remedies, and what is open or was left out.
         first_screen: The most important conclusions and the next step, in at most twelve lines of a terminal.
-        next_step: Most useful next step.
         validity: Whether the judge tells good from bad; None if unknown.
-        leniency: Sentence on how many more points it gives than people; empty if unknown.
         warnings: Reasons why the answers may mean little, such as low coverage or an output that is not read.
         not_measured: Bias -> why it was not measured, and what a measurement needs.
         provenance: Settings that decide the numbers.
         missing: Missing judgments, and what they depend on; None without any.
         groups: Value of the field ``by`` -> agreement with people on its items.
-        discuss: ``"raters"`` and ``"judge"`` -> ids of the items on which raters differ most from each other, and the
-            judge differs most from people, if there are repeated scores and ratings.
     """
 
     judged: Judged
@@ -92,15 +88,12 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     answer: tuple[str, ...]
     basis: tuple[str, ...]
     first_screen: tuple[str, ...]
-    next_step: NextStep
     validity: Validity | None
-    leniency: str
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
     warnings: Sequence[str] = ()
     missing: MissingJudgments | None = None
     groups: Mapping[str, Measurement] = field(default_factory=dict)
-    discuss: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def judge(self) -> str:
@@ -116,6 +109,26 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     def verdict(self) -> str:
         """All paragraphs in a single line."""
         return " ".join(self.paragraphs)
+
+    @property
+    def next_step(self) -> NextStep:
+        """Most useful next step."""
+        return next_step(self.judged, self.findings, self.validity)
+
+    @property
+    def leniency(self) -> str:
+        """Sentence on how many more points the judge gives than people; empty if unknown."""
+        agreement = self.measurements.get(AGREEMENT)
+        return "" if agreement is None else PeopleAgreement().leniency(agreement, self.judged)
+
+    @property
+    def discuss(self) -> Mapping[str, Sequence[str]]:
+        """``"raters"`` and ``"judge"`` -> ids of items on which raters differ most, and the judge most from people.
+
+        Empty without repeated scores and ratings.
+        """
+        repeats = self.measurements.get(Repeats.name)
+        return {} if repeats is None else repeats.bias.discuss(repeats)
 
     def having(self, status: Status) -> list[Finding]:
         """Return the findings with a status."""
@@ -326,7 +339,6 @@ def audit_answers(
     conclusions = [m.bias.conclusion(m) for m in measurements.values()]
     alone = f"Only {title_of(str(only))} was asked for: no other bias was tested." if left_out else ""
     reasons = reasons_of(findings, exact=reliability == 1)
-    repeats = measurements.get(Repeats.name)
     used = {**settings, "only": only, "criteria": criteria if criteria > 1 else None}
     used = {name: value for name, value in used.items() if value is not None}
     return AuditReport(
@@ -336,15 +348,12 @@ def audit_answers(
         answer=answer,
         basis=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
         first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], besides=besides, most=LINES),
-        next_step=next_step(judged, findings, validity),
         validity=validity,
-        leniency=leniency,
         warnings=warnings,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         missing=lost,
         groups={} if by is None else _by_group(judged, by, seed=seed),
-        discuss={} if repeats is None else repeats.bias.discuss(repeats),
     )
 
 
