@@ -156,7 +156,7 @@ def row_of(name: str, found: JuryReport) -> Sequence[object]:
         len(found.judges),
         votes.n,
         f"{votes.value:.1f} ({votes.low:.1f} to {votes.high:.1f})",
-        f"{found.error_correlation.value:+.2f} / {found.seeming:+.2f}",
+        f"{found.errors.correlation.value:+.2f} / {found.errors.seeming:+.2f}",
         f"{found.best} {found.validities[found.best].value:+.2f}",
         f"{found.validities[MEAN].value:+.2f}",
         f"{found.gain.value:+.2f} ({found.gain.low:+.2f} to {found.gain.high:+.2f})",

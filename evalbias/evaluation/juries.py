@@ -97,6 +97,16 @@ class Shared:
         return f"{sentence}: {AVERAGED.get(status, 'too few items to say whether averaging cancels it')}."
 
 
+@dataclass(frozen=True)
+class SharedErrors:
+    """What the members' errors at equal quality have in common."""
+
+    correlation: Interval  # mean correlation of two members' errors
+    seeming: float  # the same computed against the mean rating, whose noise all members share
+    correlations: FloatArray  # (K, K)
+    noise: float  # share of the mean rating's variance that is noise
+
+
 @dataclass(frozen=True, repr=False)
 class JuryReport(Report):
     """Joint worth of several judges of the same items; correlations are with quality, without the raters' noise.
@@ -108,15 +118,12 @@ class JuryReport(Report):
         validities: Judge, or ``MEAN``, -> correlation with quality.
         gain: Correlation of the mean of all minus that of the best member.
         votes: Number of judges with independent errors that would do as well; see ``measures.juries.Panel.votes``.
-        error_correlation: Mean correlation of two members' errors at equal quality.
-        seeming: The same computed against the mean rating, whose noise all members share.
-        correlations: (K, K) correlations of the errors at equal quality.
+        errors: Correlations of the members' errors at equal quality, and the raters' noise.
         worth: Judge -> correlation of the mean of all minus that of the mean of the others.
         shared: Biases of the members and of their mean.
         writers: Judge -> writer -> excess that its outputs get from this judge over other outputs, at equal quality.
         own: Judge that wrote outputs -> excess that it gives them over the other judges, at equal quality, in standard
             deviations of a score.
-        noise: Share of the mean rating's variance that is noise.
         notes: Sentences about ratings that were left out, or that exist because of other ratings.
     """
 
@@ -126,14 +133,11 @@ class JuryReport(Report):
     validities: Mapping[str, Interval]
     gain: Interval
     votes: Interval
-    error_correlation: Interval
-    seeming: float
-    correlations: FloatArray
+    errors: SharedErrors
     worth: Mapping[str, Interval]
     shared: tuple[Shared, ...]
     writers: Mapping[str, Mapping[str, Estimate]]
     own: Mapping[str, Estimate]
-    noise: float
     notes: tuple[str, ...] = ()
 
     @property
@@ -143,7 +147,7 @@ class JuryReport(Report):
 
     @property
     def paragraphs(self) -> tuple[str, ...]:  # type: ignore[override]  # made of the numbers, not kept
-        v, rho, k, mean = self.votes, self.error_correlation, len(self.judges), self.validities[MEAN]
+        v, rho, k, mean = self.votes, self.errors.correlation, len(self.judges), self.validities[MEAN]
         several = f"{k} judges" if k > 2 else "two judges"
         high = f"to {v.high:.1f}" if math.isfinite(v.high) else "or more"
         worth = f"These {several} are worth {v.value:.1f} independent votes (95 % interval {v.low:.1f} {high})"
@@ -153,8 +157,8 @@ class JuryReport(Report):
             paragraphs = [f"{worth}. How their errors correlate is unknown, because one of them shows none."]
         else:
             alike = f"at equal quality their errors correlate at {with_interval(rho)} on average"
-            naive = f"; against people's ratings as they are, they seem to correlate at {signed(self.seeming)}"
-            paragraphs = [f"{worth}: {alike}{naive if self.noise > 0 else ''}."]
+            naive = f"; against people's ratings as they are, they seem to correlate at {signed(self.errors.seeming)}"
+            paragraphs = [f"{worth}: {alike}{naive if self.errors.noise > 0 else ''}."]
         verdict = "worse" if self.gain.high < 0 else "not shown to be better or worse"
         verdict = "better" if self.gain.low > 0 else verdict
         paragraphs.append(
@@ -191,7 +195,7 @@ class JuryReport(Report):
         names = ["judge", "cost", "with quality", "adds to the others", *(title_of(s.bias) for s in self.shared)]
         items = f"{self.votes.n} items, {self.votes.undefined} undefined"
         note = f"correlations with quality, without the raters' noise; in brackets: 95 % intervals; {items}"
-        errors = [(judge, *map(signed, row)) for judge, row in zip(self.judges, self.correlations, strict=True)]
+        errors = [(judge, *map(signed, row)) for judge, row in zip(self.judges, self.errors.correlations, strict=True)]
         rows_of = {judge: [Estimate(name=judge, label=judge, **vars(e))] for judge, e in self.validities.items()}
         caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
         plot = Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows_of)])
@@ -222,8 +226,9 @@ class JuryReport(Report):
         yield Section(table.title, [table])
 
     def to_dict(self) -> dict[str, Any]:
-        content = {f.name: getattr(self, f.name) for f in fields(self)} | {"paragraphs": self.paragraphs}
-        content["shared"] = {s.bias: {**s.members, MEAN: s.mean} for s in self.shared}
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "errors"} | vars(self.errors)
+        shared = {s.bias: {**s.members, MEAN: s.mean} for s in self.shared}
+        content |= {"error_correlation": content.pop("correlation"), "shared": shared, "paragraphs": self.paragraphs}
         return dict(to_json(content))
 
 
@@ -279,14 +284,16 @@ def jury_worth(
         validities=validities,
         gain=gain_over(best),
         votes=panel.votes(),
-        error_correlation=panel.estimate(juries.error_correlation),
-        seeming=float(juries.error_correlation(whole, noisy[None])[0]),
-        correlations=np.clip(juries.error_correlations(whole, panel.validities[None])[0], -1, 1),
+        errors=SharedErrors(
+            correlation=panel.estimate(juries.error_correlation),
+            seeming=float(juries.error_correlation(whole, noisy[None])[0]),
+            correlations=np.clip(juries.error_correlations(whole, panel.validities[None])[0], -1, 1),
+            noise=panel.noise,
+        ),
         worth={name: gain_over(others) for name, others in zip(names, 1 - alone, strict=True)},
         shared=tuple(shared_biases(judged, mean_of(judged), reliability)),
         writers=by_writer(judged, reliability),
         own=own_bonus(judged, reliability),
-        noise=panel.noise,
         notes=tuple(filter(None, (*ratings_left_out(judged[0]), rated_again(judged[0])))),
     )
 

@@ -254,7 +254,7 @@ def test_ratings_of_a_third_person_who_decides_are_named_and_left_out():
     assert found.findings[0].status == "no sign"  # verbosity, which would be .16 with a reliability of .82
     assert found.findings == alone.findings
     panel = jury(rows, judges=["mine", "other"])
-    assert panel.error_correlation.low < 0 < panel.error_correlation.high  # .20 to .44 with the third ratings
+    assert panel.errors.correlation.low < 0 < panel.errors.correlation.high  # .20 to .44 with the third ratings
     assert "left out (rating_3)" in panel.paragraphs[-1]
     # parts of a disagreement with one rating: of the raters 1, of the judge's noise .16 / .36, and nothing else
     samples = [{**row, "mine": [row["mine"], row["other"]]} for row in rows]
