@@ -29,6 +29,25 @@ CROWDING = ScaleUse.name  # bias that is listed before those at equal quality
 
 
 @dataclass(frozen=True)
+class Open:
+    """What is told of a bias that is neither shown nor ruled out; texts are empty if there is nothing to say.
+
+    Attributes:
+        settled_by: What would settle whether the judge is biased.
+        items_needed: Items that find an effect of the margin with power .8; None if unknown, or no number is enough.
+        rated_twice: Whether these items need two ratings each, because items with a single rating are left out.
+        within: Effect within these systems' outputs, if the systems are too few to generalize.
+        held_if: Assumption under which bounds hold.
+    """
+
+    settled_by: str = ""
+    items_needed: int | None = None
+    rated_twice: bool = False
+    within: str = ""
+    held_if: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
     """Result of an audit for a bias; texts are empty if there is nothing to say.
 
@@ -43,11 +62,7 @@ class Finding:
         margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
         p_adjusted: p-value of the headline estimate, adjusted by Holm for the tested biases; NaN if not tested. For
             bounds, the largest p-value under their assumptions.
-        items_needed: Items that find an effect of ``margin`` with power .8; None if unknown, or no number is enough.
-        rated_twice: Whether these items need two ratings each, because items with a single rating are left out.
-        settled_by: What would settle whether the judge is biased.
-        within: Effect within these systems' outputs, if the systems are too few to generalize.
-        held_if: Assumption under which bounds hold.
+        open: What would settle whether the judge is biased, and what is known until then.
         remedy: Remedy and its cost; empty if the bias is not shown with the others held fixed.
         joint: The same effect in the joint model, with the other biases held fixed.
         hidden: Whether the bias is shown only with the others held fixed, because their effects cancel it here.
@@ -62,11 +77,7 @@ class Finding:
     margin: float = math.nan
     margin_in_words: str = ""
     p_adjusted: float = math.nan
-    items_needed: int | None = None
-    rated_twice: bool = False
-    settled_by: str = ""
-    within: str = ""
-    held_if: str = ""
+    open: Open = Open()
     remedy: str = ""
     joint: Estimate | None = None
     hidden: bool = False
@@ -85,7 +96,7 @@ class Finding:
     @property
     def condition(self) -> str:
         """Description of the reliability that a bias at equal quality, or bounds, assume, and of the clusters."""
-        e, rests = self.estimate, f"holds {self.held_if}" if self.held_if else ""
+        e, rests = self.estimate, f"holds {self.open.held_if}" if self.open.held_if else ""
         if e is not None and self.status == "biased" and not math.isnan(least := self.holds[0]):
             taken, most = round(100 * e.reliability), math.floor(100 * self.holds[1])
             fewest = min(math.ceil(100 * least), taken)
@@ -106,9 +117,10 @@ class Finding:
         """Return JSON data: the numbers of the estimate, and the texts."""
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
         numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability")}
-        result = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        more = ("settled_by", "remedy", "alone", "hidden", "condition", "holds")
+        result = ("status", "sentence", "p_adjusted", "margin", "margin_in_words")
+        more = ("remedy", "alone", "hidden", "condition", "holds")
         texts = {name: getattr(self, name) for name in (*result, *more)}
+        texts |= {name: getattr(self.open, name) for name in ("items_needed", "rated_twice", "settled_by")}
         return {"estimate": numbers.pop("value"), **numbers, **texts}
 
 
@@ -207,11 +219,7 @@ def _finding(
         margin=margin,
         margin_in_words=bias.margin_words(measured, judged),
         p_adjusted=p_adjusted,
-        items_needed=needed,
-        rated_twice=rated_twice,
-        settled_by=settled_by,
-        held_if=held_if,
-        within=within,
+        open=Open(settled_by, needed, rated_twice, within, held_if),
     )
     if status == "biased" or within or (finding.is_shown_by_bounds and judged.compilable):  # `correct` takes no bounds
         finding = replace(finding, remedy=bias.remedy(measured, judged))
@@ -236,8 +244,7 @@ def _in_one_model(finding: Finding, bias: Bias, joint: Estimate, judged: Judged,
         sentence=f"with the other biases held fixed, {bias.sentence(joint, judged)}, which they hide otherwise "
         f"({alone.text()} {alone.unit}, 95 % interval {alone.interval})",
         p_adjusted=p_adjusted,
-        settled_by="",
-        within="",
+        open=replace(finding.open, settled_by="", within=""),
         remedy=bias.remedy(joint, judged),
     )
 
@@ -276,7 +283,7 @@ def shown_findings(findings: Sequence[Finding]) -> tuple[list[Finding], list[Fin
     """Return biases that are shown, may be another bias, are shown if bounds hold, or within systems."""
     biased, bounded, open_, *_ = by_status(findings)
     alone, others = [f for f in biased if f.alone], [f for f in biased if not f.alone]
-    return alone, others, [f for f in bounded if f.is_shown_by_bounds], [f for f in open_ if f.within]
+    return alone, others, [f for f in bounded if f.is_shown_by_bounds], [f for f in open_ if f.open.within]
 
 
 def confused(others: Sequence[Finding], findings: Sequence[Finding]) -> Sequence[Finding]:
@@ -299,7 +306,7 @@ def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str
     sentences = [
         _assumption(findings, exact=exact),
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in (*biased, *open_, *bounded) if f.remedy),
-        " ".join(f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in bounded)),
+        " ".join(f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.open.settled_by for f in bounded)),
         _listed("Too small to matter, if there", small, lambda f: beside[f.bias]),
         _listed("No sign of bias", [f for f in clear if f not in small], lambda f: why[f.bias]),
         # reasons for undefined numbers that the items seemed to allow
@@ -322,7 +329,7 @@ def titles_of(findings: Sequence[Finding]) -> str:
 def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
     """Describe the assumptions of conclusions at equal quality, and when they hold; empty without any."""
     biased, clear = ([f for f in findings if f.status == status] for status in ("biased", "no sign"))
-    estimates = [f.estimate for f in findings if f in (*biased, *clear) or f.within]
+    estimates = [f.estimate for f in findings if f in (*biased, *clear) or f.open.within]
     if not any(e is not None and e.unit in RATED for e in estimates):
         return ""
     holding = [f"the finding of {title_of(f.bias)} {f.condition}" for f in biased if f.condition]
@@ -370,12 +377,12 @@ def lines_of(
     statements, shown_lines, named = [*_statements(findings)], list[str](), list[Finding]()
     untold = [f for f in bounded if not f.is_shown_by_bounds]
     nothing = "No bias was found." if open_ or clear else "" if bounded else "No bias was measured."
-    reasons: tuple[Reasons, ...] = ((attrgetter("settled_by"), attrgetter("sentence")), (None, None))
+    reasons: tuple[Reasons, ...] = ((attrgetter("open.settled_by"), attrgetter("sentence")), (None, None))
     for settled_by, bounds in reasons:  # reasons are given if there are enough lines
         sentences = [
             "" if statements else nothing,
             _listed("No sign of", clear),
-            _listed("Too few items to tell", [f for f in open_ if not f.within], settled_by),
+            _listed("Too few items to tell", [f for f in open_ if not f.open.within], settled_by),
             _listed("Known between bounds only", untold, bounds),
             _listed("Not measured", missing),
         ]
@@ -412,7 +419,7 @@ def _statements(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
         yield f, f"Biased, {title_of(f.bias)} or {rivals}, which these data cannot tell apart: {f.sentence}."
     for f in within:
         systems = count(f.estimate.systems if f.estimate else 0, "system")
-        yield f, f"Within these {systems}, {f.within}; {systems} do not show whether that holds for others."
+        yield f, f"Within these {systems}, {f.open.within}; {systems} do not show whether that holds for others."
     for f in conditional:
         yield f, f"Biased under a condition, {title_of(f.bias)}: {f.sentence}."
 

@@ -79,7 +79,7 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     finding = about(audited, "position")
     assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
     assert finding.status == "too few items"
-    assert finding.items_needed is None  # 91 find an effect of the margin's size in 80 % of samples
+    assert finding.open.items_needed is None  # 91 find an effect of the margin's size in 80 % of samples
     assert "position (about" not in audited.verdict
 
 
@@ -318,8 +318,8 @@ def test_items_with_one_rating_are_left_out_and_those_that_share_inputs_are_coun
     assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
     assert "leave out 18 items with one rating" in " ".join(printed(in_terminal(found, full=True)).split())
     open_ = about(audit_answers(replace(judged, inputs=[str(i // 5) for i in range(60)])), "verbosity")
-    inputs = math.ceil(open_.items_needed / 5)
-    assert open_.settled_by == f"about {inputs} inputs ({open_.items_needed} items) would be enough"
+    inputs = math.ceil(open_.open.items_needed / 5)
+    assert open_.open.settled_by == f"about {inputs} inputs ({open_.open.items_needed} items) would be enough"
 
 
 def test_what_the_ends_of_the_scales_may_explain_no_number_of_items_tells(snapshot):
@@ -327,11 +327,11 @@ def test_what_the_ends_of_the_scales_may_explain_no_number_of_items_tells(snapsh
     measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
     wide = replace(measurement["length_effect"], value=0.01, low=-0.05, high=0.27, p_value=0.9, allowance=0.21)
     (finding,) = findings_of({"verbosity": replace(measurement, estimates={"length_effect": wide})}, judged, {})
-    assert (finding.status, finding.items_needed, finding.condition) == ("bounds only", None, "")
-    assert [finding.settled_by, *reasons_of([finding])] == snapshot
+    assert (finding.status, finding.open.items_needed, finding.condition) == ("bounds only", None, "")
+    assert [finding.open.settled_by, *reasons_of([finding])] == snapshot
     shown = replace(wide, low=0.1, high=0.6, p_value=0.001)  # what lies beyond the allowance is found as ever
     (finding,) = findings_of({"verbosity": replace(measurement, estimates={"length_effect": shown})}, judged, {})
-    assert (finding.status, finding.settled_by) == ("biased", "")
+    assert (finding.status, finding.open.settled_by) == ("biased", "")
 
 
 @pytest.mark.slow

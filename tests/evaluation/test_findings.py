@@ -10,11 +10,11 @@ from planted import compared, partly, scored, with_effect, without
 
 from evalbias.cli.audit import step_words
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.findings import LINES, WIDTH, Finding, NextStep, lines_of
+from evalbias.evaluation.findings import LINES, WIDTH, Finding, NextStep, Open, lines_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 
 FOUND = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons instead of 50")
-OPEN = Finding("verbosity", "too few items", None, "", settled_by="about 300 items would be enough")
+OPEN = Finding("verbosity", "too few items", None, "", open=Open("about 300 items would be enough"))
 
 
 @pytest.mark.parametrize("before", [[], ["The judge agrees with people."], ["word " * 40, "word " * 50]])

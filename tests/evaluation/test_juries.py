@@ -26,11 +26,11 @@ def worth():
 
 
 def test_one_judge_is_what_the_others_lack(worth, snapshot):
-    assert [*worth.paragraphs] == snapshot
-    assert worth.errors.seeming > worth.errors.correlation.high  # the raters' noise alone
-    assert worth.best == "large"
+    errors = worth.errors
+    assert ([*worth.paragraphs], worth.best) == (snapshot, "large")
+    assert errors.seeming > errors.correlation.high  # the raters' noise alone
     assert worth.worth["large"].low > 0 > worth.worth["small-2"].high
-    assert worth.errors.correlations[1, 2] == worth.errors.correlations.max(where=~np.eye(4, dtype=bool), initial=-1) > 0.5
+    assert errors.correlations[1, 2] == errors.correlations.max(where=~np.eye(4, dtype=bool), initial=-1) > 0.5
 
 
 def test_the_command_says_what_python_says(worth, tmp_path):

@@ -128,14 +128,14 @@ def test_an_effect_among_these_systems_is_told_where_they_are_too_few_to_tell_of
     found = audit_answers(judged_by_systems(), only="likelihood")
     (finding,), within = found.findings, found["likelihood"]["likelihood_effect_within"]
     assert (finding.status, finding.estimate.systems, within.low > 0) == ("too few items", 6, True)
-    assert f"deviation likelier gets {within.value * within.points:.2f} more points" in finding.within
-    assert finding.within in finding.sentence
-    assert f"Within these 6 systems, {finding.within}; 6 systems do not show" in " ".join(found.first_screen)
+    assert f"deviation likelier gets {within.value * within.points:.2f} more points" in finding.open.within
+    assert finding.open.within in finding.sentence
+    assert f"Within these 6 systems, {finding.open.within}; 6 systems do not show" in " ".join(found.first_screen)
     assert len(finding.remedy) > 9
     assert finding.remedy in found.verdict
     assert [finding.sentence, " ".join(found.answer)] == snapshot
     (finding,) = audit_answers(judged_by_systems(systems=3, taste=0.0), only="likelihood").findings
-    assert (finding.status, finding.estimate.systems, finding.within) == ("biased", 0, "")
+    assert (finding.status, finding.estimate.systems, finding.open.within) == ("biased", 0, "")
     assert finding.condition.endswith(", and is clustered by input only (3 systems)")
 
 
