@@ -432,8 +432,11 @@ def both_halves(before: Judged, halves: Sequence[Judged]) -> Judged:
     return replace(
         before,
         answers=np.concatenate([half.answers for half in halves]),
-        coverage=np.concatenate([half.coverage for half in halves]),
-        reasons={**halves[0].reasons, **halves[1].reasons},
+        asked=replace(
+            before.asked,
+            coverage=np.concatenate([half.asked.coverage for half in halves]),
+            reasons={**halves[0].asked.reasons, **halves[1].asked.reasons},
+        ),
         covariates={name: column for name, column in before.covariates.items() if name not in own},
     )
 

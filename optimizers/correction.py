@@ -314,7 +314,7 @@ def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
     columns = {name: judged.first_less_second(column) for name, column in values.items()}
     people = {RATINGS: judged.ratings, HUMAN_SCORES: mean_of_raters(judged.ratings)} if judged.rated else {}
     covariates: Mapping[str, FloatArray] = {**columns, **people}
-    return replace(judged, answers=judged.strength, covariates=covariates, writers=(), ties=False, content_free=None)
+    return replace(judged, answers=judged.strength, covariates=covariates, writers=(), ties=False)
 
 
 def _title(name: str) -> str:

@@ -82,7 +82,7 @@ def learn_jury(
         return fit_rules(table[rows], first.ratings[rows], **options)
 
     people = {RATINGS: first.ratings, HUMAN_SCORES: mean_of_raters(first.ratings)}
-    bare = replace(first, covariates=people, scale=None, writers=(), ties=False, content_free=None)
+    bare = replace(first, covariates=people, scale=None, writers=(), ties=False)
     # 1 each judge alone, and each way to combine them, on inputs that took no part in its fit
     folds, crossed = folds_of(first, seed), dict[str, FloatArray]()
     for fold in np.unique(folds):

@@ -88,7 +88,7 @@ class Race:
         judged = self.answers(offer.program, [self.items[i] for i in places])
         before = self.before.take(places)
         gain = self.measure.value(judged) - self.measure.value(before)
-        unsure, unsure_before = (median_coverage(answers.coverage) < LOW_COVERAGE for answers in (judged, before))
+        unsure, unsure_before = (median_coverage(answers.asked.coverage) < LOW_COVERAGE for answers in (judged, before))
         if math.isnan(gain) or count_unanswered(judged) > count_unanswered(before) or unsure > unsure_before:
             gain = -math.inf
         return Ran(offer, gain, judged)

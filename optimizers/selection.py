@@ -238,7 +238,7 @@ def _choose_by(
         where, units = programs[nearest].items, len(set(answers[nearest].inputs))
     enough = None if best else inputs_to_decide(p_values[nearest], rule.level, units)
     decision = _decision(tried, best, nearest, rule.aim if best else aim, where, noun=noun, enough=enough)
-    decision = f"{coverage_warning({'': answers[best].coverage})} {decision}".lstrip()
+    decision = f"{coverage_warning({'': answers[best].asked.coverage})} {decision}".lstrip()
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
 
 

@@ -51,7 +51,7 @@ def scored(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, seed: i
     effect = estimate_effect(*columns, names=("likelihood",), clusters=judged.inputs)
     return {
         "n": len(items),
-        "coverage": np.nanmean(judged.coverage),
+        "coverage": np.nanmean(judged.asked.coverage),
         "estimates": {
             "likelihood_effect": {"value": effect.value, "low": effect.low, "high": effect.high},
             **measure(BIASES["likelihood"], judged, seed=seed).to_dict(items=False)["estimates"],
@@ -68,7 +68,7 @@ def compared(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, limit
     defined = ~np.isnan(shares)
     return {
         "n": int(defined.sum()),
-        "coverage": np.nanmean(judged.coverage),
+        "coverage": np.nanmean(judged.asked.coverage),
         "first": (judged.answers[defined][:, :, 0] > 0.5).mean(),
         "agreement": np.where(shares == 0.5, 0.5, (shares > 0.5) == wanted)[defined].mean(),
     }

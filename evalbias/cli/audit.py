@@ -98,7 +98,7 @@ def audit_outcome(
         rated = [{"decision": rate.word, "why": rate.why} for rate in certificate if rate.criterion == name]
         contents[name] = audit.to_dict() | ({"certificate": rated} if rated else {})
         results[name] = {"audit": contents[name], "measurements": audit.measurements, "items": by_item(audit.judged)}
-    covered = {j.criterion: j.coverage for j in (audit.judged for audit in audits.values()) if len(j.coverage)}
+    covered = {a.judged.criterion: a.judged.asked.coverage for a in audits.values() if len(a.judged.asked.coverage)}
     more = [Section("Certificate", [rate.sentence for rate in certificate])] if certificate else []
     whole = audits[""] if several is None else several
     printed, screen = [in_terminal(whole, full=full), *step], [*whole.first_screen, *step]

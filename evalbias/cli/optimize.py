@@ -149,7 +149,7 @@ def compile_judges(
     decisions = {name: report.decision for name, report in reports.items()}
     result = {"likelihood": comparisons, "reports": reports}
     brief = {"likelihood": comparisons, "decisions": decisions, "written": written}
-    covered = {name: compiled.after[name].coverage for name in compiled.judges}
+    covered = {name: compiled.after[name].asked.coverage for name in compiled.judges}
     page = {**comparisons, **reports}  # a report holds its criterion's comparison; the total has none
     return compiled, RunOutcome(result, brief, [Group(*printed)], covered, page=page, more=plots)
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeVar
 
 import dspy
@@ -23,7 +24,16 @@ from evalbias.data.items import TIE, check_size, choice, input_key, item_name, n
 from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, opened, table_of
 from evalbias.evaluation import judged
-from evalbias.evaluation.judged import BETTER, Judged, gather, human_scores, judge_examples, mean_of_raters, padded
+from evalbias.evaluation.judged import (
+    BETTER,
+    Asked,
+    Judged,
+    gather,
+    human_scores,
+    judge_examples,
+    mean_of_raters,
+    padded,
+)
 from evalbias.evaluation.words import joined
 from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
@@ -233,9 +243,8 @@ def function_scores(
     if pairwise:  # (2n, 3) -> (n, orders, 2 or 3)
         values = values.reshape(2, -1, 3).swapaxes(0, 1)[..., : 3 if (values[:, 2] > 0).any() else 2]
     who, ties = f"the judge {name_of(judge)}", pairwise and values.shape[2] == 3
-    return replace(
-        gathered, answers=values, ties=ties, scale=scale, reasons=reasons, judgments=len(questions), judge=who
-    )
+    asked = Asked(reasons=reasons, judgments=len(questions))
+    return replace(gathered, answers=values, ties=ties, scale=scale, judge=who, asked=asked)
 
 
 def in_threads(ask: Callable[[Item], Answer], items: Iterable[Item], num_threads: int) -> list[Answer]:
@@ -532,18 +541,18 @@ def answers_of(options: ResolvedAudit) -> Judged:
             if name != "source" or name in judge.inputs:
                 check_field(examples, name, "the data")
         lm = asked_together(options.together, examples, options.lm)
-        asking: dict[str, Any] = {"lm": lm, "progress": options.progress}
-        own: Any = "own" if likelihood_lm is None else likelihood_lm
+        ask = partial(judge_examples, judge, examples, lm=lm, progress=options.progress)
         try:
-            return judge_examples(judge, examples, likelihood_lm=own, **asking)
+            return ask(likelihood_lm="own" if likelihood_lm is None else likelihood_lm)
         except NotImplementedError as error:
             if likelihood_lm is not None:
                 raise
-            return replace(judge_examples(judge, examples, **asking), unmeasurable={"likelihood": str(error)})
+            found = ask()
+            return replace(found, asked=replace(found.asked, unmeasurable={"likelihood": str(error)}))
     settings = {"criterion": options.criterion, "likelihood_lm": options.lm if likelihood_lm is None else likelihood_lm}
     if judge is not None:
         asking = {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
-        return function_scores(examples, judge, **asking, **settings)
+        return function_scores(examples, judge, **(settings | asking))
     if (field := options.scores_field or options.samples_field) is not None:
         several = options.samples_field is not None
         return recorded_scores(examples, field, scale=options.scale, several=several, **settings)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.data.items import CRITERION
+from evalbias.data.items import CRITERION, content_of
 from evalbias.evaluation.agreement import BOTH, CorrectedEstimates, PeopleAgreement, Validity, headline_number
 from evalbias.evaluation.answers import ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.bias import Bias, measure
@@ -30,20 +30,11 @@ from evalbias.evaluation.findings import (
     shown_findings,
     titles_of,
 )
-from evalbias.evaluation.judged import (
-    LENGTHS,
-    Judged,
-    mean_of_raters,
-    rated_again,
-    rated_by_score,
-    ratings_left_out,
-    repeated_items,
-    repeats_of,
-)
+from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, rated_again, ratings_left_out
 from evalbias.evaluation.probes import FEATURES, features_of, with_features
 from evalbias.evaluation.repeats import Repeats, probe_questions, probed, warnings_of
 from evalbias.evaluation.verdicts import DecidesAlone, PassOrFail, alone_sentence, paragraphs_of_rates
-from evalbias.evaluation.words import Status, Table, coverage_warning, joined, p_equals, percent
+from evalbias.evaluation.words import Status, Table, count, coverage_warning, joined, p_equals, percent
 from evalbias.lm.cache import CachedLM, progress_bar
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.families import holm
@@ -51,7 +42,7 @@ from evalbias.measures.missing import missing_by_level, missing_by_size
 from evalbias.options import AuditOptions
 from evalbias.programs.items import candidates_of, length_feature
 from evalbias.programs.jury import AnyJudge
-from evalbias.values import keywords, to_json
+from evalbias.values import first_few, keywords, to_json
 
 UNDECIDED: Mapping[Status, str] = {
     "too few items": "There are too few items to rule out a bias on",
@@ -169,7 +160,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
             "not_measured": self.not_measured,
             "missing_judgments": self.missing,
             "discuss": self.discuss,
-            "undefined": dict(self.judged.reasons),
+            "undefined": dict(self.judged.asked.reasons),
             "provenance": self.provenance,
         }
         return dict(to_json(content))
@@ -313,7 +304,7 @@ def audit_answers(
     biases = [bias for bias in biases if bias.name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
     # 2 the findings, and biases that could not be measured
-    not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
+    not_measured = {**_lacking(biases, measurements, judged), **judged.asked.unmeasurable}
     missing = {name: why for name, why in not_measured.items() if name not in (AGREEMENT, *left_out)}
     findings = findings_of(measurements, judged, missing, criteria=criteria)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"} | left_out
@@ -327,7 +318,7 @@ def audit_answers(
         leniency = PeopleAgreement().leniency(agreement, judged)
     corrected = measurements.get(CorrectedEstimates.name)
     of_all = "" if corrected is None else CorrectedEstimates().sentence_of_all(corrected, judged)
-    doubts = coverage_warning({"": judged.coverage}), rated_again(judged), rated_by_score(judged)
+    doubts = coverage_warning({"": judged.asked.coverage}), rated_again(judged), rated_by_score(judged)
     warnings = tuple(filter(None, (*doubts, *warnings_of(judged, measurements))))
     agrees = "" if validity is None else validity.sentence
     begins = [*filter(None, (*warnings, *rates[:1], agrees, "" if rates else of_all or leniency))]
@@ -364,7 +355,7 @@ def _left_out(only: str, biases: Sequence[Bias], judged: Judged) -> dict[str, st
         ValueError: This kind of judge cannot have the bias ``only``.
     """
     biases = [bias for bias in biases if bias.kind == "bias" and bias.suits(judged)]
-    reasons = judged.unmeasurable  # bias -> why it cannot be measured
+    reasons = judged.asked.unmeasurable  # bias -> why it cannot be measured
     names = [b.name for b in biases if b.applies(judged) or b.lacks(judged) or b.name in reasons]  # not loops'
     if only not in names:
         kind = "compares" if judged.pairwise else "scores"
@@ -402,6 +393,32 @@ def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
                 both = {BOTH: number.estimate(measurement.clusters, seed=seed)}
                 groups[name] = replace(measurement, estimates={**measurement.estimates, **both})
     return groups
+
+
+def rated_by_score(judged: Judged) -> str:
+    """Warn if the rated outputs seem to be chosen by the judge's scores; empty otherwise."""
+    if not judged.rated_apart:
+        return ""
+    fault = f"The rated outputs score {judged.rated_apart} the others"
+    if judged.pass_or_fail:
+        return f"{fault}. Rates are wrong if they were chosen by the judge's verdict, and not by what they deserve."
+    return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
+
+
+def repeats_of(judged: Judged) -> dict[int, int]:
+    """Return place of an item -> place of an earlier item with equal fields except ids, if the texts are long."""
+    contents = [content_of(example, every=True) for example in judged.examples]
+    first = {content: place for place, content in reversed([*enumerate(contents)])}
+    return {place: first[content] for place, content in enumerate(contents) if content and first[content] < place}
+
+
+def repeated_items(judged: Judged) -> str:
+    """Name items that repeat another in all fields but ids; empty without any. Short answers may be equal by chance."""
+    if not (repeats := repeats_of(judged)):
+        return ""
+    named = first_few([f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in repeats.items()], 3)
+    fault = f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({named})"
+    return f"{fault}: intervals take them for one input, and other numbers for one more item: leave repeats out."
 
 
 # --- missing judgments: how many, of which systems, and what they depend on -------------------------------------------

@@ -124,7 +124,7 @@ class Bias:
     def remedy(self, estimate: Estimate, judged: Judged) -> str:
         """Return the remedy and its cost; empty if evalbias has none."""
         ours = self.helps.get("pairs" if judged.pairwise else "scores", "")
-        return ours if judged.compilable else self.helps.get("others", ours)
+        return ours if judged.asked.compilable else self.helps.get("others", ours)
 
     def conclusion(self, measurement: Measurement) -> str:
         """Return a sentence for the end of the verdict; empty if there is nothing to add."""
@@ -411,8 +411,8 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         columns=judged.columns,
         seed=seed,
         n_resamples=n_resamples,
-        coverage=median_coverage(judged.coverage),
-        cost={"judgments": judged.judgments},
+        coverage=median_coverage(judged.asked.coverage),
+        cost={"judgments": judged.asked.judgments},
         provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
     )
 

@@ -221,7 +221,8 @@ def _finding(
         p_adjusted=p_adjusted,
         open=Open(settled_by, needed, rated_twice, within, held_if),
     )
-    if status == "biased" or within or (finding.is_shown_by_bounds and judged.compilable):  # `correct` takes no bounds
+    conditional = finding.is_shown_by_bounds and judged.asked.compilable  # `correct` takes no bounds
+    if status == "biased" or within or conditional:
         finding = replace(finding, remedy=bias.remedy(measured, judged))
     if not finding.tolerated:
         return finding
@@ -447,7 +448,7 @@ class NextStep:
 
 def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | None) -> NextStep:
     """Return the most useful step after an audit: probes if nobody rated the items, or beside ratings."""
-    probes = ("probe run", "") if judged.compilable else ("probe emit", "--out rows.jsonl")
+    probes = ("probe run", "") if judged.asked.compilable else ("probe emit", "--out rows.jsonl")
     if not judged.rated:
         return NextStep("Nobody rated these items; what moves the judge can be told without ratings", *probes)
     has_bounds = any(f.estimate is not None and math.isnan(f.estimate.value) for f in by_status(findings)[1])
@@ -458,20 +459,21 @@ def next_step(judged: Judged, findings: Sequence[Finding], validity: Validity | 
 def _first_step(
     judged: Judged, findings: Sequence[Finding], validity: Validity | None, *, has_bounds: bool
 ) -> NextStep:
+    compilable = judged.asked.compilable
     if validity is not None and validity.status not in ("valid", "undefined"):
         if validity.status == "not shown":
             return _more_ratings(judged)
-        more = "" if judged.compilable else "--criterion 'NAME: DEFINITION' --lm MODEL"
+        more = "" if compilable else "--criterion 'NAME: DEFINITION' --lm MODEL"
         return NextStep("See whether a judge made with these ratings agrees better", "align", more)
     searched, aim = (Position.name, "fairness") if judged.pairwise else (Likelihood.name, Likelihood.name)
     for finding in (f for some in shown_findings(findings) for f in some):
-        if not (judged.compilable or judged.pairwise or finding.is_shown_by_bounds) and finding.bias in SUBTRACTED:
+        if not (compilable or judged.pairwise or finding.is_shown_by_bounds) and finding.bias in SUBTRACTED:
             return NextStep(f"Take {title_of(finding.bias)} off these scores, where that costs no agreement", "correct")
-        if judged.compilable and finding.bias == searched:
+        if compilable and finding.bias == searched:
             return NextStep("Search for a judge without this bias", "optimize", f"--aim {aim}")
         if finding.remedy:
             return NextStep(f"{finding.remedy[:1].upper()}{finding.remedy[1:]}")
-    if judged.compilable:
+    if compilable:
         return NextStep("See whether these ratings make the judge agree better", "align")
     if has_bounds:
         second, _, more = second_ratings(judged)

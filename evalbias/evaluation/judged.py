@@ -12,8 +12,8 @@ import dspy
 import numpy as np
 
 from evalbias.data import items
-from evalbias.data.items import TIE, check_size, content_of, human_score, is_rated, item_name
-from evalbias.evaluation.words import count, joined, model_title
+from evalbias.data.items import TIE, check_size, human_score, is_rated, item_name
+from evalbias.evaluation.words import joined, model_title
 from evalbias.lm.cache import keeping_likelihoods, measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
@@ -31,7 +31,6 @@ from evalbias.programs.judges import context_of, likelihoods_and_refusals
 from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.values import first_few
 
 # Names of covariates. Each has (n,) numbers about the outputs, or (n, 2) for pairs; NaN where undefined.
 
@@ -64,6 +63,27 @@ Writers = Sequence[str] | Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What asking a judge showed besides its answers; empty for recorded answers.
+
+    Attributes:
+        coverage: (n,) probability that any answer follows; NaN where the model reports only shares.
+        reasons: Id -> why the judge gave no answer, if known.
+        judgments: Number of prompts that the judge answered.
+        content_free: (1, c) answer to a content-free input; None if it was not asked for.
+        unmeasurable: Bias -> why it cannot be measured.
+        compilable: True for a judge of evalbias, which can be compiled; False for a function.
+    """
+
+    coverage: FloatArray = field(default_factory=lambda: np.empty(0))
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    judgments: int = 0
+    content_free: FloatArray | None = None
+    unmeasurable: Mapping[str, str] = field(default_factory=dict)
+    compilable: bool = False
+
+
+@dataclass(frozen=True)
 class Judged:
     """A judge's answers on n items.
 
@@ -73,18 +93,13 @@ class Judged:
         answers: (n,) scores, or for pairs (n, r, c) probabilities by position in r orders; NaN where undefined.
         covariates: Name -> (n,) or (n, candidates) numbers about the items; NaN where undefined.
         inputs: (n,) the input (document) of each item.
-        coverage: (n,) probability that any answer follows; NaN where the model reports only shares.
         ties: Whether the last of c classes is the answer "tie".
-        content_free: (1, c) answer to a content-free input; None if it was not asked for.
         writers: (n,) names of the systems that wrote the outputs, two for a pair; empty if unknown.
         scale: Lowest and highest score of a judge that scores; None if unknown.
-        reasons: Id -> why the judge gave no answer, if known.
-        judgments: Number of prompts that the judge answered.
         provenance: Settings that decide the numbers, such as models and reduction.
         judge: Description of the judge; empty if unknown.
         examples: The items, in the order of the answers; empty where unknown.
-        unmeasurable: Bias -> why it cannot be measured, if judging showed this.
-        compilable: True for a judge of evalbias, which can be compiled; False for recorded answers and functions.
+        asked: What asking the judge showed besides.
     """
 
     ids: tuple[str, ...]
@@ -92,18 +107,13 @@ class Judged:
     answers: FloatArray
     covariates: Mapping[str, FloatArray] = field(default_factory=dict)
     inputs: Sequence[str] = ()
-    coverage: FloatArray = field(default_factory=lambda: np.empty(0))
     ties: bool = False
-    content_free: FloatArray | None = None
     writers: Writers = ()
     scale: tuple[float, float] | None = None
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    judgments: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
     judge: str = ""
     examples: Sequence[dspy.Example] = field(default=(), compare=False)
-    unmeasurable: Mapping[str, str] = field(default_factory=dict)
-    compilable: bool = False
+    asked: Asked = Asked()
 
     def __repr__(self) -> str:
         """Return the criterion and the number of items, instead of hundreds of lines of numbers."""
@@ -112,8 +122,9 @@ class Judged:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but the items and those that only an audit uses."""
-        left_out = ("judge", "examples", "unmeasurable", "compilable")
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        kept = {**vars(self.asked), **{f.name: getattr(self, f.name) for f in fields(self)}}
+        left_out = ("judge", "examples", "asked", "unmeasurable", "compilable")
+        return {name: value for name, value in kept.items() if name not in left_out}
 
     def take(self, picks: IntArray) -> Judged:
         """Return the answers to the items at (m,) places from 0, in their order and with repetitions."""
@@ -125,10 +136,13 @@ class Judged:
             answers=self.answers[rows],
             covariates={name: column[rows] for name, column in self.covariates.items()},
             inputs=tuple(self.inputs[row] for row in rows) if len(self.inputs) else (),
-            coverage=self.coverage[rows] if len(self.coverage) else self.coverage,
             writers=cast(Writers, [self.writers[row] for row in rows]) if len(self.writers) else (),
             examples=[self.examples[row] for row in rows] if len(self.examples) else (),
-            reasons={name: self.reasons[name] for name in ids if name in self.reasons},
+            asked=replace(
+                self.asked,
+                coverage=self.asked.coverage[rows] if len(self.asked.coverage) else self.asked.coverage,
+                reasons={name: self.asked.reasons[name] for name in ids if name in self.asked.reasons},
+            ),
         )
 
     def counted_in(self, unit: str) -> Judged:
@@ -447,15 +461,17 @@ def judge_examples(
     return replace(
         gathered,
         answers=answers,
-        coverage=np.array([p.coverage for p in predictions], dtype=np.float64),
         ties=isinstance(judge, PairwiseJudge) and judge.ties,
         scale=None if pairwise else judge.criterion.scale,
-        reasons={n: str(p.undefined) for n, p in zip(gathered.ids, predictions, strict=True) if p.get("undefined")},
-        judgments=(2 if pairwise else 1) * len(usable),
         provenance=provenance,
         judge=f"{judge.kind} on {model_title(getattr(model, 'model', 'its model'))}",
         examples=usable,
-        compilable=True,
+        asked=Asked(
+            coverage=np.array([p.coverage for p in predictions], dtype=np.float64),
+            reasons={n: str(p.undefined) for n, p in zip(gathered.ids, predictions, strict=True) if p.get("undefined")},
+            judgments=(2 if pairwise else 1) * len(usable),
+            compilable=True,
+        ),
     )
 
 
@@ -516,8 +532,11 @@ def total(judged: Sequence[Judged]) -> Judged:
         scale=first.scale if len({j.scale for j in judged}) == 1 else None,  # else the mean has no common scale
         answers=np.mean([j.answers for j in judged], axis=0),
         covariates=covariates,
-        coverage=np.mean([j.coverage for j in judged], axis=0),
-        judgments=sum(j.judgments for j in judged),
+        asked=replace(
+            first.asked,
+            coverage=np.mean([j.asked.coverage for j in judged], axis=0),
+            judgments=sum(j.asked.judgments for j in judged),
+        ),
     )
 
 
@@ -672,29 +691,3 @@ def rated_again(judged: Judged) -> str:
         "how well people agree, and effects at equal quality, may be wrong, whatever their intervals say: have a "
         "second person rate items that are drawn at random."
     )
-
-
-def rated_by_score(judged: Judged) -> str:
-    """Warn if the rated outputs seem to be chosen by the judge's scores; empty otherwise."""
-    if not judged.rated_apart:
-        return ""
-    fault = f"The rated outputs score {judged.rated_apart} the others"
-    if judged.pass_or_fail:
-        return f"{fault}. Rates are wrong if they were chosen by the judge's verdict, and not by what they deserve."
-    return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
-
-
-def repeats_of(judged: Judged) -> dict[int, int]:
-    """Return place of an item -> place of an earlier item with equal fields except ids, if the texts are long."""
-    contents = [content_of(example, every=True) for example in judged.examples]
-    first = {content: place for place, content in reversed([*enumerate(contents)])}
-    return {place: first[content] for place, content in enumerate(contents) if content and first[content] < place}
-
-
-def repeated_items(judged: Judged) -> str:
-    """Name items that repeat another in all fields but ids; empty without any. Short answers may be equal by chance."""
-    if not (repeats := repeats_of(judged)):
-        return ""
-    named = first_few([f"{judged.ids[place]} repeats {judged.ids[first]}" for place, first in repeats.items()], 3)
-    fault = f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({named})"
-    return f"{fault}: intervals take them for one input, and other numbers for one more item: leave repeats out."

@@ -56,8 +56,7 @@ def panel_of(options: JuryOptions) -> list[Judged]:
             judged.append(replace(answers_of(first).counted_in(options.length), judge=name))
         else:  # the covariates of the items are the first judge's
             answers = answers_of(replace(first, **named, likelihood_lm=None, lm=None))
-            kept = {part: getattr(answers, part) for part in ("answers", "ties", "reasons")}
-            judged.append(replace(judged[0], **kept, judge=name))
+            judged.append(replace(judged[0], answers=answers.answers, ties=answers.ties, judge=name))
     return judged
 
 

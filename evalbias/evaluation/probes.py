@@ -178,7 +178,8 @@ def read_probes(judged: Judged, *, seed: int = 0) -> ProbeReport:
     # 1 (1 + 2 k, n) answers to the versions of every item; for a pair, the lead of the edited candidate
     values, reach = (judged.win_shares - 0.5, 1.0) if judged.pairwise else (judged.answers, reach_of(judged))
     if np.isnan(values).all():
-        why = next(iter(judged.reasons.values()), words.coverage_warning({"": judged.coverage}) or "none is defined")
+        low_coverage = words.coverage_warning({"": judged.asked.coverage})
+        why = next(iter(judged.asked.reasons.values()), low_coverage or "none is defined")
         raise ValueError(f"The judge answered no row ({why:.200}): name the field of its answers, or mend the judge.")
     versions = _versions_of(judged)
     if not reach > 0:

@@ -189,8 +189,11 @@ def probed(judged: Judged, options: ResolvedAudit) -> Judged:
     return replace(
         judged,
         covariates={**judged.covariates, **covariates},
-        unmeasurable={**judged.unmeasurable, **reasons},
-        judgments=judged.judgments + len(covariates) * len(places),
+        asked=replace(
+            judged.asked,
+            unmeasurable={**judged.asked.unmeasurable, **reasons},
+            judgments=judged.asked.judgments + len(covariates) * len(places),
+        ),
         provenance={**judged.provenance, PROBED: dict.fromkeys(covariates, len(places))},
     )
 
@@ -507,7 +510,7 @@ def warnings_of(judged: Judged, measurements: Mapping[str, Measurement]) -> Iter
     """Yield reasons why the scores of a judge that answers closed questions may mean little."""
     if not judged.provenance.get(CLOSED):
         return
-    mass, scores = median_coverage(judged.coverage), judged.answers[~np.isnan(judged.answers)]
+    mass, scores = median_coverage(judged.asked.coverage), judged.answers[~np.isnan(judged.answers)]
     if LOW_COVERAGE <= mass < LOW_MASS:
         low = f"The options have a probability of {percent(mass)} together (median)"
         yield f"{low}: the model would mostly answer something else, and the scores rest on the rest."

@@ -147,7 +147,7 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
         yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
     if audit.missing is not None:
         yield Section("Missing judgments", [audit.missing.table()], audit.missing.sentence())
-    if reasons := audit.judged.reasons:
+    if reasons := audit.judged.asked.reasons:
         yield Section(f"Items without an answer ({len(reasons):,})", [dict(list(reasons.items())[:NAMED])])
 
 

@@ -229,7 +229,7 @@ def test_groups_of_pairs_stand_side_by_side():
 
     found = evalbias.audit(items, judge=longer, by="bias")
     assert {kind: m["accuracy"].value for kind, m in found.groups.items()} == {"length bias": 0, "concreteness": 1}
-    assert (found.judged.judge, found.judged.judgments) == ("the judge longer", 6)
+    assert (found.judged.judge, found.judged.asked.judgments) == ("the judge longer", 6)
 
 
 class Asked(FormulaLM):  # keep the task of each likelihood, and the words before the source

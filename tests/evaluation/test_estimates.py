@@ -16,7 +16,7 @@ from evalbias.cli.run import keep
 from evalbias.evaluation import Number, compare_judges, measure
 from evalbias.evaluation.biases import BIASES, Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured, worsened
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Asked, Judged
 from evalbias.measures import estimate_effect, estimate_mean, estimate_share, estimate_spearman
 from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.likelihood import counted_bias_score
@@ -87,7 +87,8 @@ def scored(scores, human=(1.0, 2.0, 3.0, 4.0), likelihoods=(4.0, 2.0, 3.0, 1.0),
 
 
 def test_a_measurement_tells_its_cost_coverage_and_columns():
-    judged = scored([1.0, 2.0, NAN, 4.0], coverage=np.array([0.2, NAN, 0.4, 0.9]), judgments=4, provenance={"a": 1})
+    asked = Asked(np.array([0.2, NAN, 0.4, 0.9]), judgments=4)
+    judged = scored([1.0, 2.0, NAN, 4.0], asked=asked, provenance={"a": 1})
     found = measure(Likelihood(), judged, seed=3, n_resamples=50)
     assert (found.coverage, found.cost, found.ids) == (0.4, {"judgments": 4}, tuple("abcd"))
     assert found.provenance == {"a": 1, "seed": 3, "n_resamples": 50}
@@ -99,7 +100,8 @@ def test_a_measurement_tells_its_cost_coverage_and_columns():
 
 
 def test_a_comparison_by_hand():
-    before, after = scored([1.0, 2.0, 4.0, 3.0], judgments=4), scored([1.0, NAN, 3.0, 4.0], judgments=5)
+    sides = ([1.0, 2.0, 4.0, 3.0], 4), ([1.0, NAN, 3.0, 4.0], 5)
+    before, after = (scored(scores, asked=Asked(judgments=judgments)) for scores, judgments in sides)
     sides = [measure(Likelihood(), one, seed=0, n_resamples=50) for one in (before, after)]
     _, *others = sides[0].numbers
     sides[1] = dataclasses.replace(sides[1], numbers={name: sides[1].numbers[name] for name in others})

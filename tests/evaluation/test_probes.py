@@ -169,7 +169,7 @@ def test_by_default_few_items_are_asked_one_of_each_input_first():
     asked = np.flatnonzero(~np.isnan(again))
     assert len(asked) == MOST_PROBED
     assert {rows[place]["source"] for place in asked} == {row["source"] for row in rows}
-    assert lm.asked == 250 + 3 * MOST_PROBED == found.judged.judgments
+    assert lm.asked == 250 + 3 * MOST_PROBED == found.judged.asked.judgments
     shift = found["order"]["shift"]
     assert (shift.n, shift.undefined, shift.excluded) == (MOST_PROBED, 0, 150)
     assert "undefined" not in found["verbosity"].caption()
@@ -314,7 +314,7 @@ def test_why_no_changed_item_is_answered_is_told_and_one_tells_neither_spread_no
         assert "no fruit" in found.not_measured["unread"]
         assert list(found.judged.provenance["probed"]) == ["order", "instruction"]
         assert list(found["probes"]) == ["obeyed", "raised"]
-        assert found.judged.judgments == 3 * 12
+        assert found.judged.asked.judgments == 3 * 12
     found = audited(Reader(), data=items()[:1])
     assert order_of(found).status == "not measured"
     assert "says nothing" not in found.verdict

@@ -124,8 +124,8 @@ def test_a_function_that_scores():
 
     judged = function_scores(items, judge, num_threads=2)
     np.testing.assert_array_equal(judged.answers, [1, np.nan, 3])
-    assert judged.reasons == {"bb": "RuntimeError: no answer"}
-    assert judged.judgments == 3
+    assert judged.asked.reasons == {"bb": "RuntimeError: no answer"}
+    assert judged.asked.judgments == 3
 
 
 def test_a_function_that_compares_is_asked_in_both_orders():
@@ -139,7 +139,7 @@ def test_a_function_that_compares_is_asked_in_both_orders():
     judged = function_scores([pair(), pair(outputs=["same", "size"])], longer_or_first)
     assert shown == [("long text", "short"), ("same", "size"), ("short", "long text"), ("size", "same")]
     np.testing.assert_array_equal(judged.answers, [[[1, 0], [0, 1]], [[1, 0], [1, 0]]])
-    assert judged.judgments == 4
+    assert judged.asked.judgments == 4
 
 
 class Rules(dspy.Module):
@@ -209,7 +209,7 @@ def test_a_module_or_function_is_passed_what_it_takes(judge, score):
 def test_an_item_that_lacks_what_a_module_takes_is_named():
     judged = function_scores([ONE[0].copy(score=9, other=1), dspy.Example(id="bare", output="c")], Rules())
     assert judged.answers.tolist()[0] == 5
-    assert "'source'" in judged.reasons["bare"]
+    assert "'source'" in judged.asked.reasons["bare"]
 
 
 def test_a_pairwise_judge_of_ours_may_be_wrapped():
@@ -247,7 +247,7 @@ def test_a_recorded_score_outside_the_stated_scale_is_refused_and_a_functions_is
     short_and_long = [dspy.Example(output="ab"), dspy.Example(output="abcdefg")]
     judged = function_scores(short_and_long, lambda e: len(e.output), scale=(1, 5))
     assert judged.answers == pytest.approx([2.0, np.nan], nan_ok=True)
-    (reason,) = judged.reasons.values()
+    (reason,) = judged.asked.reasons.values()
     assert "is 7, outside the scale from 1 to 5" in reason
     scored = [dspy.Example(id="a", mine=5.0), dspy.Example(id="b", mine=5.0000001), dspy.Example(id="c", mine=7)]
     assert recorded_scores(scored[:2], "mine", scale=(1, 5)).answers[1] == pytest.approx(5)  # rounding

@@ -124,7 +124,7 @@ def test_a_sampled_judge_is_measured_by_the_answers_that_it_drew():
     lm, _ = writer(lambda text, _: {"1": 0.1, "3": 0.4, "4": 0.3, "no answer": 0.2})
     examples = [dspy.Example(source=str(k), output=f"reply {k}", score=k % 5) for k in range(30)]
     judged = judge_examples(judge, examples, lm=lm)
-    samples, readable = judged.covariate(SAMPLES), 6 * judged.coverage
+    samples, readable = judged.covariate(SAMPLES), 6 * judged.asked.coverage
     np.testing.assert_allclose((~np.isnan(samples)).sum(axis=1), readable)
     np.testing.assert_allclose(np.nanmean(samples, axis=1), judged.answers)
     assert np.isin(samples[~np.isnan(samples)], [1, 3, 4]).all()

@@ -10,7 +10,7 @@ from evalbias.evaluation import compare_judges, measure, summarize_loop, words
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate, Number, measured, worsened
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Asked
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.rankings import conclude_ranking
 from evalbias.measures.equal_quality import SCORE_SD
@@ -89,7 +89,7 @@ CASES = {
     "scores: some unrated": (lambda: unrated(judge(scored, 80), 30), {}),
     "scores: nobody rated": (lambda: replace(without(judge(scored, 50), RATINGS, HUMAN_SCORES), writers=()), {}),
     "scores: all the same": (lambda: replace(judge(scored, 50), answers=np.full(50, 3.0)), {}),
-    "scores: low coverage": (lambda: replace(judge(scored, 100, length=0.5), coverage=np.full(100, 0.03)), {}),
+    "scores: low coverage": (lambda: replace(judge(scored, 100, length=0.5), asked=Asked(np.full(100, 0.03))), {}),
     "pairs: unbiased": (lambda: judge(compared, 400), {"own_system": "mine"}),
     "pairs: the first": (lambda: judge(compared, 200, first=0.6), {"askable": True}),
     "pairs: the second": (lambda: with_ties(judge(compared, 200, first=-0.6, verdicts=True)), {}),
@@ -116,7 +116,7 @@ SHOWN += ["pairs: the second", "pairs: long text, verdicts", "pairs: one order, 
 
 def said(judged, *, every, askable=False, **settings):
     """What an audit of a judge says."""
-    found = audit_answers(replace(judged, compilable=askable), **settings)
+    found = audit_answers(replace(judged, asked=replace(judged.asked, compilable=askable)), **settings)
     told = {"verdict": list(found.paragraphs)}
     told |= {"findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.findings}}
     told |= {"not measured": dict(found.not_measured)}

@@ -138,7 +138,7 @@ def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(kind, ca
         kind.make(C).batch(items, lm=kind.short(), refused="raise")
     judged = judge_examples(kind.make(C), items, lm=kind.short())
     assert np.flatnonzero(np.isnan(judged.answers).reshape(9, -1).any(axis=1)).tolist() == [3, 6]
-    assert set(judged.reasons) == {"i3", "i6"}
+    assert set(judged.asked.reasons) == {"i3", "i6"}
 
 
 BAD = {
