@@ -429,14 +429,12 @@ def some_inputs(items: Sequence[dspy.Example], share: float, seed: int) -> list[
 def both_halves(before: Judged, halves: Sequence[Judged]) -> Judged:
     """Return the answers to both halves as answers to all the items that the given judge answered."""
     own = (LEVEL_SHARES, SAMPLES)  # covariates of the given judge's own answers
+    first, second = (half.asked for half in halves)
+    coverage = np.concatenate([first.coverage, second.coverage])
     return replace(
         before,
         answers=np.concatenate([half.answers for half in halves]),
-        asked=replace(
-            before.asked,
-            coverage=np.concatenate([half.asked.coverage for half in halves]),
-            reasons={**halves[0].asked.reasons, **halves[1].asked.reasons},
-        ),
+        asked=replace(before.asked, coverage=coverage, reasons={**first.reasons, **second.reasons}),
         covariates={name: column for name, column in before.covariates.items() if name not in own},
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.data.items import input_key, item_name
 from evalbias.data.probes import BAR, EDIT, ORIGINAL, PLACEBO, edited_place, named_kinds, with_edits
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.judged import Asking, Judged
 from evalbias.evaluation.repeats import counted_deviation
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import MeasuringLM, unanswered
@@ -102,7 +102,7 @@ def judged_in_order(
         answers=answers[:, None],
         inputs=[input_key(e) for e in examples],
         ties=judge.ties,
-        content_free=content_free,
+        asked=Asking(content_free=content_free),
     )
 
 
@@ -184,9 +184,9 @@ class ContextFreeConfidence(Objective):
     content_free = True
 
     def __call__(self, judged: Judged) -> float:
-        if judged.content_free is None:
+        if judged.asked.content_free is None:
             raise ValueError("The context-free confidence needs the answer to a content-free input.")
-        return -confidence(judged.content_free)
+        return -confidence(judged.asked.content_free)
 
 
 class CalibrationGap(Objective):

@@ -14,7 +14,7 @@ from evalbias.data.items import input_key
 from evalbias.evaluation.bias import Section
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare_judges
-from evalbias.evaluation.judged import Asked, Judged
+from evalbias.evaluation.judged import Asking, Judged
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, rounds_plot, run_loops
 from evalbias.evaluation.words import count
 from evalbias.measures import Draws, estimate_mean
@@ -201,7 +201,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         name = "held-back-1" if program is problem.student else "held-back-2"
         run = self._run(problem, program, problem.held_back, name)
         quality = run.quality(problem.held_back, self._scorer())[-1]
-        return Judged(run.ids, self.quality.name, quality, asked=Asked(judgments=_calls(run.loops)))
+        return Judged(run.ids, self.quality.name, quality, asked=Asking(judgments=_calls(run.loops)))
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         if not problem.valset:

@@ -22,15 +22,8 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
     library = _EDITS.get(judge.language, {"scores": {}, "pairs": {}, "levels": {}})
     criterion, labels = judge.criterion, judge.criterion.labels
     meanings = () if criterion.levels or criterion.answers else library["levels"].get(str(len(labels)), ())
-    words = {
-        "name": criterion.title,
-        "definition": criterion.definition,
-        "output": prompts.in_sentence(criterion.output_label, criterion),
-        "source": prompts.in_sentence(criterion.source_label, criterion),
-        "low": labels[0],
-        "high": labels[-1],
-        "levels": "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False)),
-    }
+    levels = "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False))
+    words = {**prompts.words_of(criterion), "low": labels[0], "high": labels[-1], "levels": levels}
     lines = library["pairs"] if isinstance(judge, PairwiseJudge) else library["scores"]
     return {name: line.format(**words) for name, line in lines.items() if meanings or "{levels}" not in line}
 

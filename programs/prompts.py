@@ -85,16 +85,18 @@ def in_language(criterion: Criterion, language: str) -> Criterion:
     return replace(criterion, **own)
 
 
-def in_sentence(text: str, criterion: Criterion) -> str:
-    """Return a name for use within a sentence: in lower case if the criterion is in English, else unchanged.
+def words_of(criterion: Criterion) -> dict[str, str]:
+    """Return a criterion's words for the fields of a sentence; its labels are in lower case if it is in English.
 
     Examples:
-        >>> in_sentence("Reply", Criterion("politeness", "is the reply polite?"))
+        >>> words_of(Criterion("politeness", "is the reply polite?", output_label="Reply"))["output"]
         'reply'
-        >>> in_sentence("Antwort", Criterion("Höflichkeit", "Ist die Antwort höflich?"))
+        >>> words_of(Criterion("Höflichkeit", "Ist die Antwort höflich?", output_label="Antwort"))["output"]
         'Antwort'
     """
-    return text.lower() if _is_english(criterion) else text
+    is_english, labels = _is_english(criterion), (criterion.output_label, criterion.source_label)
+    output, source = (label.lower() if is_english else label for label in labels)
+    return {"name": criterion.title, "definition": criterion.definition, "output": output, "source": source}
 
 
 def heading(criterion: Criterion) -> str:
@@ -118,12 +120,7 @@ def _is_english(criterion: Criterion) -> bool:
 
 def filled(sentence: str, criterion: Criterion) -> str:
     """Return a sentence with the fields in braces replaced by a criterion's words."""
-    return sentence.format(
-        name=criterion.title,
-        definition=criterion.definition,
-        output=in_sentence(criterion.output_label, criterion),
-        source=in_sentence(criterion.source_label, criterion),
-    )
+    return sentence.format(**words_of(criterion))
 
 
 def demonstration(text: str, label: str) -> list[Message]:

@@ -58,9 +58,8 @@ def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> Non
         options = run.options
         with run.progress(0):
             judged = panel_of(options)
-        how: dict[str, Any] = {"costs": options.costs, "reliability": options.reliability}
-        worth = jury_worth(judged, **how)
-        learned = learn_jury(judged, seed=options.seed, **how)
+        worth = jury_worth(judged, costs=options.costs, reliability=options.reliability)
+        learned = learn_jury(judged, costs=options.costs, reliability=options.reliability, seed=options.seed)
         file = run.folder.path / "jury.json"
         save(learned.rule, file)
         result = {**worth.to_dict(), "jury": {**asdict(learned), "answers": None}}

@@ -24,16 +24,7 @@ from evalbias.data.items import TIE, check_size, choice, input_key, item_name, n
 from evalbias.data.rating_values import Codes
 from evalbias.data.reading import check_field, opened, table_of
 from evalbias.evaluation import judged
-from evalbias.evaluation.judged import (
-    BETTER,
-    Asked,
-    Judged,
-    gather,
-    human_scores,
-    judge_examples,
-    mean_of_raters,
-    padded,
-)
+from evalbias.evaluation.judged import BETTER, Judged, gather, human_scores, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
@@ -243,7 +234,7 @@ def function_scores(
     if pairwise:  # (2n, 3) -> (n, orders, 2 or 3)
         values = values.reshape(2, -1, 3).swapaxes(0, 1)[..., : 3 if (values[:, 2] > 0).any() else 2]
     who, ties = f"the judge {name_of(judge)}", pairwise and values.shape[2] == 3
-    asked = Asked(reasons=reasons, judgments=len(questions))
+    asked = judged.Asking(reasons=reasons, judgments=len(questions))
     return replace(gathered, answers=values, ties=ties, scale=scale, judge=who, asked=asked)
 
 
@@ -457,7 +448,7 @@ def _opened(options: AuditOptions, tell: Tell) -> tuple[AuditOptions, Any, Sourc
     return options, None, source
 
 
-def _answer_fields(options: AuditOptions) -> dict[str, Any]:
+def _answer_fields(options: AuditOptions) -> dict[str, str]:
     return {name: field for name in ANSWER_FIELDS if (field := getattr(options, name)) is not None}
 
 
@@ -653,7 +644,7 @@ def _worded(criterion: Criterion, options: Any) -> Criterion:
     return in_language(replace(criterion, **_words(options)), asked_in(options)["language"])
 
 
-def _words(options: Any) -> dict[str, Any]:
+def _words(options: Any) -> dict[str, str]:
     words = {name: getattr(options, name, None) for name in PROMPT}
     return {name: text for name, text in words.items() if text is not None}
 

@@ -114,10 +114,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
 
     @property
     def discuss(self) -> Mapping[str, Sequence[str]]:
-        """``"raters"`` and ``"judge"`` -> ids of items on which raters differ most, and the judge most from people.
-
-        Empty without repeated scores and ratings.
-        """
+        """Ids of items on which raters differ most (``"raters"``), and the judge most from people (``"judge"``)."""
         repeats = self.measurements.get(Repeats.name)
         return {} if repeats is None else repeats.bias.discuss(repeats)
 
@@ -482,10 +479,8 @@ def missing_judgments(judged: Judged, *, seed: int) -> MissingJudgments | None:
     repeats = repeats_of(judged)  # a repeat lacks the judgment that its original lacks
     once = [place for place in range(len(judged.inputs)) if place not in repeats]
     inputs = [judged.inputs[place] for place in once]
-    for name, lost, levels, clusters in (
-        (INPUT, absent[once], inputs, None),
-        (SYSTEM, absent, systems, judged.clusters),
-    ):
+    sides = ((INPUT, absent[once], inputs, None), (SYSTEM, absent, systems, judged.clusters))
+    for name, lost, levels, clusters in sides:
         if 1 < len(set(levels)) < len(levels):
             tests[name] = math.nan, missing_by_level(lost, levels, clusters=clusters, seed=seed)
     tests = {name: test for name, test in tests.items() if not math.isnan(test[1])}

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any, ClassVar
@@ -149,18 +150,18 @@ def _judged(source: Any, options: Any) -> Judged:
         source = source[options.criterion]
     if isinstance(source, Judged | AuditReport):
         return source if isinstance(source, Judged) else source.judged
-    evaluate, settings = getattr(options, "evaluate", None), dict[str, Any](data=source)
+    evaluate, judge = getattr(options, "evaluate", None), None
     if evaluate is not None:
         if not isinstance(metric := evaluate.metric, ProgramMetric) or metric.judge is None:
             raise ValueError("The metric of `evaluate` is no judge's: make it by evalbias.judge_metric(JUDGE).")
         if isinstance(source, dspy.Module):
-            no_fields = dict.fromkeys(("mapping", "scores_field", "samples_field"))
-            settings = {"data": outputs_of(source, evaluate), "judge": metric.judge, **no_fields}
-        elif options.scores_field is None and options.samples_field is None:
-            settings = {"data": source, "judge": metric.judge}
+            options = replace(options, mapping=None, scores_field=None, samples_field=None)
+            source = outputs_of(source, evaluate)
+        if options.scores_field is None and options.samples_field is None:
+            judge = metric.judge
     elif isinstance(source, dspy.Module):
         raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
-    ready = resolve(AuditOptions.of(options, **settings), get_logger(__name__).warning)
+    ready = resolve(AuditOptions.of(options, data=source, judge=judge), get_logger(__name__).warning)
     tell_left_out(ready.dataset)
     return answers_of(ready)
 
@@ -629,10 +630,10 @@ def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, 
         scores = np.concatenate([sides[k].answers for k in places])
         features = {name: np.concatenate([by_side[k][name] for k in places]) for name in names}
         whose = np.repeat(places, [len(sides[k].ids) for k in places])
-        how: dict[str, Any] = {"clusters": inputs, "reliability": options.reliability}
-        kept = EqualQuality(scores, ratings, features, **how).kept
+        equal_quality = partial(EqualQuality, scores, ratings, clusters=inputs, reliability=options.reliability)
+        kept = equal_quality(features).kept
         features |= {SIDES[k]: (whose == k).astype(np.float64) for k in np.unique(whose[kept])[1:]}
-        model = EqualQuality(scores, ratings, features, unscaled=[*features], **how)
+        model = equal_quality(features, unscaled=[*features])
     # 2. differences in scores and features, paired by input, and the parts due to features
     both = {GAIN: [side.answers for side in sides[:2]], **{n: [columns[n] for columns in by_side[:2]] for n in names}}
     systems, clusters = np.repeat([0, 1], [len(s.ids) for s in sides[:2]]), [x for s in sides[:2] for x in s.inputs]

@@ -22,6 +22,7 @@ from evalbias.measures.resample import ALONE, Draws, Interval, p_of_interval
 from evalbias.values import to_json
 
 Part = TypeVar("Part")
+Tested = TypeVar("Tested", "Estimate", "Change")
 
 
 class ByName(Generic[Part]):
@@ -465,7 +466,7 @@ def decide(e: Estimate, margin: float, p_value: float) -> Status:
     return "no sign" if -margin < e.low and (e.high < margin or e.only_below) else "too few items"
 
 
-def significant(results: Mapping[str, Any]) -> dict[str, Any]:
+def significant(results: Mapping[str, Tested]) -> dict[str, Tested]:
     """Return the estimates, or changes, whose p-value is below ``LEVEL`` after Holm's correction over all."""
     adjusted = holm([result.p_value for result in results.values()])
     return {name: result for (name, result), p in zip(results.items(), adjusted, strict=True) if p < LEVEL}

@@ -30,21 +30,13 @@ CROWDING = ScaleUse.name  # bias that is listed before those at equal quality
 
 @dataclass(frozen=True)
 class Open:
-    """What is told of a bias that is neither shown nor ruled out; texts are empty if there is nothing to say.
+    """What is told of a bias that is neither shown nor ruled out; texts are empty if there is nothing to say."""
 
-    Attributes:
-        settled_by: What would settle whether the judge is biased.
-        items_needed: Items that find an effect of the margin with power .8; None if unknown, or no number is enough.
-        rated_twice: Whether these items need two ratings each, because items with a single rating are left out.
-        within: Effect within these systems' outputs, if the systems are too few to generalize.
-        held_if: Assumption under which bounds hold.
-    """
-
-    settled_by: str = ""
-    items_needed: int | None = None
-    rated_twice: bool = False
-    within: str = ""
-    held_if: str = ""
+    settled_by: str = ""  # what would settle whether the judge is biased
+    items_needed: int | None = None  # to find an effect of the margin with power .8; None if unknown, or none is enough
+    rated_twice: bool = False  # whether they need two ratings each, because items with a single rating are left out
+    within: str = ""  # effect within these systems' outputs, if the systems are too few to generalize
+    held_if: str = ""  # assumption under which bounds hold
 
 
 @dataclass(frozen=True)
@@ -211,16 +203,11 @@ def _finding(
         settled_by = estimate.reason if needed is None else _enough(needed, estimate, rated_twice)
         within = bias.within(measurement, judged, tests) if isinstance(bias, EffectBias) and estimate.systems else ""
     measured = measurement[estimate.name]
-    finding = Finding(
-        bias.name,
-        status,
-        estimate,
-        bias.sentence(measured, judged) + (f"; within these {estimate.systems} systems, {within}" if within else ""),
-        margin=margin,
-        margin_in_words=bias.margin_words(measured, judged),
-        p_adjusted=p_adjusted,
-        open=Open(settled_by, needed, rated_twice, within, held_if),
-    )
+    sentence, in_words = bias.sentence(measured, judged), bias.margin_words(measured, judged)
+    if within:
+        sentence += f"; within these {estimate.systems} systems, {within}"
+    told = Open(settled_by, needed, rated_twice, within, held_if)
+    finding = Finding(bias.name, status, estimate, sentence, margin, in_words, p_adjusted, told)
     conditional = finding.is_shown_by_bounds and judged.asked.compilable  # `correct` takes no bounds
     if status == "biased" or within or conditional:
         finding = replace(finding, remedy=bias.remedy(measured, judged))

@@ -63,24 +63,16 @@ Writers = Sequence[str] | Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What asking a judge showed besides its answers; empty for recorded answers.
-
-    Attributes:
-        coverage: (n,) probability that any answer follows; NaN where the model reports only shares.
-        reasons: Id -> why the judge gave no answer, if known.
-        judgments: Number of prompts that the judge answered.
-        content_free: (1, c) answer to a content-free input; None if it was not asked for.
-        unmeasurable: Bias -> why it cannot be measured.
-        compilable: True for a judge of evalbias, which can be compiled; False for a function.
-    """
+class Asking:
+    """What asking a judge showed besides its answers; empty for recorded answers."""
 
     coverage: FloatArray = field(default_factory=lambda: np.empty(0))
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    judgments: int = 0
-    content_free: FloatArray | None = None
-    unmeasurable: Mapping[str, str] = field(default_factory=dict)
-    compilable: bool = False
+    """(n,) probability that any answer follows; NaN where the model reports only shares."""
+    reasons: Mapping[str, str] = field(default_factory=dict)  # id -> why the judge gave no answer, if known
+    judgments: int = 0  # prompts that the judge answered
+    content_free: FloatArray | None = None  # (1, c) answer to a content-free input, if it was asked for
+    unmeasurable: Mapping[str, str] = field(default_factory=dict)  # bias -> why it cannot be measured
+    compilable: bool = False  # True for a judge of evalbias, which can be compiled; False for a function
 
 
 @dataclass(frozen=True)
@@ -113,7 +105,7 @@ class Judged:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     judge: str = ""
     examples: Sequence[dspy.Example] = field(default=(), compare=False)
-    asked: Asked = Asked()
+    asked: Asking = Asking()
 
     def __repr__(self) -> str:
         """Return the criterion and the number of items, instead of hundreds of lines of numbers."""
@@ -130,6 +122,8 @@ class Judged:
         """Return the answers to the items at (m,) places from 0, in their order and with repetitions."""
         rows = [int(pick) for pick in picks]
         ids = tuple(self.ids[row] for row in rows)
+        coverage = self.asked.coverage[rows] if len(self.asked.coverage) else self.asked.coverage
+        reasons = {name: self.asked.reasons[name] for name in ids if name in self.asked.reasons}
         return replace(
             self,
             ids=ids,
@@ -138,11 +132,7 @@ class Judged:
             inputs=tuple(self.inputs[row] for row in rows) if len(self.inputs) else (),
             writers=cast(Writers, [self.writers[row] for row in rows]) if len(self.writers) else (),
             examples=[self.examples[row] for row in rows] if len(self.examples) else (),
-            asked=replace(
-                self.asked,
-                coverage=self.asked.coverage[rows] if len(self.asked.coverage) else self.asked.coverage,
-                reasons={name: self.asked.reasons[name] for name in ids if name in self.asked.reasons},
-            ),
+            asked=replace(self.asked, coverage=coverage, reasons=reasons),
         )
 
     def counted_in(self, unit: str) -> Judged:
@@ -466,7 +456,7 @@ def judge_examples(
         provenance=provenance,
         judge=f"{judge.kind} on {model_title(getattr(model, 'model', 'its model'))}",
         examples=usable,
-        asked=Asked(
+        asked=Asking(
             coverage=np.array([p.coverage for p in predictions], dtype=np.float64),
             reasons={n: str(p.undefined) for n, p in zip(gathered.ids, predictions, strict=True) if p.get("undefined")},
             judgments=(2 if pairwise else 1) * len(usable),
@@ -526,17 +516,15 @@ def total(judged: Sequence[Judged]) -> Judged:
         covariates.pop(name, None)
     if ratings[0].size and len({r.shape for r in ratings}) == 1:  # the same raters on every criterion
         covariates[RATINGS] = np.mean(ratings, axis=0)
+    asked = [j.asked for j in judged]
+    coverage = np.mean([part.coverage for part in asked], axis=0)
     return replace(
         first,
         criterion=TOTAL,
         scale=first.scale if len({j.scale for j in judged}) == 1 else None,  # else the mean has no common scale
         answers=np.mean([j.answers for j in judged], axis=0),
         covariates=covariates,
-        asked=replace(
-            first.asked,
-            coverage=np.mean([j.asked.coverage for j in judged], axis=0),
-            judgments=sum(j.asked.judgments for j in judged),
-        ),
+        asked=replace(asked[0], coverage=coverage, judgments=sum(part.judgments for part in asked)),
     )
 
 

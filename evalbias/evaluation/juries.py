@@ -40,10 +40,8 @@ def panel_of(options: JuryOptions) -> list[Judged]:
     pattern = options.swapped_field
     fields_of = {name: None if pattern is None else pattern.replace(FOR_JUDGE, name) for name in options.judges}
     pairwise = not {"outputs", "candidates", "output_1"}.isdisjoint(table_of(options.data, options.mapping).columns)
-    wanted: dict[str, Any] = {"numbers": options.judges}
-    if pairwise:
-        wanted = {"choices": dict.fromkeys([*fields_of, *filter(None, fields_of.values())], ())}
-    items = data.read(options.data, **reading_of(options), **wanted)
+    choices = dict.fromkeys([*fields_of, *filter(None, fields_of.values())], ()) if pairwise else {}
+    items = data.read(options.data, choices=choices, numbers=() if pairwise else options.judges, **reading_of(options))
     if not items:
         raise ValueError(f"{items.path} holds no items: give at least one row with an output.")
     tell_left_out(items)
@@ -305,8 +303,8 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
     if len({member.answers.shape[:2] for member in judged}) > 1:
         raise ValueError("The judges answered different items, or pairs in one order and in both: give the same.")
     scores = np.column_stack([member.strength for member in judged])
-    how: dict[str, Any] = {"clusters": first.clusters, "systems": first.systems, "reliability": reliability}
-    panel = Panel(scores, first.ratings, **how, names=[member.judge for member in judged], mirrored=first.both_orders)
+    names, several = [member.judge for member in judged], {"clusters": first.clusters, "systems": first.systems}
+    panel = Panel(scores, first.ratings, names=names, **several, reliability=reliability, mirrored=first.both_orders)
     if panel.n < FEWEST or panel.units < MIN_CLUSTERS:
         scored = f"{panel.n} items of {count(panel.units, 'input')} are scored by all judges and rated"
         raise ValueError(f"{scored}: give {FEWEST} or more, of {MIN_CLUSTERS} inputs or more.")

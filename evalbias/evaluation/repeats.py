@@ -186,14 +186,11 @@ def probed(judged: Judged, options: ResolvedAudit) -> Judged:
         covariates[name][places] = again
     if not covariates and not reasons:
         return judged
+    asked, judgments = judged.asked, judged.asked.judgments + len(covariates) * len(places)
     return replace(
         judged,
         covariates={**judged.covariates, **covariates},
-        asked=replace(
-            judged.asked,
-            unmeasurable={**judged.asked.unmeasurable, **reasons},
-            judgments=judged.asked.judgments + len(covariates) * len(places),
-        ),
+        asked=replace(asked, unmeasurable={**asked.unmeasurable, **reasons}, judgments=judgments),
         provenance={**judged.provenance, PROBED: dict.fromkeys(covariates, len(places))},
     )
 

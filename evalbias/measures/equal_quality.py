@@ -541,8 +541,8 @@ def within_scale(effect: Effect, width: float) -> Effect:
     most = width / effect.score_sd if effect.score_sd > 0 else math.inf
     low, high = max(effect.low, -most), min(effect.high, most)  # NaN stays
     if abs(effect.value) > most or (low == -most and high == most and math.isfinite(most)):
-        nothing: dict[str, Any] = dict.fromkeys(("value", "low", "high", "p_value"), math.nan)
-        return replace(effect, **nothing, bounds=(math.nan, math.nan), reason=TOO_WEAK)
+        undefined = replace(effect, value=math.nan, low=math.nan, high=math.nan, p_value=math.nan)
+        return replace(undefined, bounds=(math.nan, math.nan), reason=TOO_WEAK)
     return replace(effect, low=low, high=high)
 
 
@@ -562,7 +562,7 @@ def estimate_effect(
     """
     if draws.confidence != 0.95:
         raise ValueError(f"confidence={draws.confidence}: an effect at equal quality has a 95 % interval only.")
-    features: dict[str, Any] = dict(zip(names, (feature, *held), strict=True))
+    features: dict[str, ArrayLike] = dict(zip(names, (feature, *held), strict=True))
     effect = EqualQuality(scores, ratings, features, **options).effect(names[0])
     return replace(effect, p_value=math.nan) if math.isnan(effect.value) else effect  # bounds have no estimate to test
 

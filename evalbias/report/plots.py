@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -155,9 +156,9 @@ class _Drawing:
             for k, e in enumerate(row):
                 y = place + 0.34 * (k - (len(row) - 1) / 2)
                 color = colors.accent if k == len(row) - 1 else colors.muted
-                band: dict[str, Any] = {"linewidth": 5, "alpha": 0.4, "solid_capstyle": "round"}
-                axis.plot([e.low, e.high], [y, y], color=color, clip_on=False, **band)  # whole at the edge
-                axis.plot([e.value], [y], "o", color=color, markersize=9, clip_on=False)
+                draw = partial(axis.plot, color=color, clip_on=False)  # whole at the edge
+                draw([e.low, e.high], [y, y], linewidth=5, alpha=0.4, solid_capstyle="round")
+                draw([e.value], [y], "o", markersize=9)
         if mark.null is not None:
             self.null(mark.null, mark.null_words)
         axis.set_ylim(len(mark.rows) - 0.4, -1.1 if mark.null is not None else -0.6)
@@ -181,10 +182,8 @@ class _Drawing:
             if colors is THEME and len(x) > MOST_DOTS:
                 chosen = np.argsort(x, kind="stable")[np.linspace(0, len(x) - 1, MOST_DOTS).astype(int)]
                 x, y = x[chosen], y[chosen]
-            face: dict[str, Any] = {"edgecolors": "none", "color": colors.ink}
-            if k:
-                face = {"edgecolors": colors.ink, "facecolors": "none"}
-            axis.scatter(x, y, s=14 if many else 22, alpha=0.3 if many else 0.6, label=name, **face)
+            look = partial(axis.scatter, s=14 if many else 22, alpha=0.3 if many else 0.6, label=name)
+            look(x, y, facecolors="none" if k else colors.ink, edgecolors=colors.ink if k else "none")
         if mark.y_null:
             axis.axhline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
             self.words(mark.y_null, (1, 0), (6, 0), xycoords=("axes fraction", "data"), va="center")

@@ -11,7 +11,6 @@ import pytest
 import evalbias
 from evalbias import data, recorded_scores, recorded_verdicts
 from evalbias.data.probes import KINDS, NONSENSE, with_edits
-from evalbias.evaluation.judged import Asked
 from evalbias.evaluation.probes import estimate_probe, probe, read_probes
 from evalbias.measures import estimate_share
 from evalbias.measures.resample import Draws
@@ -147,7 +146,7 @@ NOTHING = answered(ROWS, [None] * len(ROWS))
         (answered(ROWS[1:3], [1, 2]), "No row is an original"),
         (recorded_scores(BARE, "mine"), "has no input_id"),
         (NOTHING, "answered no row"),
-        (replace(NOTHING, asked=Asked(np.zeros(len(ROWS)))), "hardly ever answers with a label"),
+        (replace(NOTHING, asked=replace(NOTHING.asked, coverage=np.zeros(1))), "hardly ever answers with a label"),
         (recorded_scores([row.copy(mine=3) for row in ROWS], "mine"), "All scores are the same"),
     ],
 )

@@ -16,7 +16,7 @@ from evalbias.cli.run import keep
 from evalbias.evaluation import Number, compare_judges, measure
 from evalbias.evaluation.biases import BIASES, Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured, worsened
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Asked, Judged
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Asking, Judged
 from evalbias.measures import estimate_effect, estimate_mean, estimate_share, estimate_spearman
 from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.likelihood import counted_bias_score
@@ -87,7 +87,7 @@ def scored(scores, human=(1.0, 2.0, 3.0, 4.0), likelihoods=(4.0, 2.0, 3.0, 1.0),
 
 
 def test_a_measurement_tells_its_cost_coverage_and_columns():
-    asked = Asked(np.array([0.2, NAN, 0.4, 0.9]), judgments=4)
+    asked = Asking(np.array([0.2, NAN, 0.4, 0.9]), judgments=4)
     judged = scored([1.0, 2.0, NAN, 4.0], asked=asked, provenance={"a": 1})
     found = measure(Likelihood(), judged, seed=3, n_resamples=50)
     assert (found.coverage, found.cost, found.ids) == (0.4, {"judgments": 4}, tuple("abcd"))
@@ -100,8 +100,8 @@ def test_a_measurement_tells_its_cost_coverage_and_columns():
 
 
 def test_a_comparison_by_hand():
-    sides = ([1.0, 2.0, 4.0, 3.0], 4), ([1.0, NAN, 3.0, 4.0], 5)
-    before, after = (scored(scores, asked=Asked(judgments=judgments)) for scores, judgments in sides)
+    answers = {4: [1.0, 2.0, 4.0, 3.0], 5: [1.0, NAN, 3.0, 4.0]}  # number of judgments -> scores
+    before, after = (scored(scores, asked=Asking(judgments=number)) for number, scores in answers.items())
     sides = [measure(Likelihood(), one, seed=0, n_resamples=50) for one in (before, after)]
     _, *others = sides[0].numbers
     sides[1] = dataclasses.replace(sides[1], numbers={name: sides[1].numbers[name] for name in others})
@@ -115,10 +115,8 @@ def test_a_comparison_by_hand():
     written = to_json(change)
     assert written["difference"]["estimate"] == pytest.approx(0.5)
     assert written["test"]["p_value"] == written["itemwise_test"]["p_value"] == change.p_value
-    assert found.n == 3
-    assert found.cost == {"judgments": (4, 5)}
+    assert (found.n, found.cost, change.label) == (3, {"judgments": (4, 5)}, "performance")
     assert change.text() == f"+0.50 -> +1.00{'*' if change.p_value < 0.05 else ''}"
-    assert change.label == "performance"
     (*_, row), ends = found.table().rows, f"{change.difference.low:+.2f} to {change.difference.high:+.2f}"
     says = "Rank correlation with people (performance)"
     assert row == (says, "+0.50", "+1.00", "+0.50", ends.replace("+nan to +nan", "undefined"), f"{change.p_value:.5f}")

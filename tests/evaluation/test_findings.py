@@ -11,7 +11,7 @@ from planted import compared, partly, scored, with_effect, without
 from evalbias.cli.audit import step_words
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.findings import LINES, WIDTH, Finding, NextStep, Open, lines_of
-from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Asked
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Asking
 
 FOUND = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons instead of 50")
 OPEN = Finding("verbosity", "too few items", None, "", open=Open("about 300 items would be enough"))
@@ -37,7 +37,7 @@ GOOD, PAIRS = scored(RNG, 300, raters=3), compared(RNG, 300, raters=3)
 
 NEXT_STEPS = [(without(GOOD, RATINGS, HUMAN_SCORES), "probe emit")]
 NEXT_STEPS += [(replace(GOOD, answers=RNG.integers(1, 6, 300).astype(float)), "align")]
-NEXT_STEPS += [(replace(judged, asked=Asked(compilable=True)), "align") for judged in (GOOD, PAIRS)]
+NEXT_STEPS += [(replace(judged, asked=Asking(compilable=True)), "align") for judged in (GOOD, PAIRS)]
 NEXT_STEPS += [(GOOD, "drift"), (with_effect(0.6, n=300), "correct")]
 
 

@@ -10,16 +10,16 @@ from planted import by_hand, compared, having, numbers, partly, scored, without
 from evalbias.evaluation import BIASES, measure
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
 from evalbias.evaluation.biases import EXPECTED, Joint, Position, SelfPreference, Verbosity
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Asked, total
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Asking, total
 
 NAN = math.nan
 
 
 def test_a_total_is_the_mean_over_the_criteria():
     covariates = {LIKELIHOODS: [-3, NAN, -1], HUMAN_SCORES: [1, 2, NAN], RATINGS: [[1, 1], [1, 3], [NAN, NAN]]}
-    wit = replace(by_hand([1, 3, NAN], **covariates), asked=Asked(np.array([0.2, 0.4, NAN]), judgments=3))
+    wit = replace(by_hand([1, 3, NAN], **covariates), asked=Asking(np.array([0.2, 0.4, NAN]), judgments=3))
     others = {LIKELIHOODS: [-3, NAN, -1], HUMAN_SCORES: [5, NAN, 4], RATINGS: [[5, 3], [NAN, 1], [4, 4]]}
-    asked = Asked(np.array([0.6, 0.4, 0.8]), judgments=4)
+    asked = Asking(np.array([0.6, 0.4, 0.8]), judgments=4)
     style = replace(by_hand([2, 5, 4], **others), criterion="style", asked=asked)
     whole = total([wit, style])
     assert (whole.criterion, whole.asked.judgments, whole.ids) == ("total", 7, ("0", "1", "2"))
@@ -35,7 +35,7 @@ def test_a_total_is_the_mean_over_the_criteria():
 
 
 def test_items_are_picked_with_all_that_is_known_of_them():
-    fields = {"writers": ["a", "b", "c"], "asked": Asked(np.array([0.1, 0.2, 0.3]), {"0": "no", "2": "nor this"})}
+    fields = {"writers": ["a", "b", "c"], "asked": Asking(np.array([0.1, 0.2, 0.3]), {"0": "no", "2": "nor this"})}
     whole = replace(by_hand([1, 2, 3], **{HUMAN_SCORES: [4, 5, 6]}), inputs=("x", "y", "z"), **fields)
     part = whole.take(np.array([2, 1, 2]))
     assert (part.ids, part.inputs, part.writers) == (("2", "1", "2"), ("z", "y", "z"), ["c", "b", "c"])

@@ -10,7 +10,7 @@ from evalbias.evaluation import compare_judges, measure, summarize_loop, words
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate, Number, measured, worsened
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Asked
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Asking
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.rankings import conclude_ranking
 from evalbias.measures.equal_quality import SCORE_SD
@@ -89,7 +89,7 @@ CASES = {
     "scores: some unrated": (lambda: unrated(judge(scored, 80), 30), {}),
     "scores: nobody rated": (lambda: replace(without(judge(scored, 50), RATINGS, HUMAN_SCORES), writers=()), {}),
     "scores: all the same": (lambda: replace(judge(scored, 50), answers=np.full(50, 3.0)), {}),
-    "scores: low coverage": (lambda: replace(judge(scored, 100, length=0.5), asked=Asked(np.full(100, 0.03))), {}),
+    "scores: low coverage": (lambda: replace(judge(scored, 100, length=0.5), asked=Asking(np.full(100, 0.03))), {}),
     "pairs: unbiased": (lambda: judge(compared, 400), {"own_system": "mine"}),
     "pairs: the first": (lambda: judge(compared, 200, first=0.6), {"askable": True}),
     "pairs: the second": (lambda: with_ties(judge(compared, 200, first=-0.6, verdicts=True)), {}),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from models_of_text import Letters, refine_loop
 
-from evalbias.evaluation.judged import Asked, Judged
+from evalbias.evaluation.judged import Asking, Judged
 from evalbias.optimizers.refine import ExternalFeedbackRefine, quality_rule
 from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.feedback import Feedback, required_field
@@ -153,7 +153,7 @@ def test_bad_input():
 
 def refined(quality, calls):
     answers = np.array(quality, dtype=float)
-    return Judged(tuple(map(str, range(len(answers)))), "quality", answers, asked=Asked(judgments=calls))
+    return Judged(tuple(map(str, range(len(answers)))), "quality", answers, asked=Asking(judgments=calls))
 
 
 def test_the_quality_of_loops_is_tested_by_swaps_and_adjusted_for_all_of_them():

@@ -15,7 +15,7 @@ from fakes import LEANS, PARTS, Comparer, Wording, pair, rated
 from models_of_text import Seeded
 
 from evalbias import data
-from evalbias.evaluation.judged import Asked, Judged
+from evalbias.evaluation.judged import Asking, Judged
 from evalbias.measures import decision_rates
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers.objectives import Confidence, ContextFreeConfidence, DebiasedFairness, Fairness, ProbeObjective
@@ -391,7 +391,7 @@ def test_other_objectives_are_searched(objective):
 
 def test_objectives_by_hand():
     def judged(*rows):
-        answers, asked = np.array(rows)[:, None], Asked(content_free=np.array([[0.5, 0.5]]))
+        answers, asked = np.array(rows)[:, None], Asking(content_free=np.array([[0.5, 0.5]]))
         return Judged(("d", "e"), "quality", answers, inputs=("d", "e"), asked=asked)
 
     answers = judged([0.9, 0.1], [0.5, 0.5])
