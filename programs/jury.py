@@ -25,7 +25,8 @@ Member = PointwiseJudge | PairwiseJudge
 
 def rule_of(saved: Mapping[str, Any]) -> JuryRule:
     """Read a rule from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
-    return JuryRule(**{name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()})
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+    return JuryRule(**fields)
 
 
 class Jury(Instrument):

@@ -448,7 +448,7 @@ def _opened(options: AuditOptions, tell: Tell) -> tuple[AuditOptions, Any, Sourc
     return options, None, source
 
 
-def _answer_fields(options: AuditOptions) -> dict[str, str]:
+def _answer_fields(options: AuditOptions) -> dict[str, Any]:
     return {name: field for name in ANSWER_FIELDS if (field := getattr(options, name)) is not None}
 
 
@@ -644,7 +644,7 @@ def _worded(criterion: Criterion, options: Any) -> Criterion:
     return in_language(replace(criterion, **_words(options)), asked_in(options)["language"])
 
 
-def _words(options: Any) -> dict[str, str]:
+def _words(options: Any) -> dict[str, Any]:
     words = {name: getattr(options, name, None) for name in PROMPT}
     return {name: text for name, text in words.items() if text is not None}
 

@@ -196,8 +196,8 @@ def _of_several(
     ours: FloatArray, votes: FloatArray, of: Rate, before: Before, clusters: Clusters, draws: Draws
 ) -> Interval:
     if before is not None:
-        rate, draws = partial(_counted_rate, of=of), replace(draws, swaps=0)
-        return change(rate, before, ours, votes, clusters=clusters, limits=(0.0, 1.0), draws=draws)
+        statistic, draws = partial(_counted_rate, of=of), replace(draws, swaps=0)
+        return change(statistic, before, ours, votes, clusters=clusters, limits=(0.0, 1.0), draws=draws)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
     verdicts, n, units = np.column_stack([judge, votes]), len(codes), int(codes.max(initial=-1)) + 1
     bare = Interval(math.nan, n=n, undefined=len(ours) - n, units=units, unit="" if "kappa" in of else SHARE)
