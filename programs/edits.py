@@ -23,7 +23,7 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
     criterion, labels = judge.criterion, judge.criterion.labels
     meanings = () if criterion.levels or criterion.answers else library["levels"].get(str(len(labels)), ())
     levels = "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False))
-    words = {**prompts.words_of(criterion), "low": labels[0], "high": labels[-1], "levels": levels}
+    words = {**prompts.criterion_words(criterion), "low": labels[0], "high": labels[-1], "levels": levels}
     lines = library["pairs"] if isinstance(judge, PairwiseJudge) else library["scores"]
     return {name: line.format(**words) for name, line in lines.items() if meanings or "{levels}" not in line}
 

@@ -21,7 +21,7 @@ ENGLISH = "en"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring:
+class ScoringWords:
     """Sentences of a judge that scores."""
 
     scoring: str  # first line of the instruction
@@ -33,7 +33,7 @@ class Scoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparing:
+class ComparingWords:
     """Sentences of a judge that compares."""
 
     candidate: str  # label of a candidate, of the output's {label} and {letter}
@@ -44,7 +44,7 @@ class Comparing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Language(Scoring, Comparing):
+class Language(ScoringWords, ComparingWords):
     """Sentences and labels of the prompts in one language: of either kind of judge, and those of both.
 
     ``{name}``, ``{definition}`` and ``{output}`` in braces are the criterion's words; comments name other fields.
@@ -85,13 +85,13 @@ def in_language(criterion: Criterion, language: str) -> Criterion:
     return replace(criterion, **own)
 
 
-def words_of(criterion: Criterion) -> dict[str, str]:
+def criterion_words(criterion: Criterion) -> dict[str, str]:
     """Return a criterion's words for the fields of a sentence; its labels are in lower case if it is in English.
 
     Examples:
-        >>> words_of(Criterion("politeness", "is the reply polite?", output_label="Reply"))["output"]
+        >>> criterion_words(Criterion("politeness", "is the reply polite?", output_label="Reply"))["output"]
         'reply'
-        >>> words_of(Criterion("Höflichkeit", "Ist die Antwort höflich?", output_label="Antwort"))["output"]
+        >>> criterion_words(Criterion("Höflichkeit", "Ist die Antwort höflich?", output_label="Antwort"))["output"]
         'Antwort'
     """
     is_english, labels = _is_english(criterion), (criterion.output_label, criterion.source_label)
@@ -120,7 +120,7 @@ def _is_english(criterion: Criterion) -> bool:
 
 def filled(sentence: str, criterion: Criterion) -> str:
     """Return a sentence with the fields in braces replaced by a criterion's words."""
-    return sentence.format(**words_of(criterion))
+    return sentence.format(**criterion_words(criterion))
 
 
 def demonstration(text: str, label: str) -> list[Message]:
