@@ -157,8 +157,7 @@ def _judged(source: Any, options: Any) -> Judged:
         if isinstance(source, dspy.Module):
             options = replace(options, mapping=None, scores_field=None, samples_field=None)
             source = outputs_of(source, evaluate)
-        if options.scores_field is None and options.samples_field is None:
-            judge = metric.judge
+        judge = metric.judge if options.scores_field is None and options.samples_field is None else None
     elif isinstance(source, dspy.Module):
         raise ValueError("A program takes `evaluate`: dspy.Evaluate(devset=..., metric=evalbias.judge_metric(JUDGE)).")
     ready = resolve(AuditOptions.of(options, data=source, judge=judge), get_logger(__name__).warning)

@@ -272,8 +272,9 @@ def jury_worth(
         return panel.estimate(lambda *moments: np.diff(juries.validity(*moments, weights=both), axis=1)[:, 0], most=2.0)
 
     # 2 correlation of their errors
-    noisy = panel.validities * math.sqrt(max(1 - panel.noise, 0.0))
-    whole = panel.correlations[None]
+    noisy, whole = panel.validities * math.sqrt(max(1 - panel.noise, 0.0)), panel.correlations[None]
+    seeming = float(juries.error_correlation(whole, noisy[None])[0])
+    each = np.clip(juries.error_correlations(whole, panel.validities[None])[0], -1, 1)
     return JuryReport(
         criterion=judged[0].criterion,
         judges=names,
@@ -281,12 +282,7 @@ def jury_worth(
         validities=validities,
         gain=gain_over(best),
         votes=panel.votes(),
-        errors=SharedErrors(
-            correlation=panel.estimate(juries.error_correlation),
-            seeming=float(juries.error_correlation(whole, noisy[None])[0]),
-            correlations=np.clip(juries.error_correlations(whole, panel.validities[None])[0], -1, 1),
-            noise=panel.noise,
-        ),
+        errors=SharedErrors(panel.estimate(juries.error_correlation), seeming, each, panel.noise),
         worth={name: gain_over(others) for name, others in zip(names, 1 - alone, strict=True)},
         shared=tuple(shared_biases(judged, mean_of(judged), reliability)),
         writers=by_writer(judged, reliability),
