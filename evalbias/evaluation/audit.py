@@ -479,10 +479,9 @@ def missing_judgments(judged: Judged, *, seed: int) -> MissingJudgments | None:
     repeats = repeats_of(judged)  # a repeat lacks the judgment that its original lacks
     once = [place for place in range(len(judged.inputs)) if place not in repeats]
     inputs = [judged.inputs[place] for place in once]
-    sides = ((INPUT, absent[once], inputs, None), (SYSTEM, absent, systems, judged.clusters))
-    for name, lost, levels, clusters in sides:
-        if 1 < len(set(levels)) < len(levels):
-            tests[name] = math.nan, missing_by_level(lost, levels, clusters=clusters, seed=seed)
+    for name, lost, keys, clusters in ((INPUT, absent[once], inputs, None), (SYSTEM, absent, systems, judged.clusters)):
+        if 1 < len(set(keys)) < len(keys):
+            tests[name] = math.nan, missing_by_level(lost, keys, clusters=clusters, seed=seed)
     tests = {name: test for name, test in tests.items() if not math.isnan(test[1])}
     adjusted = holm([p_value for _, p_value in tests.values()])
     rows = {name: (np.transpose(writers) == name).reshape(-1, len(absent)).any(axis=0) for name in judged.writer_names}
