@@ -86,8 +86,8 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
     model = measuring(lm, judge.sampling)
     demos, trial = judge.predict.demos, judge.deepcopy()
 
-    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
-        trial.predict.demos = demos[:count]
+    def refusal(items: Sequence[dspy.Example], k: int) -> PromptRefused | RequestRefused | None:
+        trial.predict.demos = demos[:k]
         questions = [trial.question(e) for e in items]
         try:
             answer_items(model, questions, items, refused="raise")
@@ -101,10 +101,10 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
     alone = [item for item in longest if refusal([item], 0) is None]
     if not alone:
         raise UnusableDemosError(f"Not even a prompt without demonstrations fits. {first}") from first
-    problem = refusal(alone, len(demos))
-    if problem is not None:
-        count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
-        raise UnusableDemosError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
+    refused = refusal(alone, len(demos))
+    if refused is not None:
+        fitting = next(k for k in range(len(demos) - 1, -1, -1) if refusal(alone, k) is None)
+        raise UnusableDemosError(f"{fitting} of {len(demos)} demonstrations fit: lower k. {refused}") from refused
 
 
 # The paper's choice: the items of highest RS.
@@ -347,15 +347,15 @@ def against_baselines(
     ``facts`` are ``baseline_facts`` of other items, which tell whether more or less of each is better.
     """
     human, clusters = judged.covariate(HUMAN_SCORES), judged.clusters
-    own = Number("performance", "performance", judged.answers, estimate_spearman, columns=(human,))
+    performance = Number("performance", "performance", judged.answers, estimate_spearman, columns=(human,))
     baselines, unbeaten = {}, []
     for column, name in BASELINES.items():
         scores = np.sign(spearman(facts[column], facts[HUMAN_SCORES]).value) * judged.covariate(column)
-        baselines[name] = replace(own, name=name, label=name, values=scores).estimate(clusters, seed=seed)
-        if not surpasses(own, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
+        baselines[name] = replace(performance, name=name, label=name, values=scores).estimate(clusters, seed=seed)
+        if not surpasses(performance, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
             unbeaten.append(name)
     listed = ", ".join(f"{name} {signed(estimate.value)}" for name, estimate in baselines.items())
-    sentence = f"Performance on the held-back items: the judge {signed(own.value())}, {listed}."
+    sentence = f"Performance on the held-back items: the judge {signed(performance.value())}, {listed}."
     if unbeaten:
         sentence += f" The judge is not significantly better than {' or '.join(unbeaten)}: no gain is shown."
     return {"baselines": baselines, "against_baselines": sentence}

@@ -252,9 +252,9 @@ def over_defined(statistic: Statistic, counts: FloatArray, *columns: FloatArray)
     """Return a statistic's values in resamples, (k,), over the items that define it; NaN without any."""
     kept = defined(*columns)
     values = np.full(len(counts), np.nan)
-    some = counts[:, kept].any(axis=1)
-    if some.any():
-        values[some] = statistic(counts[np.ix_(some, kept)], *(column[kept] for column in columns))
+    nonempty = counts[:, kept].any(axis=1)
+    if nonempty.any():
+        values[nonempty] = statistic(counts[np.ix_(nonempty, kept)], *(column[kept] for column in columns))
     return values
 
 

@@ -85,14 +85,14 @@ def _under_our_names(
     return item.copy(**others | {ALL_INPUTS if further and "source" in others else "source": context} | judged_texts)
 
 
-def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str] = OWN_INPUTS, judged: str = "output") -> None:
+def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str], judged: str) -> None:
     """Refuse an item or a demonstration with an input that is not a text; ``name`` identifies the item in errors."""
     for field in inputs:
         _check_text(item, "output" if field == judged and field not in item and "output" in item else field, name)
 
 
 def check_candidates(
-    item: Mapping[str, Any], name: str, others: Iterable[str] = ("source",), *, most: int | None = len(prompts.LETTERS)
+    item: Mapping[str, Any], name: str, others: Iterable[str], *, most: int | None = len(prompts.LETTERS)
 ) -> list[str]:
     """Return the list of candidates of a pair or a demonstration: 2 to ``most``, possibly with equal ones.
 

@@ -101,8 +101,8 @@ class Jury(Instrument):
 
         def ask(places: Sequence[int], rows: Any) -> None:
             for place in places:
-                some = [examples[row] for row in rows]
-                answers = self.judges[place].batch(some, lm=lm, progress=progress, **options) if some else []
+                items = [examples[row] for row in rows]
+                answers = self.judges[place].batch(items, lm=lm, progress=progress, **options) if items else []
                 table[rows, place], counts[rows, place] = [float(answer[name]) for answer in answers], 1.0
 
         def values() -> Any:

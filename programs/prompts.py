@@ -79,10 +79,10 @@ def known_language(name: str, value: object) -> None:
 def in_language(criterion: Criterion, language: str) -> Criterion:
     """Return a criterion whose default labels and task, and answers yes and no, are replaced by those of a language."""
     phrases, names = LANGUAGES[language], ("source_label", "output_label", "task")
-    own: dict[str, Any] = {n: getattr(phrases, n) for n in names if getattr(criterion, n) == getattr(Criterion, n)}
+    replaced: dict[str, Any] = {n: getattr(phrases, n) for n in names if getattr(criterion, n) == getattr(Criterion, n)}
     if criterion.scale == (0, 1) and not criterion.answers:
-        own["answers"] = (phrases.no, phrases.yes)
-    return replace(criterion, **own)
+        replaced["answers"] = (phrases.no, phrases.yes)
+    return replace(criterion, **replaced)
 
 
 def criterion_words(criterion: Criterion) -> dict[str, str]:
