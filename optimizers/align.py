@@ -198,22 +198,24 @@ class Align(JudgeOptimizer):
                 candidates.append(replace(candidate, search=[other for other in ran if other.offer.kind == kind]))
         return candidates
 
-    def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
+    def made_from_all(
+        self, problem: Problem, halves: Sequence[Problem], made: Sequence[Mapping[str, Candidate]]
+    ) -> dict[str, Candidate]:
         """Make what came first on both halves together; its scores are read along one line for all of them."""
         first, second = halves
-        before, made = problem.given.answers, dict[str, Candidate]()
+        before, candidates = problem.given.answers, dict[str, Candidate]()
         assert before is not None
         answers = self.tested(problem.on((), problem.fit), problem.student)
         listed = {offer.name: offer for offer in self._offers(problem, answers)}
-        for kind in [kind for kind in second.made if kind in first.made]:
-            ran = [half.made[kind].search for half in halves]
+        for kind in [kind for kind in made[1] if kind in made[0]]:
+            ran = [by_kind[kind].search for by_kind in made]
             offer = remade(problem.student, [*ran[0], *ran[1]], listed)
             if offer is not None:
                 programs = [best(some)[kind].offer.program for some in ran]
                 raw = [self.answers(problem, programs[i], halves[i].held_back) for i in (1, 0)]
-                made[kind] = offered(problem, offer, reading(both_halves(before, raw), seed=self.seed))
+                candidates[kind] = offered(problem, offer, reading(both_halves(before, raw), seed=self.seed))
         problem.left_out |= first.left_out | second.left_out
-        return made
+        return candidates
 
     def rules(self, problem: Problem) -> list[Rule]:
         """Better agreement at no larger bias; or else, of scores, fewer points from people's."""

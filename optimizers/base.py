@@ -55,7 +55,6 @@ class Problem:
     details: dict[str, Any] = field(default_factory=dict, init=False)  # fields of the report besides the usual ones
     left_out: dict[str, str] = field(default_factory=dict, init=False)  # candidate -> why it could not be made
     calls: int = field(default=0, init=False)  # requests to generate text that lm does not count
-    made: Mapping[str, Candidate] = field(default_factory=dict, init=False)  # kind -> what a half of the inputs made
     other: Problem | None = field(default=None, init=False)  # the half of the inputs that was searched before
 
     def on(self, fit: Sequence[dspy.Example], held_back: Sequence[dspy.Example], **changes: Any) -> Problem:
@@ -235,16 +234,17 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         # 2. Each half makes candidates.
         fits = [some_inputs(side, share, self.seed) for side in sides]
         first, second = (problem.on(fit, side, valset=[]) for fit, side in zip(fits, sides[::-1], strict=True))
-        first.made = kinds_of(self.candidates(first))
         second.other = first
-        second.made = kinds_of(self.candidates(second))
+        made = [kinds_of(self.candidates(half)) for half in (first, second)]
         # 3. Each kind that both halves made is made from all inputs, with the answers of the halves.
         whole, candidates = problem.on([*fits[0], *fits[1]], ()), list[Candidate]()
-        for kind, candidate in self.made_from_all(whole, (first, second)).items():
+        for kind, candidate in self.made_from_all(whole, (first, second), made).items():
             if candidate.answers is not None:
                 candidates.append(candidate)
-            elif kind in first.made and kind in second.made:
-                both = [self.tested(half, half.made[kind].program) for half in (second, first)]
+            elif all(kind in by_kind for by_kind in made):
+                both = [
+                    self.tested(half, by_kind[kind].program) for half, by_kind in ((second, made[1]), (first, made[0]))
+                ]
                 candidates.append(replace(candidate, answers=both_halves(before, both), items=problem.given.items))
             else:
                 whole.left_out[candidate.name] = "half of the inputs cannot make it"
@@ -253,8 +253,10 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         problem.calls += first.calls + second.calls + whole.calls
         return candidates
 
-    def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
-        """Return kind -> candidate made from all inputs, ``problem.fit``; each half has ``made`` its own."""
+    def made_from_all(
+        self, problem: Problem, halves: Sequence[Problem], made: Sequence[Mapping[str, Candidate]]
+    ) -> dict[str, Candidate]:
+        """Return kind -> candidate made from all inputs, ``problem.fit``; the two halves ``made`` theirs by kind."""
         return kinds_of(self.candidates(problem))
 
     def fault_of_whole(self, problem: Problem, selection: Selection) -> str:

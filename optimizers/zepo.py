@@ -226,10 +226,12 @@ class ZEPO(JudgeOptimizer):
         name, program = in_one_line(incumbent.instruction), reworded(judge, incumbent.instruction)
         return [Candidate(name, program, problem.details, kind=WORDING)]
 
-    def made_from_all(self, problem: Problem, halves: Sequence[Problem]) -> dict[str, Candidate]:
+    def made_from_all(
+        self, problem: Problem, halves: Sequence[Problem], made: Sequence[Mapping[str, Candidate]]
+    ) -> dict[str, Candidate]:
         """Return the wording of a half that is better on all examples; the two halves try different wordings."""
         everything = problem.on((), problem.fit)
-        rivals = [half.made[WORDING] for half in halves]
+        rivals = [candidates[WORDING] for candidates in made]
         values = [self.objective(self.tested(everything, rival.program)) for rival in rivals]
         best = rivals[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))]
         problem.details = dict(best.details)
