@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -39,6 +40,37 @@ PROBES = ORDER, UNREAD, INSTRUCTION = ("order", "unread", "instruction")
 Tested = Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
 
 
+def pair_limit(limit: Any) -> int | None:
+    """Read a number of pairs, of at least 1; None for all, which may also be the text ``"all"``."""
+    if limit in ("all", None):
+        return None
+    if not str(limit).isdecimal() or int(limit) < 1:
+        raise ValueError(f"`pairs` {limit}: give a number of at least 1, or 'all'.")
+    return int(limit)
+
+
+def read_scale(scale: Any) -> tuple[float, float] | None:
+    """Read the lowest and the highest score, also from a text such as 1-5, 0.0-1.0 or -2-2; None if unknown."""
+    if scale is None:
+        return None
+    ends = scale
+    if isinstance(scale, str):
+        written = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*", scale)
+        ends = written.groups() if written else ()
+    try:
+        low, high = map(float, ends)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        raise ValueError(f"`scale` {scale}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
+    return low, high
+
+
+READ = {"scale": read_scale, "pairs": pair_limit}  # option -> function that reads it, also as a terminal takes it
+WANTED = {"Sequence": "a list, such as {}", "Mapping": "a dict", "float": "a number", "int": "a number"}
+"""First word of an option's type -> what to give in the place of a text."""
+
+
 def option(text: str, default: Any = None) -> Any:
     """Declare an option by its help and its default; a required option is a ``field`` with this metadata."""
     return field(default=default, metadata={"help": text})
@@ -64,6 +96,16 @@ class Options:
     """Groups of options that a command takes besides."""
     heading: ClassVar[str] = ""
     """Heading in the help for options that only this form of a command takes; empty if a command has a single form."""
+
+    def __post_init__(self) -> None:
+        """Read the options in ``READ``, and refuse a text where a list, dict or number is wanted."""
+        for f in fields(self):
+            value, kind = getattr(self, f.name), re.split(r"\W", str(f.type))[0]
+            if f.name in READ:
+                object.__setattr__(self, f.name, READ[f.name](value))
+            elif isinstance(value, str) and kind in WANTED:
+                wanted = WANTED[kind].format([part.strip() for part in value.split(",")])
+                raise ValueError(f"`{f.name}` is the text {value!r:.80}: give {wanted}.")
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -299,6 +341,7 @@ class AuditOptions(RecordedAnswers):
     progress: Any = option("Called with the number of judgments done; False shows no bar in a terminal or notebook.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.swapped_field is not None and self.winner_field is None:
             raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
         if self.pass_mark is not None and not math.isfinite(self.pass_mark):
@@ -366,6 +409,7 @@ class DoctorOptions(Options):
     winner_field: str | None = option(OF_AUDIT)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if bool(self.file) == bool(self.data):
             raise ValueError("Name one file: evalbias doctor FILE.")
 
@@ -441,6 +485,7 @@ class DriftOptions(Sides, Seeded):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.margin is not None and not self.margin > 0:
             raise ValueError(f"`margin` is {self.margin}: give points above 0, such as 0.2.")
 
@@ -465,6 +510,7 @@ class CompareOptions(Reliable, Sides):
     own_system: str | None = again("own_system")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.data is None) == (self.before is None) or (self.before is None) != (self.after is None):
             raise ValueError("Give `data` of all systems, or two files of outputs: `before` and `after`.")
 

@@ -97,6 +97,7 @@ class SelfOptions(Seeded, Mapped):
     resamples: int = option("Number of resamples for the intervals and the test.", 2_000)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.own == self.expected:
             raise ValueError(
                 f"`own` and `expected` both name {self.own!r}, and a loop would seem to have no Bias: name the field "
@@ -126,6 +127,7 @@ class LoopOptions(Seeded, Mapped, Judging):
     threads: int = option("Number of items to process at a time.", 1)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.task not in get_args(TASK):  # a terminal can check it only after the aim is known to be a loop
             raise ValueError(f"`task` {self.task:.80} is no loop's: choose one of {', '.join(get_args(TASK))}.")
         if self.task != "translation" and (self.metric, self.quantile_map) != ("chrf", None):
@@ -240,6 +242,7 @@ class ScoringAim(Choosing, Seeded, options.Likely, Judging, Items):
     max_loss: float = option("Loss of agreement (Pearson's r) to allow for a smaller bias, such as 0.05.", 0.0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.k < 1:
             raise ValueError(f"`k` is {self.k}: compiling needs one demonstration or more.")
         if self.aim != "likelihood" and self.max_loss:

@@ -59,7 +59,8 @@ class Criterion:
             raise ValueError(f"Criterion.name is {self.name!r:.80}: give one line without a colon.")
         if self.name == TOTAL:
             raise ValueError(f"Criterion.name is {TOTAL!r}, the name of the mean over criteria: choose another.")
-        whole = len(self.scale) == 2 and all(isinstance(s, int) and not isinstance(s, bool) for s in self.scale)
+        ends = self.scale if isinstance(self.scale, tuple | list) else ()
+        whole = len(ends) == 2 and all(isinstance(s, int) and not isinstance(s, bool) for s in ends)
         if not whole or self.scale[0] >= self.scale[1]:
             raise ValueError(
                 f"Criterion.scale is {self.scale!r:.80}: give two ascending whole numbers, such as (1, 5)."

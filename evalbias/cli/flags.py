@@ -8,27 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalbias.options import RECORDED
+from evalbias.options import RECORDED, pair_limit, read_scale
 from evalbias.program_options import NAMES
 from evalbias.values import shell_word
-
-
-def pair_limit(text: str) -> int | None:
-    """Read ``--pairs``: a number of at least 1, or None for all pairs."""
-    if text == "all":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"`pairs` {text}: give a number of at least 1, or 'all'.")
-    return int(text)
-
-
-def read_scale(text: str) -> tuple[float, float]:
-    """Read ``--scale``: the lowest and the highest score, such as 1-5, 0.0-1.0 or -2-2."""
-    ends = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*", text)
-    if ends is None or not float(ends[1]) < float(ends[2]):
-        raise ValueError(f"`scale` {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
-    return float(ends[1]), float(ends[2])
-
 
 _BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")  # a comma before the name of a field
 

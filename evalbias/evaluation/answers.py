@@ -29,7 +29,7 @@ from evalbias.evaluation.words import joined
 from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import ALL, RECORDED, AuditOptions, reading_of
+from evalbias.options import ALL, RECORDED, AuditOptions, read_scale, reading_of
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
@@ -70,7 +70,7 @@ def recorded_scores(
         >>> recorded_scores([dspy.Example(mine=[4, 5, None])], "mine", several=True).answers.tolist()
         [4.5]
     """
-    rows = []
+    rows, scale = [], read_scale(scale)
     for i, example in enumerate(_having(examples, field)):
         place, value = f"{field!r} of the item {item_name(example, i)!r:.80}", example.get(field)
         rows.append([_on_scale(answer, place, scale) for answer in (value or [None] if several else [value])])
@@ -203,7 +203,7 @@ def function_scores(
     """
     if not examples:
         raise ValueError("There are no items: give at least one.")
-    pairwise = all(candidates_of(e) for e in examples)
+    pairwise, scale = all(candidates_of(e) for e in examples), read_scale(scale)
     ask = call_of(judge, pairwise=pairwise)
     gathered = gather(examples, as_criterion(criterion), pairwise=pairwise, scorer=likelihood_lm, required=False)
     questions = list(examples)

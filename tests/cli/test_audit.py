@@ -13,9 +13,9 @@ from commands import COMMAND, answered, as_jsonl, evalbias, refused, rows_of
 import evalbias as package
 from evalbias import data
 from evalbias.cli.audit import parse_conditions
-from evalbias.cli.flags import read_scale
 from evalbias.data import world
 from evalbias.evaluation.audit import audit
+from evalbias.options import read_scale
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 from evalbias.values import to_json
 

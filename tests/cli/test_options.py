@@ -20,7 +20,7 @@ from evalbias.cli.items import narrowed
 from evalbias.cli.optimize import AIMS
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
-from evalbias.evaluation.answers import asked_in, resolve
+from evalbias.evaluation.answers import asked_in, function_scores, recorded_scores, resolve
 from evalbias.evaluation.biases import BIASES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
@@ -86,6 +86,45 @@ def test_the_audit_takes_the_options_of_its_command_and_those_of_another_become_
     assert asked == AuditOptions("a.csv", reliability=0.5, seed=3, scores_field="x")
     with pytest.raises(ValueError, match="`swapped_field` goes with `winner_field`"):
         AuditOptions.of(jury)
+
+
+TEXTS = [
+    ({"scale": "1-5"}, {"scale": (1, 5)}),
+    ({"scale": [1, 5]}, {"scale": (1, 5)}),
+    ({"pairs": "all"}, {"pairs": None}),
+]
+REFUSED = [
+    ({"scale": text}, "`scale` .*: write the lowest and the highest score as 1-5")
+    for text in ("12", "5-1", (5, 1), 5, (1,), (1, 3, 5), (1, float("inf")))
+]
+REFUSED += [({"pairs": 0}, "`pairs` 0: give a number of at least 1, or 'all'")]
+REFUSED += [({"labels": "1, 2"}, r"`labels` is the text '1, 2': give a list, such as \['1', '2'\]")]
+REFUSED += [({"features": "digits"}, r"`features` is the text 'digits': give a list, such as \['digits'\]")]
+REFUSED += [({"mapping": "score=mine"}, "`mapping` is the text 'score=mine': give a dict")]
+REFUSED += [({"reliability": ".8"}, "`reliability` is the text '.8': give a number")]
+
+
+@pytest.mark.parametrize(("texts", "values"), TEXTS)
+def test_a_scale_and_pairs_are_read_in_python_as_a_terminal_takes_them(texts, values):
+    rows = [{"source": f"s{k}", "output": "a" * (k % 7 + 1), "score": k % 5 + 1, "mine": k % 4 + 1} for k in range(40)]
+    of_texts, of_values = (package.audit(rows, scores_field="mine", **how) for how in (texts, values))
+    assert of_texts.to_dict() == of_values.to_dict()
+    assert "on the scale of 1 to 5" in str(of_texts) or "scale" not in texts
+
+
+@pytest.mark.parametrize(("texts", "told"), REFUSED)
+def test_another_text_is_refused_in_python_by_the_option_its_value_and_the_remedy(texts, told):
+    with pytest.raises(ValueError, match=told):
+        package.audit([{"output": "a", "mine": 1}], scores_field="mine", **texts)
+
+
+@pytest.mark.parametrize("measure", [recorded_scores, function_scores])
+def test_the_scale_of_answers_is_read_alike(measure):
+    examples = package.data.read([{"output": "abc", "mine": 3}, {"output": "ab", "mine": 2}])
+    judge = "mine" if measure is recorded_scores else lambda e: len(e.output)
+    assert measure(examples, judge, scale="1-5").scale == (1, 5)
+    with pytest.raises(ValueError, match=r"`scale` \(5, 1\): write the lowest and the highest score"):
+        measure(examples, judge, scale=(5, 1))
 
 
 def test_single_outputs_are_drawn_as_many_pairs_by_both_doors():

@@ -34,6 +34,7 @@ def test_a_name_is_no_criterion(kind):
 INVALID = [({"name": " "}, "Criterion.name is ' '"), ({"name": "a: b"}, "one line without a colon")]
 INVALID += [({"name": "total"}, "the name of the mean over criteria")]
 INVALID += [({"definition": ""}, "Criterion.definition is ''"), ({"scale": (5, 1)}, "two ascending whole numbers")]
+INVALID += [({"scale": 5}, "Criterion.scale is 5: give two ascending whole numbers")]
 INVALID += [({"scale": (1.0, 5.0)}, "two ascending whole numbers")]
 INVALID += [({"scale": (0, 10**9)}, "a scale of at most 1000 steps")]
 INVALID += [({"scale": (0, True)}, "two ascending whole numbers")]
