@@ -197,7 +197,7 @@ def choice_codes(cells: Sequence[Any]) -> tuple[str, ...] | None:
         return SHARES
     if len({*cells}) > MOST_CODES or any(isinstance(cell, str) and len(cell) > LONGEST_CODE for cell in cells):
         return None
-    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in {*cells}}
+    codes = {"tie" if (code := items.choice_code(cell)) in items.TIES else code for cell in {*cells}}
     if codes <= LETTERS | {"0", "1", "-1"} or frozenset(codes - LETTERS) in NUMBERED:
         return ()
     ties = sorted(codes & WORDS["ties"])

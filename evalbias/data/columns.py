@@ -594,7 +594,7 @@ def _whose(columns: Sequence[Column]) -> str | None:
 
 def _numbers(columns: Sequence[Column]) -> frozenset[str]:
     """Return the codes of choices other than letters."""
-    return frozenset(items.code_of(cell) for c in columns for cell in c.filled) - cells.LETTERS
+    return frozenset(items.choice_code(cell) for c in columns for cell in c.filled) - cells.LETTERS
 
 
 def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Sequence[str]:

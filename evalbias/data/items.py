@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import missing
 
 FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
-TIES = ("tie", "tie (bothbad)", "both_bad")  # words for a tie; the last two are the Chatbot Arena's
+TIES = ("tie", "both_bad")  # words for a tie; the last is the Chatbot Arena's
+_TIE = re.compile(r"tie[ _]?\(.*\)")  # a tie and its reason, such as "tie (bothbad)" or FastChat's "tie (inconsistent)"
 METADATA = "metadata."  # prefix of a tool's columns of numbers that are not a judge's
 CRITERION = "{criterion}"  # in the name of a field, stands for a criterion's name
 LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
@@ -195,7 +196,7 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
     """Read a choice between outputs: 0 for the first, 1 for the second and so on, -1 for a tie, NaN without a choice.
 
     A value is 0, 1 or -1, also as text; a letter from A on, ``"model_a"``, ``"model_b"`` or a word of ``TIES``, in any
-    case; or None, NaN or an empty text, which mean no choice. Anything else is refused. ``labels`` are codes of the
+    case, also with a reason in brackets; or None, NaN or an empty text, which mean no choice. Anything else is refused. ``labels`` are codes of the
     first output, the second and, if there is one, a tie, in place of 0, 1 and -1: letters keep their meaning, unless a
     code is a letter. At most 26 outputs.
 
@@ -209,12 +210,12 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
         return math.nan
     read = dict.fromkeys(TIES, TIE)
     if labels:
-        read |= zip(map(code_of, labels), (FIRST, SECOND, TIE), strict=False)
+        read |= zip(map(choice_code, labels), (FIRST, SECOND, TIE), strict=False)
     else:
         read |= {str(place): float(place) for place in range(count)} | {"-1": TIE, "model_a": FIRST, "model_b": SECOND}
     if not any(len(code) == 1 and code.isalpha() for code in read):
         read |= {letter: float(place) for place, letter in enumerate(string.ascii_lowercase[:count])}
-    if (code := code_of(value)) in read:
+    if (code := choice_code(value)) in read:
         return read[code]
     codes = "0 or 'A' for the first output, 1 or 'B' for the second, 'tie' (or -1)"
     if labels:
@@ -224,7 +225,7 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
 
 def check_labels(labels: Sequence[object]) -> None:
     """Refuse labels that are not two or three different codes: they would leave open which output was chosen."""
-    codes = {code_of(label) for label in labels} - {""}
+    codes = {choice_code(label) for label in labels} - {""}
     if labels and (len(codes) != len(labels) or len(codes) not in (2, 3)):
         raise ValueError(
             f"The labels {', '.join(map(repr, labels))} do not tell the outputs apart: give the code of the first "
@@ -237,6 +238,17 @@ def code_of(value: object) -> str:
     """Return a code as text in lower case; 1, 1.0 and "1.0" are the same."""
     text = str(value).strip().lower()
     return str(int(float(text))) if _WRITTEN.fullmatch(text) and float(text).is_integer() else text
+
+
+def choice_code(value: object) -> str:
+    """Return the code of a choice; a tie with its reason in brackets is a tie.
+
+    Examples:
+        >>> choice_code("Tie (inconsistent)"), choice_code(2.0)
+        ('tie', '2')
+    """
+    code = code_of(value)
+    return "tie" if _TIE.fullmatch(code) else code
 
 
 ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a column of numbers, in lower case

@@ -127,8 +127,8 @@ def legible(name: str, cells: Sequence[Any], codes: Codes) -> Sequence[Any]:
     if len(texts) > MOST_WORDS:
         return cells
     readable = {*items.values_of_words(filled)} if texts else set[str]()
-    if 2 * sum(counts[cell] for cell in texts if value_code(cell) in LETTERS) > len(filled):
-        readable = {*LETTERS}
+    if 2 * sum(counts[cell] for cell in texts if items.choice_code(cell) in LETTERS) > len(filled):
+        readable = {word(cell) for cell in texts if items.choice_code(cell) in LETTERS}
     for text in texts if words_in("choices") & {*words_of(name)} and not readable else ():  # model_1, tie, error
         if choice_codes(remaining := [cell for cell in texts if cell != text]):
             readable = {*map(word, remaining)}

@@ -368,7 +368,8 @@ def _read_winners(table: Source) -> None:
         sides = [{word(row.get(name)): "A", word(row.get(other)): "B"} for row in rows]
         for choice in [c for c in columns if words_in("values", "people", "judges") & {*words_of(c)} - own]:
             read = [s.get(c := word(row.get(choice)), c) for s, row in zip(sides, rows, strict=True)]
-            if {"A", "B"} <= {*read} <= {"A", "B", "", *items.TIES, *words_in("ties")} and min(map(len, sides)) > 1:
+            codes = {*map(items.choice_code, read)}
+            if {"a", "b"} <= codes <= {"a", "b", "", *items.TIES, *words_in("ties")} and min(map(len, sides)) > 1:
                 for row, side in zip(rows, read, strict=True):
                     row[choice] = side
 

@@ -807,6 +807,26 @@ def test_games_of_fastchat_are_a_judges_choices_in_both_orders(tmp_path):
     assert "add their texts as 'output_1' and 'output_2'" in said
 
 
+WINNERS = [("A", "B", ()), ("model_1", "model_2", ("model_1", "model_2", "tie")), ("", "", ())]
+
+
+@pytest.mark.parametrize(("first", "second", "labels"), WINNERS)
+def test_a_tie_with_its_reason_in_brackets_is_a_tie(first, second, labels, tmp_path):
+    ties = ("tie", "tie (inconsistent)")
+    rows = rows_of(f"{PAIR}; human|tie|; model_a|=gpt-4,llama-7b|; model_b|=llama-7b,gpt-4|; judge|ab|", n=40)
+    for k, row in enumerate(rows):
+        names = {"A": first or row["model_a"], "B": second or row["model_b"]}
+        row["judge"] = ties[k % 2] if k < 8 else names[row["judge"]]
+    path = as_jsonl(tmp_path / "a.jsonl", rows)
+    options = recognised_columns(table_of(path)).options()
+    assert (options["winner_field"], options.get("labels", ())) == ("judge", labels)
+    mapping, choices = options["mapping"], {"judge": labels}
+    items, without = (read(path, mapping=mapping, choices=choices, missing=codes) for codes in ((), [ties[1]]))
+    assert [e.judge for e in items[:8]] == [-1] * 8
+    assert [e.judge for e in without[:8]] == [-1, None] * 4
+    assert {e.judge for e in without[8:]} == {0, 1}
+
+
 def test_lists_of_choices_are_asked_for_as_columns(tmp_path):
     rows = [row | {"annotators": [k % 3, k % 2, 1]} for k, row in enumerate(rows_of(PAIR))]
     assert "give each person a column, such as better_1" in questions(rows, tmp_path)[1]["annotators"].why

@@ -263,6 +263,8 @@ def pair_rows(*values, name="better"):
         ([1, 2, "tie", None], (1, 2, "tie"), [0, 1, -1, None]),
         ([1, 2, "A", "B"], ("1", "2"), [0, 1, 0, 1]),  # a letter means the same beside other codes
         ([True, False, None], ("true", "false"), [0, 1, None]),
+        (["A", "tie (inconsistent)", "Tie (both good)", "B"], (), [0, -1, -1, 1]),
+        ([1, "tie (inconsistent)", 2, "tie"], (1, 2), [0, -1, 1, -1]),
         (["B", "A"], ("B", "A"), [0, 1]),
         ([1, 0], (1, 0), [0, 1]),  # what is named is never guessed
     ],
