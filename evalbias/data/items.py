@@ -196,9 +196,9 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
     """Read a choice between outputs: 0 for the first, 1 for the second and so on, -1 for a tie, NaN without a choice.
 
     A value is 0, 1 or -1, also as text; a letter from A on, ``"model_a"``, ``"model_b"`` or a word of ``TIES``, in any
-    case, also with a reason in brackets; or None, NaN or an empty text, which mean no choice. Anything else is refused. ``labels`` are codes of the
-    first output, the second and, if there is one, a tie, in place of 0, 1 and -1: letters keep their meaning, unless a
-    code is a letter. At most 26 outputs.
+    case, also with a reason in brackets; or None, NaN or an empty text, which mean no choice. Anything else is refused.
+    ``labels`` are codes of the first output, the second and, if there is one, a tie, in place of 0, 1 and -1: letters
+    keep their meaning, unless a code is a letter. At most 26 outputs.
 
     Examples:
         >>> [choice(value, "the winner") for value in ("b", 1, "TIE")]

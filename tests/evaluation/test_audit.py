@@ -275,6 +275,16 @@ def test_only_what_is_missing_is_asked_for(snapshot):
     assert [dict(audit.not_measured) for audit in found] == snapshot
 
 
+def test_a_table_of_numbers_that_tell_no_bias_says_why():
+    pairs = [{"id": str(i), "outputs": ["word " * (1 + i % 7), "a word"], "mine": "AB"[i % 3 == 0]} for i in range(40)]
+    audited = evalbias.audit(pairs, winner_field="mine")
+    shown = " ".join(printed(in_terminal(audited, full=True)).split())
+    _, position, verbosity = shown.split("Not measured: the quality of the outputs may explain all numbers")
+    assert "it needs choices in both orders" in position
+    assert "it needs people's choices between the outputs" in verbosity
+    assert "Findings" not in shown  # none
+
+
 def test_two_audits_are_compared_by_one_bias():
     before, after = (of_scores(in_points(60, slope=slope)) for slope in (1.0, 0.5))
     with pytest.raises(TypeError, match="type AuditReport"):
