@@ -75,13 +75,15 @@ class Journal:
         content = memoryview("".join(lines).encode())
         with self.path.open("ab", buffering=0) as file:  # a buffer would write its rest after the truncation
             before = file.seek(0, os.SEEK_END)
+            end = before + len(content)
             try:
                 while content:
                     content = content[file.write(content) :]
                 if flush:
                     os.fsync(file.fileno())
             except BaseException as error:
-                os.truncate(self.path, before)
+                if isinstance(error, Exception) or file.seek(0, os.SEEK_END) < end:  # Ctrl-C loses no whole chunk
+                    os.truncate(self.path, before)
                 _name_file(error, self.path)
                 raise
 

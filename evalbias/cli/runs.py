@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="List, show and delete run folders.
 @app.command("list")
 def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     """List the run folders, latest first."""
-    from evalbias.evaluation.words import Table, count
+    from evalbias.evaluation.words import Table, count, model_title
     from evalbias.runs import list_runs
 
     if not root.is_dir():
@@ -38,9 +38,12 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     rows = []
     for run in runs:
         summary = _summary(run)
+        summary["model"] = model_title(str(summary["model"] or ""))
         rows.append((run.path.name, *(str(summary[n] or "-") for n in named), f"{run.changed:%Y-%m-%d %H:%M}"))
     headings = ("folder", *named, "changed (UTC)")
-    PlainConsole().print(Table(headings, rows, f"{count(len(runs), 'run')} in {root}", left=len(headings)))
+    table = Table(headings, rows, f"{count(len(runs), 'run')} in {root}", left=len(headings)).__rich__()
+    table.columns[0].no_wrap = True  # a folder's name is copied for the next command
+    PlainConsole().print(table)
 
 
 @app.command("show")

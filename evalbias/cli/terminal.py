@@ -161,8 +161,8 @@ class Progress:
         """Add to the count; print a line if the last line is old, or if none was printed and much time is left."""
         self.done += count
         if self._bar is not None and self._task is not None:
-            speed = self._bar.tasks[0].speed
-            self._bar.update(self._task, advance=count, rate=f"{speed:.0f}/s" if speed else "")
+            speed, total = self._bar.tasks[0].speed, max(self.total, self.done)
+            self._bar.update(self._task, advance=count, total=total, rate=f"{speed:.0f}/s" if speed else "")
             return
         now = self._now()
         if now == self._began or not self.done:
@@ -172,7 +172,8 @@ class Progress:
         if now - (self._printed_at or self._began) >= SECONDS or (self._printed_at is None and left > SECONDS):
             self._printed_at = now
             until = f", about {duration(left)} left" if left else ""
-            self._say(f"{self.doing}: {self.done:,} of {self.total:,}, {rate:.3g}/s{until}")
+            of = f"of {self.total:,}" if self.done <= self.total else "so far"  # the total is a forecast
+            self._say(f"{self.doing}: {self.done:,} {of}, {rate:.3g}/s{until}")
 
     def end(self) -> None:
         """Fill the bar, however many were foreseen."""

@@ -165,6 +165,8 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
     assert "\x1b" not in told.stdout + told.stderr
     for command in (["show", "run"], ["list", "--root", "."]):
         assert "\x1b" not in evalbias("runs", *command, cwd=tmp_path).stdout
+    folder = (tmp_path / "run").rename(tmp_path / "an-audit-of-recorded-choices-of-two-outputs-04e7f3")
+    assert folder.name in evalbias("runs", "list", "--root", ".", cwd=tmp_path).stdout  # whole, to be copied
     rows = [{"id": f"{k}[/x]", "source": "\x1b[2J[/INST]", "output": f"reply {k}"} for k in range(2)]
     file = as_jsonl(tmp_path / "outputs.jsonl", rows)
     quality = ("--criterion", "quality: is it good?")

@@ -40,6 +40,9 @@ def test_a_line_of_progress_every_thirty_seconds():
     clock[0] += 5
     short.advance(900)
     assert len(said) == 3  # the rest takes less than a second
+    clock[0] += 30
+    short.advance(101)
+    assert said[3:] == ["judging: 1,001 so far, 28.6/s"]  # more than foreseen
 
 
 def test_the_plan_of_a_long_run(monkeypatch, capsys):

@@ -209,6 +209,14 @@ except OSError:
 """
 
 
+def test_an_interrupt_while_the_disk_is_waited_for_loses_no_whole_chunk(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "log.jsonl")
+    monkeypatch.setattr(module.os, "fsync", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        journal.append([{"k": 1}, {"k": 2}])
+    assert Journal(journal.path).read() == [{"k": 1, "chunk": 2}, {"k": 2, "chunk": 2}]
+
+
 def test_a_write_that_ends_halfway_is_cut_back(tmp_path):
     """The system writes a part of the chunk and then refuses the rest."""
     assert subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path / "log.jsonl")], check=False).returncode == 3
