@@ -125,16 +125,16 @@ def _audited(audit: AuditReport) -> Iterator[Section]:
     about = f"Likelihood is that of an output after its source and the task: {task}" if task else ""
     screen = "\n".join(audit.first_screen)  # which lists the missing measures
     more = [line for line in audit.paragraphs if line not in screen]
-    if blocks := [*overview, *more, *filter(None, [about])]:
-        yield Section("Findings", blocks)
+    if overview or more or about:
+        yield Section("Findings", [*overview, *more, *filter(None, [about])])
     for name in dict.fromkeys([AGREEMENT, *findings, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
             section = measurement_section(measurement, measurement.bias.title.capitalize())
             if name in findings:
-                finding, blocks = findings[name], [*section.blocks]
+                finding = findings[name]
                 if finding.status == "not measured" and finding.estimate is None:  # none of the numbers tells it
-                    blocks.append(f"Not measured: {finding.sentence}.")
-                section = replace(section, blocks=blocks, finding=_sentence(finding.sentence), status=finding.status)
+                    section = replace(section, blocks=[*section.blocks, f"Not measured: {finding.sentence}."])
+                section = replace(section, finding=_sentence(finding.sentence), status=finding.status)
             elif name == AGREEMENT and audit.validity is not None:
                 section = replace(section, finding=audit.validity.sentence, status=audit.validity.status)
             yield section
