@@ -193,8 +193,7 @@ class _Table:
             names = _named(dict.fromkeys([*outputs, *preferred]))
             self._ask("outputs", f"{names} may be outputs: name one, or two that are compared")
         else:
-            ended = [c.words for c in single if c.end]
-            self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
+            self._choose("output", single)
         output = self._column("output", "output_1")
         inputs = [c for c in self._like("source") if 2 * len({*c.filled}) >= len(c.filled) or " " in "".join(c.filled)]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
@@ -296,7 +295,7 @@ class _Table:
             if [*map(len, groups)] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
         # 3. Columns computed from human ratings are not a judge's.
-        for column in [c for group in (*judges, *values) for c in group if len(people) == 1 and c not in people[0]]:
+        for column in [c for group in (*judges, *values) for c in group if len(people) == 1]:
             if made := _made_of(column, people[0]):
                 judges, values = ([[c for c in g if c is not column] for g in groups] for groups in (judges, values))
                 self.why[column.name] = f"left to you; {column.says()}"
@@ -353,10 +352,10 @@ class _Table:
             says_who = column.has("judges") and not column.has("values") and column.is_names and judged
             lost = alike or (column.has("people") and not rated) or (column.is_judges and not judged)
             inside = any(c.is_inside and c.name.startswith(f"{column.name}.") for c in self.free)
-            is_read = not (lost or says_who) or inside
-            if is_read or (column.kind == TEXTS and not column.is_names) or column.kind == cells.NOTHING:
-                continue
             values = [*dict.fromkeys(map(str, column.filled))]
+            are_texts = column.kind == TEXTS and not column.is_names
+            if inside or are_texts or len(values) < 2 or not (lost or says_who):
+                continue
             first = ", ".join(repr(value[:40]) for value in values[:3])
             why = f"{column.name!r} holds {len(values)} different values, such as {first}: if it says who judged, keep "
             why += "the rows of one judge; if it holds ratings, write them as numbers"
@@ -390,7 +389,7 @@ class _Table:
         if not rated and len(people) != 1:
             theirs = [*dict.fromkeys(itertools.chain(*people, called, *values))] or others
             if n == (0, 0, 1) and verdicts:  # the columns beside a judge's verdicts are people's
-                theirs = [c for c in others if c not in values[0] and _is_like(c, values[0])] or theirs
+                theirs = [c for c in others if c not in values[0] and _on_scale(c, values[0])] or theirs
             theirs = [c for c in theirs if not c.is_share]
         its = list[Column]()
         if len(judges) != 1:
@@ -399,7 +398,7 @@ class _Table:
             its = [*dict.fromkeys(itertools.chain(*judges, *values))] or sorted(unnamed, key=lambda c: not c.is_judges)
             its = [c for c in its if not c.has("outcomes")]
         self._ask_whose(theirs, its, criteria)
-        further = [c for c in others if not self.pairwise and _is_like(c, sure)]
+        further = [c for c in others if not self.pairwise and _on_scale(c, sure)]
         if judges and further and any(c.has("given names") for c in sure):
             more = {f"rating_{k}": c.name for k, c in enumerate(further, start=len(people[0]) + 1)}
             self._ask("people's ratings", f"{_named(further)} may be further people's, too", [more, {}])
@@ -616,11 +615,6 @@ def _readings(columns: Sequence[Column], *, is_preferred: bool = False) -> Seque
     first, second, *tie = max(coded, key=len)
     orders = ((first, second), (second, first)) if first == "1" else ((first, second),)
     return [",".join((*order, *tie)) for order in orders]
-
-
-def _is_like(column: Column, sure: Sequence[Column]) -> bool:
-    """Return whether a column of numbers varies and may be on the scale of others."""
-    return _on_scale(column, sure) and len({*map(word, {*column.filled})}) > 1
 
 
 def _on_scale(column: Column, others: Sequence[Column]) -> bool:

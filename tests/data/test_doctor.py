@@ -827,6 +827,13 @@ def test_a_tie_with_its_reason_in_brackets_is_a_tie(first, second, labels, tmp_p
     assert {e.judge for e in without[8:]} == {0, 1}
 
 
+def test_a_judges_column_with_one_value_tells_no_rows_apart():
+    rows = [row | {"judge": ["gpt-4", "pair"]} for row in rows_of(f"{PAIR}; winner|ab|", n=40)]  # FastChat's
+    columns = recognised_columns(table_of(rows))
+    assert [question.about for question in columns.questions] == ["people's or the judge's ratings"]
+    assert not columns.unread
+
+
 def test_lists_of_choices_are_asked_for_as_columns(tmp_path):
     rows = [row | {"annotators": [k % 3, k % 2, 1]} for k, row in enumerate(rows_of(PAIR))]
     assert "give each person a column, such as better_1" in questions(rows, tmp_path)[1]["annotators"].why
