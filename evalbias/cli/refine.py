@@ -166,7 +166,24 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
     items, more["data_sha256"] = loop_items(options.data, mapping=options.mapping)
     items = items[: options.limit]
     check_items(task, items)
+    if why := _no_bias(task):
+        if isinstance(options, StyleOptions):
+            raise ValueError(why)
+        say(why)
     return task, items, more
+
+
+def _no_bias(task: RefineTask) -> str:
+    """Say why a loop has no Bias, if its own scores and the expected ones are on two scales; empty otherwise."""
+    own, expected = task.loop.feedback, task.external
+    if feedback.on_one_scale(own, expected):
+        return ""
+    pair = json.dumps({expected.name: (expected.low + expected.high) / 2, "mqm": -12.0})
+    return (
+        f"No Bias is measured: own scores are MQM points ({own.low:g} to {own.high:g}), and {expected.name} gives "
+        f"{expected.low:g} to {expected.high:g}. Map it with --quantile-map FILE, pairs of its scores and human "
+        f"MQM scores: lines such as {pair}."
+    )
 
 
 def with_refiner(task: RefineTask) -> SelfRefine:
@@ -187,17 +204,9 @@ def _load(loop: SelfRefine, file: Path, seed: int) -> None:
 
 
 def leave_loops(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
-    """Leave the outcome, with the items that failed, and why there is no Bias if the scores are on two scales."""
+    """Leave the outcome, with the items that failed."""
     for name, error in failed.items():
         typer.echo(message(f"The item {name!r:.80} failed: {error}"), err=True)
-    own, expected = task.loop.feedback, task.external
-    if not feedback.on_one_scale(own, expected):
-        pair = json.dumps({expected.name: (expected.low + expected.high) / 2, "mqm": -12.0})
-        say(
-            f"No Bias is measured: own scores are MQM points ({own.low:g} to {own.high:g}), and {expected.name} gives "
-            f"{expected.low:g} to {expected.high:g}. Map it with --quantile-map FILE, pairs of its scores and human "
-            f"MQM scores: lines such as {pair}."
-        )
     run.leave(outcome)
 
 

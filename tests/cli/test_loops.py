@@ -137,8 +137,10 @@ def test_the_style_of_others_is_compared_on_the_scale_of_a_map(run, tmp_path):
     expected = style["before"]["items"]["expected"]
     assert len(style["after"]["items"]["scores"]) == 2
     assert -25 < expected[0] == expected[1] < 0
-    unmapped = run("refine style", "translation", rows=rows, ask=evalbias).stderr
-    assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in unmapped
+    told = "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100"
+    assert told in run("refine style", "translation", "--out", "unmapped", rows=rows, ask=refused)
+    assert not (tmp_path / "unmapped").exists()  # before anything is written
+    assert told in run("refine run", "translation", "--max-iterations", 1, rows=rows, ask=evalbias).stderr
     as_jsonl(tmp_path / "loop.jsonl", [{"id": k, "iteration": 0, "self_score": -3, "chrf": 99 + k} for k in range(10)])
     words = ["refine", "measure", "--data", "loop.jsonl", "--expected", "chrf", *mapped[:2]]
     assert "8 of 10 scores of 'chrf' lie outside the map's 0 to 100" in evalbias(*words, cwd=tmp_path).stderr
