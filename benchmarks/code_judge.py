@@ -43,6 +43,7 @@ from evalbias.measures import QuantileMap, estimate_mean, spearman
 from evalbias.measures.resample import Draws
 from evalbias.optimizers import ZEPO, Align, BiasedDemos
 from evalbias.optimizers.objectives import shares_of
+from evalbias.optimizers.offers import without_cue
 from evalbias.programs.criterion import PRESETS
 from evalbias.programs.feedback import ReferenceFeedback, ScorerFeedback
 from evalbias.programs.items import people_choice
@@ -96,9 +97,8 @@ def cue(args: argparse.Namespace, lm: Any) -> str:
     """Return a row for each set and criterion: agreement with a cue at the end of each prompt, and without."""
     body, align = [], Align(seed=args.seed, n_resamples=args.resamples)
     for name, judge, items in judged(args):
-        other = judge.deepcopy()
-        other.cue = False
-        compared = align.compare(*(judge_examples(either, items, lm=lm) for either in (judge, other)))
+        both = (judge, without_cue(judge))
+        compared = align.compare(*(judge_examples(either, items, lm=lm) for either in both))
         changes = compared["agreement"].changes
         numbers = ("spearman", "pearson", "error", "accuracy")
         row = [changes[number].text() if number in changes else "" for number in numbers]

@@ -242,9 +242,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             if candidate.answers is not None:
                 candidates.append(candidate)
             elif all(kind in by_kind for by_kind in made):
-                both = [
-                    self.tested(half, by_kind[kind].program) for half, by_kind in ((second, made[1]), (first, made[0]))
-                ]
+                halves = zip((second, first), made[::-1], strict=True)
+                both = [self.tested(half, by_kind[kind].program) for half, by_kind in halves]
                 candidates.append(replace(candidate, answers=both_halves(before, both), items=problem.given.items))
             else:
                 whole.left_out[candidate.name] = "half of the inputs cannot make it"

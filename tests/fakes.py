@@ -92,10 +92,10 @@ class Hashing(Fake):
 
     def answer(self, questions, answers):
         for place, question in enumerate(questions):
+            messages = messages_of(question)
+            rng = np.random.default_rng(zlib.crc32(repr(messages).encode()))
             if isinstance(question, Choices):
-                self.last_lines.add(messages_of(question)[-1]["content"].splitlines()[-1])
-            rng = np.random.default_rng(zlib.crc32(repr(messages_of(question)).encode()))
-            if isinstance(question, Choices):
+                self.last_lines.add(messages[-1]["content"].splitlines()[-1])
                 logits = rng.normal(size=len(question.choices))
                 answers[place] = ChoiceLogprobs(question.choices, (logits - np.logaddexp.reduce(logits))[None])
             else:

@@ -276,7 +276,7 @@ def compile_loop(options: LoopAim, models: MeasuringModels, out: Out) -> None:
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
         printed = list(filter(None, [refine_table(report), report.decision, written]))
-        leave_loops(run, task, failed, RunOutcome(result, result, printed))
+        leave_loops(run, failed, RunOutcome(result, result, printed))
 
 
 # Aims of an optimization.

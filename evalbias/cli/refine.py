@@ -203,7 +203,7 @@ def _load(loop: SelfRefine, file: Path, seed: int) -> None:
     loop.seed = seed
 
 
-def leave_loops(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
+def leave_loops(run: Run, failed: Mapping[str, str], outcome: RunOutcome) -> None:
     """Leave the outcome, with the items that failed."""
     for name, error in failed.items():
         typer.echo(message(f"The item {name!r:.80} failed: {error}"), err=True)
@@ -239,7 +239,7 @@ def refine_run_command(options: RefineOptions, models: Models, out: Out) -> None
         }
         printed = [*filter(None, [tables.loop_table(outcome, quality, source.name), conclusion])]
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high))
-        leave_loops(run, task, failed, RunOutcome(result, result, printed, more=sections))
+        leave_loops(run, failed, RunOutcome(result, result, printed, more=sections))
 
 
 def _ran(run: Run, program: Any, items: Sequence[Any]) -> LoopRun:
@@ -270,4 +270,4 @@ def refine_style_command(options: StyleOptions, models: Models, out: Out) -> Non
         printed = [replace(report.change.table(), title=title), conclusion]
         result = {"report": report, "conclusion": conclusion}
         worst = worst_items(report.before, items)
-        leave_loops(run, task, report.failed, RunOutcome(result, result, printed, more=[worst]))
+        leave_loops(run, report.failed, RunOutcome(result, result, printed, more=[worst]))

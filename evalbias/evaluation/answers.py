@@ -543,7 +543,7 @@ def answers_of(options: ResolvedAudit) -> Judged:
     settings = {"criterion": options.criterion, "likelihood_lm": options.lm if likelihood_lm is None else likelihood_lm}
     if judge is not None:
         asking = {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
-        return function_scores(examples, judge, **(settings | asking))
+        return function_scores(examples, judge, **asking, **settings)
     if (field := options.scores_field or options.samples_field) is not None:
         several = options.samples_field is not None
         return recorded_scores(examples, field, scale=options.scale, several=several, **settings)
