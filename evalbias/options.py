@@ -140,8 +140,11 @@ class Models(Options):
 class MeasuringModels(Models):
     """Options for opening models whose probabilities are measured."""
 
-    samples: int | None = option("Estimate probabilities from this many answers to a prompt if the model reports none.")
-    sample_temperature: float = option("Sampling temperature of these answers.", 1.0)
+    samples: int | None = option(
+        "Estimate probabilities from this many answers to a prompt if the model reports none; 1 takes its answer as it "
+        "is."
+    )
+    sample_temperature: float = option("Sampling temperature of these answers; 0 for a single answer only.", 1.0)
     sample_tokens: int = option("Token limit of these answers. Models that reason first need more.", 16)
     yes: bool = option("Start long runs without asking.", False)
 

@@ -23,7 +23,7 @@ from evalbias.cli.models import hosted_name, open_lm
 from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, print_json, progress, tell_plan
 from evalbias.evaluation.bias import Report, Section
 from evalbias.evaluation.estimates import Comparison, worsened
-from evalbias.evaluation.words import coverage_warning
+from evalbias.evaluation.words import count, coverage_warning
 from evalbias.lm.cache import CachedLM, measuring, model_identity
 from evalbias.lm.contract import AnyLM, Sampling
 from evalbias.lm.fingerprint import same_sample
@@ -209,7 +209,7 @@ class Run(AbstractContextManager["Run"]):
             if (tokens := sum(lm.tokens for lm in self._models)) > 0:  # NaN, where they are not reported, is not
                 note += f"; {tokens:,.0f} tokens"
             if self._sampling is not None:
-                note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
+                note += f"; probabilities are estimates from {count(self._sampling.samples, 'answer')} to each prompt"
             console.print(note, style="dim")
         console.print(f"run folder: {self.folder.path}", soft_wrap=True)
         console.print(f"report: {self.folder.path / FILE}", soft_wrap=True)

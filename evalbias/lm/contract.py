@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import dspy
 import numpy as np
@@ -199,9 +199,10 @@ class Sampling:
     """Settings for asking a model the same question repeatedly, to estimate the probabilities of its answers.
 
     Args:
-        samples: Number k of answers, at least 2. A share p of them has the standard error ``sqrt(p (1 - p) / k)``.
-        temperature: Greater than 0; 1 estimates the model's own probabilities. Other sampling settings, such as
-            ``top_p``, are the model's defaults.
+        samples: Number k of answers. A share p of them has the standard error ``sqrt(p (1 - p) / k)``. A single one is
+            the judgment itself, which costs a k-th and is coarser.
+        temperature: 1 estimates the model's own probabilities; 0, of a single answer, takes the likeliest. Other
+            sampling settings, such as ``top_p``, are the model's defaults.
         max_tokens: Token limit of each answer; models that reason before they answer need a high limit.
         seed: Seed for drawing the answers: models that take a seed repeat them.
 
@@ -213,19 +214,19 @@ class Sampling:
     temperature: float = 1.0
     max_tokens: int = 16
     seed: int = 0
-    fewest: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        if not (
-            self.fewest <= self.samples <= MOST_SAMPLES and self.temperature > 0 and 1 <= self.max_tokens <= MOST_TOKENS
-        ):
+        varied = self.temperature > 0 or (self.temperature == 0 and self.samples == 1)
+        if not (varied and 1 <= self.samples <= MOST_SAMPLES and 1 <= self.max_tokens <= MOST_TOKENS):
             raise ValueError(
-                f"{self} cannot be drawn: give {self.fewest} to {MOST_SAMPLES} samples, a temperature above 0, and a "
-                f"limit of 1 to {MOST_TOKENS} tokens."
+                f"{self} cannot be drawn: give 1 to {MOST_SAMPLES} samples, a temperature above 0 (or 0 for a single "
+                f"sample), and a limit of 1 to {MOST_TOKENS} tokens."
             )
 
     def draws(self, prompt: types.Prompt, rollout_id: int | None = None) -> list[Text]:
         """Return the k questions whose answers estimate a judgment; every prompt and rollout has its own seeds."""
+        if self.temperature == 0:
+            return [Text(prompt, self.max_tokens, 0.0)]
         key = digest([prompt, self.seed, rollout_id], 16)
         seeds = np.random.default_rng(int(key, 16)).integers(2**31, size=self.samples)
         return [Text(prompt, self.max_tokens, self.temperature, seed=int(seed)) for seed in seeds]
@@ -252,14 +253,13 @@ class Reasoning(Sampling):
 
     Args:
         samples: Number of reasons, over whose answers the probabilities are averaged; at least 1.
-        temperature: Greater than 0, so that several reasons differ.
+        temperature: Greater than 0, so that several reasons differ; or 0 for a single one.
         max_tokens: Token limit of each reason; a longer text is cut off, and the answer follows it.
         seed: Seed for drawing the reasons: models that take a seed repeat them.
     """
 
     samples: int = 4
     max_tokens: int = 256
-    fewest: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ def test_an_answer_is_read_only_if_it_is_clear(choices, choice, text):
 def test_options_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="scoring='often' is unknown"):
         PairwiseJudge(C, scoring="often")
-    for options in ({"samples": 1}, {"temperature": 0.0}, {"max_tokens": 0}):
+    for options in ({"samples": 0}, {"temperature": 0.0}, {"samples": 1, "temperature": -1.0}, {"max_tokens": 0}):
         with pytest.raises(ValueError, match="cannot be drawn"):
             Sampling(**options)
 

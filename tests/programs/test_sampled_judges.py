@@ -114,6 +114,24 @@ def test_how_a_judge_asks_may_change_after_construction(kind, tmp_path):
     assert (loaded.scoring, loaded.sampling) == ("sampled", K)
 
 
+@pytest.mark.parametrize(("temperature", "seeded"), [(0.0, False), (1.0, True)])
+def test_a_single_answer_is_the_judgment(temperature, seeded):
+    lm, engine = writer(lambda text, system: {"Hm.": 1.0} if "q=9" in text else quality(text, system))
+    judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=1, temperature=temperature))
+    items = [dspy.Example(source="s", output=f"q={q} z=0") for q in (1, 4, 9)]
+    *answered, unread = judge.batch(items, lm=lm)
+    assert [(type(p.score), p.distribution[str(int(p.score))], p.coverage) for p in answered] == [(float, 1.0, 1.0)] * 2
+    assert temperature or [p.score for p in answered] == [1.0, 4.0]
+    assert math.isnan(unread.score)
+    assert unread.coverage == 0
+    asked = [request.config for request in engine.requests]
+    assert [(c.temperature, c.seed is not None) for c in asked] == [(temperature, seeded)] * 3
+    lm, engine = writer(preference)
+    compares = PairwiseJudge(C, scoring="sampled", sampling=judge.sampling, debias="permutation")
+    (prediction,) = compares.batch([pair(9, 1)], lm=lm)
+    assert (prediction.preference, prediction.consistent, len(engine.requests)) == (0, True, 2)
+
+
 @pytest.mark.parametrize("calibration", ["contextual", "batch"])
 def test_estimates_are_not_calibrated(calibration):
     lm, engine = writer(preference)
