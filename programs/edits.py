@@ -19,11 +19,13 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
 
     The edits are chosen from a list and never generated, so a judge's owner can read all of them beforehand.
     """
-    library = _EDITS.get(judge.language, {"scores": {}, "pairs": {}, "levels": {}})
+    library = _EDITS.get(judge.language, {"scores": {}, "pairs": {}, "levels": {}, "above": ""})
     criterion, labels = judge.criterion, judge.criterion.labels
     meanings = () if criterion.levels or criterion.answers else library["levels"].get(str(len(labels)), ())
     levels = "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False))
     words = {**prompts.criterion_words(criterion), "low": labels[0], "high": labels[-1], "levels": levels}
+    if "\n" in criterion.definition:  # a whole rubric is not said twice
+        words["definition"] = library["above"]
     lines = library["pairs"] if isinstance(judge, PairwiseJudge) else library["scores"]
     return {name: line.format(**words) for name, line in lines.items() if meanings or "{levels}" not in line}
 

@@ -379,6 +379,9 @@ def test_edits_are_of_the_judges_language_and_come_before_the_answers():
         edited = with_lines(judge, [lines["ends"]])
         assert edited.predict.signature.instructions.endswith(ending)
         assert lines["ends"] in edited.predict.signature.instructions.splitlines()
+        rubric = evalbias.PointwiseJudge(replace(CRITERION, definition="Rate {it}.\n- 5: good"), language=language)
+        assert CRITERION.definition in lines["checklist"]
+        assert "5: good" not in "\n".join(edits(rubric).values())  # whose prompt says it already
     assert all("{" not in line for line in edits(evalbias.PairwiseJudge(CRITERION)).values())
     for own in (replace(CRITERION, levels=("bad", "poor", "fair", "good", "best")), replace(CRITERION, scale=(0, 10))):
         assert "levels" not in edits(evalbias.PointwiseJudge(own))
