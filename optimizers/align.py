@@ -158,8 +158,6 @@ class Align(JudgeOptimizer):
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse fewer labeled inputs than a choice needs; half of them are enough to search on."""
         super().check(student, trainset, valset)
-        if self.reasoning:
-            offers.reasoned(student)  # which a judge that samples refuses
         if self.reason != Align.reason and not any(self.reason in item for item in trainset):
             fields = ", ".join(sorted({*map(repr, chain(*trainset))}))
             raise ValueError(f"`reason` {self.reason!r:.80}: no item has this field. They have {fields:.400}.")

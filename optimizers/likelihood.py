@@ -20,7 +20,7 @@ from evalbias.evaluation.agreement import surpasses
 from evalbias.evaluation.estimates import Comparison, Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, human_ratings, human_scores, total
 from evalbias.evaluation.words import count, signed
-from evalbias.lm.cache import CachedLM, measuring, resolve_lm
+from evalbias.lm.cache import CachedLM, resolve_lm
 from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
 from evalbias.measures import estimate_spearman, pearson, rs_scores, spearman, unfairness_scores
 from evalbias.measures.arrays import FloatArray, defined
@@ -83,7 +83,7 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
     An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
     """
     longest = sorted(examples, key=lambda e: sum(map(len, judge.own(e).values())))[-TRIED:]
-    model = measuring(lm, judge.sampling)
+    model = judge.measuring(lm)
     demos, trial = judge.predict.demos, judge.deepcopy()
 
     def refusal(items: Sequence[dspy.Example], k: int) -> PromptRefused | RequestRefused | None:

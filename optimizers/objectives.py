@@ -14,7 +14,6 @@ from evalbias.data.probes import BAR, EDIT, ORIGINAL, PLACEBO, edited_place, nam
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import Asking, Judged
 from evalbias.evaluation.repeats import counted_deviation
-from evalbias.lm.cache import measuring
 from evalbias.lm.types import MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined, ratio
@@ -82,7 +81,7 @@ def probabilities(
     in_orders = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
     questions = [variant.question(example) for example in in_orders for variant in judges]
     items = [example for example in in_orders for _ in judges]
-    answers, _ = answer_items(measuring(lm, judge.sampling), questions, items)
+    answers, _ = answer_items(judge.measuring(lm), questions, items)
     logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])
     rows = logprobs.reshape(len(examples), len(orders), len(judges), len(labels)).transpose(2, 0, 1, 3)  # (w, n, r, c)
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.

@@ -124,7 +124,7 @@ def nearest(problem: Problem, sizes: Sequence[int]) -> list[Offer]:
 
 
 def reasoned(judge: Any) -> Offer:
-    """Offer the judge with reasons before its answer; ``ValueError`` for one that samples."""
+    """Offer the judge with reasons before its answer."""
     thinking = judge.deepcopy()
     thinking.reasoning = True
     return Offer(REASONING, "reasons before the answer", thinking)

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import dspy
@@ -63,11 +63,6 @@ class ReasoningSetting(Setting[Reasoning | None]):
 
     def __set__(self, program: Any, value: Any) -> None:
         value = Reasoning() if value is True else None if value is False else value
-        if value is not None and program.scoring == "sampled":
-            raise ValueError(
-                "scoring='sampled' reads written answers, after which no probability is measured: leave reasoning out, "
-                "or give sampling=evalbias.Sampling(max_tokens=...) to let the model write before it answers."
-            )
         super().__set__(program, value)
 
 
@@ -236,7 +231,14 @@ class Judge(Instrument):
 
     def measuring(self, lm: Any) -> Any:
         """Return the model that chooses labels: ``lm``, or with sampled scoring a wrapper that repeats its answers."""
-        return measuring(lm, self.sampling)
+        return measuring(lm, self.draws)
+
+    @property
+    def draws(self) -> Sampling | None:
+        """Answers that sampled scoring takes to a prompt: ``sampling``, but after reasons a single one."""
+        if self.reasoning is None or self.sampling is None:
+            return self.sampling
+        return replace(self.sampling, samples=1, temperature=0.0)
 
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse items that cannot be judged together, before the model is asked."""
@@ -466,7 +468,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         lm = lm.client if isinstance(lm, ClientLM) else lm
         question = judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)
         options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
-        return [judge._row(ask(lm, question, judge.sampling, **options))]
+        return [judge._row(ask(lm, question, judge.draws, **options))]
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:

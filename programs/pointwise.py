@@ -110,7 +110,7 @@ class PointwiseJudge(Judge):
             ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
             instructions and demonstrations that it was fitted with.
         reasoning: Let the model write reasons before it answers, and average the probabilities measured after each:
-            True, or ``evalbias.Reasoning(samples=...)``; for models that write and report probabilities.
+            True, or ``evalbias.Reasoning(samples=...)``. Sampled scoring takes a single answer after each.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
         cue: Whether a prompt ends with the criterion's name and a colon, after which a model without chat template

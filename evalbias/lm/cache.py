@@ -26,10 +26,10 @@ import dspy
 import numpy as np
 
 from evalbias.lm import types
-from evalbias.lm.contract import AnyLM, Sampling, estimated_choices
+from evalbias.lm.contract import AnyLM, Sampling, answer_sampled
 from evalbias.lm.dspy_seam import is_provider
 from evalbias.lm.fingerprint import cache_folder, code_hash, keeps
-from evalbias.lm.types import Answers, Choices, Likelihood, MeasuringLM, Question, Refused, chunk_of, total_usage
+from evalbias.lm.types import Answers, Choices, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.runs import Journal
 from evalbias.values import digest, get_logger, model_settings, to_json
 
@@ -95,7 +95,7 @@ class CachedLM(MeasuringLM):
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         if self._draws is not None and any(isinstance(question, Choices) for question in questions):
-            self._estimate(self._draws, questions, answers)
+            answer_sampled(self.answer, self._draws, questions, answers)
             return
         # 1. Equal questions have the same key. Cached questions are answered before anything is asked.
         keys = [digest([self._key, type(question).__name__, *vars(question).values()], 64) for question in questions]
@@ -154,27 +154,6 @@ class CachedLM(MeasuringLM):
             self.questions[type(question)] += 1
             self.distinct[type(question)] += key not in self._counted
             self._counted.add(key)
-
-    def _estimate(self, sampling: Sampling, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer choices by k draws each; if any draw is refused, the prompt is refused."""
-        draws = [sampling.draws(q.prompt) if isinstance(q, Choices) else [q] for q in questions]
-        ends = np.cumsum([0, *map(len, draws)])
-        drawn: dict[int, Any] = {}
-        try:
-            self.answer([draw for some in draws for draw in some], drawn)
-        finally:
-            for place, question in enumerate(questions):
-                some = [drawn[number] for number in range(ends[place], ends[place + 1]) if number in drawn]
-                refusal = next((answer for answer in some if isinstance(answer, Refused)), None)
-                if refusal is not None:
-                    answers[place] = refusal
-                elif len(some) == len(draws[place]):
-                    answer = some[0]
-                    if isinstance(question, Choices):
-                        paid = [draw.usage for draw in some if draw.usage is not None]
-                        answer = estimated_choices([draw.text for draw in some], question.choices)
-                        answer = replace(answer, usage=total_usage(paid) if paid else None)
-                    answers[place] = answer
 
     def _keep(
         self, part: Sequence[str], todo: Mapping[str, Question], answers: Mapping[int, Any], *, streamed: bool = False

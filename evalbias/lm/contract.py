@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import dspy
@@ -244,6 +245,39 @@ def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLog
         return ChoiceLogprobs(tuple(choices), np.log(shares), samples=len(texts))
 
 
+def answer_sampled(
+    answer: Callable[[Sequence[Question], Answers], None],
+    sampling: Sampling,
+    questions: Sequence[Question],
+    answers: Answers,
+    *,
+    rollout_id: int | None = None,
+) -> None:
+    """Answer questions by ``answer``, choices by k draws each; if any draw is refused, the prompt is refused."""
+    draws = [sampling.draws(q.prompt, rollout_id) if isinstance(q, Choices) else [q] for q in questions]
+    ends = np.cumsum([0, *map(len, draws)])
+    drawn: dict[int, Any] = {}
+    try:
+        answer([draw for some in draws for draw in some], drawn)
+    finally:
+        for place, question in enumerate(questions):
+            some = [drawn[number] for number in range(ends[place], ends[place + 1]) if number in drawn]
+            refusal = next((result for result in some if isinstance(result, types.Refused)), None)
+            if refusal is not None:
+                answers[place] = refusal
+            elif len(some) == len(draws[place]):
+                answers[place] = some[0]
+                if isinstance(question, Choices):
+                    estimate = estimated_choices([draw.text for draw in some], question.choices)
+                    answers[place] = replace(estimate, usage=_paid(some))
+
+
+def _paid(answers: Sequence[Any]) -> types.Usage | None:
+    """Return what several answers took together; None where no model reports it."""
+    paid = [answer.usage for answer in answers if answer.usage is not None]
+    return types.total_usage(paid) if paid else None
+
+
 # Reasons first: the model writes them, and the probabilities of its answer are measured after that text.
 
 
@@ -252,7 +286,8 @@ class Reasoning(Sampling):
     """Settings for reasons that a model writes before it answers, in addition to those of ``Sampling``.
 
     Args:
-        samples: Number of reasons, over whose answers the probabilities are averaged; at least 1.
+        samples: Number of reasons, over whose answers the probabilities are averaged; at least 1. Of a judge that
+            samples, a single answer follows each.
         temperature: Greater than 0, so that several reasons differ; or 0 for a single one.
         max_tokens: Token limit of each reason; a longer text is cut off, and the answer follows it.
         seed: Seed for drawing the reasons: models that take a seed repeat them.
@@ -305,12 +340,11 @@ def answer_reasoned(
         if refused is not None or place not in reasoned:
             answers[place] = refused or rows[0]
             continue
-        paid = [result.usage for result in (*some, *rows) if result.usage is not None]
         with np.errstate(divide="ignore"):
             mean = np.log(np.mean([np.exp(row.logprobs) for row in rows], axis=0))
-        reasons = tuple(text.text for text in some)
-        usage = types.total_usage(paid) if paid else None
-        answers[place] = replace(rows[0], logprobs=mean, usage=usage, reasons=reasons)
+        reasons, samples = tuple(text.text for text in some), sum(row.samples or 0 for row in rows) or None
+        usage = _paid([*some, *rows])
+        answers[place] = replace(rows[0], logprobs=mean, usage=usage, reasons=reasons, samples=samples)
 
 
 def _answered(
@@ -331,11 +365,10 @@ def ask(lm: Any, question: Any, sampling: Sampling | None = None, **options: Any
 
     ``options`` are those of ``AnyLM``. Raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
     """
-    questions = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
-    answers = dict[int, Any]()
+    answers, rollout_id = dict[int, Any](), options.get("rollout_id")
     run = AnyLM(lm, **options).run if callable(lm) else lm.answer  # a cached model is not a dspy.LM
-    answer_reasoned(run, questions, answers, rollout_id=options.get("rollout_id"))
+    if sampling is not None:
+        run = partial(answer_sampled, run, sampling, rollout_id=rollout_id)
+    answer_reasoned(run, [question], answers, rollout_id=rollout_id)
     types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
-    if sampling is None or not isinstance(question, Choices):
-        return answers[0]
-    return estimated_choices([answers[place].text for place in sorted(answers)], question.choices)
+    return answers[0]

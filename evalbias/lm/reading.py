@@ -27,44 +27,63 @@ _DOUBT = re.compile(
     re.IGNORECASE,
 )
 """Words that may turn an answer into its opposite."""
+_COUNTED = re.compile(r"\s+(?!(?:out|of|because|since|as|for|points?|stars?|marks?|is|on|due|and|but|with)\b)[a-z]")
+"""What follows a number that counts something, and is no answer."""
 
 
 def named_choice(text: str, choices: Sequence[str]) -> str | None:
-    """Return the choice that a written answer names; None if it names no choice or several.
+    r"""Return the choice that a written answer names; None if it names no choice or several.
 
-    The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its own,
-    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names no
-    choice, nor do a model's thoughts before its answer (``<think>...</think>``); English and Japanese are read.
+    A first or last line that holds a choice alone counts, such as "Score: 4" after the reasons; else what these lines
+    name, else the whole text. A choice must stand as a word of its own, in any case if it has several letters. A text
+    that denies, compares downward, counts or abstains ("A is worse", "3 facts") names no choice, nor do a model's
+    thoughts before its answer (``<think>...</think>``); English and Japanese are read.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
         ('B', '4')
         >>> named_choice("答えはＢです。", ["A", "B"]), named_choice("5点満点中4点", ["4", "5"])
         ('B', '4')
-        >>> named_choice("A and B are equal", ["A", "B"]) is None
-        True
+        >>> named_choice("It states 3 facts.\nScore: 4", ["3", "4"]), named_choice("A and B are equal", ["A", "B"])
+        ('4', None)
     """
     own, text = {half_width(choice): choice for choice in choices}, half_width(text.rpartition("</think>")[2])
     if "<think>" in text:  # thoughts cut off by the token limit contain no answer
         return None
-    by_name = {name.casefold(): choice for name, choice in own.items()}
     lines = text.strip().splitlines() or [""]
-    for part in (lines[0].strip(_MARKS), text):
-        if part in own:
-            return own[part]
-        matches = _pattern(tuple(own)).findall(part)
-        names = {by_name[match.casefold()] for match in matches}
-        if len(names) == 1:
-            return None if _doubtful(part, matches[0]) else names.pop()
-    return None
+    ends, whole = [_named(line.strip(_MARKS), own) for line in (lines[0], lines[-1])], _named(text, own)
+    alone = {choice for choice, is_alone in ends if is_alone}
+    named = alone or {choice for choice, _ in ends if choice is not None} or {whole[0]}
+    return (named.pop() or None) if len(named) == 1 else None
 
 
-def _doubtful(text: str, name: str) -> bool:
-    """Return whether a text that names a choice may mean another: "A is worse", "not a 5", "2 below the best".
+def _named(text: str, own: Mapping[str, str]) -> tuple[str | None, bool]:
+    """Return the only choice in a text, "" in doubt and None for none or several; and whether it holds nothing else.
+
+    ``own`` is a choice as it is written -> choice.
+    """
+    if text in own:
+        return own[text], True
+    matches, by_name = [*_pattern(tuple(own)).finditer(text)], {name.casefold(): name for name in own}
+    names = {by_name[match[0].casefold()] for match in matches}
+    if len(names) != 1:
+        return None, False
+    (match, *_), name = matches, names.pop()
+    if _doubtful(text, match):
+        return "", False
+    before, after = text[: match.start()], text[match.end() :].rstrip(_MARKS)
+    is_labeled = re.fullmatch(rf"[^:]{{1,40}}:[{_MARKS}]*", before) is not None
+    return own[name], is_labeled and re.fullmatch(r"(\s*/\s*\d+)?", after) is not None
+
+
+def _doubtful(text: str, match: re.Match[str]) -> bool:
+    """Return whether a text that names a choice may mean another, or none: "A is worse", "2 below the best", "3 facts".
 
     An answer that begins with the choice and a punctuation mark is clear, whatever follows.
     """
-    return _DOUBT.search(text) is not None and not re.match(rf"{re.escape(name)}\s*[.,:;)!。]", text.strip(" *_`'\"("))
+    begins = re.match(rf"{re.escape(match[0])}\s*[.,:;)!。]", text.strip(" *_`'\"("))
+    counts = match[0].isdecimal() and _COUNTED.match(text, match.end())
+    return bool(counts or (_DOUBT.search(text) and not begins))
 
 
 @cache

@@ -326,8 +326,6 @@ def test_what_cannot_be_aligned_is_refused_before_anything_is_asked():
             Align().compile(judge, trainset=items, lm=lm)
     with pytest.raises(ValueError, match=r"`reason` 'why': no item has this field\. They have 'id', 'output'"):
         aligned(lm, labeled(40), reason="why")
-    with pytest.raises(ValueError, match="sampled"):
-        aligned(lm, labeled(40), evalbias.PointwiseJudge(CRITERION, scoring="sampled"), reasoning=True)
     for wrong in ({"k": (0,)}, {"budget": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Align(**wrong)

@@ -9,12 +9,13 @@ import pytest
 from decision_models import Client
 from fake_server import served
 from fakes import Fake, pair
-from texts import writer
+from texts import Writer, writer
 
 import evalbias
 from evalbias import Criterion, PairwiseJudge, PointwiseJudge, Reasoning
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
+from evalbias.lm.dspy_seam import AsyncEngine
 from evalbias.lm.types import ChoiceLogprobs, Choices, Refused, Text, Usage, Written
 
 C = Criterion("quality", "is it good?", (1, 3))
@@ -123,6 +124,30 @@ def test_a_call_through_dspy_measures_after_what_the_model_wrote():
     ]
 
 
+def test_a_model_without_probabilities_answers_once_after_each_reason():
+    after = {"good": {"3": 1.0}, "bad": {"1": 1.0}, "unsure": {"I cannot say.": 1.0}}
+
+    class Reasoner(Writer):
+        def complete(self, request):
+            reason = request.messages[-2].text if len(request.messages) > 1 else None
+            self.probabilities = lambda *_: after[reason] if reason else dict.fromkeys(after, 1 / 3)
+            return super().complete(request)
+
+    engine = Reasoner(None)
+    lm = dspy.LM("reasoner/once", engine=engine, async_engine=AsyncEngine(engine), cache=False)
+    judge = reasoned(30, scoring="sampled")
+    judge.predict.lm = lm
+    called = judge(source="s", output="o")
+    shares = [called.reasons.count(reason) / 30 for reason in ("bad", "good")]
+    assert 0 < min(shares) < 1
+    assert [called.distribution[label] * called.coverage for label in "13"] == pytest.approx(shares)
+    assert (called.coverage, called.samples) == (pytest.approx(sum(shares)), 30)
+    asked = [(request.config.temperature, request.config.max_tokens) for request in engine.requests]
+    assert sorted({*asked}) == [(0.0, 16), (1.0, 256)]
+    assert len(asked) == 60
+    assert judge.batch([ITEM])[0].toDict() == called.toDict()
+
+
 def test_a_local_model_and_a_server_measure_the_mean_after_their_own_reasons(lms):
     judge = PointwiseJudge(C, reasoning=Reasoning(samples=2, max_tokens=8))
     lm = lms["qwen2-chat"]
@@ -149,8 +174,6 @@ def test_settings_are_saved_and_what_makes_no_sense_is_refused(tmp_path):
     assert evalbias.load(file).reasoning == Reasoning(samples=3)
     assert PointwiseJudge(C, reasoning=True).reasoning == Reasoning()
     assert PointwiseJudge(C).reasoning is None
-    with pytest.raises(ValueError, match="scoring='sampled' reads written answers"):
-        PointwiseJudge(C, reasoning=True, scoring="sampled")
     with pytest.raises(TypeError, match=r"reasoning='yes': give True, or evalbias\.Reasoning"):
         PointwiseJudge(C, reasoning="yes")
     with pytest.raises(ValueError, match="give 1 to 10000 samples"):
