@@ -72,7 +72,12 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
     with Run("align", options, models, out, more=split.settings()) as run:
         optimizer = _aligner(run.options)
         optimizer.reflection_lm = run.options.reflection_lm
-        with run.progress(min(10 * options.budget + 9 * len(train), 99 * len(train))) as optimizer.progress:
+        # About 20 offers race on a half of the labels, the best of each kind and 8 combinations judge all of it, and
+        # the best of each kind the other half; where inputs are cross-fitted, this is done on both halves. The learning
+        # curve, which knows most answers, takes a fifth more.
+        n, halves = len(train), 2 if len(by_input(train)) < ENOUGH else 1
+        new = round(1.2 * halves * (min(options.budget, 10 * n) + 7 * n)) + 2 * len(test)
+        with run.progress(min(10 * options.budget + 9 * n, 99 * n), new=new) as optimizer.progress:
             compiled = optimizer.compile(judge, trainset=train, valset=test, lm=run.options.lm)
         report = compiled.report
         written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison)

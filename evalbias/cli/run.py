@@ -168,12 +168,18 @@ class Run(AbstractContextManager["Run"]):
             raise SystemExit(STOPPED)
 
     @contextmanager
-    def progress(self, total: int, doing: str = "judging") -> Iterator[Callable[[int], None]]:
-        """Show progress on stderr, with rate and time left, if a model is asked for about ``total`` answers."""
+    def progress(
+        self, total: int, doing: str = "judging", *, new: int | None = None
+    ) -> Iterator[Callable[[int], None]]:
+        """Show progress on stderr, with rate and time left, if a model is asked for about ``total`` answers.
+
+        ``new`` is about how many of them are asked for the first time; None for all.
+        """
         if not self._asks:
             yield self._advance
             return
         self._left = total * (1 if self._sampling is None else self._sampling.samples)
+        self._new = 1.0 if new is None else new / total
         with progress(self._left, doing) as self._shown:
             try:
                 yield self._advance
@@ -228,7 +234,7 @@ class Run(AbstractContextManager["Run"]):
             self._planned = True
             hosted = None if self._opening.api_base is not None else hosted_name(self._name)
             with self._shown.paused():
-                tell_plan(questions, self._left, self._name, hosted=hosted, yes=self._opening.yes)
+                tell_plan(questions, round(self._left * self._new), self._name, hosted=hosted, yes=self._opening.yes)
         self._watch.check_again()
 
     def _advance(self, count: int) -> None:

@@ -185,7 +185,7 @@ def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, t
     more |= {"align": ["align", *scoring, "--limit", 60]}
     more |= {"fairness": [*FAIR, "--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL]}
     options = [*more[command], "--lm", "embedded", "--out"]
-    evalbias(*options, "whole", cwd=tmp_path)
+    told = evalbias(*options, "whole", cwd=tmp_path).stderr
     kills, results = KILLED[command]
     journal, done = tmp_path / "killed/judgments.jsonl", 0
     for lines in kills:
@@ -199,6 +199,9 @@ def test_a_killed_run_resumes_to_the_same_result(items, outputs, scoring, new, t
     assert keys == whole
     assert len(set(keys)) == len(keys)
     assert int(re.search(r"answers asked (\d+)", shown).group(1)) == len(keys) - done
+    if command == "align":  # whose plan counts what is asked, and not what is known
+        planned = re.search(r"plan: about ([\d,]+) prompts", told).group(1)
+        assert 0.5 < int(planned.replace(",", "")) / len(keys) < 1.5
     for name in ("result.json", *results):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
