@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +36,10 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
     r"""Return the choice that a written answer names; None if it names no choice or several.
 
     A first or last line that holds a choice alone counts, such as "Score: 4" after the reasons; else what these lines
-    name, else the whole text. A choice must stand as a word of its own, in any case if it has several letters. A text
-    that denies, compares downward, counts or abstains ("A is worse", "3 facts") names no choice, nor do a model's
-    thoughts before its answer (``<think>...</think>``); English and Japanese are read.
+    name, else the whole text; of a JSON object, its only value that is a choice. A choice must stand as a word of its
+    own, in any case if it has several letters. A text that denies, compares downward, counts or abstains ("A is worse",
+    "3 facts") names no choice, nor do a model's thoughts before its answer (``<think>...</think>``); English and
+    Japanese are read.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
@@ -50,11 +52,25 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
     own, text = {half_width(choice): choice for choice in choices}, half_width(text.rpartition("</think>")[2])
     if "<think>" in text:  # thoughts cut off by the token limit contain no answer
         return None
+    if (values := _values_of_object(text)) is not None:
+        chosen = {choice for name, choice in own.items() if name.casefold() in values}
+        return chosen.pop() if len(chosen) == 1 else None
     lines = text.strip().splitlines() or [""]
     ends, whole = [_named(line.strip(_MARKS), own) for line in (lines[0], lines[-1])], _named(text, own)
     alone = {choice for choice, is_alone in ends if is_alone}
     named = alone or {choice for choice, _ in ends if choice is not None} or {whole[0]}
     return (named.pop() or None) if len(named) == 1 else None
+
+
+def _values_of_object(text: str) -> set[str] | None:
+    """Return the values of the JSON object in a text, as texts in lower case; None without one, empty if cut off."""
+    if (begin := re.search(r'\{\s*"', text)) is None:
+        return None
+    try:
+        values = json.loads(text[begin.start() : text.rfind("}") + 1]).values()
+    except (ValueError, RecursionError):
+        return set()
+    return {f"{value:g}" if isinstance(value, float) else str(value).casefold() for value in values}
 
 
 def _named(text: str, own: Mapping[str, str]) -> tuple[str | None, bool]:

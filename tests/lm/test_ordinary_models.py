@@ -265,6 +265,13 @@ READ = [
     ),
     ("12345", "4", ["4\n\nIt states 3 facts", "It has 1 error, and 3 facts.\n4"]),
     ("12345", None, ["It states 3 facts.", "It has 2 errors.\nIt is", "It gets a 3.\nOr a 4.", "Score: 3\nScore: 4"]),
+    (
+        "12345",
+        "4",
+        ['{"reason": "It states 3 facts.", "score": 4}', '```json\n{"score": "4"}\n```', 'So:\n{"score": 4.0}'],
+    ),
+    ("12345", None, ['{"score": 4, "confidence": 5}', '{"score": 7}', '{"facts": 3']),
+    (("A", "B", "Tie"), "Tie", ['{"winner": "tie"}']),
     ("AB", "B", ["Output A says more.\nA is fluent, too.\nAnswer: B"]),
     ("12345", None, ["4.5", "-1", "between 3 and 4", "on a scale from 1 to 5, 4", "7", "4-5", "1-5: good", "Not 5"]),
     ("12345", None, ["Definitely not a 5", "2 points below the maximum"]),
