@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import TIE, human_score, input_key
-from evalbias.evaluation.bias import Bias
+from evalbias.evaluation.bias import Bias, Block, Quote, Section
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import Judged, judge_examples
@@ -48,6 +48,7 @@ from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.values import get_logger
 
 ENOUGH = 240  # inputs from which half are held back
+CHANGED = "What changed in the prompt:"
 SHARES = (0.25, 0.5)  # parts of the labels in a learning curve, before all of them
 
 
@@ -72,17 +73,25 @@ class AlignReport(CompileReport):
     learning_curve: tuple[tuple[int, Estimate], ...] = ()
 
     @property
+    def by_labels(self) -> str:
+        """Sentence on what fewer labels reach; empty without a learning curve."""
+        reached = ", ".join(f"{labels}: {estimate.with_interval}" for labels, estimate in self.learning_curve)
+        return f"{self.learning_curve[0][1].label} by the number of labels: {reached}." if reached else ""
+
+    @property
     def remarks(self) -> list[str]:
         """Further remarks on the choice: the change in the prompt, and what fewer labels reach."""
-        remarks = [f"What changed in the prompt:\n{self.prompt_difference}"] if self.prompt_difference else []
-        if self.learning_curve:
-            reached = ", ".join(f"{labels}: {estimate.with_interval}" for labels, estimate in self.learning_curve)
-            remarks.append(f"{self.learning_curve[0][1].label} by the number of labels: {reached}.")
-        return remarks
+        changed = f"{CHANGED}\n{self.prompt_difference}" if self.prompt_difference else ""
+        return [*filter(None, [changed, self.by_labels])]
 
     @property
     def paragraphs(self) -> list[str]:  # type: ignore[override]  # made of the numbers, not kept
         return [*super().paragraphs, *self.remarks]
+
+    def sections(self) -> list[Section]:
+        (choice,) = super().sections()
+        changed: list[Block] = [CHANGED, Quote(self.prompt_difference)] if self.prompt_difference else []
+        return [replace(choice, blocks=[*choice.blocks, *changed, *filter(None, [self.by_labels])])]
 
 
 @dataclass(eq=False, repr=False)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import evalbias
+from evalbias.evaluation.bias import Quote
 from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.optimizers import Align, align, offers
@@ -103,6 +104,8 @@ def test_an_edit_that_helps_is_found_on_ninety_labels_and_a_judge_without_a_bett
     assert before.low < before.value < before.high
     assert (report.measure, before.n) == ("pearson", 90)
     assert report.prompt_difference.startswith("+Compare the output with the source")
+    (choice,) = report.sections()  # of the page
+    assert Quote(report.prompt_difference) in choice.blocks
     assert "cross-fitted" in report.tested_on
     assert {"agreement", "verbosity"} <= report.biases.keys()
     kept = aligned(Prompted(lambda text: 1.0), labeled(90, seed=4), judge, optimizers=[Broken()])
@@ -141,6 +144,8 @@ def test_many_labels_hold_half_of_the_inputs_back():
     assert report.agreement["after"].n == ENOUGH // 2
     assert [labels for labels, _ in report.learning_curve] == [ENOUGH // 8, ENOUGH // 4, ENOUGH // 2]
     assert report.learning_curve[-1][1] == report.agreement["after"]
+    assert report.sections()[0].blocks[-1] == report.by_labels  # of the page
+    assert f"{ENOUGH // 8}: " in report.by_labels
 
 
 def test_scores_that_are_all_too_high_are_read_along_a_line():
