@@ -443,10 +443,11 @@ def judge_examples(
     else:
         predictions = judge.batch(usable, lm=model, progress=progress)
         answers = np.array([p.score for p in predictions], dtype=np.float64)
-        if any(p.get("samples") for p in predictions):
+        more: dict[str, FloatArray] = {}
+        if (drawn := max(p.get("samples") or 0 for p in predictions)) > 1:
             more = {SAMPLES: _drawn(predictions, judge.criterion.values)}
-        else:
-            more = {} if (shares := _shares(predictions, judge)) is None else {LEVEL_SHARES: shares}
+        elif not drawn and (shares := _shares(predictions, judge)) is not None:  # a single answer tells no shares
+            more = {LEVEL_SHARES: shares}
         gathered = replace(gathered, covariates={**gathered.covariates, **more})
     return replace(
         gathered,

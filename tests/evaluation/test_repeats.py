@@ -9,7 +9,7 @@ from texts import writer
 from evalbias import Criterion, PointwiseJudge, Sampling, audit, data
 from evalbias.data import DataError
 from evalbias.evaluation import judge_examples
-from evalbias.evaluation.judged import SAMPLES, total
+from evalbias.evaluation.judged import LEVEL_SHARES, SAMPLES, total
 from evalbias.report.page import DIFFER
 
 
@@ -130,3 +130,5 @@ def test_a_sampled_judge_is_measured_by_the_answers_that_it_drew():
     assert np.isin(samples[~np.isnan(samples)], [1, 3, 4]).all()
     assert SAMPLES not in total([judged, judged]).covariates
     assert judged.take(np.array([2, 0])).covariates[SAMPLES].shape == (2, samples.shape[1])
+    judge.sampling = Sampling(samples=1)  # which tells neither noise nor shares
+    assert not {SAMPLES, LEVEL_SHARES} & judge_examples(judge, examples, lm=lm).covariates.keys()
