@@ -28,8 +28,9 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO
+from evalbias.optimizers.base import rounds
 from evalbias.optimizers.proposers import GrammarParaphraser
-from evalbias.optimizers.zepo import DROP_LEVEL, ZEPOReport, race_rounds
+from evalbias.optimizers.zepo import DROP_LEVEL, FEWEST, ZEPOReport
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.programs.prompts import ENGLISH, LANGUAGES
 
@@ -102,7 +103,7 @@ def row(pairs: int, searches: Sequence[Compared]) -> list[str]:
     lost = [s.lost for s in searches]
     return [
         str(pairs),
-        ", ".join(map(str, race_rounds(pairs))),
+        ", ".join(map(str, rounds(pairs, FEWEST))),
         f"{same.mean():.0%} [{interval.low:.0%}, {interval.high:.0%}]",
         f"{np.mean(lost):.4f}, {max(lost):.3f}",
         f"{asked / len(searches):.0f}",

@@ -427,6 +427,17 @@ def some_inputs(items: Sequence[dspy.Example], share: float, seed: int) -> list[
     return [item for item, key in zip(items, keys, strict=True) if key in kept]
 
 
+def rounds(items: int, fewest: int, rivals: int = 1, budget: float = 0) -> list[int]:
+    """Return how many items are judged by the end of each round of a race, each twice the one before, the last all.
+
+    The first round has ``fewest`` items or more, and no round is added once a ``budget`` of judgments is kept.
+    """
+    sizes = [items]
+    while len(sizes) * rivals * sizes[0] > budget and sizes[0] >= 2 * fewest:
+        sizes.insert(0, -(-sizes[0] // 2))
+    return sizes
+
+
 def both_halves(before: Judged, halves: Sequence[Judged]) -> Judged:
     """Return the answers to both halves as answers to all the items that the given judge answered."""
     own = (LEVEL_SHARES, SAMPLES)  # covariates of the given judge's own answers

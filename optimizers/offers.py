@@ -224,17 +224,11 @@ def quotes(text: str, items: Sequence[dspy.Example], judge: Any) -> str:
     These are five words in a row, and whatever stands in quotation marks or backticks.
     """
     question = judge.predict.signature.instructions.casefold()
-    texts = "\n".join(" ".join(map(str, _texts(judge, e))).casefold() for e in items)
+    texts = "\n".join(" ".join(text for _, text in judge._texts(judge.own(e))).casefold() for e in items)
     words = text.casefold().split()
     runs = [" ".join(words[i : i + QUOTED]) for i in range(len(words) - QUOTED + 1)]
     marked = [part.casefold() for part in re.findall(r"[`\"“「]([^`\"”」]{3,})[`\"”」]", text)]
     return next((run for run in (*runs, *marked) if run in texts and run not in question), "")
-
-
-def _texts(judge: Any, item: Any) -> tuple[Any, ...]:
-    own = judge.own(item)
-    candidates = own.pop("candidates", ())
-    return *own.values(), *candidates
 
 
 # 4. What DSPy's own optimizers make of the judge.

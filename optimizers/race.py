@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import dspy
@@ -15,6 +16,7 @@ import optuna
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection
+from evalbias.optimizers.base import rounds
 from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer, without_cue
 from evalbias.optimizers.rules import KAPPA, PEARSON, agreement_of
@@ -23,7 +25,6 @@ from evalbias.programs.edits import with_lines
 from evalbias.programs.judges import LOW_COVERAGE, median_coverage
 
 FEWEST = 24  # fewest items in the first round: on half of them, every third search loses the one edit that helps
-STEP = 2  # how many times as many items the next round has
 TRIALS = 8  # combinations that are tried
 MADE_OF = {LIBRARY: 3, DEMOS: 2, GUIDELINES: 1}  # kind -> its best that combinations are made of
 
@@ -66,21 +67,15 @@ class Race:
     def run(self, offers: Sequence[Offer]) -> list[Ran]:
         """Return the offers that judged all items, and how well."""
         left = [Ran(offer, 0.0, self.before) for offer in offers]
-        for size in self.sizes(len(offers)):
+        budget = math.inf if self.budget is None else self.budget
+        for size in rounds(len(self.items), FEWEST, len(offers), budget):
             left = [self.judged(runner.offer, size) for runner in left]
             if size < len(self.items):
                 kinds = dict.fromkeys(runner.offer.kind for runner in left)
                 ranked = sorted(left, key=lambda runner: -runner.gain)
                 ranked_of = [[runner for runner in ranked if runner.offer.kind == kind] for kind in kinds]
-                left = [runner for some in ranked_of for runner in some[: math.ceil(len(some) / STEP)]]
+                left = [runner for some in ranked_of for runner in some[: math.ceil(len(some) / 2)]]
         return left
-
-    def sizes(self, offers: int) -> list[int]:
-        """Return the number of items in each round, the last of which has all."""
-        sizes, budget = [len(self.items)], self.budget
-        while budget is not None and len(sizes) * offers * sizes[0] > budget and sizes[0] >= STEP * FEWEST:
-            sizes.insert(0, -(-sizes[0] // STEP))
-        return sizes
 
     def judged(self, offer: Offer, size: int) -> Ran:
         """Have an offer judge the first of the items in a random order, but for those that it shows."""
@@ -158,7 +153,7 @@ def reading(judged: Judged, *, seed: int) -> Points:
     measure = agreement_of(judged)
     if measure is not KAPPA and not (measure is PEARSON and judged.on_peoples_scale and judged.scale):
         return ()
-    fit = _cut if measure is KAPPA else _line
+    fit = _cut if measure is KAPPA else partial(_line, scale=judged.scale)
     scores, people = judged.answers, measure.columns(judged)[1]
     kept = defined(scores, people)
     folds = folds_of(judged, seed)[kept]
@@ -168,13 +163,13 @@ def reading(judged: Judged, *, seed: int) -> Points:
     read = np.array(scores)
     for fold in np.unique(folds):
         inside = folds == fold
-        points = fit(scores[~inside], people[~inside], judged.scale)
+        points = fit(scores[~inside], people[~inside])
         read[inside] = ScoreCorrection({}, reading=points)(scores[inside], {}) if points else scores[inside]
     own, new = ((x >= 0.5).astype(float) if measure is KAPPA else x for x in (scores, read))
     nearer = np.abs(own - people) - np.abs(new - people)
     if not nearer.mean() > nearer.std() / math.sqrt(len(nearer)):
         return ()
-    return fit(scores, people, judged.scale)
+    return fit(scores, people)
 
 
 def along(points: Points, judged: Judged) -> Judged:
@@ -194,7 +189,7 @@ def _line(scores: FloatArray, people: FloatArray, scale: Any) -> Points:
     return tuple((end, float(people.mean() + slope * (end - scores.mean()))) for end in (low, high))
 
 
-def _cut(scores: FloatArray, people: FloatArray, scale: Any) -> Points:
+def _cut(scores: FloatArray, people: FloatArray) -> Points:
     """Return points that bring the score from which most verdicts are right to .5; none where no score is."""
     levels = np.unique(scores)
     cuts = (levels[1:] + levels[:-1]) / 2

@@ -18,7 +18,7 @@ from evalbias.evaluation.words import Table, in_one_line, signed, unsigned
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.optimizers import objectives
-from evalbias.optimizers.base import JudgeOptimizer, Problem
+from evalbias.optimizers.base import JudgeOptimizer, Problem, rounds
 from evalbias.optimizers.objectives import Objective, both_answers, judged_in_order, probabilities, reworded, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
 from evalbias.optimizers.rules import Rule
@@ -278,7 +278,7 @@ class _Search:
                 self.proposals[entry["key"]] = Proposal(tuple(entry["instructions"]), rejected, entry["calls"])
         # 2. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
-        self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
+        self.rounds = rounds(len(examples), FEWEST) if racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
         self.examples = [examples[i] for i in shuffled] if len(self.rounds) > 1 else examples
         self.judgments = 0
@@ -383,14 +383,6 @@ DROP_LEVEL = 0.01  # probability with which an epoch's best instruction may be d
 IMAGINED = 2_000  # imagined sets of all examples in each comparison
 GROUP = 6  # answered examples in a group of those on which the incumbent answered much the same
 EXCHANGED = 2.0  # weight in the urn of the examples with exchanged answers, in examples
-
-
-def race_rounds(examples: int) -> list[int]:
-    """Return the number of examples that are judged by the end of each round, the last of which has all."""
-    sizes = [examples]
-    while sizes[0] >= 2 * FEWEST:
-        sizes.insert(0, -(-sizes[0] // 2))
-    return sizes
 
 
 def drop(

@@ -23,11 +23,12 @@ def edits(judge: PointwiseJudge | PairwiseJudge) -> dict[str, str]:
     criterion, labels = judge.criterion, judge.criterion.labels
     meanings = () if criterion.levels or criterion.answers else library["levels"].get(str(len(labels)), ())
     levels = "; ".join(f"{label}: {meaning}" for label, meaning in zip(labels, meanings, strict=False))
-    words = {**prompts.criterion_words(criterion), "low": labels[0], "high": labels[-1], "levels": levels}
+    words = {"low": labels[0], "high": labels[-1], "levels": levels}
     if "\n" in criterion.definition:  # a whole rubric is not said twice
         words["definition"] = library["above"]
     lines = library["pairs"] if isinstance(judge, PairwiseJudge) else library["scores"]
-    return {name: line.format(**words) for name, line in lines.items() if meanings or "{levels}" not in line}
+    fitting = {name: line for name, line in lines.items() if meanings or "{levels}" not in line}
+    return {name: prompts.filled(line, criterion, **words) for name, line in fitting.items()}
 
 
 def with_lines(judge: Any, lines: Sequence[str]) -> Any:

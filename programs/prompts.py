@@ -85,20 +85,6 @@ def in_language(criterion: Criterion, language: str) -> Criterion:
     return replace(criterion, **replaced)
 
 
-def criterion_words(criterion: Criterion) -> dict[str, str]:
-    """Return a criterion's words for the fields of a sentence; its labels are in lower case if it is in English.
-
-    Examples:
-        >>> criterion_words(Criterion("politeness", "is the reply polite?", output_label="Reply"))["output"]
-        'reply'
-        >>> criterion_words(Criterion("Höflichkeit", "Ist die Antwort höflich?", output_label="Antwort"))["output"]
-        'Antwort'
-    """
-    is_english, labels = _is_english(criterion), (criterion.output_label, criterion.source_label)
-    output, source = (label.lower() if is_english else label for label in labels)
-    return {"name": criterion.title, "definition": criterion.definition, "output": output, "source": source}
-
-
 def heading(criterion: Criterion) -> str:
     """Return the criterion's name at the beginning of a line."""
     title = criterion.title
@@ -118,9 +104,20 @@ def _is_english(criterion: Criterion) -> bool:
     return bool(_ENGLISH.search(definition)) or (is_plain and not _GERMAN.search(definition))
 
 
-def filled(sentence: str, criterion: Criterion) -> str:
-    """Return a sentence with the fields in braces replaced by a criterion's words."""
-    return sentence.format(**criterion_words(criterion))
+def filled(sentence: str, criterion: Criterion, **words: str) -> str:
+    """Return a sentence with the fields in braces replaced by a criterion's words, and by other ``words``.
+
+    The labels of a criterion in English are in lower case.
+
+    Examples:
+        >>> filled("Read the {output}.", Criterion("politeness", "is the reply polite?", output_label="Reply"))
+        'Read the reply.'
+        >>> filled("{output}:", Criterion("Höflichkeit", "Ist die Antwort höflich?", output_label="Antwort"))
+        'Antwort:'
+    """
+    is_english, labels = _is_english(criterion), (criterion.output_label, criterion.source_label)
+    output, source = (label.lower() if is_english else label for label in labels)
+    return sentence.format(name=criterion.title, definition=criterion.definition, output=output, source=source, **words)
 
 
 def demonstration(text: str, label: str) -> list[Message]:

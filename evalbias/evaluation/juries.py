@@ -299,8 +299,15 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
     if len({member.answers.shape[:2] for member in judged}) > 1:
         raise ValueError("The judges answered different items, or pairs in one order and in both: give the same.")
     scores = np.column_stack([member.strength for member in judged])
-    names, several = [member.judge for member in judged], {"clusters": first.clusters, "systems": first.systems}
-    panel = Panel(scores, first.ratings, names=names, **several, reliability=reliability, mirrored=first.both_orders)
+    panel = Panel(
+        scores,
+        first.ratings,
+        names=[member.judge for member in judged],
+        clusters=first.clusters,
+        systems=first.systems,
+        reliability=reliability,
+        mirrored=first.both_orders,
+    )
     if panel.n < FEWEST or panel.units < MIN_CLUSTERS:
         scored = f"{panel.n} items of {count(panel.units, 'input')} are scored by all judges and rated"
         raise ValueError(f"{scored}: give {FEWEST} or more, of {MIN_CLUSTERS} inputs or more.")

@@ -4,7 +4,6 @@ import json
 import re
 import zlib
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import dspy
@@ -15,10 +14,11 @@ import evalbias
 from evalbias.evaluation.bias import Quote
 from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.optimizers import Align, align, offers
+from evalbias.optimizers import Align, align, offers, race
 from evalbias.optimizers.align import ENOUGH
+from evalbias.optimizers.base import rounds
 from evalbias.optimizers.offers import COMBINATION, DEMOS, LIBRARY, READING, REASONING, quotes, spread, taught
-from evalbias.optimizers.race import Race, combination, reading
+from evalbias.optimizers.race import combination, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
 from evalbias.programs.edits import edits, with_lines
 from evalbias.programs.judges import as_judged
@@ -364,10 +364,8 @@ def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
 
 
 def test_a_race_begins_with_few_items_if_the_budget_is_small_and_demonstrations_are_spread_over_the_scores():
-    given = with_effect(0.0, n=200)
-    race = partial(Race, None, [None] * 200, given, None, seed=0)
-    assert race(budget=600).sizes(20) == [25, 50, 100, 200]
-    assert race(budget=600).sizes(2) == race(budget=None).sizes(50) == [200]
+    assert rounds(200, race.FEWEST, 20, budget=600) == [25, 50, 100, 200]
+    assert rounds(200, race.FEWEST, 2, budget=600) == rounds(200, race.FEWEST, 50, budget=np.inf) == [200]
     human = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
     picked = spread(human, np.random.default_rng(0).permutation(50), 5)
     assert sorted(human[picked]) == [1, 2, 3, 4, 5]

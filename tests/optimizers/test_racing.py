@@ -9,9 +9,10 @@ from fakes import PARTS, Wording, pair
 from evalbias.evaluation import Judged
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers import zepo as module
+from evalbias.optimizers.base import rounds
 from evalbias.optimizers.objectives import Confidence, ContextFreeConfidence, Fairness
 from evalbias.optimizers.proposers import GrammarParaphraser
-from evalbias.optimizers.zepo import IMAGINED, alike, drop, imagined, race_rounds
+from evalbias.optimizers.zepo import IMAGINED, alike, drop, imagined
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -41,10 +42,10 @@ def dropped(rivals, incumbent, looks, objective=None):
 
 
 def test_rounds_double_and_end_with_all_examples():
-    assert race_rounds(39) == [39]
-    assert race_rounds(40) == [20, 40]
-    assert race_rounds(100) == [25, 50, 100]
-    assert race_rounds(840) == [27, 53, 105, 210, 420, 840]
+    assert rounds(39, module.FEWEST) == [39]
+    assert rounds(40, module.FEWEST) == [20, 40]
+    assert rounds(100, module.FEWEST) == [25, 50, 100]
+    assert rounds(840, module.FEWEST) == [27, 53, 105, 210, 420, 840]
 
 
 def test_racing_is_on_unless_the_method_is_bare_asks_less_and_finds_the_same():
