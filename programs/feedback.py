@@ -127,7 +127,8 @@ class MQMFeedback(Program):
     critical = Setting[float](number_within(high=0))  # weight of a critical error, as in evalbias.measures.mqm_score
 
     def __init__(self, *, critical: float = -5.0, **config: Any) -> None:
-        super().__init__(critical=critical)
+        super().__init__()
+        self.critical = critical
         self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
@@ -304,8 +305,8 @@ class ConsistencyFeedback(Program):
     seed = Setting[int](number_within(0, whole=True))
 
     def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:
-        super().__init__(paths=paths, seed=seed)
-        self.solve = solve
+        super().__init__()
+        self.solve, self.paths, self.seed = solve, paths, seed
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         source = str(required_field(self.name, example, "source"))

@@ -51,8 +51,8 @@ class Jury(Instrument):
         if len(judges) < 2 or not any(all(isinstance(judge, kind) for judge in judges) for kind in get_args(Member)):
             names = ", ".join(type(judge).__name__ for judge in judges)
             raise ValueError(f"judges=[{names:.200}]: give two or more PointwiseJudge, or two or more PairwiseJudge.")
-        super().__init__(rule=JuryRule.plain(len(judges)) if rule is None else rule)
-        self.judges = list(judges)
+        super().__init__()
+        self.rule, self.judges = JuryRule.plain(len(judges)) if rule is None else rule, list(judges)
         self._check()
 
     def _check(self) -> None:
@@ -172,8 +172,8 @@ class Rubric(Instrument):
                 "scale and the same inputs, and a weight for each or none."
             )
         _weights("weights", shares)
-        super().__init__(weights=tuple(share / sum(shares) for share in shares), name=name)
-        self.judges = judges
+        super().__init__()
+        self.weights, self.name, self.judges = tuple(share / sum(shares) for share in shares), name, judges
 
     @property
     def criterion(self) -> Criterion:

@@ -219,10 +219,10 @@ class SelfRefine(Program):
         seed: int = 0,
         field: str = "output",
     ) -> None:
-        super().__init__(max_iterations=max_iterations, accept=accept, perfect=perfect, seed=seed, field=field)
-        self.generate = generate
-        self.feedback = checked_source(feedback)
-        self.refine = refine
+        super().__init__()
+        self.max_iterations, self.accept, self.perfect = max_iterations, accept, perfect
+        self.seed, self.field = seed, field
+        self.generate, self.feedback, self.refine = generate, checked_source(feedback), refine
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""
@@ -266,10 +266,9 @@ class BestOfK(Program):
     def __init__(
         self, generate: dspy.Module, feedback: FeedbackSource, *, k: int = 8, seed: int = 0, field: str = "output"
     ) -> None:
-        super().__init__(k=k, seed=seed, field=field)
-        self.generate = generate
-        self.feedback = checked_source(feedback)
-        self._warned = False
+        super().__init__()
+        self.k, self.seed, self.field = k, seed, field
+        self.generate, self.feedback, self._warned = generate, checked_source(feedback), False
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         run = _Run(self, inputs)
@@ -315,7 +314,8 @@ class SelfConsistencyRefine(Program):
     def __init__(
         self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, stop: bool = False, seed: int = 0
     ) -> None:
-        super().__init__(max_iterations=max_iterations, stop=stop, seed=seed)
+        super().__init__()
+        self.max_iterations, self.stop, self.seed = max_iterations, stop, seed
         self.generate = generate
         self.feedback = ConsistencyFeedback(generate, paths=paths, seed=seed)
 

@@ -19,7 +19,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import Correction, Order, PositionOffsets, decisions, gaps
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion, asked_about
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
 from evalbias.programs.judges import Judge, RefusedItems
 from evalbias.programs.prompts import Language, Message
@@ -122,19 +122,16 @@ class PairwiseJudge(Judge):
         language: str = "en",
         cue: bool = True,
     ) -> None:
-        position = {"debias": debias, "calibration": calibration, "min_coverage": min_coverage}
-        asking = {"ties": ties, "instruction_place": instruction_place, "scoring": scoring, "sampling": sampling}
-        asking |= {"reasoning": reasoning, "cue": cue}
-        about = asked_about(criterion, inputs, judged, scores=False)
-        own = {"criterion": about.criterion, "inputs": about.inputs, "judged": about.judged}
-        super().__init__(language=language, **own, **position, **asking, corrections={})
-        self.criterion = prompts.in_language(about.criterion, language)
+        super().__init__()
+        about = self._ask_about(criterion, inputs, judged, scores=False, language=language)
+        self.scoring, self.sampling, self.reasoning, self.cue = scoring, sampling, reasoning, cue
+        self.debias, self.calibration, self.min_coverage = debias, calibration, min_coverage
+        self.ties, self.instruction_place, self.corrections = ties, instruction_place, {}
         phrases = prompts.LANGUAGES[language]
         wording = f"{about.wording or prompts.filled(phrases.comparison, self.criterion)}\n{phrases.answers}"
-        fields: dict[str, Any] = {name: (str, about.field(name)) for name in self.inputs}
+        fields = {name: (str, about.field(name)) for name in self.inputs}
         fields = {CANDIDATES if n == self.judged else n: value for n, value in fields.items()}
-        fields[CANDIDATES] = (list[str], dspy.InputField())
-        signature = {**fields, "preference": (str, dspy.OutputField())}
+        signature = {**fields, CANDIDATES: (list[str], dspy.InputField()), "preference": (str, dspy.OutputField())}
         self.predict = Predictor(dspy.Signature(signature, wording if instruction is None else instruction))
 
     def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:

@@ -19,7 +19,7 @@ from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion, asked_about
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, length_feature, own_inputs, read_item, text_length
 from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals
 from evalbias.programs.prompts import Language, Message
@@ -155,13 +155,12 @@ class PointwiseJudge(Judge):
         language: str = "en",
         cue: bool = True,
     ) -> None:
-        question = asked_about(criterion, inputs, judged, scores=True)
-        own = {"criterion": question.criterion, "inputs": question.inputs, "judged": question.judged}
-        own |= {"scoring": scoring, "sampling": sampling, "reasoning": reasoning, "cue": cue}
-        super().__init__(language=language, **own, nearest=0, correction=correction)
-        self.criterion = prompts.in_language(question.criterion, language)
-        wording = question.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
-        fields = {name: (str, question.field(name)) for name in self.inputs}
+        super().__init__()
+        about = self._ask_about(criterion, inputs, judged, scores=True, language=language)
+        self.scoring, self.sampling, self.reasoning, self.cue = scoring, sampling, reasoning, cue
+        self.nearest, self.correction = 0, correction
+        wording = about.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
+        fields = {name: (str, about.field(name)) for name in self.inputs}
         output = dspy.OutputField(desc=self.criterion.definition)
         self.predict = Predictor(
             dspy.Signature({**fields, "score": (float, output)}, f"{wording}\n{self.answer_format}")

@@ -53,8 +53,8 @@ class PairwiseRanker(Instrument):
     orders = Setting[int](number_within(1, MOST, whole=True))
 
     def __init__(self, judge: PairwiseJudge, *, seed: int = 0, orders: int = 1) -> None:
-        super().__init__(seed=seed, orders=orders)
-        self.judge = judge
+        super().__init__()
+        self.judge, self.seed, self.orders = judge, seed, orders
 
     def forward(self, *texts: Any, **fields: Any) -> dspy.Prediction:
         """Rank the ``candidates`` of an item, passed as to the judge; returns a prediction like ``batch``."""

@@ -206,15 +206,13 @@ def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 class Program(dspy.Module):  # type: ignore[misc]
-    """Base of judges, rankers and loops; ``settings`` gives a value to every ``Setting`` that the class declares."""
+    """Base of judges, rankers and loops, which give a value to every ``Setting`` that their class declares."""
 
     kind: ClassVar[str]  # kind of program in words, for saved files and errors
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.settings = Settings(type(self))
-        for name, value in settings.items():
-            setattr(self, name, value)
 
     def deepcopy(self) -> Any:
         """Copy the program with its callbacks, including the case where DSPy copies attribute by attribute."""
