@@ -171,7 +171,7 @@ def compiled(
         "decision": report.decision,
         "chosen": chosen,
         "chosen_with_loss": lenient,
-        "decision_with_loss": with_loss.fields["decision"],
+        "decision_with_loss": with_loss.decision,
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
         "objective": rules.BIAS_LABELS[number],
         "tried": {name: _row(rule, agreement, judged, before) for name, judged in tried.items()},

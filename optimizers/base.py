@@ -164,12 +164,12 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         # 7. A copy of the student holds the chosen part.
         chosen = selection.chosen
         program = with_part(student, self.compiles, path, chosen.program)
-        fields = {**selection.fields, **problem.details, **chosen.details, **comparisons}
-        if problem.given.items:  # cross-fitted
-            fields["tested_on"] = problem.given.items
         program.report = self.report_type(
             chosen=chosen.name,
-            **fields,
+            candidates=selection.candidates,
+            front=selection.front,
+            tested_on=problem.given.items or CompileReport.tested_on,  # the first where it is cross-fitted
+            **{"decision": selection.decision, **problem.details, **chosen.details, **comparisons},
             left_out=problem.left_out,
             cost=replace(self._spent(problem), seconds=time.monotonic() - started),
             seed=self.seed,

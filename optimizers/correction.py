@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # parts of an effect that corrections subtra
 COVARIATES = {LENGTH: LENGTHS, LIKELIHOOD: LIKELIHOODS}
 """Feature of every output -> the covariate of a judge's answers that holds it."""
 SIGNIFICANT = 0.05  # level of the tests which features an effect belongs to, and whether scores are shifted
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,10 @@ class CorrectedScores(Bias):
         return numbers
 
     def effect(self, feature: str, judged: Judged) -> Number:
-        how: dict[str, Any] = {"names": (feature,), "reliability": self.reliability, "differences": self.differences}
         columns = judged.covariate(RATINGS), judged.covariate(feature)
-        estimator = partial(estimate_effect, **how)
+        estimator = partial(
+            estimate_effect, names=(feature,), reliability=self.reliability, differences=self.differences
+        )
         name, label = f"{feature}_effect", f"effect of {feature}"
         return Number(name, label, judged.answers, estimator, columns=columns, null=0.0, tested=False)
 
@@ -182,19 +184,19 @@ class _Learning:
         sentences += filter(None, (sentence, *ratings_left_out(self.judged), rated_again(self.judged)))
         return LearnedCorrection(replace(correction, shift=shift), tuple(sentences), tuple(front), comparison)
 
-    def quality(self, judged: Judged, names: Sequence[str]) -> dict[str, Any]:
-        """Return what holds the quality of the items fixed, as arguments, and the features by name."""
-        return {
-            "ratings": judged.covariate(RATINGS),
-            "features": {name: judged.covariate(name) for name in names},
-            "clusters": judged.inputs or None,
-            "differences": self.judged.pairwise,
-            "reliability": self.reliability,
-        }
+    def at_equal_quality(self, model: Callable[..., Model], judged: Judged, names: Sequence[str]) -> Model:
+        """Return a model of ``EqualQuality``'s arguments, of scores and features by name."""
+        return model(
+            judged.answers,
+            judged.covariate(RATINGS),
+            {name: judged.covariate(name) for name in names},
+            clusters=judged.inputs or None,
+            differences=self.judged.pairwise,
+            reliability=self.reliability,
+        )
 
     def fit(self, judged: Judged, names: Sequence[str]) -> ScoreCorrection:
-        full = fit_score_correction(judged.answers, **self.quality(judged, names))
-        provenance = judged.provenance
+        full, provenance = self.at_equal_quality(fit_score_correction, judged, names), judged.provenance
         return replace(full, reduction=provenance.get("reduction", "sum"), length=provenance.get(LENGTH, "characters"))
 
     def fitted(self, judged: Judged, steps: Sequence[tuple[tuple[str, ...], float]]) -> ScoreCorrection:
@@ -219,7 +221,7 @@ class _Learning:
         """Return features whose effect the joint model gives to another one -> a sentence that says so."""
         if len(self.names) < 2:
             return {}
-        model = EqualQuality(self.scored.answers, **self.quality(self.scored, self.names))
+        model = self.at_equal_quality(EqualQuality, self.scored, self.names)
         own = [name for name in self.names if model.effect(name).p_value < SIGNIFICANT]
         why = f"nothing is subtracted, because no effect is shown beside that of {' and '.join(own)}."
         return {name: f"{_title(name)}: {why}" for name in self.names if own and name not in own}
@@ -231,7 +233,7 @@ class _Learning:
         candidates = [Candidate(f"strength {strength:g}", None, answers=answers) for strength, answers in strengths]
         unchanged, inputs = Candidate(GIVEN, None, answers=current), len(set(current.inputs or current.ids))
         chosen = choose(unchanged, candidates, [rule], test=lambda _: current, spent=Cost, inputs=inputs)
-        places = zip((0.0, *STRENGTHS), (current, *tried), chosen.fields["candidates"], strict=True)
+        places = zip((0.0, *STRENGTHS), (current, *tried), chosen.candidates, strict=True)
         points = [
             Point(name, place, effect(answers).value, PEARSON.value(answers), report.chosen, report.reason)
             for place, answers, report in places
@@ -294,7 +296,8 @@ class _Learning:
             averaged = "Position: both orders are averaged, so neither position has an advantage."
             return 0.0, averaged if judged.both_orders else ""
         if judged.pairwise:
-            effect = EqualQuality(scores, **self.quality(scored, self.names[:1])).effect(self.names[0])
+            model = self.at_equal_quality(EqualQuality, replace(scored, answers=scores), self.names[:1])
+            effect = model.effect(self.names[0])
             human = human * effect.quality * effect.score_sd
         elif not judged.on_peoples_scale:
             return 0.0, ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from evalbias.evaluation.words import count, joined, p_equals, percent, signed
 from evalbias.measures.agreement import estimate_pearson
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.families import higher_than_first
-from evalbias.measures.juries import JuryRule, fit_rules
+from evalbias.measures.juries import JuryRule, Panel, fit_rules
 from evalbias.measures.resample import Draws
 from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.rules import CHOICE_LEVEL, LOSS, PEARSON
@@ -77,9 +76,15 @@ def learn_jury(
         raise ValueError("All items are of one input, and a jury is tried on others: give several inputs.")
 
     def fitted(rows: BoolArray) -> dict[str, JuryRule]:
-        options: dict[str, Any] = {"reliability": reliability, "mirrored": first.both_orders, "names": names}
-        options |= {"clusters": keys[rows].tolist(), "verdicts": verdicts}
-        return fit_rules(table[rows], first.ratings[rows], **options)
+        panel = Panel(
+            table[rows],
+            first.ratings[rows],
+            names=names,
+            clusters=keys[rows].tolist(),
+            reliability=reliability,
+            mirrored=first.both_orders,
+        )
+        return fit_rules(panel, table[rows], verdicts)
 
     people = {RATINGS: first.ratings, HUMAN_SCORES: mean_of_raters(first.ratings)}
     bare = replace(first, covariates=people, scale=None, writers=(), ties=False)

@@ -200,7 +200,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         if selection.answers is not None and LIKELIHOODS in selection.answers.covariates:
             held_back = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
             worth = rules.proxy_worth(held_back, LIKELIHOODS, LIKELIHOOD)
-            fields["decision"] = f"{selection.fields['decision']} {worth}"
+            fields["decision"] = f"{selection.decision} {worth}"
         return fields
 
     def prepare(self, problem: Problem) -> None:

@@ -276,9 +276,9 @@ def objective_rule(objective: Objective, *, seed: int, keeps: Sequence[Keep] = (
     def estimated(judged: Judged) -> dict[str, Estimate]:
         resampled = partial(objective.resampled, judged)
         bounds = interval(resampled, _inputs(judged), method="percentile", draws=Draws(seed, SWAPS))
-        name, undefined = objective.name, count_unanswered(judged)
-        numbers = {**vars(bounds), "n": len(judged.ids) - undefined, "undefined": undefined}
-        return {name: Estimate(name=name, label=name, **numbers)}
+        undefined = count_unanswered(judged)
+        bounds = replace(bounds, n=len(judged.ids) - undefined, undefined=undefined)
+        return {objective.name: Estimate.of(bounds, objective.name)}
 
     def p_value(judged: Judged, before: Judged) -> float:
         observed = objective(judged) - objective(before)

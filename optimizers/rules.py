@@ -90,8 +90,8 @@ class AgreementMeasure:
         x, y = self.columns(judged)
         draws = Draws(seed=seed, swaps=0)
         interval = estimate_coefficient(self.counted, x, y, clusters=judged.clusters, draws=draws)
-        fields = {**vars(interval), "undefined": len(x) - interval.n}
-        return Estimate(name=self.name, label=self.label, signed=self is not ACCURACY, **fields)
+        interval = replace(interval, undefined=len(x) - interval.n)
+        return Estimate.of(interval, self.name, self.label, signed=self is not ACCURACY)
 
     def within(self, first: int) -> AgreementMeasure:
         """Measure within the first items and within the others: halves read along two lines differ in their means."""

@@ -149,7 +149,9 @@ class Selection:
 
     chosen: Candidate
     answers: Judged | None = None  # of the chosen program to the held-back items; None where nothing was kept back
-    fields: Mapping[str, Any] = field(default_factory=dict)  # of the report: decision, candidates and front
+    decision: str = ""  # this and the next two as in the report
+    candidates: tuple[Tried, ...] = ()
+    front: tuple[str, ...] = ()
     rule: int = 0  # place of the rule that chose among the rules
 
 
@@ -184,7 +186,7 @@ def choose(
         selections.append(replace(selection, rule=place))
         if selections[-1].chosen is not student:
             return selections[-1]
-    tested = [s for s in selections if not all(math.isnan(tried.p_value) for tried in s.fields["candidates"])]
+    tested = [s for s in selections if not all(math.isnan(tried.p_value) for tried in s.candidates)]
     return (tested or selections)[0]
 
 
@@ -239,7 +241,7 @@ def _choose_by(
     enough = None if best else inputs_to_decide(p_values[nearest], rule.level, units)
     decision = _decision(tried, best, nearest, rule.aim if best else aim, where, noun=noun, enough=enough)
     decision = f"{coverage_warning({'': answers[best].asked.coverage})} {decision}".lstrip()
-    return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
+    return Selection(programs[best], answers[best], decision, tried, front)
 
 
 def _fault(rule: Rule, judged: Judged, before: Judged, p_value: float, more: int) -> str:

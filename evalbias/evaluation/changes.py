@@ -296,7 +296,7 @@ def drift(options: DriftOptions) -> DriftReport:
     inputs = (periods[0].inputs, periods[1].inputs, first.inputs)
     split = split_change(*columns, clusters=inputs, draws=Draws(seed=options.seed))
     estimates = {
-        name: Estimate(**vars(e), name=name, label=LABELS[name], null=0.0 if name == "drift" else None)
+        name: Estimate.of(e, name, LABELS[name], null=0.0 if name == "drift" else None)
         for name, e in zip(LABELS, split.parts.values(), strict=True)
     }
     comparisons = _compared(*_with_equal_covariates(first, second), seed=options.seed)
@@ -527,9 +527,9 @@ def compare(options: CompareOptions) -> CompareReport:
     if len(systems) > 2:
         estimates, sentences = _ranked(means, differences)
     else:
-        estimates = {PEOPLE: Estimate(**vars(differences[0]), name=PEOPLE, label="by people")}
+        estimates = {PEOPLE: Estimate.of(differences[0], PEOPLE, "by people")}
         if any(side.on_peoples_scale for side in own):
-            estimates[FAVOR] = Estimate(**vars(means.favors[0]), name=FAVOR, label="the judge's favor", null=0.0)
+            estimates[FAVOR] = Estimate.of(means.favors[0], FAVOR, "the judge's favor", null=0.0)
         parts, more = _parts([*own, *sides[2:]], options)
         sentences, estimates = [*_verdict(means, estimates), *more], estimates | parts
     for name, side in zip(systems, own, strict=True):
@@ -600,7 +600,7 @@ def _ranked(means: MeansCompared, differences: Sequence[Interval]) -> tuple[dict
         worse, better = sorted(pair, key=lambda place: -rank[place])
         turned = e if (worse, better) == pair else replace(e, value=-e.value, low=-e.high, high=-e.low)
         name = f"{means.systems[better]} - {means.systems[worse]}"
-        ordered[rank[better], rank[worse]] = Estimate(**vars(turned), name=name, label=name)
+        ordered[rank[better], rank[worse]] = Estimate.of(turned, name)
     best, *others = (means.systems[place] for place in np.argsort(rank))
     beaten = [name for k, name in enumerate(others) if ordered[0, k + 1].low > 0]
     reasons = dict.fromkeys(e.reason for e in ordered.values() if e.reason)
@@ -647,7 +647,7 @@ def _parts(sides: Sequence[Judged], options: CompareOptions) -> tuple[dict[str, 
             if beyond.mean() > EXTRAPOLATED:
                 share = percent(beyond.mean())
                 sentences.append(f"{share} of the outputs lie beyond the rated in {label}: extrapolated.")
-        estimates[name] = Estimate(**vars(e), name=name, label=label)
+        estimates[name] = Estimate.of(e, name, label)
     return estimates, [*_gain_words(estimates), *sentences]
 
 

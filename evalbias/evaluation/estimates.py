@@ -157,6 +157,13 @@ class Estimate(Interval, Named):
         value = self.value if value is None else value
         return signed(value) if self.signed else unsigned(value)
 
+    @classmethod
+    def of(
+        cls, interval: Interval, name: str, label: str = "", *, null: float | None = None, signed: bool = True
+    ) -> Estimate:
+        """Return an interval with a name, which is also the default of its label."""
+        return cls(**vars(interval), name=name, label=label or name, null=null, signed=signed)
+
     def less_null(self) -> Estimate:
         """Return the estimate as a distance from an unbiased judge."""
         return replace(self.scaled(1, less=self.null or 0.0), null=0.0, signed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import scipy
@@ -297,16 +297,13 @@ class JuryRule:
         return np.asarray((table - np.array(self.centers)) / np.array(self.spreads))
 
 
-def fit_rules(
-    scores: FloatArray, ratings: FloatArray, *, verdicts: tuple[float, float] | None, **panel_options: Any
-) -> dict[str, JuryRule]:
-    """Fit every kind of rule for K members to rated items, name -> rule; ``panel_options`` are arguments of ``Panel``.
+def fit_rules(panel: Panel, scores: FloatArray, verdicts: tuple[float, float] | None = None) -> dict[str, JuryRule]:
+    """Fit every kind of rule for K members to their ``panel`` of rated items and their scores (n, K), name -> rule.
 
     Scores are combined by the mean, equal or with inverse error covariance weights, shrunk and not negative; verdicts
     by the majority, equal or weighted. ``verdicts`` are their two values, the worse first.
     """
-    panel, k = Panel(scores, ratings, **panel_options), scores.shape[1]
-    rows = scores[~np.isnan(scores).any(axis=1)]
+    k, rows = scores.shape[1], scores[~np.isnan(scores).any(axis=1)]
     kind: Kind = "mean" if verdicts is None else "verdict"
     centers, spreads = rows.mean(axis=0), rows.std(axis=0)
     if verdicts is not None:

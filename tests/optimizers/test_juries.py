@@ -92,9 +92,9 @@ def test_every_item_is_scored_by_a_fit_on_other_inputs():
 
 def test_rules_of_scores_and_of_verdicts():
     scores, ratings, _ = drawn(np.random.default_rng(6), 300, 3, 0.3)
-    assert [*fit_rules(scores, ratings, verdicts=None)] == ["equal mean", "weighted mean"]
+    assert [*fit_rules(Panel(scores, ratings), scores)] == ["equal mean", "weighted mean"]
     signs = np.sign(scores)
-    named = fit_rules(signs, np.sign(ratings), verdicts=(-1.0, 1.0), mirrored=True)
+    named = fit_rules(Panel(signs, np.sign(ratings), mirrored=True), signs, (-1.0, 1.0))
     assert [*named] == ["equal majority", "weighted majority"]
     assert isinstance(named["equal majority"], JuryRule)
     assert set(named["equal majority"](signs)) == {-1.0, 1.0}

@@ -74,10 +74,10 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen(snapshot):
     rows |= {"smallest that holds": (0.2, 0.4, 0.001, "", 0), "holds": (0.3, 0.5, 0.001, "", 0)}
     found = chosen(rows)
     assert found.chosen.name == "smallest that holds"
-    assert [t.chosen for t in found.fields["candidates"]] == [False, False, False, True, False]
+    assert [t.chosen for t in found.candidates] == [False, False, False, True, False]
     # (bias, performance): (.1, .1) and (.2, .4) lie behind (.0, .4); (.3, .5) has the highest performance
-    assert found.fields["front"] == ("small, insignificant", "holds")
-    assert [found.fields["decision"], *(t.reason for t in found.fields["candidates"])] == snapshot
+    assert found.front == ("small, insignificant", "holds")
+    assert [found.decision, *(t.reason for t in found.candidates)] == snapshot
 
 
 @pytest.mark.parametrize(
@@ -105,19 +105,19 @@ def test_the_next_rule_is_asked_only_where_the_one_before_finds_nothing():
     rows = {"given": GIVEN, "first": (0.4, 0.5, 0.06, "", 0), "second": (0.6, 0.7, 0.08, "", 0)}
     found = chosen(rows, second=ByPerformance(rows, 0.0))
     assert found.chosen.name == "second"  # both pass the second rule, with p of .02 and .04
-    assert "for agreement: " in found.fields["decision"]
+    assert "for agreement: " in found.decision
     rows["first"] = (0.4, 0.5, 0.049, "", 0)
     assert chosen(rows, second=ByPerformance(rows, 0.0)).chosen.name == "first"
     rows |= {"first": (0.4, 0.5, 0.091, "", 0), "second": (0.6, 0.7, 0.092, "", 0)}
     found = chosen(rows, second=ByPerformance(rows, 0.0))
     assert found.chosen.name == "given"
-    assert 'Best of 2 candidates for less bias, or agreement: "first".' in found.fields["decision"]
-    assert [one.p_value for one in found.fields["candidates"]][1:] == [0.091, 0.092]  # of the first rule
+    assert 'Best of 2 candidates for less bias, or agreement: "first".' in found.decision
+    assert [one.p_value for one in found.candidates][1:] == [0.091, 0.092]  # of the first rule
     rows |= {"first": (0.4, math.nan, math.nan, "", 0), "second": (math.nan, 0.7, math.nan, "", 0)}
     by_agreement = ByPerformance({**rows, "first": (0.4, 0.5, 0.12, "", 0), "second": (0.6, 0.7, 0.08, "", 0)}, 0.0)
     assert chosen(rows, second=by_agreement).chosen.name == "second"  # an undefined bias has no veto
     by_agreement.rows["second"] = (0.6, 0.7, 0.11, "", 0)
-    assert "(adjusted p = 0.0700" in chosen(rows, second=by_agreement).fields["decision"]  # and not "cannot be tested"
+    assert "(adjusted p = 0.0700" in chosen(rows, second=by_agreement).decision  # and not "cannot be tested"
 
 
 @pytest.mark.parametrize(
@@ -138,17 +138,17 @@ def test_the_given_program_is_kept_with_the_reason_and_what_would_decide(row, re
     assert found.chosen.name == "given"
     best = "Best candidate" if alone else "Best of 2 candidates"
     kept = f'Kept your program. {best} for less bias: "other". Not chosen because it {reason}, on 9 held-back inputs.'
-    assert found.fields["decision"] == kept + (f" About {enough} would decide." if enough else "")
-    assert found.fields["candidates"][0].reason == "is kept: nothing is better"
+    assert found.decision == kept + (f" About {enough} would decide." if enough else "")
+    assert found.candidates[0].reason == "is kept: nothing is better"
     if not alone:
-        assert found.fields["candidates"][2].reason.startswith("cannot be compared: what it should improve is undef")
+        assert found.candidates[2].reason.startswith("cannot be compared: what it should improve is undef")
 
 
 def test_where_nothing_can_be_tested_the_decision_says_why():
     undefined = (0.1, 0.4, float("nan"), "", 0)
     found = chosen({"given": GIVEN, "other": undefined, "third": undefined})
     kept = "Kept your program: less bias cannot be tested on 9 held-back inputs: it is undefined."
-    assert found.fields["decision"] == kept
+    assert found.decision == kept
 
 
 def sourced(n, seed):
