@@ -66,7 +66,7 @@ def read_scale(scale: Any) -> tuple[float, float] | None:
     return low, high
 
 
-READ = {"scale": read_scale, "pairs": pair_limit}  # option -> function that reads it, also as a terminal takes it
+READ = {"scale": read_scale, "pairs": pair_limit}  # option -> function that reads it, also a text
 WANTED = {"Sequence": "a list, such as {}", "Mapping": "a dict", "float": "a number", "int": "a number"}
 """First word of an option's type -> what to give in the place of a text."""
 
@@ -190,7 +190,7 @@ class AuditOut(GateOut):
 
 
 class Items(Options):
-    """The items, and words around them in a prompt."""
+    """The items."""
 
     data: Any = field(
         kw_only=False,
@@ -216,6 +216,11 @@ class Items(Options):
         "new judge scores on the same scale, and its prompt says what each score means.",
         (),
     )
+
+
+class Prompted(Items):
+    """The items, and words around them in a prompt."""
+
     source_label: str | None = option("Name of the source in prompts, such as Dialogue.")
     output_label: str | None = option("Name of an output in prompts, such as Reply.")
     language: Literal["en", "ja"] | None = option(
@@ -278,15 +283,10 @@ class Seeded(Options):
     seed: int = option("Seed for all random draws.", 0)
 
 
-def reading_of(options: Any) -> dict[str, Any]:
-    """Return the options of a command for reading its data, as ``evalbias.data.read`` takes them."""
-    return {name: getattr(options, name) for name in ("mapping", "missing", "keep", "levels")}
-
-
 # Audit any judge, and correct recorded answers.
 
 
-class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
+class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Prompted):
     """Answers of a judge, recorded with the items."""
 
     scores_field: str | None = option("Field of the judge's recorded scores; {criterion} stands for the criterion.")
@@ -433,7 +433,7 @@ class CorrectOptions(RecordedAnswers):
     max_loss: float = option("Loss of agreement (Pearson's r) to allow for a smaller effect, such as 0.05.", 0.0)
 
 
-class JuryOptions(Seeded, Reliable, Likely, Long, Items):
+class JuryOptions(Seeded, Reliable, Likely, Long, Prompted):
     """Say what several recorded judges are worth together.
 
     Says which of them to keep, too. The items need two ratings each, or one whose `reliability` is stated.
@@ -542,7 +542,7 @@ class ProbeEmitOptions(Changing):
     out: Path = field(metadata={"help": "The .jsonl file to write."})
 
 
-class ProbeReadOptions(Seeded, Coded, Items):
+class ProbeReadOptions(Seeded, Coded, Prompted):
     """Say what moves a judge, from its answers to the rows of probe emit, found by their ids."""
 
     scores_field: str | None = again("scores_field")
@@ -552,7 +552,7 @@ class ProbeReadOptions(Seeded, Coded, Items):
     scale: tuple[float, float] | None = again("scale")
 
 
-class ProbeRunOptions(Judging, Changing):
+class ProbeRunOptions(Judging, Changing, Prompted):
     """Ask a judge about items with one thing changed, and say what moves it."""
 
     beside = (MeasuringModels, Out)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from evalbias import options
-from evalbias.options import NEW_CRITERION, Coded, Items, Judging, MeasuringModels, Options, Out, Seeded, again, option
+from evalbias.options import NEW_CRITERION, Coded, Judging, MeasuringModels, Options, Out, Seeded, again, option
 
 # Run a judge that scores or compares.
 
 
-class ScoreOptions(Seeded, Judging, Items):
+class ScoreOptions(Seeded, Judging, options.Prompted):
     """Options of a command that scores items."""
 
     heading: ClassVar[str] = "Scores"
@@ -30,7 +30,7 @@ class ScoreOptions(Seeded, Judging, Items):
     )
 
 
-class Comparing(Judging, Items):
+class Comparing(Judging, options.Prompted):
     """Outputs that are compared, the model that compares them, and its third answer."""
 
     documents: int | None = option("Use only this many documents (inputs), drawn with the seed.")
@@ -189,7 +189,7 @@ class Choosing(Options):
     )
 
 
-class AlignOptions(Seeded, Coded, Judging, Items):
+class AlignOptions(Seeded, Coded, Judging, options.Prompted):
     """Make a judge agree better with the people who labeled the items.
 
     Tries readings of the scores, demonstrations, edits of the question and combinations of these; with
@@ -221,7 +221,7 @@ class AgreementAim(AlignOptions):
     aim: str = option("agreement.", "agreement")
 
 
-class ScoringAim(Choosing, Seeded, options.Likely, Judging, Items):
+class ScoringAim(Choosing, Seeded, options.Likely, Judging, options.Prompted):
     """A judge that scores is compiled on rated outputs, and compared before and after on a fifth of them."""
 
     heading: ClassVar[str] = "Judges that score (--aim likelihood)"

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias import data
+from evalbias.data.files import Source
 from evalbias.data.items import item_name
 from evalbias.data.reading import opened, table_of
 from evalbias.lm import types
@@ -29,8 +30,9 @@ from evalbias.lm.decisions import ClientLM, decides
 from evalbias.lm.dspy_seam import UsageTracker, active_trace, add_usage, with_callbacks
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
+from evalbias.options import Items
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion, check_inputs
+from evalbias.programs.criterion import Asked, Criterion, asked_about, check_inputs
 from evalbias.programs.items import ALL_INPUTS, OWN_INPUTS, read_item, read_pair
 from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Instrument, Predictor, Setting, instance_of
@@ -146,6 +148,16 @@ class Judge(Instrument):
         dump=lambda value: value and asdict(value),
         load=lambda saved: Sampling(**saved),
     )
+
+    def _ask_about(
+        self, subject: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool, language: str
+    ) -> Asked:
+        """Set the criterion and the inputs of a new judge, in a language, and return them; see ``asked_about``."""
+        about = asked_about(subject, inputs, judged, scores=scores)
+        self.language, self.criterion = language, about.criterion  # each is checked before it is used
+        self.inputs, self.judged = about.inputs, about.judged
+        self.criterion = prompts.in_language(about.criterion, language)
+        return about
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         """Return an example whose texts are checked; calls, batches and optimizers read through this.
@@ -427,25 +439,46 @@ def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm
 # Items of a file, for a judge with its own inputs.
 
 
-def read_for(judge: Any, source: Any, mapping: Mapping[str, str] | None = None, **options: Any) -> data.Dataset:
-    """Read items as ``evalbias.data.read`` does; columns may have the names of the judge's own ``inputs``.
+def read_for(
+    judge: Any,
+    options: Items,
+    *,
+    choices: Mapping[str, Sequence[object]] | None = None,
+    numbers: Sequence[str] = (),
+    samples: str | None = None,
+) -> data.Dataset:
+    """Read the items of a command's options, which a judge's own ``inputs`` may name; see ``evalbias.data.read``.
 
     The judged input's column, or a pair's two columns (``answer_1``, ``answer_2``), become the outputs.
     """
-    if not isinstance(judge, Instrument) or [*getattr(judge, "inputs", OWN_INPUTS)] == [*OWN_INPUTS]:
-        return data.read(source, mapping=mapping, **options)
-    table, mapped = opened(source), dict(mapping or {})
+    source, mapping = options.data, options.mapping
+    if has_own := isinstance(judge, Instrument) and [*getattr(judge, "inputs", OWN_INPUTS)] != [*OWN_INPUTS]:
+        source, mapping = _under_its_names(judge, opened(source), dict(mapping or {})), None
+    items = data.read(
+        source,
+        mapping=mapping,
+        choices=choices,
+        numbers=numbers,
+        samples=samples,
+        missing=options.missing,
+        keep=options.keep,
+        levels=options.levels,
+    )
+    if has_own:
+        items[:] = as_judged(judge, items)
+    return items
+
+
+def _under_its_names(judge: Any, table: Source, mapping: dict[str, str]) -> Source:
     for end in ("", "_1", "_2") if judge.judged != "output" else ():
         name = f"{judge.judged}{end}"
-        if name in mapped or (name in table.columns and f"output{end}" not in mapped):
-            mapped[f"output{end}"] = mapped.pop(name, name)
-    table = table_of(table, mapped)
+        if name in mapping or (name in table.columns and f"output{end}" not in mapping):
+            mapping[f"output{end}"] = mapping.pop(name, name)
+    table = table_of(table, mapping)
     if "source" not in judge.inputs:  # the other inputs are
         for _, row in table.rows:
             row["source"] = next((row.get(name) for name in judge.inputs if name != judge.judged), None)
-    items = data.read(table, **options)
-    items[:] = as_judged(judge, items)
-    return items
+    return table
 
 
 def as_judged(judge: Any, items: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -14,10 +14,17 @@ from evalbias.data.files import memory_table
 from evalbias.data.hints import lacking
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
-from evalbias.evaluation import answers
-from evalbias.evaluation.answers import PROMPT, ResolvedAudit, asked_in, criteria_of, resolve, tell_left_out
+from evalbias.evaluation.answers import (
+    PROMPT,
+    ResolvedAudit,
+    criteria_of,
+    instruction_place_for,
+    language_of,
+    resolve,
+    tell_left_out,
+)
 from evalbias.evaluation.words import joined
-from evalbias.options import AuditOptions, Options, reading_of
+from evalbias.options import AuditOptions, Items, Options
 from evalbias.program_options import AlignOptions, ComparingAim, RankOptions, ScoreOptions, ScoringAim
 from evalbias.programs import PairwiseJudge, PointwiseJudge, Rubric
 from evalbias.programs.criterion import Criterion
@@ -55,7 +62,8 @@ def scoring_judges(options: ScoreOptions | ScoringAim | AlignOptions) -> list[An
     if options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
     named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
-    return [PointwiseJudge(criterion, **asked_in(options)) for criterion in criteria_of(options, named)]
+    language, cue = language_of(options), not options.no_cue
+    return [PointwiseJudge(criterion, language=language, cue=cue) for criterion in criteria_of(options, named)]
 
 
 def _refuse_own(options: Any, *names: str) -> None:
@@ -72,17 +80,22 @@ def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> Pairw
         raise ValueError("`criterion`: a judge that compares has one. Name one.")
     if (options.judge is None) == (options.criterion is None):
         raise ValueError("Give either `criterion` 'name: definition' or `judge` FILE.")
-    names = ("debias", "calibration", "instruction", "instruction_place")
-    chosen = {name: value for name in names if (value := getattr(options, name, None)) is not None}
-    replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in chosen.items()}
-    if options.criterion is not None:
+    if options.judge is not None:
+        _refuse_own(options, "ties", "language", "no_cue", "instruction", "instruction_place", *PROMPT)
+        judge: PairwiseJudge = load(options.judge, PairwiseJudge)
+    else:
         (criterion,) = criteria_of(options, [options.criterion])
-        replaced = {"instruction_place": answers.instruction_place_for(options.lm), **replaced}
-        return PairwiseJudge(criterion, ties=options.ties, **asked_in(options), **replaced)
-    _refuse_own(options, "ties", "language", "no_cue", "instruction", "instruction_place", *PROMPT)
-    judge: PairwiseJudge = load(options.judge or "", PairwiseJudge)
-    for name, value in replaced.items():
-        setattr(judge, name, value)
+        judge = PairwiseJudge(
+            criterion,
+            ties=options.ties,
+            language=language_of(options),
+            cue=not options.no_cue,
+            instruction=getattr(options, "instruction", None),
+            instruction_place=getattr(options, "instruction_place", None) or instruction_place_for(options.lm),
+        )
+    for name in ("debias", "calibration"):
+        if (value := getattr(options, name, None)) is not None:
+            setattr(judge, name, None if value == "none" else value)
     return judge
 
 
@@ -112,10 +125,9 @@ def audit_settings(*each: ResolvedAudit) -> dict[str, Any]:
 # The items that options name, on two sides of a split.
 
 
-def load_items(options: Any, judge: Any, *, pairs: bool = False) -> data.Dataset:
+def load_items(options: Items, judge: Any, *, pairs: bool = False) -> data.Dataset:
     """Load outputs, or also pairs of them, for a saved or new judge; report on stderr the items left out."""
-    choices = {"better": tuple(getattr(options, "labels", ()))}
-    items = read_for(judge, options.data, choices=choices, **reading_of(options))
+    items = read_for(judge, options, choices={"better": tuple(getattr(options, "labels", ()))})
     tell_left_out(items, say)
     if not pairs and any("candidates" in e for e in items):
         raise data.DataError(

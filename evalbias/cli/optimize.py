@@ -25,7 +25,7 @@ from evalbias.cli.items import (
 from evalbias.cli.refine import leave_loops, task_of, with_refiner
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
-from evalbias.data import by_input, count_pairs, hold_pairs, pairs, read, world
+from evalbias.data import by_input, count_pairs, hold_pairs, pairs, world
 from evalbias.data import split as split_items
 from evalbias.data.items import comparable
 from evalbias.evaluation import compare_with_baselines
@@ -38,12 +38,12 @@ from evalbias.optimizers.base import FEWEST_TO_CHOOSE, hold_back
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.refine import ExternalFeedbackRefine
-from evalbias.options import MeasuringModels, Options, Out, reading_of
+from evalbias.options import MeasuringModels, Options, Out
 from evalbias.program_options import AgreementAim, AlignOptions, ComparingAim, LoopAim, OptimizeOptions, ScoringAim
 from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs.files import load
 from evalbias.programs.items import people_choice
-from evalbias.programs.judges import REDUCTIONS
+from evalbias.programs.judges import REDUCTIONS, read_for
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.plots import scatter
 from evalbias.report.tables import headlines_table, mitigation_table, refine_table, rows_table
@@ -326,7 +326,7 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
 
 def _suited(options: OptimizeOptions) -> tuple[bool, Aim, str]:
     """Choose the aim from the data: are they labeled, and, with a saved judge, does the judge score or compare?"""
-    items = read(options.data, choices={"better": tuple(options.labels)}, **reading_of(options))
+    items = read_for(None, options, choices={"better": tuple(options.labels)})
     labeled = has_ratings(items) or any(not math.isnan(people_choice(e)) for e in items)
     if options.judge is not None:
         judge = load(options.judge, PointwiseJudge, PairwiseJudge)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import typer
 
-from evalbias import data
 from evalbias.cli.audit import refuse_unused
 from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
@@ -17,8 +16,9 @@ from evalbias.data.probes import named_kinds, with_edits
 from evalbias.evaluation.answers import answers_of, tell_left_out
 from evalbias.evaluation.probes import probe_answers, read_probes
 from evalbias.evaluation.words import count
-from evalbias.options import MeasuringModels, Out, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions, reading_of
+from evalbias.options import MeasuringModels, Out, ProbeEmitOptions, ProbeReadOptions, ProbeRunOptions
 from evalbias.programs import PairwiseJudge
+from evalbias.programs.judges import read_for
 from evalbias.runs import write_jsonl
 from evalbias.values import message
 
@@ -30,7 +30,7 @@ def probe_emit_command(options: ProbeEmitOptions) -> None:
         raise DataError(f"{options.out}: name a .jsonl file as `out`.")
     if options.out.exists():
         raise DataError(f"{options.out} exists, maybe with scores: name another `out`, or delete it.")
-    items = data.read(options.data, **reading_of(options))
+    items = read_for(None, options)
     tell_left_out(items, say)
     rows = with_edits(items, options.kinds or EVERY, seed=options.seed, scale=options.scale)
     pairs = "candidates" in rows[0]

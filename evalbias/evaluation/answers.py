@@ -29,7 +29,7 @@ from evalbias.evaluation.words import joined
 from evalbias.lm.decisions import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import ALL, RECORDED, AuditOptions, read_scale, reading_of
+from evalbias.options import ALL, RECORDED, AuditOptions, Items, Prompted, read_scale
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.files import load
 from evalbias.programs.items import candidates_of, check_two_candidates
@@ -38,7 +38,7 @@ from evalbias.programs.jury import AnyJudge, Rubric
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.prompts import in_language
+from evalbias.programs.prompts import ENGLISH, in_language
 from evalbias.values import get_logger
 
 # Judges whose answers are recorded with the items: a column of scores, or columns of choices between two outputs.
@@ -472,9 +472,11 @@ def _resolved(requested: AuditOptions, judge: Any, source: Source) -> ResolvedAu
         (criterion,) = criteria_of(options, [] if options.criterion is None else [options.criterion])
         if any(candidates_of(item) for item in items):
             place = instruction_place_for(options.lm)
-            judge = PairwiseJudge(criterion, instruction_place=place, **asked_in(options))
+            judge = PairwiseJudge(
+                criterion, instruction_place=place, language=language_of(options), cue=not options.no_cue
+            )
         else:
-            judge = PointwiseJudge(criterion, **asked_in(options))
+            judge = PointwiseJudge(criterion, language=language_of(options), cue=not options.no_cue)
     else:
         criterion = _rated_criterion(options, items)
     compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
@@ -500,16 +502,17 @@ def _read(options: AuditOptions, judge: Any, source: Source) -> data_sets.Datase
     choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
     if options.winner_field is not None:
         check_fields(options.winner_field, options.swapped_field)
-    how = reading_of(options)
+    keep, mapping = options.keep, options.mapping
     if options.scale is not None:  # the ends of the scale are scores
         code = data_sets.items.value_code
         named = {*map(code, (*options.keep, *options.missing))}
-        how["keep"] = [*options.keep, *(end for end in options.scale if code(end) not in named)]
+        keep = [*options.keep, *(end for end in options.scale if code(end) not in named)]
     if options.outcome:
-        how["mapping"] = {**(options.mapping or {}), "outcome": options.outcome}
+        mapping = {**(options.mapping or {}), "outcome": options.outcome}
     scores = [] if options.scores_field is None else [options.scores_field]
-    how |= {"choices": dict.fromkeys(choices, options.labels), "numbers": scores, "samples": options.samples_field}
-    return read_for(judge, source, **how)
+    asked = Items(source, mapping=mapping, missing=options.missing, keep=keep, levels=options.levels)
+    coded = dict.fromkeys(choices, options.labels)
+    return read_for(judge, asked, choices=coded, numbers=scores, samples=options.samples_field)
 
 
 def instruction_place_for(lm: Any) -> str:
@@ -606,7 +609,7 @@ def _own_criterion(judge: AnyJudge, options: AuditOptions) -> Criterion:
     return own
 
 
-def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criterion, ...]:
+def criteria_of(options: Prompted, names: Sequence[str | Criterion]) -> tuple[Criterion, ...]:
     """Return the criteria of new judges; options such as `task` replace a criterion's own words."""
     if not names:
         raise ValueError("Say what a new judge judges: give `criterion` 'name: definition'.")
@@ -640,18 +643,18 @@ def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Cr
     return _worded(criterion, options)
 
 
-def _worded(criterion: Criterion, options: Any) -> Criterion:
-    return in_language(replace(criterion, **_words(options)), asked_in(options)["language"])
+def _worded(criterion: Criterion, options: Prompted) -> Criterion:
+    return in_language(replace(criterion, **_words(options)), language_of(options))
 
 
-def _words(options: Any) -> dict[str, Any]:
+def _words(options: Prompted) -> dict[str, Any]:
     words = {name: getattr(options, name, None) for name in PROMPT}
     return {name: text for name, text in words.items() if text is not None}
 
 
-def asked_in(options: Any) -> dict[str, Any]:
-    """Return the language of a new judge's prompts, by default English, and whether they end with a cue."""
-    return {"language": options.language or "en", "cue": not options.no_cue}
+def language_of(options: Prompted) -> str:
+    """Return the language of a new judge's prompts, by default English."""
+    return options.language or ENGLISH
 
 
 def _name(criterion: str | Criterion) -> str:

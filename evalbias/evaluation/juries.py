@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from evalbias import data
 from evalbias.data.reading import table_of
 from evalbias.evaluation.answers import answers_of, resolve, tell_left_out
 from evalbias.evaluation.bias import MARGINS, Intervals, Plot, Report, Section
@@ -23,7 +22,8 @@ from evalbias.measures.arrays import FloatArray, defined, standardized
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD
 from evalbias.measures.juries import Panel
 from evalbias.measures.resample import SHARE, Interval
-from evalbias.options import AuditOptions, JuryOptions, reading_of
+from evalbias.options import AuditOptions, JuryOptions
+from evalbias.programs.judges import read_for
 from evalbias.values import keywords, to_json
 
 MEAN = "mean of all"  # name of the jury with equal weights
@@ -41,19 +41,20 @@ def panel_of(options: JuryOptions) -> list[Judged]:
     fields_of = {name: None if pattern is None else pattern.replace(FOR_JUDGE, name) for name in options.judges}
     pairwise = not {"outputs", "candidates", "output_1"}.isdisjoint(table_of(options.data, options.mapping).columns)
     choices = dict.fromkeys([*fields_of, *filter(None, fields_of.values())], ()) if pairwise else {}
-    items = data.read(options.data, choices=choices, numbers=() if pairwise else options.judges, **reading_of(options))
+    items = read_for(None, options, choices=choices, numbers=() if pairwise else options.judges)
     if not items:
         raise ValueError(f"{items.path} holds no items: give at least one row with an output.")
     tell_left_out(items)
     settings = AuditOptions.of(options, data=items, mapping=None, swapped_field=None)
     first, judged = None, list[Judged]()
     for name, other in fields_of.items():
-        named = {"winner_field": name, "swapped_field": other} if pairwise else {"scores_field": name}
+        scores, winner, swapped = (None, name, other) if pairwise else (name, None, None)
         if first is None:
-            first = resolve(replace(settings, **named))
+            first = resolve(replace(settings, scores_field=scores, winner_field=winner, swapped_field=swapped))
             judged.append(replace(answers_of(first).counted_in(options.length), judge=name))
         else:  # the covariates of the items are the first judge's
-            answers = answers_of(replace(first, **named, likelihood_lm=None, lm=None))
+            ready = replace(first, scores_field=scores, winner_field=winner, swapped_field=swapped, likelihood_lm=None)
+            answers = answers_of(replace(ready, lm=None))
             judged.append(replace(judged[0], answers=answers.answers, ties=answers.ties, judge=name))
     return judged
 
@@ -193,7 +194,7 @@ class JuryReport(Report):
         items = f"{self.votes.n} items, {self.votes.undefined} undefined"
         note = f"correlations with quality, without the raters' noise; in brackets: 95 % intervals; {items}"
         errors = [(judge, *map(signed, row)) for judge, row in zip(self.judges, self.errors.correlations, strict=True)]
-        rows_of = {judge: [Estimate(name=judge, label=judge, **vars(e))] for judge, e in self.validities.items()}
+        rows_of = {judge: [Estimate.of(e, judge)] for judge, e in self.validities.items()}
         caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
         plot = Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows_of)])
         members = Table(names, rows, f"What each judge is worth, on {self.criterion}", note)

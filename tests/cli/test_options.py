@@ -16,11 +16,11 @@ import evalbias as package
 from evalbias import options, program_options
 from evalbias.cli.app import COMMANDS, SECTIONS, parameter
 from evalbias.cli.flags import FLAGS, as_typed
-from evalbias.cli.items import narrowed
+from evalbias.cli.items import narrowed, scoring_judges
 from evalbias.cli.optimize import AIMS
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
-from evalbias.evaluation.answers import asked_in, function_scores, recorded_scores, resolve
+from evalbias.evaluation.answers import function_scores, recorded_scores, resolve
 from evalbias.evaluation.biases import BIASES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
@@ -65,11 +65,12 @@ def test_a_callable_has_the_options_of_its_command_by_name_and_default(group, ca
 
 
 def test_every_language_of_a_judge_and_every_bias_of_an_audit_can_be_named_and_english_is_the_default():
-    (named, _) = get_args(get_type_hints(options.Items)["language"])
+    (named, _) = get_args(get_type_hints(options.Prompted)["language"])
     assert get_args(named) == (*LANGUAGES,)
     for call in (PointwiseJudge, PairwiseJudge):
-        usual = asked_in(program_options.JudgeOptions("file", lm="embedded"))
-        assert usual == {name: defaults(call)[name] for name in usual} == {"language": "en", "cue": True}
+        assert (defaults(call)["language"], defaults(call)["cue"]) == ("en", True)
+    (judge,) = scoring_judges(program_options.ScoreOptions("file", lm="embedded", criterion="wit: is it funny?"))
+    assert (judge.language, judge.cue) == ("en", True)
     (named, _) = get_args(get_type_hints(options.AuditOptions)["only"])
     of_loops = {"self"}
     assert {*get_args(named)} == {name for name, bias in BIASES.items() if bias.kind == "bias"} - of_loops

@@ -16,6 +16,7 @@ from evalbias import data
 from evalbias.evaluation import judge_examples
 from evalbias.lm.types import ChoiceLogprobs, Likelihood, LogLikelihood
 from evalbias.optimizers.likelihood import with_demos
+from evalbias.options import Items
 from evalbias.programs import PRESETS, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, Rubric, judge_metric
 from evalbias.programs.judges import as_judged, read_for
 from evalbias.programs.prompts import likelihood_messages
@@ -252,12 +253,13 @@ def test_files_map_columns_to_the_fields_of_a_saved_judge(tmp_path):
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     mapping = {"question": "q", "reference": "gold"}
     judge = evalbias.load(file)
-    items = read_for(judge, tmp_path / "rows.jsonl", mapping)
+    items = read_for(judge, Items(tmp_path / "rows.jsonl", mapping=mapping))
     assert (items[0].output, items[0].source) == ("Reply 0.", "When 0?\nContext: c\nReference answer: r")
     found = evalbias.audit(tmp_path / "rows.jsonl", judge=str(file), mapping=mapping, lm=Fixed())
     assert len(set(found.judged.inputs)) == 9
+    without = {name: text for name, text in rows[0].items() if name != "context"}
     with pytest.raises(ValueError, match=r"'context' of the item .* is missing; it has .*'question'"):
-        read_for(judge, [{name: text for name, text in rows[0].items() if name != "context"}], mapping)
+        read_for(judge, Items([without], mapping=mapping))
     asked = ["--lm", "embedded", "--data", "rows.jsonl", "--map", "question=q,reference=gold,answer=answer"]
     evalbias_command("judge", "--judge", file, *asked, "--out", "run", cwd=tmp_path)
     scored = [json.loads(line) for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]
