@@ -149,19 +149,19 @@ def _check_verdicts(ready: ResolvedAudit) -> None:
 OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect"}  # options of ``lm`` only
 
 
-def refuse_unused(typed: Set[str]) -> None:
-    """Refuse options on the command line (``typed``) that have no effect in an audit of recorded answers."""
+def refuse_unused(typed: Set[str], model: str = "lm") -> None:
+    """Refuse typed options without effect on recorded answers; the option ``model`` names that of the likelihood."""
     of_models = {*Models.__annotations__, *MeasuringModels.__annotations__} - {"yes"}
     sampling = {"samples", "sample_temperature", "sample_tokens"}
-    prompt = {"task", "source_label", "output_label", "language", "no_cue"}
+    prompt = {"task", "source_label", "output_label", "language"}
     both = {"lm", "likelihood_lm"} <= typed
     no_model = not typed & {"lm", "likelihood_lm"}
     unused: list[tuple[bool, set[str], str]] = [
-        (True, {"pairs", *sampling}, "recorded answers are taken as they are"),
+        (True, {"pairs", "no_cue", *sampling}, "recorded answers are taken as they are"),
         ("scores_field" in typed, {"swapped_field", "labels"}, "for choices, and `scores_field` names scores"),
         ("samples_field" in typed, {"swapped_field", "labels"}, "for choices, and `samples_field` names scores"),
         ("winner_field" in typed, {"scale"}, "recorded choices have no scale"),
-        (no_model, prompt | of_models, "no model is asked; the likelihood bias needs one, `lm`"),
+        (no_model, prompt | of_models, f"no model is asked; the likelihood bias needs one, `{model}`"),
         (both, {"lm"}, "recorded answers take one model, that of the likelihood"),
         ("lm" not in typed, OF_LM, "for the model of `lm`; name the model of the likelihood there"),
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.cli.audit import refuse_unused
 from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.data.hints import like_ratings
@@ -31,6 +32,7 @@ SOURCES = {LIKELIHOOD: "a model that measures it, `likelihood_lm`", LENGTH: "tex
 def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) -> None:
     if (options.scores_field is None) == (options.winner_field is None):
         raise ValueError("Name the field of its scores (`scores_field`) or of its choices (`winner_field`).")
+    refuse_unused(out.typed, "likelihood_lm")
     if options.correction is None:
         saved, ready = None, _prepared(options)
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalbias.options import RECORDED, pair_limit, read_scale
+from evalbias.options import RECORDED
 from evalbias.program_options import NAMES
 from evalbias.values import shell_word
 
@@ -72,8 +72,8 @@ FLAGS = {  # option -> its flag, the same in all commands
     "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
     **dict.fromkeys(("missing", "keep"), Flag(kind=str, read=parse_codes, more={"metavar": "VALUE,..."})),
     "levels": Flag(kind=str, read=parse_codes, more={"metavar": "WORST,...,BEST"}),
-    "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
-    "scale": Flag(kind=str, read=read_scale),
+    "pairs": Flag(kind=str, more={"metavar": "N|all"}),
+    "scale": Flag(kind=str),
     "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
     "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
     "systems": Flag(kind=list[str], read=read_names, more={"metavar": "A,B,..."}),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evalbias.cli.audit import parse_conditions, tell_build
+from evalbias.cli.audit import parse_conditions, refuse_unused, tell_build
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.evaluation.bias import Section
 from evalbias.evaluation.changes import FAVOR, FEATURES, LABELS, PEOPLE, CompareReport, Parts, compare, drift
@@ -54,6 +54,7 @@ def digests(*sides: Any) -> dict[str, Any]:
 
 
 def jury_command(options: JuryOptions, models: MeasuringModels, out: Out) -> None:
+    refuse_unused(out.typed, "likelihood_lm")
     with Run("jury", options, models, out) as run:
         options = run.options
         with run.progress(0):
