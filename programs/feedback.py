@@ -6,7 +6,7 @@ import ast
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +22,7 @@ from evalbias.measures.mqm import LONGEST
 from evalbias.programs.items import text_problem
 from evalbias.programs.judges import warn_of_own_text
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompts import Fields
 from evalbias.programs.saved import Program, Setting, number_within
 from evalbias.programs.writing import PlainPredict, draws, sample
 from evalbias.values import digest
@@ -44,7 +45,7 @@ class FeedbackSource(Protocol):
     low: float  # worst score
     high: float  # best score: every defined one lies in [low, high], and higher is better
 
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def __call__(self, example: Fields, output: str) -> Feedback:
         """Return feedback on one output for an example (its inputs, and possibly a reference)."""
         ...
 
@@ -93,7 +94,7 @@ def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
     return feedback
 
 
-def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
+def required_field(source: str, example: Fields, field: str) -> Any:
     """Return a field that a source requires, such as the reference; ``ValueError`` if it is missing or empty."""
     value = example.get(field)
     if value is None or value == "":
@@ -131,7 +132,7 @@ class MQMFeedback(Program):
         self.critical = critical
         self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
 
-    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def forward(self, example: Fields, output: str) -> Feedback:
         errors = self.find(source=required_field(self.name, example, "source"), translation=output).errors
         return read_feedback(errors, critical=self.critical)
 
@@ -167,7 +168,7 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
     def high(self) -> float:
         return float(self.judge.criterion.scale[1])
 
-    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def forward(self, example: Fields, output: str) -> Feedback:
         """Judge an output; undefined if it is no text for a judge, ``PromptRefused`` if the model refuses it."""
         if problem := text_problem(output):
             return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
@@ -308,7 +309,7 @@ class ConsistencyFeedback(Program):
         super().__init__()
         self.solve, self.paths, self.seed = solve, paths, seed
 
-    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def forward(self, example: Fields, output: str) -> Feedback:
         source = str(required_field(self.name, example, "source"))
         seed = self.seed + zlib.crc32(output.encode())  # every output is compared with samples of its own
         return self.read(vote(self.solve, source, paths=self.paths, seed=seed), output)
@@ -328,7 +329,7 @@ class ExactAnswer:
     name = "the right answer"
     low, high = 0.0, 1.0
 
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def __call__(self, example: Fields, output: str) -> Feedback:
         answer, own = str(required_field(self.name, example, "answer")), boxed_answer(output)
         right = own is not None and same_value(own, answer)
         return Feedback(float(right), "the answer is right" if right else "the answer is wrong")
@@ -360,7 +361,7 @@ class ReferenceFeedback:
         self._metric.sentence_score("a", ["a"])  # the signature holds the number of references
         self.signature = f"sacrebleu {metric}|{self._metric.get_signature()}"
 
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def __call__(self, example: Fields, output: str) -> Feedback:
         reference = required_field(self.name, example, "reference")
         score = min(100.0, self._metric.sentence_score(output, [reference]).score)
         return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
@@ -384,7 +385,7 @@ class ScorerFeedback:
         self.score = score
         self.low, self.high = low, high
 
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def __call__(self, example: Fields, output: str) -> Feedback:
         source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
         score = float(self.score(source, output, reference))
         if math.isnan(score):
@@ -428,7 +429,7 @@ class MappedFeedback:
         self.map_id = digest([quantile_map.metric, fitted.tolist(), target.tolist()])
         self._map = quantile_map
 
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def __call__(self, example: Fields, output: str) -> Feedback:
         feedback = self.source(example, output)
         return replace(feedback, score=float(self._map([feedback.score])[0]))
 
@@ -518,7 +519,7 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
         super().__init__()
         self.find = PlainPredict(FindMissing, **{"temperature": 0.0, "max_tokens": 200, **config})
 
-    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def forward(self, example: Fields, output: str) -> Feedback:
         concepts = required_concepts(self.name, example)
         answer = self.find(concepts=concepts, text=output).missing
         missing = read_missing(answer, concepts)
@@ -537,12 +538,12 @@ class ExactConcepts:
     name = "exact match of concepts"
     low, high = 0.0, 1.0
 
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def __call__(self, example: Fields, output: str) -> Feedback:
         concepts, text = required_concepts(self.name, example), output.lower()
         return _on_missing([concept for concept in concepts if concept.lower() not in text])
 
 
-def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
+def required_concepts(source: str, example: Fields) -> list[str]:
     """Return the example's ``concepts``; ``ValueError``, naming ``source``, if they are missing or no list of texts."""
     concepts = required_field(source, example, "concepts")
     if isinstance(concepts, str) or not all(isinstance(c, str) and c.strip() for c in concepts):

@@ -97,5 +97,5 @@ def _program(state: Mapping[str, Any]) -> Program:
 
 def _judge(settings: Mapping[str, Any]) -> Any:
     make = {judge.kind: judge for judge in (PointwiseJudge, PairwiseJudge)}[settings["kind"]]
-    named: dict[str, Any] = {name: settings.get(name) or None for name in ("inputs", "judged")}
-    return make(Criterion(**settings["criterion"]), **named)
+    inputs, judged = settings.get("inputs") or None, settings.get("judged") or None
+    return make(Criterion(**settings["criterion"]), inputs=inputs, judged=judged)

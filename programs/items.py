@@ -17,6 +17,7 @@ from evalbias.data.items import TIE, choice, human_score, item_name, lone_surrog
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.prompts import Fields
 
 # Items and pairs. Judges, batches and optimizers read examples through these two functions.
 
@@ -67,7 +68,7 @@ def read_pair(
     return _under_our_names(item, inputs, own_inputs(item, others, judged), judged, candidates=candidates)
 
 
-def own_inputs(item: Mapping[str, Any], names: Iterable[str], judged: str) -> dict[str, str]:
+def own_inputs(item: Fields, names: Iterable[str], judged: str) -> dict[str, str]:
     """Return the texts of an item by a judge's own names; the judged text may be in the field ``output``."""
     return {name: str(item["output" if name == judged and name not in item else name]) for name in names}
 
@@ -85,14 +86,14 @@ def _under_our_names(
     return item.copy(**others | {ALL_INPUTS if further and "source" in others else "source": context} | judged_texts)
 
 
-def check_item(item: Mapping[str, Any], name: str, inputs: Iterable[str], judged: str) -> None:
+def check_item(item: Fields, name: str, inputs: Iterable[str], judged: str) -> None:
     """Refuse an item or a demonstration with an input that is not a text; ``name`` identifies the item in errors."""
     for field in inputs:
         _check_text(item, "output" if field == judged and field not in item and "output" in item else field, name)
 
 
 def check_candidates(
-    item: Mapping[str, Any], name: str, others: Iterable[str], *, most: int | None = len(prompts.LETTERS)
+    item: Fields, name: str, others: Iterable[str], *, most: int | None = len(prompts.LETTERS)
 ) -> list[str]:
     """Return the list of candidates of a pair or a demonstration: 2 to ``most``, possibly with equal ones.
 
@@ -137,7 +138,7 @@ def text_problem(value: Any) -> str | None:
     return surrogate and f"holds {surrogate}"
 
 
-def _check_text(item: Mapping[str, Any], field: str, name: str) -> None:
+def _check_text(item: Fields, field: str, name: str) -> None:
     if field not in item:
         raise ValueError(f"{field!r} of {name} is missing; it has {', '.join(map(repr, item.keys()))}: add the text.")
     if problem := text_problem(item.get(field)):

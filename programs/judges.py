@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, Literal
 
 import dspy
@@ -20,7 +21,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias import data
-from evalbias.data.files import Source
 from evalbias.data.items import item_name
 from evalbias.data.reading import opened, table_of
 from evalbias.lm import types
@@ -32,9 +32,9 @@ from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, Mea
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import Items
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Asked, Criterion, asked_about, check_inputs
+from evalbias.programs.criterion import Criterion, check_inputs
 from evalbias.programs.items import ALL_INPUTS, OWN_INPUTS, read_item, read_pair
-from evalbias.programs.prompts import Language, Message
+from evalbias.programs.prompts import Fields, Inputs, Language, Message
 from evalbias.programs.saved import Instrument, Predictor, Setting, instance_of
 from evalbias.values import get_logger
 
@@ -42,6 +42,8 @@ PASSED_SETTINGS = ("cache", "rollout_id")
 """DSPy's own settings of a call, which are passed on; a measured answer depends on no other setting of the call."""
 
 RefusedItems = Literal["undefined", "raise"]
+Row = dict[str, Any]
+"""Fields of an answer, as DSPy's traces keep it: the score or the log-probabilities, the coverage, and others."""
 
 logger = get_logger(__name__)
 
@@ -149,16 +151,6 @@ class Judge(Instrument):
         load=lambda saved: Sampling(**saved),
     )
 
-    def _ask_about(
-        self, subject: Any, inputs: Mapping[str, str] | None, judged: str | None, *, scores: bool, language: str
-    ) -> Asked:
-        """Set the criterion and the inputs of a new judge, in a language, and return them; see ``asked_about``."""
-        about = asked_about(subject, inputs, judged, scores=scores)
-        self.language, self.criterion = language, about.criterion  # each is checked before it is used
-        self.inputs, self.judged = about.inputs, about.judged
-        self.criterion = prompts.in_language(about.criterion, language)
-        return about
-
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         """Return an example whose texts are checked; calls, batches and optimizers read through this.
 
@@ -167,27 +159,27 @@ class Judge(Instrument):
         """
         raise NotImplementedError
 
-    def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
+    def own(self, item: Fields) -> Inputs:
         """Return the inputs of ``predict`` by name, from an item returned by ``read`` or with the judge's own names."""
         raise NotImplementedError
 
-    def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    def labels(self, inputs: Inputs) -> tuple[str, ...]:
         """Return the answers to choose from."""
         raise NotImplementedError
 
-    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Inputs) -> list[Message]:
         """Return the messages of a prompt: the demonstrations ``demos``, then the question about ``inputs``."""
         raise NotImplementedError
 
-    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+    def _questions(self, item: dspy.Example) -> list[Inputs]:
         """Return the inputs of ``predict`` to ask about an item."""
         return [self.own(item)]
 
-    def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    def _labeled(self, demo: Fields, name: str) -> tuple[Inputs, str]:
         """Return the inputs and the label of a demonstration; ``name`` names it in errors."""
         raise NotImplementedError
 
-    def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _texts(self, inputs: Inputs) -> list[tuple[str, str]]:
         """Return the texts of the prompt as (label, text)."""
         raise NotImplementedError
 
@@ -199,7 +191,7 @@ class Judge(Instrument):
         """Return kind, wording and meanings of a decision model's question."""
         raise NotImplementedError
 
-    def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs) -> Row:
         """Return the fields of an answer, as DSPy's traces keep it."""
         raise NotImplementedError
 
@@ -213,14 +205,14 @@ class Judge(Instrument):
         """Return the line that the answer follows; empty if it follows the texts."""
         return self._cue(phrases) if self.cue else ""
 
-    def text(self, inputs: Mapping[str, Any], *question: str) -> str:
+    def text(self, inputs: Inputs, *question: str) -> str:
         """Return a question's texts and the lines after them, up to the point where the answer follows."""
         phrases = prompts.LANGUAGES[self.language]
         lines = [phrases.text.format(label=label, text=text) for label, text in self._texts(inputs)]
         ending = self._ending(phrases)
         return "\n".join([*lines, *question, *([ending] if ending else [])])
 
-    def labeled(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    def labeled(self, demos: Sequence[Fields]) -> list[tuple[Inputs, str]]:
         """Return (inputs, label) of each demonstration that has an answer, and warn if others are left out.
 
         DSPy's optimizers give the examples of a whole pipeline to each of its predictors. ``ValueError`` names a
@@ -237,7 +229,7 @@ class Judge(Instrument):
             )
         return [self._labeled(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
 
-    def messages(self, example: Mapping[str, Any]) -> list[Message]:
+    def messages(self, example: Fields) -> list[Message]:
         """Return the prompt of one judgment, candidates in the order of ``example``; the texts are not checked."""
         return self._prompts(self.predict.signature.instructions, self.predict.demos)(self.own(example))
 
@@ -255,7 +247,7 @@ class Judge(Instrument):
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse items that cannot be judged together, before the model is asked."""
 
-    def named(self, texts: Sequence[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    def named(self, texts: Sequence[Any], fields: Inputs) -> Inputs:
         """Return the inputs of a call by name; ``TypeError`` for an input that the judge does not take."""
         names = [*self.predict.signature.input_fields]
         if len(texts) > len(names) or (unknown := [name for name in fields if name not in names]):
@@ -263,7 +255,7 @@ class Judge(Instrument):
             raise TypeError(f"The {self.kind} takes the fields {', '.join(map(repr, names))}, not {what}: name these.")
         return {**dict(zip(names, texts, strict=False)), **fields}
 
-    def _judged(self, texts: Sequence[Any], fields: Mapping[str, Any]) -> dspy.Prediction:
+    def _judged(self, texts: Sequence[Any], fields: Inputs) -> dspy.Prediction:
         item, lm = self.read(self.named(texts, fields)), resolve_lm(None, self.predict)
         self._check([item], lm)
         # ``JudgeAdapter`` answers decision requests instead of DSPy.
@@ -329,16 +321,16 @@ class Judge(Instrument):
 
     def _ask(
         self,
-        pairs: Sequence[tuple[dspy.Example, Mapping[str, Any]]],
+        pairs: Sequence[tuple[dspy.Example, Inputs]],
         lm: Any,
         *,
         refused: RefusedItems = "undefined",
         progress: Callable[[int], None] | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Row]:
         """Return the row of every (item, inputs of ``predict``); a refused row has the reason (``undefined``)."""
         model, size = self.measuring(lm), chunk_of(lm)
         question_of = self._asks(model, self.predict.signature.instructions, self.predict.demos)
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for start in range(0, len(pairs), size):
             part = pairs[start : start + size]
             questions = [question_of(inputs) for _, inputs in part]
@@ -350,9 +342,7 @@ class Judge(Instrument):
                 progress(len(part))
         return rows
 
-    def _asks(
-        self, lm: Any, instructions: str, demos: Sequence[Mapping[str, Any]]
-    ) -> Callable[[Mapping[str, Any]], Choices | Reasoned]:
+    def _asks(self, lm: Any, instructions: str, demos: Sequence[Fields]) -> Callable[[Inputs], Choices | Reasoned]:
         """Return the function from inputs of ``predict`` to the model's question.
 
         The question is the choice of a label after a prompt; for a model of decisions, a closed question whose texts
@@ -364,31 +354,29 @@ class Judge(Instrument):
         prompt = self._prompts(instructions, demos)
         return lambda inputs: self._choices(prompt(inputs), inputs)
 
-    def _prompts(
-        self, instructions: str, demos: Sequence[Mapping[str, Any]]
-    ) -> Callable[[Mapping[str, Any]], list[Message]]:
+    def _prompts(self, instructions: str, demos: Sequence[Fields]) -> Callable[[Inputs], list[Message]]:
         """Return the function from inputs of ``predict`` to the messages of the prompt."""
         messages = self._shown(demos, lambda inputs, label: prompts.demonstration(self.text(inputs), label))
         return lambda inputs: self.prompt(instructions, messages(inputs), inputs)
 
     def _shown(
-        self, demos: Sequence[Mapping[str, Any]], render: Callable[[dict[str, Any], str], list[Any]]
-    ) -> Callable[[Mapping[str, Any]], list[Any]]:
+        self, demos: Sequence[Fields], render: Callable[[Inputs, str], list[Any]]
+    ) -> Callable[[Inputs], list[Any]]:
         """Return the function from inputs of ``predict`` to the rendered demonstrations before them in the prompt."""
         labeled = self.labeled(demos)
         rendered = [render(inputs, label) for inputs, label in labeled]
         places_for = self._places([inputs for inputs, _ in labeled])
         return lambda inputs: [part for place in places_for(inputs) for part in rendered[place]]
 
-    def _places(self, demos: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Sequence[int]]:
+    def _places(self, demos: Sequence[Inputs]) -> Callable[[Inputs], Sequence[int]]:
         """Return the function from inputs of ``predict`` to the places of the demonstrations that are shown."""
         return lambda _: range(len(demos))
 
-    def question(self, example: Mapping[str, Any]) -> Choices | Reasoned:
+    def question(self, example: Fields) -> Choices | Reasoned:
         """Return the question about an item, candidates in the order of ``example``; the texts are not checked."""
         return self._choices(self.messages(example), self.own(example))
 
-    def _choices(self, prompt: list[Message], inputs: Mapping[str, Any]) -> Choices | Reasoned:
+    def _choices(self, prompt: list[Message], inputs: Inputs) -> Choices | Reasoned:
         labels, phrases = self.labels(inputs), prompts.LANGUAGES[self.language]
         if self.reasoning is None:
             return Choices(prompt, labels)
@@ -398,7 +386,7 @@ class Judge(Instrument):
         first = {**question, "content": f"{question['content'].removesuffix(cut)}\n{phrases.reasons}"}
         return Reasoned([*before, first], labels, f"{phrases.conclusion}{cut}", self.reasoning)
 
-    def _state(self, inputs: Mapping[str, Any], answer: Any = None) -> dict[str, Any]:
+    def _state(self, inputs: Inputs, answer: Any = None) -> dict[str, Any]:
         """Return the judged texts by name, with the answer of a demonstration; ValueError if two names are equal."""
         named = [*self._texts(inputs), *([] if answer is None else [(self.criterion.name, answer)])]
         state = dict(named)
@@ -413,7 +401,7 @@ class Judge(Instrument):
         """Return the answer of a demonstration in the form that a decision model takes."""
         return label
 
-    def _decision(self, instructions: str, demos: Sequence[dict[str, str]], inputs: Mapping[str, Any]) -> Decision:
+    def _decision(self, instructions: str, demos: Sequence[dict[str, str]], inputs: Inputs) -> Decision:
         labels = self.labels(inputs)
         kind, wording, meanings = self._closed(instructions, labels)
         state = {**self._state(inputs), **({"demos": demos} if demos else {})}
@@ -453,32 +441,20 @@ def read_for(
     """
     source, mapping = options.data, options.mapping
     if has_own := isinstance(judge, Instrument) and [*getattr(judge, "inputs", OWN_INPUTS)] != [*OWN_INPUTS]:
-        source, mapping = _under_its_names(judge, opened(source), dict(mapping or {})), None
-    items = data.read(
-        source,
-        mapping=mapping,
-        choices=choices,
-        numbers=numbers,
-        samples=samples,
-        missing=options.missing,
-        keep=options.keep,
-        levels=options.levels,
-    )
+        source, mapped, mapping = opened(source), dict(mapping or {}), None
+        for end in ("", "_1", "_2") if judge.judged != "output" else ():
+            name = f"{judge.judged}{end}"
+            if name in mapped or (name in source.columns and f"output{end}" not in mapped):
+                mapped[f"output{end}"] = mapped.pop(name, name)
+        source = table_of(source, mapped)
+        if "source" not in judge.inputs:  # the other inputs are
+            for _, row in source.rows:
+                row["source"] = next((row.get(name) for name in judge.inputs if name != judge.judged), None)
+    read = partial(data.read, missing=options.missing, keep=options.keep, levels=options.levels)
+    items = read(source, mapping=mapping, choices=choices, numbers=numbers, samples=samples)
     if has_own:
         items[:] = as_judged(judge, items)
     return items
-
-
-def _under_its_names(judge: Any, table: Source, mapping: dict[str, str]) -> Source:
-    for end in ("", "_1", "_2") if judge.judged != "output" else ():
-        name = f"{judge.judged}{end}"
-        if name in mapping or (name in table.columns and f"output{end}" not in mapping):
-            mapping[f"output{end}"] = mapping.pop(name, name)
-    table = table_of(table, mapping)
-    if "source" not in judge.inputs:  # the other inputs are
-        for _, row in table.rows:
-            row["source"] = next((row.get(name) for name in judge.inputs if name != judge.judged), None)
-    return table
 
 
 def as_judged(judge: Any, items: Sequence[dspy.Example]) -> list[dspy.Example]:
@@ -496,7 +472,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+    ) -> list[Row]:
         judge = self.judge
         lm = lm.client if isinstance(lm, ClientLM) else lm
         question = judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)

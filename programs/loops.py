@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ from evalbias.programs.feedback import (
     validated,
     vote,
 )
+from evalbias.programs.prompts import Fields
 from evalbias.programs.saved import Program, Setting, instance_of, number_within, one_of
 from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
@@ -95,7 +96,7 @@ class _Run:
     for every time: the same text may then get a better score and replace itself, as in the published loops.
     """
 
-    def __init__(self, loop: SelfRefine | BestOfK, item: Mapping[str, Any]) -> None:
+    def __init__(self, loop: SelfRefine | BestOfK, item: Fields) -> None:
         self._loop, self._item = loop, item
         names = module_inputs(loop.generate)
         self._inputs = {name: value for name, value in item.items() if name in names}

@@ -19,10 +19,10 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import Correction, Order, PositionOffsets, decisions, gaps
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion
+from evalbias.programs.criterion import Criterion, asked_about
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
-from evalbias.programs.judges import Judge, RefusedItems
-from evalbias.programs.prompts import Language, Message
+from evalbias.programs.judges import Judge, RefusedItems, Row
+from evalbias.programs.prompts import Fields, Inputs, Language, Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
 FITTED = ("batch", "pride")  # kinds of calibration that are fitted to comparisons without labels
@@ -123,7 +123,9 @@ class PairwiseJudge(Judge):
         cue: bool = True,
     ) -> None:
         super().__init__()
-        about = self._ask_about(criterion, inputs, judged, scores=False, language=language)
+        about = asked_about(criterion, inputs, judged, scores=False)
+        self.language, self.criterion, self.inputs, self.judged = language, about.criterion, about.inputs, about.judged
+        self.criterion = prompts.in_language(about.criterion, language)
         self.scoring, self.sampling, self.reasoning, self.cue = scoring, sampling, reasoning, cue
         self.debias, self.calibration, self.min_coverage = debias, calibration, min_coverage
         self.ties, self.instruction_place, self.corrections = ties, instruction_place, {}
@@ -195,31 +197,31 @@ class PairwiseJudge(Judge):
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         return read_pair(example, index, self.inputs, self.judged)
 
-    def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
+    def own(self, item: Fields) -> Inputs:
         names = [CANDIDATES if name == self.judged else name for name in self.inputs]
         return {name: item[name] for name in names}
 
-    def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    def labels(self, inputs: Inputs) -> tuple[str, ...]:
         count = len(inputs["candidates"])
         return prompts.comparison_labels(count, ties=self.ties, language=self.language)
 
-    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Inputs) -> list[Message]:
         instruction = prompts.with_answers(instructions, self.labels(inputs), self.language)
         if self.instruction_place == "first":
             return [{"role": "system", "content": instruction}, *demos, {"role": "user", "content": self.text(inputs)}]
         question = prompts.LANGUAGES[self.language].question.format(instruction=instruction)
         return [*demos, {"role": "user", "content": self.text(inputs, "", question)}]  # as in Zhou et al., appendix A
 
-    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+    def _questions(self, item: dspy.Example) -> list[Inputs]:
         return [self._in_order(item, order) for order in self._orders(len(item["candidates"]))]
 
-    def _in_order(self, item: dspy.Example, order: Order) -> dict[str, Any]:
+    def _in_order(self, item: dspy.Example, order: Order) -> Inputs:
         return {**self.own(item), CANDIDATES: [item[CANDIDATES][i] for i in order]}
 
     def _orders(self, count: int) -> list[Order]:
         return position_calibration.rotations(count, every=self.debias == "permutation")
 
-    def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _texts(self, inputs: Inputs) -> list[tuple[str, str]]:
         phrases, texts = prompts.LANGUAGES[self.language], list[tuple[str, str]]()
         for name, label in self.inputs.items():
             if name == self.judged:
@@ -235,7 +237,7 @@ class PairwiseJudge(Judge):
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
         return "choice", prompts.with_answers(instructions, labels, self.language), ()
 
-    def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    def _labeled(self, demo: Fields, name: str) -> tuple[Inputs, str]:
         candidates = demo.get("candidates") or demo.get("outputs")
         if not candidates:
             raise ValueError(f"T{name[1:]} has no candidates: give pairs.")
@@ -250,7 +252,7 @@ class PairwiseJudge(Judge):
         own_labels = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
         return self.own({**demo, CANDIDATES: texts}), own_labels[label]
 
-    def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs) -> Row:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
         logprobs = answer.logprobs[0]  # (c + t,)
         labels = prompts.comparison_labels(len(logprobs) - int(self.ties), ties=self.ties)

@@ -19,10 +19,10 @@ from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
-from evalbias.programs.criterion import Criterion
+from evalbias.programs.criterion import Criterion, asked_about
 from evalbias.programs.items import check_item, label_of, length_feature, own_inputs, read_item, text_length
-from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals
-from evalbias.programs.prompts import Language, Message
+from evalbias.programs.judges import Judge, RefusedItems, Row, likelihoods_and_refusals
+from evalbias.programs.prompts import Fields, Inputs, Language, Message
 from evalbias.programs.saved import Predictor, Setting, instance_of, number_within, one_of
 
 # Corrections of its scores.
@@ -156,7 +156,9 @@ class PointwiseJudge(Judge):
         cue: bool = True,
     ) -> None:
         super().__init__()
-        about = self._ask_about(criterion, inputs, judged, scores=True, language=language)
+        about = asked_about(criterion, inputs, judged, scores=True)
+        self.language, self.criterion, self.inputs, self.judged = language, about.criterion, about.inputs, about.judged
+        self.criterion = prompts.in_language(about.criterion, language)
         self.scoring, self.sampling, self.reasoning, self.cue = scoring, sampling, reasoning, cue
         self.nearest, self.correction = 0, correction
         wording = about.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
@@ -211,25 +213,25 @@ class PointwiseJudge(Judge):
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         return read_item(example, index, self.inputs, self.judged)
 
-    def own(self, item: Mapping[str, Any]) -> dict[str, Any]:
+    def own(self, item: Fields) -> Inputs:
         return own_inputs(item, self.inputs, self.judged)
 
-    def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    def labels(self, inputs: Inputs) -> tuple[str, ...]:
         return self.criterion.labels
 
-    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+    def prompt(self, instructions: str, demos: Sequence[Message], inputs: Inputs) -> list[Message]:
         head = {"role": "system", "content": instructions}
         return [head, *demos, {"role": "user", "content": self.text(inputs)}]
 
-    def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _texts(self, inputs: Inputs) -> list[tuple[str, str]]:
         return [(label, inputs[name]) for name, label in self.inputs.items()]
 
-    def _places(self, demos: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Sequence[int]]:
+    def _places(self, demos: Sequence[Inputs]) -> Callable[[Inputs], Sequence[int]]:
         if not self.nearest:
             return super()._places(demos)
         likeness, contexts = Likeness([self._joined(demo) for demo in demos]), [self._context(demo) for demo in demos]
 
-        def nearest(inputs: Mapping[str, Any]) -> list[int]:
+        def nearest(inputs: Inputs) -> list[int]:
             scores, context = likeness(self._joined(inputs)), self._context(inputs)
             # Demonstrations with the same input are left out, so labeled items are judged as new items will be.
             others = [place for place, other in enumerate(contexts) if other != context]
@@ -237,10 +239,10 @@ class PointwiseJudge(Judge):
 
         return nearest
 
-    def _joined(self, inputs: Mapping[str, Any]) -> str:
+    def _joined(self, inputs: Inputs) -> str:
         return "\n".join(text for _, text in self._texts(inputs))
 
-    def _context(self, inputs: Mapping[str, Any]) -> list[str]:
+    def _context(self, inputs: Inputs) -> list[str]:
         """Return the texts that an output was written for; for a judge without other inputs, the output itself."""
         return [inputs[name] for name in self.inputs if name != self.judged] or [inputs[self.judged]]
 
@@ -258,7 +260,7 @@ class PointwiseJudge(Judge):
             instructions = instructions.removesuffix(f"\n{self.answer_format}")
         return kind, instructions, levels
 
-    def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    def _labeled(self, demo: Fields, name: str) -> tuple[Inputs, str]:
         check_item(demo, name, self.inputs, self.judged)
         value: Any = demo.get("score")
         if value in self.criterion.answers:
@@ -274,7 +276,7 @@ class PointwiseJudge(Judge):
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
         return self.own(demo), label
 
-    def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs) -> Row:
         """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability)."""
         criterion, probabilities = self.criterion, answer.probabilities[0]
         distribution = dict(zip(criterion.labels, probabilities.tolist(), strict=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from evalbias.programs.criterion import Criterion
 from evalbias.values import read_json
 
 Message = dict[str, str]
+Fields = Mapping[str, Any]  # an item or a demonstration: field -> text, number, or list of candidates
+Inputs = Mapping[str, Any]  # what a judge's predictor takes: name of an input -> text, or list of ``candidates``
 ENGLISH = "en"
 
 

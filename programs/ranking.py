@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from evalbias.measures.arrays import mean_of_defined
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, tracks_usage
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
+from evalbias.programs.prompts import Inputs
 from evalbias.programs.saved import Instrument, Setting, number_within
 
 CALIBRATION_PAIRS = 200  # number of randomly drawn pairs to which a ranking fits a calibration
@@ -148,7 +149,7 @@ class Answer(NamedTuple):
 class Compared:
     """A source whose candidates are being sorted from one initial order."""
 
-    inputs: Mapping[str, Any]  # the judge's inputs, by its own names
+    inputs: Inputs  # the judge's inputs, by its own names
     candidates: list[str]  # distinct candidates
     answers: dict[Pair, Answer] = field(default_factory=dict)  # every compared pair
     shares: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first candidate in this sort

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dspy
@@ -12,7 +12,7 @@ from evalbias.lm.cache import resolve_lm
 from evalbias.lm.calls import HARMLESS, Call, driven
 from evalbias.lm.dspy_seam import active_trace, refusal_of
 from evalbias.lm.types import raise_refused
-from evalbias.programs.prompts import Message
+from evalbias.programs.prompts import Fields, Inputs, Message
 from evalbias.programs.saved import Predictor
 
 # Plain-text prompts: instructions, ``Label: value`` lines, and a completion that is the only output field.
@@ -22,7 +22,7 @@ from evalbias.programs.saved import Predictor
 class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
     """Writes the fields as ``Label: value`` lines and reads the whole completion as the only output field."""
 
-    def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
+    def format(self, signature: Any, demos: Sequence[Fields], inputs: Inputs) -> list[Message]:
         output = _only_output(signature)
         messages = [{"role": "system", "content": signature.instructions}]
         for demo in demos:
@@ -62,7 +62,7 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
         raise_refused(answers, {0: "The prompt"})
         return answers[0]
 
-    async def _answer(self, inputs: Mapping[str, Any]) -> dspy.Prediction:
+    async def _answer(self, inputs: Inputs) -> dspy.Prediction:
         try:
             with dspy.context(adapter=PlainTextAdapter()):
                 return self.predict(**inputs)
@@ -77,7 +77,7 @@ def _only_output(signature: Any) -> str:
     return str(names[0])
 
 
-def _fields(signature: Any, values: Mapping[str, Any]) -> str:
+def _fields(signature: Any, values: Inputs) -> str:
     lines = []
     for name in signature.input_fields:
         if (value := values.get(name)) is not None:

@@ -122,8 +122,9 @@ def _learned(judged: Judged, options: CorrectOptions) -> LearnedCorrection:
         remedy = f"give ratings, or a saved `correction`. {like_ratings(judged.examples, judged.judge)}".strip()
         raise ValueError(f"Nobody rated the items of {options.data}: {remedy}")
     judged = judged.counted_in(options.length)
-    how: dict[str, Any] = {"max_loss": options.max_loss, "reliability": options.reliability, "seed": options.seed}
-    return learn_correction(judged, features=options.features, **how)
+    return learn_correction(
+        judged, features=options.features, max_loss=options.max_loss, reliability=options.reliability, seed=options.seed
+    )
 
 
 def corrected_rows(judged: Judged, correction: ScoreCorrection) -> list[dict[str, Any]]:

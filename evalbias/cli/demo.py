@@ -14,6 +14,7 @@ from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.optimize import compile_judges, search
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.data import Dataset, world
+from evalbias.data.files import Source
 from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.audit import audit_each
 from evalbias.evaluation.estimates import Change, Comparison, Estimate
@@ -49,7 +50,8 @@ def _compile_embedded(options: DemoOptions, out: Out) -> None:
     searched = world.documents(20, 6, seed=2 * seed + 1_100_001)
     tested = world.documents(30, 6, seed=2 * seed + 1_100_002)
     name = "synthetic world"
-    made = Dataset(test, name=name, path=Path(), sha256="generated", left_out={})
+    made = Dataset(test, Source(name, Path()))
+    made.sha256 = "generated"
     items, documents = Split(made, (criterion,), test, train), Split(made, (criterion,), tested, searched)
     # 20 documents are few to choose on.
     chosen = ComparingAim(name, lm="embedded", criterion=criterion.name, pairs=100, bare=True, seed=seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,28 +56,15 @@ def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out) -> Non
         write_jsonl(file, [{"criterion": name} | row if several else row for name, own in rows.items() for row in own])
         scores = {name: np.array([row["score"] for row in own], dtype=np.float64) for name, own in rows.items()}
         covered = {name: np.array([row["coverage"] for row in own], dtype=np.float64) for name, own in rows.items()}
-        briefs = {name: brief_of(own, scores[name]) for name, own in rows.items()}
-        printed = [(f"{name}: " if several else "") + in_words(brief, file) for name, brief in briefs.items()]
-        scored = {name: scored_section(own) for name, own in scores.items()}
-        sections = [replace(s, title=f"{s.title}: {name}") if several else s for name, s in scored.items()]
-        brief = {"criteria": briefs} if several else briefs[programs[0].criterion.name]
+        scored = {name: Scored.of(own, scores[name]) for name, own in rows.items()}
+        printed = [(f"{name}: " if several else "") + own.sentence(file) for name, own in scored.items()]
+        parts = {name: scored_section(own) for name, own in scores.items()}
+        sections = [replace(s, title=f"{s.title}: {name}") if several else s for name, s in parts.items()]
+        brief = {"criteria": scored} if several else asdict(scored[programs[0].criterion.name])
         run.leave(RunOutcome(brief, brief, [*printed, TRUST], covered, more=sections))
 
 
 TRUST = "To find out whether scores can be trusted, run 'evalbias audit' with the same judge and model on rated items."
-
-
-def in_words(brief: Mapping[str, Any], file: Path) -> str:
-    """Return a sentence with the number of scored items, and the items without a score with their reasons."""
-    scored, refused = brief["n"], brief["refused"]
-    items = f"{'item' if len(refused) == 1 else 'items'} {first_few([*map(str, refused)], 5)}"
-    named = f" (the model cannot take {items})" if refused else ""
-    unanswered = (
-        f"{brief['unanswered']} items have no score although the model answered: it gave no label enough probability, "
-        "or the server reported none. Try a prompt that asks for a label alone, or another model."
-    )
-    sentence = f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named}: {file}"
-    return f"{sentence}\n{unanswered}" if brief["unanswered"] else sentence
 
 
 # Records of scores, a record per item.
@@ -106,20 +93,33 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
     ]
 
 
-def brief_of(rows: Sequence[Mapping[str, Any]], scores: FloatArray) -> dict[str, Any]:
-    """Return the counts and the mean of scores, (n,), NaN where undefined.
+@dataclass(frozen=True)
+class Scored:
+    """The scores of all items, in short."""
 
-    ``refused`` has the first ids that the model could not be asked about; ``unanswered`` counts others without a score.
-    """
-    refused = [row["id"] for row in rows if "undefined" in row]
-    defined = scores[~np.isnan(scores)]
-    return {
-        "n": len(defined),
-        "undefined": len(scores) - len(defined),
-        "mean": float(defined.mean()) if len(defined) else None,
-        "refused": refused[:NAMED],
-        "unanswered": len(scores) - len(defined) - len(refused),
-    }
+    n: int  # items with a score
+    undefined: int
+    mean: float | None
+    refused: Sequence[Any]  # first ids of the items that the model could not be asked about
+    unanswered: int  # other items without a score
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], scores: FloatArray) -> Scored:
+        """Count the records, and average their scores, (n,), NaN where undefined."""
+        refused, defined = [row["id"] for row in rows if "undefined" in row], scores[~np.isnan(scores)]
+        lost, mean = len(scores) - len(defined), float(defined.mean()) if len(defined) else None
+        return cls(len(defined), lost, mean, refused[:NAMED], lost - len(refused))
+
+    def sentence(self, file: Path) -> str:
+        """Say how many items are scored, and which have no score for which reason."""
+        items = f"{'item' if len(self.refused) == 1 else 'items'} {first_few([*map(str, self.refused)], 5)}"
+        named = f" (the model cannot take {items})" if self.refused else ""
+        sentence = f"{count(self.n, 'item')} scored, {self.undefined} undefined{named}: {file}"
+        unanswered = (
+            f"\n{self.unanswered} items have no score although the model answered: it gave no label enough "
+            "probability, or the server reported none. Try a prompt that asks for a label alone, or another model."
+        )
+        return sentence + unanswered if self.unanswered else sentence
 
 
 # Rank the outputs of each document.

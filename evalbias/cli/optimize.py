@@ -105,17 +105,16 @@ def compile_scoring(options: ScoringAim, models: MeasuringModels, out: Out) -> N
 
 
 def _optimizer(options: ScoringAim) -> LikelihoodOptimizer:
-    shared: dict[str, Any] = {
-        "likelihood_lm": options.likelihood_lm,
-        "reduction": options.reduction,
-        "n_resamples": options.resamples,
-        "seed": options.seed,
-    }
     against = None if options.aim == ScoringAim.aim else probe_of(options)
+    optimizer: LikelihoodOptimizer
     if options.bare or against is not None:
-        return optimizers.BiasedDemos(options.k, objective=against, **shared, select=not options.bare)
-    sizes = sorted({size for size in (2, options.k // 2, options.k) if 2 <= size <= options.k})
-    return optimizers.LikelihoodMitigation(sizes, max_loss=options.max_loss, **shared)
+        optimizer = optimizers.BiasedDemos(options.k, objective=against, select=not options.bare)
+    else:
+        sizes = sorted({size for size in (2, options.k // 2, options.k) if 2 <= size <= options.k})
+        optimizer = optimizers.LikelihoodMitigation(sizes, max_loss=options.max_loss)
+    optimizer.likelihood_lm, optimizer.reduction = options.likelihood_lm, options.reduction
+    optimizer.n_resamples, optimizer.seed = options.resamples, options.seed
+    return optimizer
 
 
 def probe_of(options: ScoringAim | ComparingAim) -> objectives.ProbeObjective:
@@ -127,14 +126,13 @@ def compile_judges(
     run: Run, options: ScoringAim, split: Split, judges: Sequence[PointwiseJudge], optimizer: LikelihoodOptimizer
 ) -> tuple[optimizers.CompiledCriteria, RunOutcome]:
     """Compile every judge; plots, and judges that are better, go into the run's folder."""
-    items = {"trainset": list(split.train), "valset": list(split.test)}
-    train, test = map(len, items.values())
+    train, test = len(split.train), len(split.test)
     sets = 1 + len(optimizer.k) * len(REDUCTIONS) if isinstance(optimizer.k, tuple) else 2  # of demonstrations
     if against := getattr(optimizer, "objective", None):
         sets = 3 * (1 + 2 * len(against.kinds))  # each item as it is, with each edit and with each placebo
     # About as many answers: each text's likelihood once, the training items, half of them with every set, the others.
     with run.progress(train + test + len(judges) * (train + sets * train // 2 + 3 * test)):
-        compiled = optimizers.compile_each(optimizer, judges, **items, lm=options.lm)
+        compiled = optimizers.compile_each(optimizer, judges, trainset=split.train, valset=split.test, lm=options.lm)
     comparisons, reports = compiled.comparisons, compiled.reports
     written = {}
     for name, judge in compiled.judges.items():
@@ -232,8 +230,9 @@ def search(
     orders, outputs = options.orders or (PUBLISHED_ORDERS if options.bare else 1), map(len, by_input(test).values())
     ranked = 0 if hold_pairs(test) else sum(most_comparisons(n, orders) for n in outputs)
     with run.progress(8 * tested + sum(PROMPTS.values()) * ranked):
-        how: dict[str, Any] = {"lm": options.lm, "limit": limit, "seed": options.seed, "orders": orders}
-        rows = compare_with_baselines(judge, compiled, test, **how)
+        rows = compare_with_baselines(
+            judge, compiled, test, lm=options.lm, limit=limit, seed=options.seed, orders=orders
+        )
     report, path = compiled.report, run.folder.path / "judge.json"
     written = keep(compiled, report, path, compared=rows["searched"].comparisons)
     counts = {"search": len(drawn), "all": count_pairs(split.train, ordered=not objective.debiased)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,9 @@ def refine_measure_command(options: SelfOptions, out: Out) -> None:
     paths = [str(path) for path in options.loops]
     more = {"data": paths, "data_sha256": [loop.sha256 for loop in loops], "by": by}
     with Run("refine measure", options, None, out, more=more) as run:
-        how: dict[str, Any] = {"n_resamples": options.resamples, "seed": options.seed}
-        summaries = [evaluation.summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
-        pairs = evaluation.compare_loops(loops, **how)
+        summarize = partial(evaluation.summarize_loop, n_resamples=options.resamples, seed=options.seed)
+        summaries = [summarize(loop.name, loop.own, loop.expected, numbers=loop.numbers) for loop in loops]
+        pairs = evaluation.compare_loops(loops, n_resamples=options.resamples, seed=options.seed)
         conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
         result: dict[str, Any] = {"loops": summaries, "pairs": pairs, "conclusions": conclusions}
         if to_mqm is not None:

@@ -24,8 +24,6 @@ from evalbias.data.rating_values import Codes
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.values import first_few
 
-Places = Mapping[str, Sequence[str]]  # reason -> items that are left out
-
 
 class Dataset(list[Any]):
     """List of ``dspy.Example``, whose fields are those of ``read``.
@@ -35,19 +33,10 @@ class Dataset(list[Any]):
     sentences about changes to the rows. A slice or a copy is a plain list without the attributes.
     """
 
-    def __init__(
-        self,
-        examples: Iterable[Any],
-        *,
-        name: str,
-        path: Path,
-        sha256: str,
-        left_out: Places,
-        notes: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, examples: Iterable[Any], source: Source) -> None:
         super().__init__(examples)
-        self.name, self.path, self.sha256, self.notes = name, path, sha256, tuple(notes)
-        self.left_out = {reason: tuple(places) for reason, places in left_out.items()}
+        self.name, self.path, self.sha256, self.notes = source.name, source.path, source.sha256, tuple(source.notes)
+        self.left_out = {reason: tuple(places) for reason, places in source.left_out.items()}
 
     def summary(self) -> str:
         """Describe the data set in a line: number of items, and items left out by reason."""
@@ -499,8 +488,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
             examples.append(dspy.Example(fields).with_inputs("source", judged))
         else:
             table.leave_out("empty output", where)
-    about: dict[str, Any] = {"name": table.name, "path": table.path, "sha256": table.sha256, "notes": table.notes}
-    return Dataset(examples, left_out=table.left_out, **about)
+    return Dataset(examples, table)
 
 
 def _from_json(value: str, name: str, where: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -182,14 +182,13 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
     """Return the agreement of a judge that scores with people, and people's agreement with each other."""
     human, scores = judged.covariate(HUMAN_SCORES), judged.answers
 
-    def number(name: str, label: str, estimator: Callable[..., Interval], says: str, **described: Any) -> Number:
-        return Number(name, label, scores, estimator, columns=(human,), says=says, **{"tested": False, **described})
-
+    number, of = partial(Number, columns=(human,), tested=False), measures.agreement
+    ranks, line = "Rank correlation with people (Spearman)", "Linear correlation with people (Pearson)"
     same = "Same order or tie as people, of pairs"
     numbers = [
-        number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
-        number("pearson", "Pearson", measures.agreement.estimate_pearson, "Linear correlation with people (Pearson)"),
-        number("tied_accuracy", "accuracy of order", measures.agreement.estimate_tied_accuracy, same, signed=False),
+        number("spearman", "Spearman", scores, estimate_spearman, says=ranks, tested=True),
+        number("pearson", "Pearson", scores, of.estimate_pearson, says=line),
+        number("tied_accuracy", "accuracy of order", scores, of.estimate_tied_accuracy, says=same, signed=False),
     ]
     inside = without_outliers(judged)[0]
     alike = judged.scale is None and judged.on_peoples_scale  # and, if the scale is unknown, both reach the same ends
@@ -199,10 +198,10 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
         numbers.append(Number("leniency", "above people", above, estimate_points, says=says))
     if judged.on_peoples_scale:
         alpha, says = partial(estimate_coefficient, counted_alpha), "Agreement in points (Krippendorff's alpha)"
-        numbers.append(number("alpha_interval", "alpha (interval)", alpha, says))
+        numbers.append(number("alpha_interval", "alpha (interval)", scores, alpha, says=says))
     if judged.pass_or_fail:
         kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement with one annotator beyond chance (kappa)"
-        numbers.append(number("kappa", "kappa with one annotator", kappa, says))
+        numbers.append(number("kappa", "kappa with one annotator", scores, kappa, says=says))
     columns = ceiling_columns(judged.ratings)
     if not np.isnan(columns).all():
         kinds = {"human_ceiling": ("one rater", CEILING, measures.agreement.counted_spearman)}

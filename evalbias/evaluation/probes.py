@@ -19,7 +19,7 @@ from evalbias.data import probes
 from evalbias.data.items import item_name, labelled, number
 from evalbias.data.probes import BAR, DIGEST, EDIT, KINDS, ORIGINAL, PLACEBO, STYLE, text_digest, with_edits
 from evalbias.evaluation import words
-from evalbias.evaluation.answers import ResolvedAudit, function_scores, resolve
+from evalbias.evaluation.answers import ResolvedAudit, answers_of, resolve
 from evalbias.evaluation.bias import EffectBias, Report, Section, interval_plot, people_missing
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import ByName, Estimate, Number, decide, items_needed
@@ -105,7 +105,9 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
         elif len(untold) == len(self.effects):
             sentences = ["Whether an edit moves the judge cannot be told."]
         if clear:
-            sentences.append(f"No sign of an effect: {_named(clear)} ({self._worth} or more is ruled out).")
+            margin = f"{self.margin:.{decimals(self.margin)}f} points"
+            margin = f"{100 * self.margin:.3g} of 100 comparisons" if self.pairwise else margin
+            sentences.append(f"No sign of an effect: {_named(clear)} ({margin} or more is ruled out).")
         if open_:
             needed = [items_needed(e.estimate, self.margin, tests=len(self.effects)) for e in open_]
             most = max((n for n in needed if n is not None and n > self.n), default=0)
@@ -120,11 +122,6 @@ class ProbeReport(Report, ByName[ProbeEffect], parts="effects"):
             lost = f"{count(len(self.missing), 'row')} without a score ({first_few(self.missing, MOST_NAMED)})"
             sentences.append(f"{lost}; {count(self.left_out, 'score')} of edits or placebos left out for that.")
         return tuple(sentences)
-
-    @property
-    def _worth(self) -> str:
-        margin = f"{self.margin:.{decimals(self.margin)}f} points"
-        return f"{100 * self.margin:.3g} of 100 comparisons" if self.pairwise else margin
 
     def sections(self) -> list[Section]:
         rows, unit = [], "wins of the edited output in 100 comparisons" if self.pairwise else "points"
@@ -351,8 +348,7 @@ def probe_answers(audit: ResolvedAudit, kinds: Sequence[str]) -> ProbeReport:
     if isinstance(judge, AnyJudge):
         judged = judge_examples(judge, rows, lm=audit.lm, progress=audit.progress)
     else:
-        names = ("criterion", "scale", "num_threads", "progress")
-        judged = function_scores(rows, judge, **{name: getattr(audit, name) for name in names})
+        judged = answers_of(replace(audit, questions=rows, lm=None, likelihood_lm=None))
     return read_probes(judged, seed=audit.seed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dspy
@@ -155,7 +156,7 @@ def compare_with_baselines(
         if rated:
             ranker = PairwiseRanker(debiased, seed=seed, orders=orders)
             measurements[PeopleAgreement.name] = measure_ranking(ranker, documents, lm=lm, seed=seed)
-        first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
-        comparisons = {bias: compare_judges(first[bias], m, **how) for bias, m in measurements.items() if bias in first}
+        first, compare = rows["initial"].measurements if rows else {}, partial(compare_judges, n_resamples=n_resamples)
+        comparisons = {n: compare(first[n], m, seed=seed) for n, m in measurements.items() if n in first}
         rows[title] = Row(measurements, comparisons)
     return rows

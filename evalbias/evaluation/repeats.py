@@ -15,7 +15,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.probes import nonsense
-from evalbias.evaluation.answers import ResolvedAudit, function_scores
+from evalbias.evaluation.answers import ResolvedAudit, answers_of
 from evalbias.evaluation.bias import Bias, Plot, interval_plot, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number, in_turns
 from evalbias.evaluation.judged import LENGTH, SAMPLES, UNSEEN, Judged
@@ -263,8 +263,7 @@ def _asked(name: str, examples: Sequence[dspy.Example], options: ResolvedAudit) 
             judge = judge.deepcopy()
             for _, predictor in judge.named_predictors():
                 predictor.lm = ReversedOptions(resolve_lm(None, predictor))
-        settings = {name: getattr(options, name) for name in ("criterion", "scale", "num_threads", "progress")}
-        return function_scores(examples, judge, **settings).answers
+        return answers_of(replace(options, judge=judge, questions=examples, lm=None, likelihood_lm=None)).answers
     lm = resolve_lm(options.lm, judge.predict)
     if name == ORDER and not closed:
         judge = relisted(judge)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy
@@ -353,8 +353,8 @@ def fit_score_correction(
         0.2
     """
     columns = dict(zip(features, vectors(**features), strict=True))
-    options: dict[str, Any] = {"clusters": clusters, "reliability": reliability, "differences": differences}
-    model, slopes = EqualQuality(scores, ratings, columns, unscaled=list(columns), **options), {}
+    at_equal_quality = partial(EqualQuality, scores, ratings, columns, unscaled=list(columns), clusters=clusters)
+    model, slopes = at_equal_quality(reliability=reliability, differences=differences), {}
     for name, x in columns.items():
         effect = model.effect(name)
         if math.isnan(effect.value):

@@ -119,8 +119,7 @@ def estimate(
     if not columns or method not in METHODS:
         raise ValueError(f"{len(columns)} arrays, method={method!r}: give one or more, and one of {METHODS}.")
     if before is not None:
-        options: dict[str, Any] = {"limits": limits, "exchanged": exchanged, "draws": draws}
-        return change(statistic, before, *columns, clusters=clusters, **options)
+        return change(statistic, before, *columns, clusters=clusters, limits=limits, exchanged=exchanged, draws=draws)
     numbers = numbered(columns, clusters)
     kept, codes = complete(*numbers, clusters=clusters)
     estimated = interval(lambda counts: statistic(counts, *kept), codes, method=method, limits=limits, draws=draws)
