@@ -123,18 +123,17 @@ def _is_predictor(part: Any) -> bool:
 def _describe_predictor(part: Any, around: tuple[Any, ...]) -> dict[str, Any]:
     import dspy
 
+    fields = {}
+    for name, field in part.signature.fields.items():
+        extra = field.json_schema_extra or {}
+        fields[name] = {"type": str(field.annotation), **{key: str(extra.get(key)) for key in ("desc", "prefix")}}
     return {
         "instructions": part.signature.instructions,
-        "fields": {name: _describe_field(field) for name, field in part.signature.fields.items()},
+        "fields": fields,
         "demos": [_plain(dict(demo), around) for demo in part.demos],
         "config": _describe_settings(part.config),
         "lm": _plain(part.lm or dspy.settings.lm, around),
     }
-
-
-def _describe_field(field: Any) -> dict[str, str]:
-    extra = field.json_schema_extra or {}
-    return {"type": str(field.annotation), **{name: str(extra.get(name)) for name in ("desc", "prefix")}}
 
 
 def _describe_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -186,14 +186,9 @@ class _Learning:
 
     def at_equal_quality(self, model: Callable[..., Model], judged: Judged, names: Sequence[str]) -> Model:
         """Return a model of ``EqualQuality``'s arguments, of scores and features by name."""
-        return model(
-            judged.answers,
-            judged.covariate(RATINGS),
-            {name: judged.covariate(name) for name in names},
-            clusters=judged.inputs or None,
-            differences=self.judged.pairwise,
-            reliability=self.reliability,
-        )
+        features = {name: judged.covariate(name) for name in names}
+        of_items = partial(model, judged.answers, judged.covariate(RATINGS), features, clusters=judged.inputs or None)
+        return of_items(differences=self.judged.pairwise, reliability=self.reliability)
 
     def fit(self, judged: Judged, names: Sequence[str]) -> ScoreCorrection:
         full, provenance = self.at_equal_quality(fit_score_correction, judged, names), judged.provenance

@@ -281,9 +281,7 @@ class PairwiseJudge(Judge):
             lead, best, wins = gaps(averaged), decisions(averaged), win_shares(averaged, ties=self.ties)
             for n, place in enumerate(places):
                 why = [row["undefined"] for row in rows[place] if "undefined" in row]
-                reasons = (
-                    {"reasons": [text for row in rows[place] for text in row["reasons"]]} if self.reasoning else {}
-                )
+                reasons = [text for row in rows[place] for text in row.get("reasons", ())]
                 done[place] = dspy.Prediction(
                     preference=best[n] if best[n] != count else None,
                     probability=float(averaged[n, 0]),
@@ -295,7 +293,7 @@ class PairwiseJudge(Judge):
                     positions=positions[n].tolist(),
                     coverage=float(np.min([row["coverage"] for row in rows[place]])),
                     samples=rows[place][0]["samples"],
-                    **reasons,
+                    **({"reasons": reasons} if self.reasoning else {}),
                     **({"undefined": why[0]} if why else {}),
                 )
         return [done[i] for i in range(len(items))]

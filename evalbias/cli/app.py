@@ -78,8 +78,9 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     if kind is not hint and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None
-    words, heading = (flag.spelling or spelled(option.name)).split(), option.metadata.get("section")
-    heading = heading or heading_of(group, option.name)
+    words, forms = (flag.spelling or spelled(option.name)).split(), forms_of(group)
+    takers = [form.heading for form in forms if option.name in form.__dataclass_fields__]
+    heading = option.metadata.get("section") or (takers[0] if len(takers) == 1 < len(forms) else None)
     info = (
         typer.Argument(help=text, **flag.more)
         if flag.is_argument
@@ -87,12 +88,6 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     )
     by_name = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(option.name, by_name, default=default, annotation=Annotated[kind, info])
-
-
-def heading_of(taken: type[Any], name: str) -> str | None:
-    """Return the heading of the only form of a command that takes an option; None if several forms take it."""
-    takers = [form.heading for form in forms_of(taken) if name in form.__dataclass_fields__]
-    return takers[0] if len(takers) == 1 < len(forms_of(taken)) else None
 
 
 def forms_of(taken: type[Any]) -> list[type[Any]]:

@@ -14,15 +14,8 @@ from evalbias.data.files import memory_table
 from evalbias.data.hints import lacking
 from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field
-from evalbias.evaluation.answers import (
-    PROMPT,
-    ResolvedAudit,
-    criteria_of,
-    instruction_place_for,
-    language_of,
-    resolve,
-    tell_left_out,
-)
+from evalbias.evaluation import answers
+from evalbias.evaluation.answers import PROMPT, ResolvedAudit, criteria_of, language_of, resolve, tell_left_out
 from evalbias.evaluation.words import joined
 from evalbias.options import AuditOptions, Items, Options
 from evalbias.program_options import AlignOptions, ComparingAim, RankOptions, ScoreOptions, ScoringAim
@@ -91,7 +84,7 @@ def comparing_judge(options: RankOptions | ComparingAim | AlignOptions) -> Pairw
             language=language_of(options),
             cue=not options.no_cue,
             instruction=getattr(options, "instruction", None),
-            instruction_place=getattr(options, "instruction_place", None) or instruction_place_for(options.lm),
+            instruction_place=getattr(options, "instruction_place", None) or answers.instruction_place_for(options.lm),
         )
     for name in ("debias", "calibration"):
         if (value := getattr(options, name, None)) is not None:

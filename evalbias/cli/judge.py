@@ -29,10 +29,8 @@ FORMS: dict[str, type[Options]] = {"scores": ScoreOptions, "`rank`": RankOptions
 
 
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
-    if options.rank:
-        rank_outputs(narrowed(options, "`rank`", FORMS, out.typed), models, out)
-    else:
-        judge_items(narrowed(options, "scores", FORMS, out.typed), models, out)
+    form, work = ("`rank`", rank_outputs) if options.rank else ("scores", judge_items)
+    work(narrowed(options, form, FORMS, out.typed), models, out)
 
 
 # Score every item.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from typing_extensions import Unpack
 
 from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
@@ -19,7 +20,7 @@ from evalbias.measures import estimate_coefficient, estimate_mean, estimate_shar
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
-from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval
+from evalbias.measures.resample import FEWEST_UNITS, SHARE, Common, Draws, Interval
 
 FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_floor": (LENGTHS, "length", "brevity")}
 """Number -> its covariate, and its names if more, or if less, of the covariate agrees with people."""
@@ -216,7 +217,7 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
 CEILING = "For comparison: one person with the others"
 
 
-def estimate_points(x: FloatArray, **options: Any) -> Interval:
+def estimate_points(x: FloatArray, **options: Unpack[Common]) -> Interval:
     """Estimate the mean of (n,) points."""
     return replace(estimate_mean(x, **options), unit="points")
 
@@ -342,11 +343,12 @@ class CorrectedEstimates(Bias):
         limits = (0.0, 1.0) if judged.pairwise or judged.pass_or_fail else (-math.inf, math.inf)
         if judged.scale is not None and rated_on_its_scale(judged):
             limits = judged.scale
+        mean: Callable[..., Interval] = estimate_share if judged.pairwise else estimate_mean
         if judged.pairwise:
-            kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
+            kind, who = "rate", f"{_systems(judged)[0]} wins, "
             headings = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
         else:
-            kind, mean, who = "mean", estimate_mean, ""
+            kind, who = "mean", ""
             headings = ["judge's mean", "people's mean", "corrected"]
             says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
         of_all = partial(Number, columns=(people,), signed=False, tested=False)

@@ -158,11 +158,9 @@ class Estimate(Interval, Named):
         return signed(value) if self.signed else unsigned(value)
 
     @classmethod
-    def of(
-        cls, interval: Interval, name: str, label: str = "", *, null: float | None = None, signed: bool = True
-    ) -> Estimate:
+    def of(cls, e: Interval, name: str, label: str = "", *, null: float | None = None, signed: bool = True) -> Estimate:
         """Return an interval with a name, which is also the default of its label."""
-        return cls(**vars(interval), name=name, label=label or name, null=null, signed=signed)
+        return cls(**vars(e), name=name, label=label or name, null=null, signed=signed)
 
     def less_null(self) -> Estimate:
         """Return the estimate as a distance from an unbiased judge."""

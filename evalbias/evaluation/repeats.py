@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import dspy
 import numpy as np
+from typing_extensions import Unpack
 
 from evalbias.data.probes import nonsense
 from evalbias.evaluation.answers import ResolvedAudit, answers_of
@@ -28,7 +29,7 @@ from evalbias.measures import estimate, estimate_coefficient, estimate_mean, rep
 from evalbias.measures.agreement import counted_pearson
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.repeats import PARTS
-from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of_interval
+from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Common, Interval, mean, p_of_interval
 from evalbias.options import INSTRUCTION, ORDER, PROBES, UNREAD
 from evalbias.programs.judges import LOW_COVERAGE, asked_together, median_coverage
 from evalbias.programs.jury import AnyJudge, Rubric
@@ -350,7 +351,7 @@ def counted_deviation(counts: FloatArray, x: FloatArray) -> FloatArray:
     return np.sqrt(np.maximum(mean(counts, centred**2) - mean(counts, centred) ** 2, 0.0))
 
 
-def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, **options: Any) -> Interval:
+def estimate_shift(x: FloatArray, *, tolerated: float, unseen: float, **options: Unpack[Common]) -> Interval:
     """Estimate a mean shift, in points, and test it against shifts of up to ``tolerated`` points.
 
     If all u units shift alike, up to a share 1 - .05^(1/u) of others may differ by up to ``unseen`` points.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
+from typing_extensions import Unpack
 
 from evalbias.measures import arrays, resample
 from evalbias.measures.arrays import SLACK, Before, Clusters, FloatArray, IntArray, complete, ratio, settled, vectors
@@ -169,14 +169,15 @@ def _agreement(statistic: resample.Statistic, x: ArrayLike, y: ArrayLike, groups
 # Estimates of these statistics with intervals, for a judge's scores and a reference (n,).
 
 
-def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Any) -> Interval:
+def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Unpack[resample.Common]) -> Interval:
     """Estimate Spearman's rho of a judge's scores (n,) with a reference (n,), such as the human scores (performance).
 
     Swaps exchange z-scores of each judge's ranks, without ranking a mixture again, because that would order equal
     scores by the judge who gave them. Raw scores are exchangeable only between judges that use the scale alike:
     otherwise a test at 5 % rejects 0 to 2 % of equal judges. Options as in ``estimate``.
     """
-    return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
+    options["exchanged"] = exchanged_ranks
+    return estimate_coefficient(counted_spearman, scores, reference, **options)
 
 
 def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resample.LinearSwaps:

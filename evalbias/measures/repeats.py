@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from typing_extensions import Unpack
 
 from evalbias.measures import resample
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray, checked, cluster_codes, complete, ratio, remembered
 from evalbias.measures.ratings import pool
-from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, Statistic, estimate, share_ends
+from evalbias.measures.resample import ALIKE, DRAWS, Common, Draws, Interval, Statistic, estimate, share_ends
 
 # A judge's score of item i is its steady opinion plus an answer's noise, x_ik = t_i + e_ik. With s answers, the
 # variance within items is the noise's, and the variance of item means minus 1/s of it is that of t: moments, which need
@@ -88,7 +88,7 @@ def counted_needed(counts: FloatArray, moments: FloatArray) -> FloatArray:
     return ratio(RELIABLE * (1 - r), (1 - RELIABLE) * r)
 
 
-def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Any) -> Interval:
+def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Unpack[Common]) -> Interval:
     """Estimate a share of a variance with its BCa interval within [0, 1]; options as in ``estimate``.
 
     An estimate beyond an end is that end. If all resamples reach an end, it is Wilson's interval for the units.
@@ -168,7 +168,7 @@ def counted_shares(counts: FloatArray, judge: FloatArray, people: FloatArray) ->
     return np.asarray(parts / parts.sum(axis=1, keepdims=True))
 
 
-def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, **options: Any) -> Interval:
+def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, **options: Unpack[Common]) -> Interval:
     """Estimate the share of a part in ``PARTS`` (see ``counted_shares``); options as in ``estimate``.
 
     Undefined, with the reason, if two ratings, or two scores of the judge, are not shown to agree.

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
+from typing_extensions import Unpack
 
 from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, Before, BoolArray, Clusters, FloatArray, IntArray, checked, complete
@@ -50,6 +51,15 @@ class Draws:
             raise ValueError(f"confidence={self.confidence}: give a number between 0 and 1, such as 0.95.")
         if self.resamples < 0 or self.swaps < 0:
             raise ValueError(f"resamples={self.resamples}, swaps={self.swaps}: neither can be negative.")
+
+
+class Common(TypedDict, total=False):
+    """Options of ``estimate`` that other estimators take and pass on."""
+
+    before: Before
+    clusters: Clusters
+    exchanged: Callable[..., Swapped] | None
+    draws: Draws
 
 
 DRAWS = Draws()
@@ -369,9 +379,9 @@ def mean(counts: FloatArray, x: FloatArray) -> FloatArray:
         return np.asarray(counts @ x / counts.sum(axis=1).reshape(-1, *(1,) * (x.ndim - 1)))
 
 
-def estimate_mean(x: ArrayLike, **options: Any) -> Interval:
+def estimate_mean(x: ArrayLike, *, method: str = "bca", **options: Unpack[Common]) -> Interval:
     """Estimate the mean of (n,) numbers; options as in ``estimate``."""
-    return estimate(mean, x, **options)
+    return estimate(mean, x, method=method, **options)
 
 
 def estimate_share(
@@ -451,7 +461,7 @@ def effective_size(value: float, variance: float, units: int) -> float:
 
 
 def estimate_coefficient(
-    statistic: Statistic, *columns: ArrayLike, method: str = "jackknife", **options: Any
+    statistic: Statistic, *columns: ArrayLike, method: str = "jackknife", **options: Unpack[Common]
 ) -> Interval:
     """Estimate a coefficient in [-1, 1], such as a correlation or kappa, with Wilson's interval of (1 + it) / 2.
 
