@@ -107,7 +107,7 @@ def _is_english(criterion: Criterion) -> bool:
 
 
 def filled(sentence: str, criterion: Criterion, **words: str) -> str:
-    """Return a sentence with the fields in braces replaced by a criterion's words, and by other ``words``.
+    """Return a sentence with the fields in braces replaced by a criterion's words, or by other ``words``.
 
     The labels of a criterion in English are in lower case.
 
@@ -119,7 +119,8 @@ def filled(sentence: str, criterion: Criterion, **words: str) -> str:
     """
     is_english, labels = _is_english(criterion), (criterion.output_label, criterion.source_label)
     output, source = (label.lower() if is_english else label for label in labels)
-    return sentence.format(name=criterion.title, definition=criterion.definition, output=output, source=source, **words)
+    own = {"name": criterion.title, "definition": criterion.definition, "output": output, "source": source}
+    return sentence.format(**{**own, **words})
 
 
 def demonstration(text: str, label: str) -> list[Message]:
