@@ -54,7 +54,7 @@ def judge_items(options: ScoreOptions, models: MeasuringModels, out: Out) -> Non
         write_jsonl(file, [{"criterion": name} | row if several else row for name, own in rows.items() for row in own])
         scores = {name: np.array([row["score"] for row in own], dtype=np.float64) for name, own in rows.items()}
         covered = {name: np.array([row["coverage"] for row in own], dtype=np.float64) for name, own in rows.items()}
-        scored = {name: Scored.of(own, scores[name]) for name, own in rows.items()}
+        scored = {name: ScoredItems.of(own, scores[name]) for name, own in rows.items()}
         printed = [(f"{name}: " if several else "") + own.sentence(file) for name, own in scored.items()]
         parts = {name: scored_section(own) for name, own in scores.items()}
         sections = [replace(s, title=f"{s.title}: {name}") if several else s for name, s in parts.items()]
@@ -92,7 +92,7 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredItems:
     """The scores of all items, in short."""
 
     n: int  # items with a score
@@ -102,7 +102,7 @@ class Scored:
     unanswered: int  # other items without a score
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], scores: FloatArray) -> Scored:
+    def of(cls, rows: Sequence[Mapping[str, Any]], scores: FloatArray) -> ScoredItems:
         """Count the records, and average their scores, (n,), NaN where undefined."""
         refused, defined = [row["id"] for row in rows if "undefined" in row], scores[~np.isnan(scores)]
         lost, mean = len(scores) - len(defined), float(defined.mean()) if len(defined) else None

@@ -14,7 +14,7 @@ from lm.models import load, save
 
 from benchmarks.sets import read
 from evalbias import Criterion, embedded_judge_lm
-from evalbias.cli.judge import Scored
+from evalbias.cli.judge import ScoredItems
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, files
 from evalbias.programs.criterion import PRESETS
@@ -323,8 +323,8 @@ def test_rank(outputs, tmp_path):
 def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_take():
     scores, file = np.array([3.0, math.nan, math.nan, math.nan]), Path("scores.jsonl")
     rows = [{"id": "a"}, {"id": "b", "undefined": "too long"}, {"id": "c"}, {"id": "d"}]
-    scored = Scored.of(rows, scores)
+    scored = ScoredItems.of(rows, scores)
     assert vars(scored) == {"n": 1, "undefined": 3, "mean": 3.0, "refused": ["b"], "unanswered": 2}
     assert "1 item scored, 3 undefined (the model cannot take item b)" in scored.sentence(file)
     assert "2 items have no score although the model answered" in scored.sentence(file)
-    assert "although the model answered" not in Scored.of(rows[:2], scores[:2]).sentence(file)
+    assert "although the model answered" not in ScoredItems.of(rows[:2], scores[:2]).sentence(file)
