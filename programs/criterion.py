@@ -161,10 +161,10 @@ def asked_about(subject: Any, inputs: Mapping[str, str] | None, judged: str | No
         extras = {key: about.json_schema_extra for key, about in {**input_fields, name: output}.items()}
         texts = {key: extra["desc"] for key, extra in extras.items() if extra["desc"] != f"${{{key}}}"}
         definition, described = texts.pop(name, signature.instructions), texts
-        scale = _scale_of(f"{title}.{name}", output) if scores else {}
+        scale, answers = _scale_of(f"{title}.{name}", output) if scores else (Criterion.scale, ())
         inputs = {key: extras[key]["prefix"].removesuffix(":") for key in input_fields}
         wording = "\n".join([signature.instructions, *(f"{inputs[key]}: {text}" for key, text in described.items())])
-        criterion = Criterion(name, definition, **scale)
+        criterion = Criterion(name, definition, scale=scale, answers=answers)
     if not inputs:
         if judged not in (None, "output"):
             raise ValueError(f"judged={judged!r:.80}: name the judge's input fields too, inputs={{FIELD: LABEL, ...}}.")
@@ -199,20 +199,20 @@ def check_inputs(name: str, inputs: Any) -> None:
         raise ValueError(f"{name}={inputs!r:.200}: give each field a label of its own.")
 
 
-def _scale_of(name: str, output: Any) -> dict[str, Any]:
+def _scale_of(name: str, output: Any) -> tuple[tuple[int, int], tuple[str, ...]]:
     """Return the criterion's scale and answers that follow from the type and bounds of an output field."""
     kind, words = output.annotation, get_args(output.annotation)
     if kind is bool:
-        return {"scale": (0, 1)}
+        return (0, 1), ()
     if get_origin(kind) is Literal and len(words) > 1:
         if all(isinstance(word, str) for word in words):
-            return {"scale": (0, 1) if len(words) == 2 else (1, len(words)), "answers": words}
+            return (0, 1) if len(words) == 2 else (1, len(words)), words
         if all(type(word) is int for word in words) and [*words] == [*range(words[0], words[-1] + 1)]:
-            return {"scale": (words[0], words[-1])}
+            return (words[0], words[-1]), ()
     ends = [(end, getattr(bound, end, None)) for bound in output.metadata for end in ("ge", "le")]
     bounds = {end: value for end, value in ends if value is not None}
     if kind in (int, float) and len(bounds) == 2 and all(float(end).is_integer() for end in bounds.values()):
-        return {"scale": (int(bounds["ge"]), int(bounds["le"]))}
+        return (int(bounds["ge"]), int(bounds["le"])), ()
     raise ValueError(
         f"{name} is {getattr(kind, '__name__', kind)!s:.80} with the bounds {bounds or 'none'}, which says no scale: "
         "give int or float with whole bounds, dspy.OutputField(ge=1, le=5), bool, or Literal['bad', 'fair', 'good'], "

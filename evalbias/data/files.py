@@ -31,7 +31,8 @@ from evalbias.values import python_literal
 UNPACKED_GB = "EVALBIAS_UNPACKED_GB"  # environment variable: gigabytes that a file may unpack to (check_unpacked)
 _PIECE = 2**20  # bytes that are decompressed at once
 
-Row = tuple[str, dict[str, Any]]  # place of a row, such as file:line, ending in its number; record: column -> cell
+Record = dict[str, Any]  # column or name -> cell or value, as the file has it
+Row = tuple[str, Record]  # place of a row, such as file:line, ending in its number; and the row
 Rows = Iterator[Row]
 
 
@@ -195,7 +196,7 @@ def parsed(content: str, *, nan: bool = False) -> Any:
         raise ValueError(str(error)) from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> Record:
     record = dict(pairs)
     if len(record) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
@@ -211,13 +212,13 @@ def _decode(content: str, path: Path, line: int, *, nan: bool = False) -> Any:
         raise DataError(f"{path}:{line + at - 1} is not valid JSON ({problem}); correct it.") from error
 
 
-def _record(value: Any, where: str) -> dict[str, Any]:
+def _record(value: Any, where: str) -> Record:
     record = as_object(value, where)
     check_text(record, where)
     return record
 
 
-def check_text(record: Mapping[str, Any], where: str) -> None:
+def check_text(record: Record, where: str) -> None:
     """Refuse a record with a lone surrogate in a name or text at any depth, which tokenizers and plots cannot take."""
     for name, value in record.items():
         nested = isinstance(value, list | dict)
@@ -345,7 +346,7 @@ def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def flatten_texts(record: dict[str, Any]) -> None:
+def flatten_texts(record: Record) -> None:
     """Turn conversations in an item's source, output and outputs into texts.
 
     If the item has no source, its output is the last turn and its source the turns before; otherwise the output is the

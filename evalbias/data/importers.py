@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evalbias.data import files
-from evalbias.data.files import Row, Rows, Source, as_list, json_values, parsed_or_given
+from evalbias.data.files import Record, Row, Rows, Source, as_list, json_values, parsed_or_given
 from evalbias.data.items import LABELS, METADATA, DataError, as_number, as_object, number, values_of_words, word
 from evalbias.values import read_json
 
@@ -95,7 +95,7 @@ class Tool:
     judgments: Sequence[JudgmentPaths]
 
 
-def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _inspect(sample: Record) -> Iterator[Record]:
     """Add an entry to a sample for each scorer and part of a score, and for each person who edited it."""
     entries = []
     scores = sample.get("scores")
@@ -111,7 +111,7 @@ def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield sample | {"said": entries}
 
 
-def _label_studio(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _label_studio(task: Record) -> Iterator[Record]:
     """Add an entry to a task for each result of an annotation or prediction about the whole task."""
     entries = []
     judged = [(kind, answer) for kind in ("annotations", "predictions") for answer in as_list(task.get(kind))]
@@ -124,13 +124,13 @@ def _label_studio(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield task | {"said": entries}
 
 
-def _chosen(name: Any, value: Any, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _chosen(name: Any, value: Any, entry: Record) -> list[Record]:
     """Return an entry with a single answer; empty if the answer has several values at once."""
     several = as_list(value)
     return [{**entry, "name": name, "value": value} for value in several if len(several) == 1]
 
 
-def _mturk(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _mturk(row: Record) -> Iterator[Record]:
     """Add an entry for each answer to a row of a worker; a choice may be spread over boolean columns."""
     answers = _attributes(at(row, "Answer")) if at(row, "AssignmentStatus") != "Rejected" else {}
     answers = {**answers, **_attributes(at(answers, "taskAnswers.0"))}
@@ -147,7 +147,7 @@ def _mturk(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 RESULT, DETAILS = "gen_ai.evaluation.result", "gen_ai.client.inference.operation.details"
 
 
-def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _otel(record: Record) -> Iterator[Record]:
     """Yield each span with its attributes, and each evaluation result, which names its span, as a record."""
     inner = [part for name, some in record.items() if name.lower().replace("_", "") in LISTS for part in as_list(some)]
     for part in inner:
@@ -172,7 +172,7 @@ def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
 LISTS = {f"{level}{kind}" for level in ("resource", "scope", "") for kind in ("spans", "logs")} | {"logrecords"}
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def _attributes(value: Any) -> Record:
     """Return an object unchanged, and OTLP's list of keys and values as an object; empty for anything else."""
     if isinstance(value, dict):
         return value
@@ -193,7 +193,7 @@ def _attribute(value: Any) -> Any:
     return content
 
 
-Prepare = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+Prepare = Callable[[Record], Iterable[Record]]
 PREPARED: dict[str, Prepare] = {"inspect": _inspect, "otel": _otel, "label-studio": _label_studio, "mturk": _mturk}
 """Tool -> function that prepares the records of its files for the paths in importers.json."""
 TOOLS = {
@@ -203,12 +203,12 @@ TOOLS = {
 """Name before the colon of ``--data NAME:FILE`` -> the tool's paths."""
 
 
-def recognise(record: Mapping[str, Any]) -> str | None:
+def recognise(record: Record) -> str | None:
     """Return the tool that wrote a file's object, line or row, by its characteristic keys; None if unknown."""
     return next((name for name, tool in TOOLS.items() if _is_of(tool, record)), None)
 
 
-def _is_of(tool: Tool, record: Mapping[str, Any]) -> bool:
+def _is_of(tool: Tool, record: Record) -> bool:
     # A column for each score, as tools' pages write, does not say whose it is: that is a plain table.
     flat = {n for form in tool.judgments for n in form.within.split("|") if "." not in n} - record.keys()
     tells = [tell.split() for tell in tool.tells if flat.isdisjoint(tell.split())]
@@ -251,7 +251,7 @@ def _from_cell(cell: str) -> Any:
     return cell if isinstance(value, int | float) and not isinstance(value, bool) and str(value) != cell else value
 
 
-def _checked(record: Any, where: str) -> tuple[str, dict[str, Any]]:
+def _checked(record: Any, where: str) -> Row:
     files.check_text(as_object(record, where), where)
     return where, record
 
@@ -430,7 +430,7 @@ def _told_apart(
     return people, judges
 
 
-def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
+def _item(tool: Tool, record: Record) -> Record:
     """Return an item's texts, and its system and input id if the record has them."""
     if tool.columns:
         texts = _attributes(at(record, tool.columns))

@@ -17,7 +17,7 @@ import numpy as np
 from evalbias.data import files, importers, items, long_form, nested, rating_values
 from evalbias.data.cells import FIRSTS, MOST_CHOICES, words_in, words_of
 from evalbias.data.columns import recognised_columns
-from evalbias.data.files import Source
+from evalbias.data.files import Record, Source
 from evalbias.data.hints import lacking
 from evalbias.data.items import ABSENT, FIELDS, DataError, as_number, cells_of, item_name, listed, number, word
 from evalbias.data.rating_values import Codes
@@ -503,9 +503,7 @@ def _from_json(value: str, name: str, where: str) -> Any:
     return content
 
 
-def _gathered(
-    row: Mapping[str, Any], where: str, wanted: Wanted, columns: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+def _gathered(row: Record, where: str, wanted: Wanted, columns: Mapping[str, Sequence[str]]) -> Record:
     """Return a record in which lists and objects have one field each, and recorded numbers are numbers.
 
     ``columns`` has the table's numbered columns by name: a rater or answer that a row lacks keeps its place.
@@ -541,9 +539,9 @@ def _number(value: Any, written: str) -> float | None:
     return None if read != read else read
 
 
-def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
+def _item(record: Record, where: str, wanted: Wanted, votes: Sequence[str]) -> Record:
     """Return an item's fields; ``votes`` are columns with people's choices."""
-    fields: dict[str, Any] = {"id": item_id(record, where)}
+    fields: Record = {"id": item_id(record, where)}
     if record.get("source") is None:
         record.pop("source", None)
     else:
@@ -562,7 +560,7 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
     return {**record, **fields, **_rated(record, where, pair=pair is not None)}
 
 
-def item_id(record: Mapping[str, Any], where: str) -> str:
+def item_id(record: Record, where: str) -> str:
     """Return the id of a record, or else the number of the line or row at the end of its place."""
     name = record.get("id")
     if name is None:
@@ -580,14 +578,14 @@ def _are_shares(table: Source, name: str, wanted: Wanted) -> bool:
     return bool(between and name != "better" and len({*numbers}) > MOST_CHOICES)
 
 
-def _chosen(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
+def _chosen(record: Record, where: str, wanted: Wanted, votes: Sequence[str]) -> Record:
     """Return people's preferred output of a pair, and recorded choices; several people's choices become ratings."""
     systems = record.get("systems")
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
     codes = {"better": (), **wanted.choices}
     plain = [name for name in codes if name in record and name not in wanted.shares]
-    chosen: dict[str, Any] = {name: _choice(record[name], f"{where}: {name!r}", codes[name]) for name in plain}
+    chosen: Record = {name: _choice(record[name], f"{where}: {name!r}", codes[name]) for name in plain}
     for name in wanted.shares & record.keys():
         first, second = map(as_number, codes[name][:2])
         value = as_number(record[name])
@@ -610,7 +608,7 @@ def _choice(value: Any, written: str, codes: Sequence[object]) -> int | None:
     return None if read != read else int(read)
 
 
-def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, Any]:
+def _rated(record: Record, where: str, *, pair: bool) -> Record:
     """Return human scores and ratings: by criterion, or for the only criterion that is judged.
 
     A criterion without a score gets the mean of its ratings. A pair's ratings are differences by rater, the first

@@ -15,6 +15,7 @@ import numpy as np
 from evalbias.lm.calls import HARMLESS
 from evalbias.lm.decisions import (
     LEVELS,
+    Form,
     is_nameless,
     named_questions,
     openai_form,
@@ -43,7 +44,7 @@ class DecisionDialect(Dialect):
     texts = False
     decides = True
     path: str
-    form: Callable[[Decision], dict[str, Any]]  # makes the form in which a question is sent
+    form: Callable[[Decision], Form]  # makes the form in which a question is sent
 
     async def probe(self) -> None:
         await self._ask_one(Decision(HARMLESS, ("1", "2")))
@@ -87,7 +88,7 @@ class DecisionDialect(Dialect):
         return read_answers(reported, named, forms, model=self._model)
 
     @abstractmethod
-    def _body(self, state: Any, forms: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def _body(self, state: Any, forms: Mapping[str, Form]) -> dict[str, Any]:
         """Return the request that asks named questions about a state."""
 
 
@@ -109,7 +110,7 @@ class SystemOne(DecisionDialect):
     def _opened(self, answer: Any) -> Any:
         return answer.get("result", answer) if not self.path and isinstance(answer, dict) else answer
 
-    def _body(self, state: Any, forms: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def _body(self, state: Any, forms: Mapping[str, Form]) -> dict[str, Any]:
         return {"model": self._model, "state": state, "questions": forms}
 
 
@@ -125,6 +126,6 @@ class DecisionsEndpoint(DecisionDialect):
     most_questions = 400
     form = staticmethod(openai_form)
 
-    def _body(self, state: Any, forms: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def _body(self, state: Any, forms: Mapping[str, Form]) -> dict[str, Any]:
         posed = [{"name": name, **form} for name, form in forms.items()]
         return {"model": self._model, "input": state_text(state), "questions": posed}

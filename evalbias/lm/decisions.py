@@ -23,6 +23,8 @@ MASSES = ("coverage", "x_label_mass", "label_mass")
 
 # Form of a question for each endpoint.
 
+Form = dict[str, Any]  # a question as an endpoint's JSON has it
+
 
 def state_text(state: Any) -> str:
     """Return a state or description as a text: unchanged if it is a text, else as JSON."""
@@ -35,7 +37,7 @@ def _yes_and_no(question: Decision, yes: str, no: str) -> dict[str, Any]:
     return {word: meanings[word] for word in (yes, no) if meanings[word] is not None}
 
 
-def systemone_form(question: Decision) -> dict[str, Any]:
+def systemone_form(question: Decision) -> Form:
     """Return a question in the form of ``/v1/systemone``, which is also that of DSPy's decision requests."""
     form = {"type": question.kind, "instructions": question.instructions}
     if question.kind == "noul":
@@ -45,7 +47,7 @@ def systemone_form(question: Decision) -> dict[str, Any]:
     return form | {"criteria": question.options if question.kind == "choice" else levels}
 
 
-def openai_form(question: Decision) -> dict[str, Any]:
+def openai_form(question: Decision) -> Form:
     """Return a question in OpenAI's form; its yes/no question has no descriptions, so they follow the instructions."""
     instructions = state_text(question.instructions)
     if question.kind == "noul":
@@ -71,9 +73,7 @@ def named_questions(questions: Sequence[Decision]) -> dict[str, Decision]:
     return named
 
 
-def read_answers(
-    answers: Any, named: Mapping[str, Decision], forms: Mapping[str, Mapping[str, Any]], *, model: str
-) -> Decided:
+def read_answers(answers: Any, named: Mapping[str, Decision], forms: Mapping[str, Form], *, model: str) -> Decided:
     """Return the answers to the questions of a request, or raise ``Unreadable``; ``forms`` are the sent questions.
 
     Answers in a list may be in any order: only the answer to a single question may lack its name.
