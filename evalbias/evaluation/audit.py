@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
         answer: Conclusions: whether the judge tells good from bad, how lenient it is, which biases it has.
         basis: Assumptions of the answer, remedies, and what is open or was left out.
         first_screen: The most important conclusions and the next step, in at most twelve lines of a terminal.
-        next_step: Most useful next step.
         validity: Whether the judge tells good from bad; None if unknown.
-        leniency: Sentence on how many more points the judge gives than people; empty if unknown.
-        discuss: Ids of items on which raters differ most (``"raters"``), and the judge most from people (``"judge"``).
         warnings: Reasons why the answers may mean little, such as low coverage or an output that is not read.
         not_measured: Bias -> why it was not measured, and what a measurement needs.
         provenance: Settings that decide the numbers.
@@ -82,10 +80,7 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     answer: tuple[str, ...]
     basis: tuple[str, ...]
     first_screen: tuple[str, ...]
-    next_step: NextStep
     validity: Validity | None
-    leniency: str
-    discuss: Mapping[str, Sequence[str]]
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
     warnings: Sequence[str] = ()
@@ -106,6 +101,23 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     def verdict(self) -> str:
         """All paragraphs in a single line."""
         return " ".join(self.paragraphs)
+
+    @cached_property
+    def next_step(self) -> NextStep:
+        """Most useful next step."""
+        return next_step(self.judged, self.findings, self.validity)
+
+    @cached_property
+    def leniency(self) -> str:
+        """Sentence on how many more points the judge gives than people; empty if unknown."""
+        agreement = self.measurements.get(AGREEMENT)
+        return "" if agreement is None else PeopleAgreement().leniency(agreement, self.judged)
+
+    @cached_property
+    def discuss(self) -> Mapping[str, Sequence[str]]:
+        """Ids of items on which raters differ most (``"raters"``), and the judge most from people (``"judge"``)."""
+        repeats = self.measurements.get(Repeats.name)
+        return {} if repeats is None else repeats.bias.discuss(repeats)
 
     def having(self, status: Status) -> list[Finding]:
         """Return the findings with a status."""
@@ -325,10 +337,7 @@ def audit_answers(
         answer=answer,
         basis=tuple(filter(None, (*cautions, *reasons, *conclusions, alone))),
         first_screen=lines_of(findings, begins, cautions=[*filter(None, cautions)], besides=besides, most=LINES),
-        next_step=next_step(judged, findings, validity),
         validity=validity,
-        leniency=leniency,
-        discuss={} if (repeats := measurements.get(Repeats.name)) is None else repeats.bias.discuss(repeats),
         warnings=warnings,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
