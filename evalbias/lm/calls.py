@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from traceback import clear_frames
+from traceback import walk_tb
 from typing import Any, TypeVar
 
 from evalbias.lm import types
@@ -90,7 +91,10 @@ class Call:
             answer = await self._ask(place)
         except Exception as failure:  # an error costs only its own question
             error = failure
-            clear_frames(failure.__traceback__)  # which hold the answer: it may be large
+            for frame, _ in walk_tb(failure.__traceback__):  # which hold the answer: it may be large
+                if frame.f_code is not Call._one.__code__:  # another question raised the same error, and goes on here
+                    with suppress(RuntimeError):
+                        frame.clear()
         else:
             self._answers[place] = answer  # an error of keeping it ends the call
             return False
@@ -117,10 +121,8 @@ class Call:
                 await self._control(place)
             except Exception as second:
                 self._trial = second
-                self.settings_refused = (
-                    not isinstance(second, types.NoProbabilities) and self._refusal(second) is not None
-                )
-                self.over = self.settings_refused
+                unmeasured = isinstance(second, types.NoProbabilities)
+                self.over = self.settings_refused = not unmeasured and self._refusal(second) is not None
             self._tried = True
 
     def check(self) -> None:

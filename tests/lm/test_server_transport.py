@@ -20,6 +20,7 @@ from evalbias import ServerLM
 from evalbias.lm import transport
 from evalbias.lm.calls import Call
 from evalbias.lm.transport import Connection, NoAnswer, NotJSON, Pool, StatusError, Unreadable, describe_error, key_for
+from evalbias.lm.types import Refused
 
 FORK = """
 import os, sys
@@ -90,6 +91,18 @@ def test_whatever_an_answer_raises_costs_its_own_item_alone():
     assert sorted(answers) == [0, *range(2, 10)]
     assert describe_error(failed[1]).endswith("cannot be used: OverflowError: int too large to convert to float.")
     assert [one() for one in held] == [None] * 10  # nor does the error keep its answer in memory
+
+
+def test_an_error_that_several_questions_raise_ends_none_of_them():
+    error, answers = ValueError("always the same object"), {}
+
+    async def ask(number):
+        await asyncio.sleep(number / 100)
+        raise error
+
+    call = Call(ask, answers, control=lambda _: asyncio.sleep(0.2), refusal=lambda _: Refused("is refused."))
+    asyncio.run(asyncio.wait_for(call.run(range(4), at_once=4), 20))
+    assert answers == dict.fromkeys(range(4), Refused("is refused."))
 
 
 def test_no_job_goes_on_after_a_cancellation():
