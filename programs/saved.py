@@ -308,10 +308,12 @@ class Instrument(Program):
         return self.named_predictors()[0][1].lm
 
     def reset_copy(self) -> Any:
-        """Return a copy without demonstrations and without what it learned."""
+        """Return a copy without demonstrations and without what it learned, which asks the same model."""
         copied = self.deepcopy()
         for parameter in copied._parameters().values():
             parameter.reset()
+        for (_, reset), (_, own) in zip(copied.named_predictors(), self.named_predictors(), strict=True):
+            reset.lm = own.lm  # without which DSPy would ask the model that is configured
         return copied
 
 

@@ -514,10 +514,12 @@ def test_a_refused_state_changes_nothing_also_where_a_part_was_compiled(part):
     assert ranker.orders == 3
 
 
-def test_a_reset_copy_keeps_the_judge_and_forgets_what_was_fitted():
+def test_a_reset_copy_keeps_the_judge_and_its_model_and_forgets_what_was_fitted():
     judge = pairwise()
+    judge.set_lm(Scripted("A"))
     reset = judge.reset_copy()
     assert (reset.criterion, reset.debias, reset.corrections) == (judge.criterion, "permutation", {})
+    assert reset.get_lm().model == "fake/scripted"
     assert judge.corrections
     assert PROGRAMS["calibrated"][0]().reset_copy().correction is None
     with pytest.raises(ValueError, match="debias='permutaton' is unknown"):
