@@ -128,14 +128,13 @@ def check_two_candidates(examples: Sequence[dspy.Example]) -> None:
 
 def text_problem(value: Any) -> str | None:
     """Say why a value cannot be judged as a text, such as "is empty"; None if it can."""
-    if value is None:
-        return "is None"
+    if value is None or (isinstance(value, Number) and value != value):  # an empty cell of a data frame is NaN
+        return f"is {value}"
     if not isinstance(value, str | Number):  # a model would read Python's notation of a list or an object
         return f"is a {type(value).__name__}, not a text"
     if not str(value).strip():
         return "is empty"
-    surrogate = lone_surrogate(str(value))
-    return surrogate and f"holds {surrogate}"
+    return (surrogate := lone_surrogate(str(value))) and f"holds {surrogate}"
 
 
 def _check_text(item: Fields, field: str, name: str) -> None:

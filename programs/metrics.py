@@ -13,11 +13,11 @@ from typing import Any
 
 import dspy
 
-from evalbias.data.items import choice, human_score, item_name
+from evalbias.data.items import choice, human_score, item_name, number
 from evalbias.lm.types import PromptRefused
 from evalbias.measures.arrays import missing
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
+from evalbias.programs.items import OWN_INPUTS, item_label, letter_of, preference_label, text_problem
 from evalbias.programs.judges import Judge, warn_of_own_text
 from evalbias.programs.jury import Jury, Rubric
 from evalbias.programs.pairwise import PairwiseJudge
@@ -51,10 +51,8 @@ class ProgramMetric:
     ) -> None:
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold={threshold!r:.80}: give a number above 0 and at most 1, the best value.")
-        self.threshold = threshold
+        self.__name__, self.threshold, self.undefined = name, threshold, undefined
         self._judged, self.judge, self.source, self.output = judged, judge, source, output
-        self.__name__ = name
-        self.undefined = undefined
         self.undefined_items: list[str] = []
 
     def __call__(
@@ -182,8 +180,10 @@ def _check_kind(judge: Any, kind: type) -> None:
 
 def _field(values: Any, name: str, argument: str) -> Any:
     """Return a field, or raise an error that names the fields available."""
+    if not hasattr(values, "keys"):
+        raise TypeError(f"There is no {name!r} in {values!r:.80}: let the program return dspy.Prediction({name}=...).")
     if name not in values:
-        remedy = f"name the field with {argument}=" if argument else "add it to the example"
+        remedy = f"name the field with {argument}=" if argument else "add it to the example or the prediction"
         raise ValueError(f"There is no {name!r} among {sorted(values.keys())!s:.500}: {remedy}.")
     return values[name]
 
@@ -290,7 +290,7 @@ def _preferred(example: Any, prediction: Any) -> tuple[float, str]:
             "or 1 for the second, or leave the item out. evalbias.data.pairs(items, criterion=NAME, seed=0) labels the "
             "pairs of rated outputs."
         )
-    preferred = choice(prediction["preference"], "The judge's preference", count=len(LETTERS))
+    preferred = choice(_field(prediction, "preference", ""), "The judge's preference", count=len(LETTERS))
     chosen = TIE if math.isnan(preferred) else letter_of(preferred)
     if chosen != TIE:
         value, verdict = float(chosen == people), f"The judge prefers {chosen}"
@@ -311,7 +311,8 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
     low, high = criterion.scale
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
-        human, ours = _human_label(example, criterion), float(prediction["score"])
+        human = _human_label(example, criterion)
+        ours = number(_field(prediction, "score", ""), "The judge's score", texts=True)
         if math.isnan(ours):
             return math.nan, f"The judge gave no score on {criterion.title}; people gave {human:g}."
         gap = abs(human - ours)
@@ -376,16 +377,17 @@ def labeled(
 ) -> list[dspy.Example]:
     """Copy the examples and add ``score``, the nearest label: a training set for any DSPy optimizer.
 
+    Inputs are ``source`` and ``output``; examples of a judge with other fields keep theirs (``with_inputs``).
     The examples have human ``scores`` by criterion, or a single ``score``; ``bins`` cut these into labels, as in
     ``label_of``. ``ValueError`` names an example without a score on the criterion, or whose score fits no label.
     """
-    return [e.copy(score=item_label(e, criterion, bins=bins)).with_inputs("source", "output") for e in examples]
+    scored = [e.copy(score=item_label(e, criterion, bins=bins)) for e in examples]
+    return [e.with_inputs(*OWN_INPUTS) if "output" in e else e for e in scored]
 
 
 def _human_label(example: Any, criterion: Criterion) -> float:
     """Return the human score for comparison with a judge; ``ValueError`` if it is missing, NaN or outside the scale."""
-    name = item_name(example)
-    field = "score" if "score" in example else "scores"  # labeled() adds the first beside the second
+    name, field = item_name(example), "score" if "score" in example else "scores"  # labeled() adds the first
     human = human_score(dspy.Example({"id": name, field: example.get(field)}), criterion.name)
     low, high = criterion.scale
     if not low <= human <= high:

@@ -124,6 +124,8 @@ def test_labeled_makes_a_training_set_for_any_dspy_optimizer():
     assert example.score == 4.0
     assert label_of(example.score, C) == "4"
     assert set(example.inputs().keys()) == {"source", "output"}
+    asked = dspy.Example(context="c", answer="a", score=3).with_inputs("context", "answer")
+    assert {*labeled([asked], C)[0].inputs().keys()} == {"context", "answer"}
     with pytest.raises(ValueError, match=r"has no score on 'quality', only on \['wit'\]"):
         labeled([rated(scores={"wit": 1})], C)
 

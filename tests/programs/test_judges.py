@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import itertools
+import math
 import threading
 import warnings
 from collections.abc import Callable
@@ -156,6 +157,7 @@ BAD_TEXTS = {
     PointwiseJudge: {
         "'output' of the item 'x' is empty: give a text": {"output": ""},
         "'output' of the item 'x' is None: give a text": {"output": None},
+        "'output' of the item 'x' is nan: give a text": {"output": math.nan},
         r"'output' of the item 'x' holds the lone surrogate U\+DC00": {"output": "b\udc00"},
     },
     PairwiseJudge: {

@@ -211,8 +211,22 @@ def test_what_a_program_retrieved_is_read_from_its_prediction(lms):
     judge.predict.lm, asked = lms["llama"], dspy.Example(question="q")
     value = judge_metric(judge)(asked, dspy.Prediction(context="c", answer="a"))
     assert value == judge_metric(judge)(asked.copy(context="c"), dspy.Prediction(context="other", answer="a"))
-    with pytest.raises(ValueError, match=r"There is no 'context' among \['question'\]: add it to the example"):
+    with pytest.raises(ValueError, match=r"no 'context' among \['question'\]: add it to the example or the prediction"):
         judge_metric(judge)(asked, dspy.Prediction(answer="a"))
+
+
+OTHER = {  # what another program returns, and the error of each metric
+    "text": r"There is no '\w+' in 'text': let the program return dspy.Prediction\(\w+=...\)",
+    None: r"There is no '\w+' in None: let the program return dspy.Prediction\(\w+=...\)",
+    dspy.Prediction(other="x"): r"There is no '\w+' among \['other'\]: ",
+}
+
+
+@pytest.mark.parametrize("returned", OTHER)
+@pytest.mark.parametrize("metric", [judge_metric(Told(C)), score_closeness(C), agreement_feedback(PairwiseJudge(C))])
+def test_what_a_program_should_return_is_said(metric, returned):
+    with pytest.raises((TypeError, ValueError), match=OTHER[returned]):
+        metric(PAIR.copy(source="s", score=3), returned)
 
 
 MISTAKES = [
@@ -220,6 +234,7 @@ MISTAKES = [
     (0, {"question": "s"}, {"output": "fine"}, "There is no 'source' among"),
     (0, {"source": " "}, {"output": "fine"}, "'source' of the item '7' is empty: give a text"),
     (1, {"source": "s", "reference": None}, {"output": "fine"}, "'reference' of the item '7' is None: give a text"),
+    (1, {"source": "s", "reference": math.nan}, {"output": "fine"}, "'reference' of the item '7' is nan: give a text"),
 ]
 
 
