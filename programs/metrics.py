@@ -377,9 +377,8 @@ def labeled(
 ) -> list[dspy.Example]:
     """Copy the examples and add ``score``, the nearest label: a training set for any DSPy optimizer.
 
-    Inputs are ``source`` and ``output``; examples of a judge with other fields keep theirs (``with_inputs``).
-    The examples have human ``scores`` by criterion, or a single ``score``; ``bins`` cut these into labels, as in
-    ``label_of``. ``ValueError`` names an example without a score on the criterion, or whose score fits no label.
+    ``bins`` cut human ``scores`` by criterion, or a single ``score``, as in ``label_of``; ``ValueError`` names an item
+    without a score that fits a label. Inputs are ``source`` and ``output``; without ``output``, an item keeps its own.
     """
     scored = [e.copy(score=item_label(e, criterion, bins=bins)) for e in examples]
     return [e.with_inputs(*OWN_INPUTS) if "output" in e else e for e in scored]

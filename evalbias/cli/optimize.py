@@ -130,8 +130,9 @@ def compile_judges(
     sets = 1 + len(optimizer.k) * len(REDUCTIONS) if isinstance(optimizer.k, tuple) else 2  # of demonstrations
     if against := getattr(optimizer, "objective", None):
         sets = 3 * (1 + 2 * len(against.kinds))  # each item as it is, with each edit and with each placebo
-    # About as many answers: each text's likelihood once, the training items, half of them with every set, the others.
-    with run.progress(train + test + len(judges) * (train + sets * train // 2 + 3 * test)):
+    crossed = optimizer.select and len(by_input(split.train)) < optimizer.enough
+    # About as many answers: each text's likelihood once, the training items, half or all with every set, the others.
+    with run.progress(train + test + len(judges) * (train + sets * train // (2 - crossed) + 3 * test)):
         compiled = optimizers.compile_each(optimizer, judges, trainset=split.train, valset=split.test, lm=options.lm)
     comparisons, reports = compiled.comparisons, compiled.reports
     written = {}
@@ -236,8 +237,6 @@ def search(
     report, path = compiled.report, run.folder.path / "judge.json"
     written = keep(compiled, report, path, compared=rows["searched"].comparisons)
     counts = {"search": len(drawn), "all": count_pairs(split.train, ordered=not objective.debiased)}
-    result: dict[str, Any] = {"search": report, "rows": rows, "pairs": counts}
-    run.folder.write_result(result)
     measured = {title: {n: m.to_dict(items=False) for n, m in row.measurements.items()} for title, row in rows.items()}
     brief = {
         "instruction": compiled.predict.signature.instructions,
@@ -250,7 +249,7 @@ def search(
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(counts["search"], counts["all"]))
     printed = [Group(table, *filter(None, [report.decision, written]))]
-    return RunOutcome(result, brief, printed, coverage), rows
+    return RunOutcome({"search": report, "rows": rows, "pairs": counts}, brief, printed, coverage), rows
 
 
 # Refine loops.

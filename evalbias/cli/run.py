@@ -133,20 +133,17 @@ class Run(AbstractContextManager["Run"]):
             lm: Any = opened.get("lm")
             watched = None if lm is None else measuring(lm)
             # 4. Models that judge are called through the store of answers.
-            pattern = "**/*.jsonl" if writes else self.folder.journal.name
-            journals = partial(self.folder.path.glob, pattern)
+            journals = partial(self.folder.path.glob, "**/*.jsonl" if writes else self.folder.journal.name)
             self._watch = ModelWatch(self.folder, watched, journals, sampled=self._sampling is not None)
-            self.likelihood_lm: Any = None
             if writes:
                 lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
                 self._watch.check()
             else:
                 if lm is not None:
-                    self.likelihood_lm = self._cached(watched, self.folder.journal)
-                    opened["lm"] = measuring(self.likelihood_lm, self._sampling)
+                    opened["lm"] = measuring(self._cached(watched, self.folder.journal), self._sampling)
                 if "likelihood_lm" in opened:
                     path = self.folder.path / "likelihoods.jsonl"
-                    self.likelihood_lm = opened["likelihood_lm"] = self._cached(opened["likelihood_lm"], path)
+                    opened["likelihood_lm"] = self._cached(opened["likelihood_lm"], path)
         except BaseException as error:
             self.folder.__exit__(type(error), error, None)
             raise

@@ -14,6 +14,7 @@ from lm.models import load, save
 
 from benchmarks.sets import read
 from evalbias import Criterion, embedded_judge_lm
+from evalbias.cli import run
 from evalbias.cli.judge import ScoredItems
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, files
@@ -165,6 +166,13 @@ def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     assert (run["train"]["items"], run["test"]["items"]) == (80, 20)
     page = (tmp_path / "run/report.html").read_text()
     assert all(f"Likelihood and unfairness: {name}" in page for name in ("fluency", "grammar", "total"))
+
+
+def test_a_search_on_few_inputs_asks_about_as_often_as_it_foretells(scoring, tmp_path, monkeypatch):
+    foretold, shown = [], run.progress
+    monkeypatch.setattr(run, "progress", lambda total, doing: foretold.append(total) or shown(total, doing))
+    evalbias(*LIKELY, *scoring, "--limit", 40, "-k", 4, "--resamples", 99, "--out", "few", cwd=tmp_path)
+    assert 0.75 < foretold[0] / len(records(tmp_path / "few" / "judgments.jsonl")) < 1.1  # each half is judged
 
 
 KILLED = {"judge": ([1], ["scores.jsonl"]), "audit": ([1, 400], []), "probe": ([1, 400, 900], [])}
