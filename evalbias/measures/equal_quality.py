@@ -19,14 +19,15 @@ from evalbias.measures.ratings import (
     curvature,
     curvature_of_differences,
     difference_of_group,
+    levels_of,
     pool,
     pool_squares,
-    without_levels,
 )
 from evalbias.measures.resample import DRAWS, Draws, Interval, influences
 
 SCORE_SD = "standard deviations of the score"
 """Unit of an effect: the judge's score divided by its standard deviation over the items."""
+RATED_BY = "group of raters"  # beginning of the names of their columns
 QUALITY = "quality"  # name of the quality among the terms of a model
 MIN_CLUSTERS = 5  # fewest inputs for an interval
 RELIABILITIES = (0.5, 1.0)  # range of a single rating's reliability for bounds if it is unknown
@@ -166,8 +167,11 @@ class EqualQuality:
         used = {name: rows(columns[name]) for name in features}
         scaled = [settled(x) if name in unscaled else np.nan_to_num(arrays.standardized(x)) for name, x in used.items()]
         self.ratings = rows(table)
-        self.names = ["", *features]  # names of the columns: "" for the constant
-        self.x = np.column_stack([np.ones(len(self.ratings)), *scaled])  # (m, p)
+        # raters who share no items cannot be compared: each of their groups has a mean of its own
+        groups = levels_of(self.ratings)[2] if self.n else np.empty(0, dtype=np.int64)
+        apart = {f"{RATED_BY} {k + 1}": groups == k for k in range(1, max(groups, default=0) + 1)}
+        self.names = ["", *features, *apart]  # names of the columns: "" for the constant
+        self.x = np.column_stack([np.ones(len(self.ratings)), *scaled, *apart.values()])  # (m, p)
         self.scaled = np.array([name not in ("", *unscaled) for name in self.names], dtype=np.float64)
         # (m, s), NaN if a judge gives all items the same score
         self.scores = np.column_stack([arrays.standardized(rows(column)) for column in judged.T])
@@ -365,7 +369,7 @@ class EqualQuality:
         target, mean = target - target.mean(), mean - mean.mean()
         covariance = float((target * mean).mean())
         present = ~np.isnan(ratings)
-        values = without_levels(ratings)[present]
+        values = levels_of(ratings)[0][present]
         bent = curvature(target, values, shared=shared, covariance=covariance)
         least = max(curvature_of_differences(ratings[present], shared=shared), BENT) if self.differences else BENT
         design = np.column_stack([x, mean])

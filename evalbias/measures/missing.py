@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 
 from evalbias.measures.arrays import BoolArray, Clusters, FloatArray, cluster_codes, sums_by_cluster
+from evalbias.measures.ratings import levels_of
 
 DRAWS, BLOCK = 2_000, 100  # draws of a test, and draws at a time, which limits memory
 MOST_DRAWN = 20_000_000  # items in all draws of a test together, if inputs are exchanged
@@ -85,6 +86,11 @@ def selected_columns(ratings: FloatArray, *, clusters: Clusters = None) -> tuple
         number of remaining ratings depends on their values.
     """
     left_out, doubtful = list[int](), False
+    if not (rated := ~np.isnan(ratings).all(axis=1)).any():
+        return left_out, doubtful
+    # strict raters, and teams that share out the items, are no dependence on what other ratings say
+    ratings, groups = ratings.copy(), np.full(len(ratings), -1)
+    ratings[rated], _, groups[rated] = levels_of(ratings[rated])
 
     def depends(absent: BoolArray, *properties: FloatArray) -> bool:
         return any(missing_by_size(absent, x, clusters=clusters)[1] < SURE for x in properties)  # NaN is not below
@@ -93,8 +99,10 @@ def selected_columns(ratings: FloatArray, *, clusters: Clusters = None) -> tuple
         return np.delete(ratings, [*columns, *left_out], axis=1)
 
     for column in reversed(range(2, ratings.shape[1])):
-        first, second = _firsts(remaining(column))
-        if depends(np.isnan(ratings[:, column]), np.abs(first - second), _from_middle(first + second)):
+        absent = np.isnan(ratings[:, column])
+        in_team = np.isin(groups, groups[~absent])
+        first, second = np.where(in_team, _firsts(remaining(column)), np.nan)
+        if depends(absent, np.abs(first - second), _from_middle(first + second)):
             twice = (~np.isnan(remaining())).sum(axis=1) > 1
             if (~np.isnan(second))[twice].mean() >= KEEP:
                 left_out.append(column)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from evalbias.measures.arrays import SLACK, FloatArray, defined
+from evalbias.measures.arrays import SLACK, FloatArray, IntArray, defined, sums_by_cluster
 
 # Curvature of two scales relative to each other: effect of the ends of a rating scale on effects at equal quality.
 #
@@ -130,6 +130,7 @@ def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high:
 # Rater j moves l_j points per point of quality, h_ij = level_j + l_j q_i + noise. Raters may be stricter than others
 # (``without_levels``) and use more of the scale than others (``scale_correction``).
 
+MOST_SCALES = 12  # most raters whose scales are fitted
 PRIOR_SPREAD = 1 / 3  # standard deviation of the scales, whose mean is about 1, that is expected beforehand
 
 
@@ -157,12 +158,12 @@ def pool(ratings: FloatArray, reliability: float | None = None) -> Rated:
     is quality. The noise that other items show says too little of it: where 80 of 2,000 are rated twice, intervals by
     it cover 88 %, and where people rated those twice that are long, or got a low rating, 74 and 39 %.
     """
-    values = deviations(ratings)
+    values, noise, _ = levels_of(ratings)
     counts = (~np.isnan(values)).sum(axis=1)  # (n,)
     sums, squares, several = np.nansum(values, axis=1), np.nansum(values**2, axis=1), counts > 1
     product = squares * (math.nan if reliability is None else reliability)
     if several.any():
-        products = (sums**2 - squares)[several] / (counts * (counts - 1))[several]
+        products = ((sums**2 - squares)[several] / (counts * (counts - 1))[several]) - noise[several]
         product[several] = products * scale_correction(values[several])
     return Rated(sums / counts, product, squares / counts)
 
@@ -173,7 +174,7 @@ def pool_squares(ratings: FloatArray) -> Rated:
     Raters count as using the scale alike. Whatever the noise, the mean square of a rating is a nonlinear function of
     quality.
     """
-    values = deviations(ratings)
+    values = levels_of(ratings)[0]
     counts, squares = (~np.isnan(values)).sum(axis=1), values**2
     both = np.stack([values, squares - np.nanmean(squares, axis=1).mean()], axis=2)  # (n, r, 2)
     filled = np.nan_to_num(both)
@@ -183,6 +184,7 @@ def pool_squares(ratings: FloatArray) -> Rated:
 
 
 ENOUGH = 20  # fewest items for comparing columns of ratings
+ROUNDING = 1e-9  # largest share of the largest eigenvalue of normal equations that is a rounding error of 0
 FOLLOWS = 0.01  # largest deviation, as a share of its spread, of a column that follows from others: rounding
 
 
@@ -207,21 +209,56 @@ def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
     return dependent
 
 
-def without_levels(ratings: FloatArray) -> FloatArray:
-    """Subtract each rater's own level, fitted together with a level per item, from ratings (n, r), NaN if missing."""
+FEWEST = 10  # fewest ratings of a rater, of items with two, that tell a level of their own; or of half of these items
+
+
+def levels_of(ratings: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Fit raters' levels, together with a level per item, to ratings (n, r), NaN where a rater gave none.
+
+    Raters of few items share a level: one of their own would take the noise out of their ratings.
+
+    Returns:
+        (n, r) deviations from the levels and the mean; (n,) noise that the fit leaves in the mean product of two of an
+        item's ratings; (n,) groups of raters who share items, directly or through others: only within a group can
+        levels be compared, so each has a mean of its own.
+    """
     present = ~np.isnan(ratings)
     counts = present.sum(axis=1)
-    shares = present / counts[:, None]
-    within = np.diag(present.sum(axis=0)) - present.T @ shares  # (r, r) normal equations of the raters' levels
+    shares, beside = present / counts[:, None], present[counts > 1]
+    # 1. the normal equations of the levels, of raters with enough ratings and of all others together
+    enough = beside.sum(axis=0) >= min(FEWEST, len(beside) / 2)
+    level = np.unique(np.where(enough, np.arange(len(enough)), len(enough)), return_inverse=True)[1]  # (r,)
+    to = np.eye(level.max() + 1)[level]
+    within = np.diag(present.sum(axis=0)) - present.T @ shares
+    fit = to @ np.linalg.pinv(to.T @ within @ to, rcond=ROUNDING, hermitian=True) @ to.T
     means = np.where(present, ratings, 0.0).sum(axis=1) / counts
-    deviations = np.where(present, ratings - means[:, None], 0.0).sum(axis=0)
-    return np.asarray(ratings - np.linalg.lstsq(within, deviations, rcond=None)[0])
+    levels = fit @ np.where(present, ratings - means[:, None], 0.0).sum(axis=0)
+    # 2. the groups, and the deviations
+    met = scipy.sparse.csgraph.connected_components(to.T @ present.T @ present @ to)[1]
+    groups = np.unique(met[level][present.argmax(axis=1)], return_inverse=True)[1]
+    centers = np.bincount(groups, means - shares @ levels) / np.bincount(groups)
+    values = np.asarray(ratings - levels - centers[groups, None])
+    # 3. the noise; levels that are 0 by construction, as of pairs that count both ways, leave none
+    fits = np.abs(levels).max() > SLACK
+    return values, noise_of_levels(values, fit, groups) if fits else np.zeros(len(values)), groups
 
 
-def deviations(ratings: FloatArray) -> FloatArray:
-    """Subtract from ratings (n, r) the raters' levels and the mean of the items' means; NaN stays NaN."""
-    values = without_levels(ratings)
-    return np.asarray(values - np.nanmean(values, axis=1).mean())
+def noise_of_levels(values: FloatArray, fit: FloatArray, groups: IntArray) -> FloatArray:
+    """Return (n,) noise in the mean product of two of an item's deviations (n, r) from fitted levels.
+
+    Noise of variance s^2 gives the levels the covariance s^2 ``fit``, (r, r), and correlates them with the ratings. In
+    the c ratings of an item, of which the fit has the sum S and the trace T, it leaves s^2 (T + S (1 - 2 / c)) / (c (c
+    - 1)), less the variance of the mean of its group. Of a panel who rate all items that is 0.
+    """
+    present = ~np.isnan(values)
+    counts, sizes = present.sum(axis=1), np.bincount(groups)
+    left = np.nansum((values - np.nanmean(values, axis=1)[:, None]) ** 2)
+    variance = left / max(present.sum() - len(values) - np.linalg.matrix_rank(fit, hermitian=True), 1)
+    trace, whole = present @ np.diag(fit), ((present @ fit) * present).sum(axis=1)
+    of_groups = sums_by_cluster(present / counts[:, None], groups) / sizes[:, None]
+    of_mean = ((of_groups @ fit) * of_groups).sum(axis=1) + np.bincount(groups, 1 / counts) / sizes**2
+    noise = (trace + whole * (1 - 2 / counts)) / np.maximum(counts * (counts - 1), 1) - of_mean[groups]
+    return np.asarray(variance * noise)
 
 
 def scale_correction(values: FloatArray) -> float:
@@ -231,8 +268,10 @@ def scale_correction(values: FloatArray) -> float:
     mean of l_j l_k, which is less where a fixed panel has different scales: less by the variance of l_j over r - 1 if
     all rate every item. The scales of three or more raters are fitted to the covariances of their ratings (n, r), c_jk
     = l_j l_k. Those of two cannot be told apart, and count as equal. Returns (mean of l_j)^2 over the mean of l_j l_k:
-    1 for equal scales, and where the ratings do not agree at all.
+    1 for equal scales, where the ratings do not agree at all, and for many raters, whose fit would add more than it is.
     """
+    if values.shape[1] > MOST_SCALES:
+        return 1.0
     present = ~np.isnan(values)
     counts, filled = present.sum(axis=1), np.where(present, values, 0.0)
     pairs = 1 / (counts * (counts - 1))  # (n,) weight of each ordered pair of an item's ratings

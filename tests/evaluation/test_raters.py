@@ -231,6 +231,11 @@ def adjudicated(ratings):
     return np.where([False, False, True] & (np.abs(ratings[:, :1] - ratings[:, 1:2]) < 2), np.nan, ratings)
 
 
+def in_teams(ratings):
+    """Ratings (400, 12) by four teams of three who share out the items."""
+    return np.where(np.kron(np.eye(4), np.ones((100, 3))) > 0, np.tile(ratings, 4), np.nan)
+
+
 def judged_rows(ratings, length, **judges):
     rows = [{"output": f"{k:04d}" + "x" * round(120 * np.exp(0.4 * x))} for k, x in enumerate(length)]
     for k, (row, given) in enumerate(zip(rows, ratings.tolist(), strict=True)):
@@ -281,6 +286,7 @@ def test_the_errors_of_two_annotators_are_not_tested_by_a_third_who_decides():
         (lambda r, rng: np.where([False, True] & (r[:, :1] > 2), np.nan, r[:, :2]), [], True),  # a check of low ones
         (lambda r, rng: np.where([False, True] & (rng.random((len(r), 1)) < 0.5), np.nan, r[:, :2]), [], False),
         (lambda r, rng: r[:, :1], [], False),
+        (lambda r, rng: in_teams(r + np.linspace(-1, 1, 4).repeat(100)[:, None]), [], False),  # each strict in its way
         (lambda r, rng: np.full((len(r), 2), np.nan), [], False),
     ],
 )

@@ -167,6 +167,7 @@ def test_one_rating_of_known_reliability_by_hand():
 )
 def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, outputs, with_covariates, monkeypatch):
     monkeypatch.setattr(raters_module, "scale_correction", lambda values: 1.0)  # linearmodels knows no scales
+    monkeypatch.setattr(raters_module, "noise_of_levels", lambda values, *fit: np.zeros(len(values)))
     n = 80
     ls, scores, ratings = simulate(n, 0.3, seed=1, raters=raters, outputs=outputs, shared=0.3)
     rng = np.random.default_rng(2)

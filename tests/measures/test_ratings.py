@@ -12,9 +12,9 @@ from evalbias.measures.ratings import (
     _lags,
     curvature,
     curvature_of_differences,
-    deviations,
     difference_of_group,
     hermite_coefficients,
+    levels_of,
     pool,
     scale_correction,
     solved_correlation,
@@ -161,7 +161,7 @@ def panel(scales, n, *, seed, noise=0.7):
 
 
 def correction(ratings):
-    return scale_correction(deviations(ratings))
+    return scale_correction(levels_of(ratings)[0])
 
 
 def shortfall(scales):
@@ -209,6 +209,24 @@ def test_two_raters_those_without_agreement_and_those_who_change_from_item_to_it
     partly = np.column_stack([fixed[:, :2], some])
     mean, product = (1 + 0.75) / 2, (11 / 12 + 0.5) / 2  # of l_j and of l_j l_k: half of the items have two raters
     assert correction(partly) == pytest.approx(mean**2 / product, rel=0.01)
+
+
+@pytest.mark.parametrize(("raters", "teams"), [(2, 0), (40, 0), (100, 0), (300, 0), (40, 20), (100, 50), (300, 150)])
+def test_levels_of_many_raters_leave_the_quality_that_ratings_share(raters, teams):
+    """Two ratings an item, by people .7 points apart: drawn for each of 300, or in teams of two who share them out."""
+    shared, rng = [], np.random.default_rng(raters)
+    for _ in range(30):
+        quality, ratings = NORMAL[:: N // 300][:300] / NORMAL[:: N // 300][:300].std(), np.full((300, raters), np.nan)
+        places = 2 * (np.arange(300) * (raters // 2) // 300)[:, None] + [0, 1]
+        if not teams:
+            places = rng.random((300, raters)).argsort(axis=1)[:, :2]
+        given = (
+            rng.permutation(quality)[:, None] + 0.7 * rng.normal(size=raters)[places] + 0.7 * rng.normal(size=(300, 2))
+        )
+        np.put_along_axis(ratings, places, given, axis=1)
+        shared.append(pool(ratings).product.mean())
+    within = 1 - teams / 300 if raters <= 60 else 1  # each team's own mean is taken off, if its raters rate enough
+    assert np.mean(shared) == pytest.approx(within, abs=0.04)
 
 
 @pytest.mark.parametrize("share", [0.5, 1 / 12])
