@@ -128,7 +128,7 @@ def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high:
 # Ratings of several people, reduced to their mean and its noise for a regression on quality.
 #
 # Rater j moves l_j points per point of quality, h_ij = level_j + l_j q_i + noise. Raters may be stricter than others
-# (``without_levels``) and use more of the scale than others (``scale_correction``).
+# (``levels_of``) and use more of the scale than others (``scale_correction``).
 
 MOST_SCALES = 12  # most raters whose scales are fitted
 PRIOR_SPREAD = 1 / 3  # standard deviation of the scales, whose mean is about 1, that is expected beforehand
@@ -163,7 +163,7 @@ def pool(ratings: FloatArray, reliability: float | None = None) -> Rated:
     sums, squares, several = np.nansum(values, axis=1), np.nansum(values**2, axis=1), counts > 1
     product = squares * (math.nan if reliability is None else reliability)
     if several.any():
-        products = ((sums**2 - squares)[several] / (counts * (counts - 1))[several]) - noise[several]
+        products = ((sums**2 - squares) / np.maximum(counts * (counts - 1), 1) - noise)[several]
         product[several] = products * scale_correction(values[several])
     return Rated(sums / counts, product, squares / counts)
 
@@ -215,32 +215,26 @@ FEWEST = 10  # fewest ratings of a rater, of items with two, that tell a level o
 def levels_of(ratings: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     """Fit raters' levels, together with a level per item, to ratings (n, r), NaN where a rater gave none.
 
-    Raters of few items share a level: one of their own would take the noise out of their ratings.
-
-    Returns:
-        (n, r) deviations from the levels and the mean; (n,) noise that the fit leaves in the mean product of two of an
-        item's ratings; (n,) groups of raters who share items, directly or through others: only within a group can
-        levels be compared, so each has a mean of its own.
+    Raters of few items share a level: one of their own would take the noise out of their ratings. Returns (n, r)
+    deviations from the levels and the mean; (n,) noise that the fit leaves in the mean product of two of an item's
+    ratings; (n,) groups of raters who share items, directly or through others. Levels can be compared only within a
+    group, so each has a mean of its own.
     """
     present = ~np.isnan(ratings)
-    counts = present.sum(axis=1)
-    shares, beside = present / counts[:, None], present[counts > 1]
+    beside, shares = present[present.sum(axis=1) > 1], present / present.sum(axis=1)[:, None]
     # 1. the normal equations of the levels, of raters with enough ratings and of all others together
     enough = beside.sum(axis=0) >= min(FEWEST, len(beside) / 2)
     level = np.unique(np.where(enough, np.arange(len(enough)), len(enough)), return_inverse=True)[1]  # (r,)
     to = np.eye(level.max() + 1)[level]
     within = np.diag(present.sum(axis=0)) - present.T @ shares
     fit = to @ np.linalg.pinv(to.T @ within @ to, rcond=ROUNDING, hermitian=True) @ to.T
-    means = np.where(present, ratings, 0.0).sum(axis=1) / counts
-    levels = fit @ np.where(present, ratings - means[:, None], 0.0).sum(axis=0)
-    # 2. the groups, and the deviations
+    levels = fit @ np.nansum(ratings - np.nanmean(ratings, axis=1)[:, None], axis=0)
+    # 2. the groups, the deviations and the noise; levels of 0, as of pairs that count both ways, leave none
     met = scipy.sparse.csgraph.connected_components(to.T @ present.T @ present @ to)[1]
     groups = np.unique(met[level][present.argmax(axis=1)], return_inverse=True)[1]
-    centers = np.bincount(groups, means - shares @ levels) / np.bincount(groups)
+    centers = np.bincount(groups, np.nanmean(ratings - levels, axis=1)) / np.bincount(groups)
     values = np.asarray(ratings - levels - centers[groups, None])
-    # 3. the noise; levels that are 0 by construction, as of pairs that count both ways, leave none
-    fits = np.abs(levels).max() > SLACK
-    return values, noise_of_levels(values, fit, groups) if fits else np.zeros(len(values)), groups
+    return values, noise_of_levels(values, fit, groups) * (np.abs(levels).max() > SLACK), groups
 
 
 def noise_of_levels(values: FloatArray, fit: FloatArray, groups: IntArray) -> FloatArray:
@@ -252,8 +246,8 @@ def noise_of_levels(values: FloatArray, fit: FloatArray, groups: IntArray) -> Fl
     """
     present = ~np.isnan(values)
     counts, sizes = present.sum(axis=1), np.bincount(groups)
-    left = np.nansum((values - np.nanmean(values, axis=1)[:, None]) ** 2)
-    variance = left / max(present.sum() - len(values) - np.linalg.matrix_rank(fit, hermitian=True), 1)
+    free = present.sum() - len(values) - np.linalg.matrix_rank(fit, hermitian=True)
+    variance = np.nansum((values - np.nanmean(values, axis=1)[:, None]) ** 2) / max(free, 1)
     trace, whole = present @ np.diag(fit), ((present @ fit) * present).sum(axis=1)
     of_groups = sums_by_cluster(present / counts[:, None], groups) / sizes[:, None]
     of_mean = ((of_groups @ fit) * of_groups).sum(axis=1) + np.bincount(groups, 1 / counts) / sizes**2
