@@ -152,11 +152,9 @@ def pool(ratings: FloatArray, reliability: float | None = None) -> Rated:
     """Reduce the ratings (n, r) of one or more raters per item, NaN where a rater gave none.
 
     P is the mean product of two different ratings, in which a rating's noise never meets itself, times
-    ``scale_correction``. Each rater's own level is subtracted first: stricter raters make the products negative.
-
-    For an item with a single rating h, P is h^2 times the ``reliability`` of a rating, the share of its variance that
-    is quality. The noise that other items show says too little of it: where 80 of 2,000 are rated twice, intervals by
-    it cover 88 %, and where people rated those twice that are long, or got a low rating, 74 and 39 %.
+    ``scale_correction``; for an item with a single rating h, h^2 times the ``reliability`` of a rating, the share of
+    its variance that is quality (the noise of other items says too little of it). Each rater's own level is subtracted
+    first: stricter raters make the products negative.
     """
     values, noise, _ = levels_of(ratings)
     counts = (~np.isnan(values)).sum(axis=1)  # (n,)
@@ -223,7 +221,7 @@ def levels_of(ratings: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     present = ~np.isnan(ratings)
     beside, shares = present[present.sum(axis=1) > 1], present / present.sum(axis=1)[:, None]
     # 1. the normal equations of the levels, of raters with enough ratings and of all others together
-    enough = beside.sum(axis=0) >= min(FEWEST, len(beside) / 2)
+    enough = beside.sum(axis=0) >= max(min(FEWEST, len(beside) / 2), 1)
     level = np.unique(np.where(enough, np.arange(len(enough)), len(enough)), return_inverse=True)[1]  # (r,)
     to = np.eye(level.max() + 1)[level]
     within = np.diag(present.sum(axis=0)) - present.T @ shares

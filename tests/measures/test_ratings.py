@@ -227,6 +227,8 @@ def test_levels_of_many_raters_leave_the_quality_that_ratings_share(raters, team
         shared.append(pool(ratings).product.mean())
     within = 1 - teams / 300 if raters <= 60 else 1  # each team's own mean is taken off, if its raters rate enough
     assert np.mean(shared) == pytest.approx(within, abs=0.04)
+    alone = np.where(np.eye(3, dtype=bool).repeat(9, axis=0), 1.0, np.nan)  # who rated no item beside others
+    assert len(set(levels_of(alone)[2])) == 1
 
 
 @pytest.mark.parametrize("share", [0.5, 1 / 12])
