@@ -171,24 +171,19 @@ def decides_too_much(rng: Rng, outputs: int, wrong: float = 0.05) -> bool:
 def by_named(rng: Rng, ratings: FloatArray, raters: int, *, teams: bool = False) -> FloatArray:
     """Return ratings (n, r) in a column for each of so many people, .7 points apart, drawn by item or in teams of r."""
     (n, k), named = ratings.shape, np.full((len(ratings), raters), np.nan)
-    places = np.array([rng.choice(raters, k, replace=False) for _ in range(n)])
-    if teams:
-        places = k * (np.arange(n) * (raters // k) // n)[:, None] + np.arange(k)
+    team = k * (np.arange(n) * (raters // k) // n)[:, None] + np.arange(k)
+    places = team if teams else np.array([rng.choice(raters, k, replace=False) for _ in range(n)])
     np.put_along_axis(named, places, ratings + 0.7 * rng.normal(size=raters)[places], axis=1)
     return named
 
 
-def left_out_of_teams(rng: Rng) -> bool:
-    """Say whether ratings of teams of three who share out 300 items are said to depend on other ratings."""
-    left_out, doubtful = selected_columns(by_named(rng, people(rng, rng.normal(size=300)), 12, teams=True))
-    return bool(left_out) or doubtful
+def left_out(rng: Rng, collected: Callable[[Rng, FloatArray], FloatArray]) -> bool:
+    """Say whether ratings of 300 items are said to depend on other ratings."""
+    return selected_columns(collected(rng, people(rng, rng.normal(size=300)))) != ([], False)
 
 
-CROWDS: Mapping[str, Any] = {
-    "60 raters of 15 items each": partial(by_named, raters=60),
-    "150 raters of 6 items each": partial(by_named, raters=150),
-    "teams of three who share out the items": partial(by_named, raters=12, teams=True),
-}
+CROWD: Any = partial(by_named, raters=60)
+TEAMS: Any = partial(by_named, raters=12, teams=True)
 LOST: Any = lambda rng, ratings: np.where(rng.random(ratings.shape) < 0.3, np.nan, ratings)  # noqa: E731
 DISPUTED: Any = lambda _, ratings: disputed(ratings)  # noqa: E731
 LOW_AGAIN: Any = lambda _, r: np.column_stack([r[:, 0], np.where(r[:, 0] <= 2, r[:, 1], np.nan)])  # noqa: E731
@@ -205,14 +200,13 @@ ALARMS: Mapping[str, Alarm] = {
     "anybody decides, 400 items: no warning": Alarm(
         partial(unwarned, n=400, collected=lambda g, r: g.permuted(disputed(r), axis=1))
     ),
-    **{
-        f"{name}, 300 items: verbosity": Alarm(partial(called_biased, n=300, collected=f)) for name, f in CROWDS.items()
-    },
-    **{
-        f"{name}, an effect of .1 points": Alarm(partial(called_biased, n=300, collected=f, effect=0.1), True)
-        for name, f in CROWDS.items()
-    },
-    "teams of three, 300 items: ratings left out, or a warning": Alarm(left_out_of_teams, sets=200),
+    "60 raters of 15 items each: verbosity": Alarm(partial(called_biased, n=300, collected=CROWD)),
+    "60 raters of 15 items each, an effect of .1": Alarm(
+        partial(called_biased, n=300, collected=CROWD, effect=0.1), True
+    ),
+    "150 raters of 6 items each: verbosity": Alarm(partial(called_biased, n=300, collected=partial(CROWD, raters=150))),
+    "teams of three share out 300 items: verbosity": Alarm(partial(called_biased, n=300, collected=TEAMS)),
+    "teams of three share out 300 items: ratings left out": Alarm(partial(left_out, collected=TEAMS), sets=200),
     "inputs lost as a whole: by system": Alarm(missing_by_system, sets=200),
     "inputs of one of four systems lost three times as often": Alarm(partial(missing_by_system, uneven=3), True, 200),
     **{f"right forecasts, {k} outputs an input": Alarm(partial(called_uncalibrated, outputs=k)) for k in (1, 4, 10)},

@@ -172,12 +172,13 @@ def pool_squares(ratings: FloatArray) -> Rated:
     Raters count as using the scale alike. Whatever the noise, the mean square of a rating is a nonlinear function of
     quality.
     """
-    values = levels_of(ratings)[0]
+    values, noise, _ = levels_of(ratings)
     counts, squares = (~np.isnan(values)).sum(axis=1), values**2
     both = np.stack([values, squares - np.nanmean(squares, axis=1).mean()], axis=2)  # (n, r, 2)
     filled = np.nan_to_num(both)
     sums, own = filled.sum(axis=1), filled.transpose(0, 2, 1) @ filled  # own: (n, 2, 2)
     products = (sums[:, :, None] * sums[:, None, :] - own) / (counts * (counts - 1))[:, None, None]
+    products[:, 0, 0] -= noise
     return Rated(sums / counts[:, None], products, (filled**2).sum(axis=1) / counts[:, None])
 
 
