@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -86,31 +86,29 @@ def selected_columns(ratings: FloatArray, *, clusters: Clusters = None) -> tuple
         number of remaining ratings depends on their values.
     """
     left_out, doubtful = list[int](), False
-    if not (rated := ~np.isnan(ratings).all(axis=1)).any():
+    if not (rated := ~np.isnan(ratings).all(axis=1)).any() or ratings.shape[1] < 2:
         return left_out, doubtful
     # strict raters, and teams that share out the items, are no dependence on what other ratings say
-    ratings, groups = ratings.copy(), np.full(len(ratings), -1)
-    ratings[rated], _, groups[rated] = levels_of(ratings[rated])
+    free, groups = ratings.copy(), np.full(len(ratings), -1)
+    free[rated], _, groups[rated] = levels_of(ratings[rated])
 
-    def depends(absent: BoolArray, *properties: FloatArray) -> bool:
-        return any(missing_by_size(absent, x, clusters=clusters)[1] < SURE for x in properties)  # NaN is not below
-
-    def remaining(*columns: int) -> FloatArray:
-        return np.delete(ratings, [*columns, *left_out], axis=1)
+    def depends(absent: BoolArray, without: list[int], *properties: Callable[..., FloatArray]) -> bool:
+        """Return whether a property of the first two ratings says so within teams, with raters' levels and without."""
+        in_team = np.isin(groups, groups[~absent])
+        both = [np.where(in_team, _firsts(np.delete(table, without, axis=1)), np.nan) for table in (ratings, free)]
+        tests = ([missing_by_size(absent, of(*x), clusters=clusters)[1] for x in both] for of in properties)
+        return any(all(p < SURE for p in each) for each in tests)  # NaN is not below
 
     for column in reversed(range(2, ratings.shape[1])):
-        absent = np.isnan(ratings[:, column])
-        in_team = np.isin(groups, groups[~absent])
-        first, second = np.where(in_team, _firsts(remaining(column)), np.nan)
-        if depends(absent, np.abs(first - second), _from_middle(first + second)):
-            twice = (~np.isnan(remaining())).sum(axis=1) > 1
-            if (~np.isnan(second))[twice].mean() >= KEEP:
+        others = [column, *left_out]
+        if depends(np.isnan(ratings[:, column]), others, lambda a, b: np.abs(a - b), lambda a, b: _from_middle(a + b)):
+            twice = (~np.isnan(np.delete(ratings, left_out, axis=1))).sum(axis=1) > 1
+            if (~np.isnan(_firsts(np.delete(ratings, others, axis=1))[1]))[twice].mean() >= KEEP:
                 left_out.append(column)
             else:
                 doubtful = True
-    if ratings.shape[1] > 1:
-        first, second = _firsts(remaining())
-        doubtful |= depends(np.isnan(second), first, _from_middle(first))
+    once = np.isnan(_firsts(np.delete(ratings, left_out, axis=1))[1])
+    doubtful |= depends(once, left_out, lambda a, _: a, lambda a, _: _from_middle(a))
     return left_out[::-1], doubtful
 
 
