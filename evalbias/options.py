@@ -542,7 +542,7 @@ class ProbeEmitOptions(Changing):
     out: Path = field(metadata={"help": "The .jsonl file to write."})
 
 
-class ProbeReadOptions(Seeded, Coded, Prompted):
+class ProbeReadOptions(Seeded, Coded, Items):
     """Say what moves a judge, from its answers to the rows of probe emit, found by their ids."""
 
     scores_field: str | None = again("scores_field")

@@ -168,6 +168,7 @@ def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     assert all(f"Likelihood and unfairness: {name}" in page for name in ("fluency", "grammar", "total"))
 
 
+@pytest.mark.slow
 def test_a_search_on_few_inputs_asks_about_as_often_as_it_foretells(scoring, tmp_path, monkeypatch):
     foretold, shown = [], run.progress
     monkeypatch.setattr(run, "progress", lambda total, doing: foretold.append(total) or shown(total, doing))
