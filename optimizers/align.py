@@ -319,7 +319,9 @@ class Align(JudgeOptimizer):
             both.debias = "permutation"
             listed.append(Offer(ORDERS, "both orders averaged", both))
         if self.reasoning and judge.reasoning is None and problem.only in ("", offers.REASONING):
-            listed.append(offers.reasoned(judge))
+            thinking = judge.deepcopy()
+            thinking.reasoning = True
+            listed.append(Offer(offers.REASONING, "reasons before the answer", thinking))
         return [*listed, *self._taught(problem)]
 
     def _taught(self, problem: Problem) -> list[Offer]:

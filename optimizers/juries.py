@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -77,8 +76,9 @@ def learn_jury(
         raise ValueError("All items are of one input, and a jury is tried on others: give several inputs.")
 
     def fitted(rows: BoolArray) -> dict[str, JuryRule]:
-        of = partial(Panel, names=names, clusters=keys[rows].tolist(), reliability=reliability)
-        return fit_rules(of(table[rows], first.ratings[rows], mirrored=first.both_orders), table[rows], verdicts)
+        ratings, inputs, mirrored = first.ratings[rows], keys[rows].tolist(), first.both_orders
+        panel = Panel(table[rows], ratings, names=names, clusters=inputs, reliability=reliability, mirrored=mirrored)
+        return fit_rules(panel, table[rows], verdicts)
 
     people = {RATINGS: first.ratings, HUMAN_SCORES: mean_of_raters(first.ratings)}
     bare = replace(first, covariates=people, scale=None, writers=(), ties=False)

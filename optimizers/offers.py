@@ -123,13 +123,6 @@ def nearest(problem: Problem, sizes: Sequence[int]) -> list[Offer]:
     return [Offer(NEAREST, f"{program.nearest} demonstrations (nearest to the item)", program)]
 
 
-def reasoned(judge: Any) -> Offer:
-    """Offer the judge with reasons before its answer."""
-    thinking = judge.deepcopy()
-    thinking.reasoning = True
-    return Offer(REASONING, "reasons before the answer", thinking)
-
-
 def can_say(judge: Any, item: dspy.Example) -> bool:
     """Return whether people's label of an item is an answer of the judge: one without ties cannot be shown a tie."""
     return not isinstance(judge, PairwiseJudge) or judge.ties or preference_label(item) != prompts.TIE

@@ -299,10 +299,14 @@ def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> 
         raise ValueError(f"Nobody rated the items on {first.criterion}: give people's ratings of them, or choices.")
     if len({member.answers.shape[:2] for member in judged}) > 1:
         raise ValueError("The judges answered different items, or pairs in one order and in both: give the same.")
-    scores = np.column_stack([member.strength for member in judged])
-    names, panel_of_inputs = [member.judge for member in judged], partial(Panel, clusters=first.clusters)
-    panel = panel_of_inputs(
-        scores, first.ratings, names=names, systems=first.systems, reliability=reliability, mirrored=first.both_orders
+    panel = Panel(
+        np.column_stack([member.strength for member in judged]),
+        first.ratings,
+        names=[member.judge for member in judged],
+        clusters=first.clusters,
+        systems=first.systems,
+        reliability=reliability,
+        mirrored=first.both_orders,
     )
     if panel.n < FEWEST or panel.units < MIN_CLUSTERS:
         scored = f"{panel.n} items of {count(panel.units, 'input')} are scored by all judges and rated"

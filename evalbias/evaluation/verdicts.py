@@ -332,8 +332,9 @@ def alone_sentence(measurement: Measurement) -> str:
         handed_over = f", those {its_own}{handed_over}"
     people, alike = measurement.numbers["wrong"].columns[0], ""
     for verdict, always in ((1.0, "passing"), (0.0, "failing")):
-        alone = partial(verdicts.decided_alone, error=error / 100, mark=0.5, clusters=measurement.clusters)
-        if alone(np.full(len(people), verdict), people).share >= shares[error]:
+        same = np.full(len(people), verdict)
+        alone = verdicts.decided_alone(same, people, error=error / 100, mark=0.5, clusters=measurement.clusters)
+        if alone.share >= shares[error]:
             alike = f" Always {always} would do as well."
     share = f"It may decide {_share(shares[error])} alone, at {error} wrong in 100 or fewer (95 % confidence)"
     return f"{share}{handed_over}.{alike}"
