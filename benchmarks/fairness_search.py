@@ -2,14 +2,13 @@
 
 usage: python -m benchmarks.fairness_search --lm MODEL [--dtype bfloat16] [--proposer-lm MODEL]
            [--sets synthetic newsroom summeval topicalchat] [--search-documents N] [--test-documents N] [--pairs N]
-           [--debiased] [--place first] [--curve-wordings N] [--longest-source CHARACTERS] [--criteria NAME ...]
+           [--place first] [--curve-wordings N] [--longest-source CHARACTERS] [--criteria NAME ...]
            [--orders N] [--out DIR] [--write] [--title TEXT]
 
 The data are read from EVALBIAS_DATA. The search and the ranking use different documents, by default as many for the
-search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them. ``--debiased`` adds a search
-on decisions averaged over both orders. The instruction stands last in the prompt, as in the paper, but first for the
-embedded judge or with ``--place``. Rankings are averaged over 100 random orders (``--orders``), as in the paper's code.
-The answers of the model go to ``--out``, so that a stopped run continues.
+search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them. The instruction stands last in
+the prompt, as in the paper, but first for the embedded judge or with ``--place``. Rankings are averaged over 100 random
+orders (``--orders``), as in the paper's code. The answers of the model go to ``--out``: a stopped run continues.
 """
 
 from __future__ import annotations
@@ -38,18 +37,10 @@ from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.rankings import ORDER_SD, PUBLISHED_ORDERS
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import measuring, model_identity, resolve_lm
-from evalbias.measures import decision_rates, spearman
+from evalbias.measures import calibration_gap, confidence, decision_rates, spearman
+from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO
-from evalbias.optimizers.objectives import (
-    CalibrationGap,
-    Confidence,
-    ContextFreeConfidence,
-    DebiasedFairness,
-    Fairness,
-    judged_in_order,
-    probabilities,
-    reworded,
-)
+from evalbias.optimizers.objectives import probabilities, reworded
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposer
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.options import MeasuringModels
@@ -116,7 +107,20 @@ def gpt_score(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> n
     return likelihood_scores(items, replace(criterion, task=task), lm, reduction="mean")
 
 
-OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence())
+def objectives(shares: FloatArray, free: FloatArray) -> dict[str, float]:
+    """Return what the paper compares with fairness, higher is better: of (n, c) probabilities, and (1, c) of nothing.
+
+    An answer of certainty has no log-probability of the other, and is left out of the calibration.
+    """
+    unsure = shares[(shares > 0).all(axis=1)]  # without NaN, too
+    return {
+        "fairness": -float(np.abs(decision_rates(shares) - 1 / shares.shape[1]).mean()),
+        "calibration": -calibration_gap(np.log(unsure)) if len(unsure) else math.nan,
+        "confidence": confidence(shares),
+        "context-free confidence": -confidence(free),
+    }
+
+
 SCORERS: dict[str, Callable[..., Any]] = {
     "direct scoring": direct,
     "G-Eval (expected score)": g_eval,
@@ -140,7 +144,6 @@ class Settings:
     seed: int
     instruction_place: str  # in the prompt of judges that compare: last or first
     orders: int = 1  # random initial orders of a ranking, over which agreement is averaged
-    debiased: bool = False  # whether a search on decisions averaged over both orders is added
 
     def judge(self, criterion: Criterion, **options: Any) -> PairwiseJudge:
         """Return a new judge that compares."""
@@ -166,7 +169,7 @@ class CurvePoint:
     instruction: str
     decision_rate: float  # win rate of the first position, in [0, 1]
     agreement: float  # mean Spearman of the rankings with people
-    objectives: Mapping[str, float]  # by name, of ``OBJECTIVES``
+    objectives: Mapping[str, float]  # by name, of ``PUBLISHED_OBJECTIVES``
 
 
 def sensitivity_curve(
@@ -191,11 +194,14 @@ def sensitivity_curve(
     documents, nothing = list(by_input(items).values()), [judge.content_free(2)]
     points = []
     for text in instructions:
-        (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)
-        (free,) = probabilities(judge, [text], nothing, model, debiased=debiased)
-        judged = judged_in_order(judge, shares, compared, free)
-        agreement = measure_ranking(PairwiseRanker(reworded(judge, text), seed=seed, orders=orders), documents, lm=lm)
-        values = {objective.name: objective(judged) for objective in OBJECTIVES}
+        worded = reworded(judge, text)
+        if debiased:
+            shares = np.array([answer.probabilities for answer in worded.batch(compared, lm=lm)])
+        else:
+            (shares,) = probabilities(judge, [text], compared, model)
+        (free,) = probabilities(judge, [text], nothing, model)
+        agreement = measure_ranking(PairwiseRanker(worded, seed=seed, orders=orders), documents, lm=lm)
+        values = objectives(shares, free)
         points.append(CurvePoint(text, float(decision_rates(shares)[0]), agreement["spearman"].value, values))
     return points
 
@@ -231,12 +237,6 @@ def run(
     whole, part = searches.values()
     outcomes |= _with_baselines(judge, whole, test, lm, settings)
     averaged = settings.judge(criterion, debias="permutation")
-    if settings.debiased:
-        drawn_once, title = pairs(train, limit=settings.pairs, ordered=False, seed=seed), "ZEPO on debiased decisions"
-        found = search(racing=False, objective=DebiasedFairness()).compile(averaged, trainset=drawn_once, lm=lm)
-        ranker = PairwiseRanker(found, seed=seed, orders=settings.orders)
-        outcomes[f"{title} + permutation"] = _outcome(measure_ranking(ranker, [*by_input(test).values()], lm=lm))
-        judgments[title] = found.report.judgments
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     how: dict[str, Any] = {"lm": lm, "limit": settings.pairs, "seed": seed, "orders": settings.orders}
     points, debiased = (sensitivity_curve(compared, instructions, test, **how) for compared in (judge, averaged))
@@ -333,17 +333,17 @@ def search_table(results: Mapping[str, CriterionResult]) -> str:
 def objective_table(results: Mapping[str, CriterionResult]) -> str:
     """Return each objective's correlation with agreement over the wordings, and the quadratic fit of the curve."""
     body, correlated = [], lambda x, y: [spearman(x, y).value]
-    for objective in OBJECTIVES:
-        values = [[p.objectives[objective.name] for p in result.points] for result in results.values()]
+    for name, published in PUBLISHED_OBJECTIVES.items():
+        values = [[p.objectives[name] for p in result.points] for result in results.values()]
         cells = [_over_wordings(x, r.points, correlated) for x, r in zip(values, results.values(), strict=True)]
-        body.append([objective.name, *cells, PUBLISHED_OBJECTIVES.get(objective.name, "-")])
+        body.append([name, *cells, published])
     for suffix, curves, published in (
-        ("", [result.points for result in results.values()], ("-", "near quadratic, .5")),
-        (" after permutation", [result.debiased for result in results.values()], (DEBIASED, "near quadratic, .5")),
+        ("", [result.points for result in results.values()], "-"),
+        (" after permutation", [result.debiased for result in results.values()], DEBIASED),
     ):
-        body.append([f"decision rates, agreement{suffix}", *map(_ranges, curves), published[0]])
+        body.append([f"decision rates, agreement{suffix}", *map(_ranges, curves), published])
         fits = [_over_wordings([p.decision_rate for p in curve], curve, parabola) for curve in curves]
-        body.append([f"quadratic fit{suffix}: R², peak", *fits, published[1]])
+        body.append([f"quadratic fit{suffix}: R², peak", *fits, "near quadratic, .5"])
     return markdown(["objective against agreement, Spearman over wordings", *results, "published"], body)
 
 
@@ -428,7 +428,7 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any) -> dict[str, Cr
             continue
         started = time.monotonic()
         limits = args.pairs, args.curve_wordings, args.seed
-        settings = Settings(proposer, *limits, args.place, orders=args.orders, debiased=args.debiased)
+        settings = Settings(proposer, *limits, args.place, orders=args.orders)
         results[criterion.name] = run(criterion, train, test, asked, settings)
         print(f"{dataset} {criterion.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     return results
@@ -448,7 +448,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, help="largest number of pairs; default: all")
     parser.add_argument("--curve-wordings", type=int, help="wordings on the curve; default: all that were tried")
     parser.add_argument("--orders", type=int, default=PUBLISHED_ORDERS)
-    parser.add_argument("--debiased", action="store_true")
     parser.add_argument("--place", choices=["last", "first"], help="of the instruction")
     parser.add_argument("--title", default="a judge")
     args = parser.parse_args(arguments)

@@ -252,9 +252,9 @@ class ScoringAim(Choosing, Seeded, options.Likely, Judging, options.Prompted):
 class ComparingAim(Choosing, Seeded, Coded, Comparing):
     """A wording is searched for a judge that compares, on half of the documents, and tested on the others."""
 
-    heading: ClassVar[str] = "Judges that compare (--aim fairness and others)"
+    heading: ClassVar[str] = "Judges that compare (--aim fairness)"
     beside = (MeasuringModels, Out)
-    aim: str = option("fairness, another number that a wording can improve, or probe:KIND.", "fairness")
+    aim: str = option("fairness, or probe:KIND.", "fairness")
     criterion: Any = option(NEW_CRITERION)
     judge: Path | None = again("judge", ScoringAim)
     proposer_lm: Any = option(
@@ -301,9 +301,7 @@ class OptimizeOptions(ScoringAim, ComparingAim, LoopAim, AgreementAim):
     beside = (MeasuringModels, Out)
     aim: str | None = option(  # type: ignore[assignment]
         "What becomes better. Of judges of labeled items: agreement. Of judges that score: likelihood. Of judges that "
-        "compare: fairness of the two positions "
-        "(the paper's), debiased (fairness of decisions averaged over both orders), confidence, context-free or "
-        "calibration. Of both: probe:KIND, such as probe:authority, with a KIND of evalbias "
+        "compare: fairness of the two positions. Of both: probe:KIND, such as probe:authority, with a KIND of evalbias "
         "probe. Of refine loops: self-bias. By default what `judge` or the data allow: agreement if people rated or "
         "compared the outputs, else fairness if there are pairs or several outputs of an input."
     )

@@ -9,21 +9,20 @@ from functools import partial
 import dspy
 import numpy as np
 
-from evalbias.data.items import input_key, item_name
+from evalbias.data.items import input_key
 from evalbias.data.probes import BAR, EDIT, ORIGINAL, PLACEBO, edited_place, named_kinds, with_edits
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import Asking, Judged
+from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.repeats import counted_deviation
 from evalbias.lm.types import MeasuringLM, unanswered
-from evalbias.measures import calibration_gap, confidence
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined, ratio
 from evalbias.measures.families import holm
-from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
-from evalbias.measures.position_calibration import calibrate_comparisons, rotations
+from evalbias.measures.pairs import counted_fairness, decision_shares, win_shares
+from evalbias.measures.position_calibration import calibrate_comparisons
 from evalbias.measures.resample import Draws, Statistic, interval, mean
 from evalbias.optimizers.rules import Keep, Rule
 from evalbias.optimizers.selection import count_unanswered
-from evalbias.programs.judges import answer_items, context_of
+from evalbias.programs.judges import answer_items
 from evalbias.programs.pairwise import PairwiseJudge
 
 SWAPS = 2_000  # swaps of the permutation test of an objective, and resamples of its interval
@@ -40,22 +39,8 @@ def reworded(judge: PairwiseJudge, instruction: str) -> PairwiseJudge:
 
 
 def searchable(objective: Objective, pairs: Sequence[dspy.Example]) -> list[dspy.Example]:
-    """Return what a judge is asked about; refuse pairs of different sizes.
-
-    Debiased decisions, which are averaged over the orders, also need each pair once: its two orders would have opposite
-    decisions, whose rates are even under any wording.
-    """
+    """Return what a judge is asked about; refuse pairs of different sizes."""
     examples = objective.searched(pairs)
-    if objective.debiased:
-        seen: dict[tuple[str, frozenset[str]], int] = {}
-        for i, e in enumerate(examples):
-            first = seen.setdefault((context_of(e), frozenset(e.candidates)), i)
-            if first != i:
-                raise ValueError(
-                    f"The pairs {item_name(examples[first], first)!r:.80} and {item_name(e, i)!r:.80} hold the same "
-                    "outputs: averaged over the orders, their decisions are opposite, and the rates are even under any "
-                    "wording. Give each pair once (pairs(items, ordered=False, seed=0))."
-                )
     sizes = {len(e.candidates) for e in examples}
     if len(sizes) != 1:
         raise ValueError(f"{len(examples)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
@@ -63,45 +48,35 @@ def searchable(objective: Objective, pairs: Sequence[dspy.Example]) -> list[dspy
 
 
 def probabilities(
-    judge: PairwiseJudge,
-    wordings: Sequence[str],
-    examples: Sequence[dspy.Example],
-    lm: MeasuringLM,
-    *,
-    debiased: bool = False,
+    judge: PairwiseJudge, wordings: Sequence[str], examples: Sequence[dspy.Example], lm: MeasuringLM
 ) -> FloatArray:
     """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings, by candidate.
 
     They are NaN where the answer is undefined, for example because the model cannot take a prompt that long.
-    ``debiased`` comparisons are asked in every rotation of the candidates, and averaged over the rotations.
     """
     judges, labels = [reworded(judge, wording) for wording in wordings], judge.labels(examples[0])
-    orders = rotations(len(examples[0].candidates), every=debiased)
     # 1. All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
-    in_orders = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
-    questions = [variant.question(example) for example in in_orders for variant in judges]
-    items = [example for example in in_orders for _ in judges]
+    questions = [variant.question(example) for example in examples for variant in judges]
+    items = [example for example in examples for _ in judges]
     answers, _ = answer_items(judge.measuring(lm), questions, items)
     logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])
-    rows = logprobs.reshape(len(examples), len(orders), len(judges), len(labels)).transpose(2, 0, 1, 3)  # (w, n, r, c)
+    rows = logprobs.reshape(len(examples), len(judges), 1, len(labels)).swapaxes(0, 1)  # (w, n, 1, c)
+    order = [tuple(range(len(examples[0].candidates)))]
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
     comparisons = calibrate_comparisons(
-        rows.reshape(-1, *rows.shape[2:]), orders, correction=None, min_coverage=judge.min_coverage
+        rows.reshape(-1, *rows.shape[2:]), order, correction=None, min_coverage=judge.min_coverage
     )
     return comparisons.probabilities.reshape(len(judges), len(examples), len(labels))
 
 
-def judged_in_order(
-    judge: PairwiseJudge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
-) -> Judged:
-    """Return (n, c) answers in the given order as a judge's; ``content_free`` is (1, c)."""
+def judged_in_order(judge: PairwiseJudge, answers: FloatArray, examples: Sequence[dspy.Example]) -> Judged:
+    """Return (n, c) answers in the given order as a judge's."""
     return Judged(
         ids=tuple(str(e.get("id", i)) for i, e in enumerate(examples)),
         criterion=judge.criterion.name,
         answers=answers[:, None],
         inputs=[input_key(e) for e in examples],
         ties=judge.ties,
-        asked=Asking(content_free=content_free),
     )
 
 
@@ -130,8 +105,6 @@ class Objective:
 
     name: str  # in reports
     aim = ""  # what makes a judge better, in words; by default more of the objective
-    content_free = False  # whether it needs the answer to a content-free input
-    debiased = False  # whether it is of decisions averaged over the orders of the candidates
 
     def searched(self, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
         """Return what a judge is asked about, of the given examples."""
@@ -154,50 +127,6 @@ class Fairness(Objective):
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         wins = win_shares(decision_shares(shares_of(judged)), ties=judged.ties)
         return over_defined(counted_fairness, counts, wins)
-
-
-class DebiasedFairness(Fairness):
-    """Fairness of decisions averaged over both orders, as in the paper's search with permutation debiasing.
-
-    It asks twice as many prompts. Of pairs in random order the first wins half by chance, under any wording; of pairs
-    whose first output is by one system, it tells how often that system wins.
-    """
-
-    name = "debiased fairness"
-    debiased = True
-
-
-class Confidence(Objective):
-    """Mean negative entropy of the answers, in [-log c, 0]."""
-
-    name = "confidence"
-
-    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        return over_defined(mean, counts, negative_entropies(shares_of(judged)))
-
-
-class ContextFreeConfidence(Objective):
-    """Entropy of the answer to a content-free input, in [0, log c]: unsure where there is nothing to judge."""
-
-    name = "context-free confidence"
-    content_free = True
-
-    def __call__(self, judged: Judged) -> float:
-        if judged.asked.content_free is None:
-            raise ValueError("The context-free confidence needs the answer to a content-free input.")
-        return -confidence(judged.asked.content_free)
-
-
-class CalibrationGap(Objective):
-    """Minus the gap between the positions' mean log-probabilities, at most 0; certain answers have none: left out."""
-
-    name = "calibration"
-
-    def __call__(self, judged: Judged) -> float:
-        with np.errstate(divide="ignore"):
-            logprobs = np.log(shares_of(judged))
-        logprobs[np.isinf(logprobs).any(axis=1)] = np.nan
-        return -calibration_gap(logprobs)
 
 
 class ProbeObjective(Objective):
@@ -255,15 +184,6 @@ def over_defined(statistic: Statistic, counts: FloatArray, *columns: FloatArray)
     if nonempty.any():
         values[nonempty] = statistic(counts[np.ix_(nonempty, kept)], *(column[kept] for column in columns))
     return values
-
-
-def check_held_back(objective: Objective) -> None:
-    """Refuse an objective that held-back examples do not change, because it asks a content-free input."""
-    if objective.content_free:
-        raise ValueError(
-            f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
-            "give select=False (--bare), or another objective."
-        )
 
 
 def objective_rule(objective: Objective, *, seed: int, keeps: Sequence[Keep] = (), at: str = "") -> Rule:

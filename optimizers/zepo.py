@@ -133,7 +133,7 @@ class ZEPO(JudgeOptimizer):
 
     The trainset holds pairs with ``source`` and ``candidates`` (``evalbias.data.pairs`` makes them). The judge's
     debiasing and calibration take no part in the search: decision rates are those of the given order, so that there is
-    a bias to remove. The objective ``DebiasedFairness()`` is of both orders' average instead.
+    a bias to remove.
 
     It also takes the options of every optimizer; see ``JudgeOptimizer``.
 
@@ -169,9 +169,7 @@ class ZEPO(JudgeOptimizer):
             raise TypeError(f"objective={self.objective!r} is none: give an Objective, such as Fairness().")
 
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Also refuse an objective that cannot be chosen by, and an instruction that the grammar cannot reword."""
-        if self.select:
-            objectives.check_held_back(self.objective)
+        """Also refuse an instruction that the grammar cannot reword."""
         if isinstance(self.proposer, GrammarParaphraser):
             self.proposer.check(student.criterion, student.predict.signature.instructions)
         super().check(student, trainset, valset)
@@ -243,9 +241,8 @@ class ZEPO(JudgeOptimizer):
 
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
-        debiased, wording = self.objective.debiased, judge.predict.signature.instructions
         examples = objectives.searchable(self.objective, problem.held_back)
-        (rows,) = probabilities(judge, [wording], examples, problem.lm, debiased=debiased)
+        (rows,) = probabilities(judge, [judge.predict.signature.instructions], examples, problem.lm)
         return judged_in_order(judge, rows, examples)
 
 
@@ -256,7 +253,6 @@ class _Search:
         judge, examples = problem.student, zepo.objective.searched(problem.fit)
         self.problem, self.zepo, self.judge = problem, zepo, judge
         self.objective = zepo.objective
-        self.orders = len(examples[0].candidates) if self.objective.debiased else 1  # prompts of an example
         # 1. The log is of one search; proposals in it are used again.
         self.proposals: dict[str, Proposal] = {}
         if (log_dir := zepo.log_dir) is not None:
@@ -276,9 +272,8 @@ class _Search:
             for entry in self.log.read("key", "instructions", "rejected", "calls"):
                 rejected = tuple((reason, text) for reason, text in entry["rejected"])
                 self.proposals[entry["key"]] = Proposal(tuple(entry["instructions"]), rejected, entry["calls"])
-        # 2. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
-        racing = zepo.racing and not self.objective.content_free
-        self.rounds = rounds(len(examples), FEWEST) if racing else [len(examples)]
+        # 2. The intervals of a race hold for a random part of the examples.
+        self.rounds = rounds(len(examples), FEWEST) if zepo.racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
         self.examples = [examples[i] for i in shuffled] if len(self.rounds) > 1 else examples
         self.judgments = 0
@@ -345,22 +340,18 @@ class _Search:
         return raced
 
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, Judged]:
-        """Return the judge's answers under each wording, where the objective needs it also to a content-free input."""
-        texts, debiased, n = list(wordings.values()), self.objective.debiased, len(examples)
-        nothing = [self.judge.content_free(len(examples[0].candidates))] if self.objective.content_free else []
-        rows = probabilities(self.judge, texts, [*examples, *nothing], self.problem.lm, debiased=debiased)  # (w, n, c)
-        prompts = len(wordings) * (n + len(nothing)) * self.orders
+        """Return the judge's answers under each wording."""
+        rows = probabilities(self.judge, list(wordings.values()), examples, self.problem.lm)  # (w, n, c)
+        prompts = len(wordings) * len(examples)
         self.judgments += prompts
         if self.zepo.progress is not None:
             self.zepo.progress(prompts)
-        judged = [judged_in_order(self.judge, row[:n], examples, row[n:] if nothing else None) for row in rows]
-        return dict(zip(wordings, judged, strict=True))
+        return {number: judged_in_order(self.judge, row, examples) for number, row in zip(wordings, rows, strict=True)}
 
     @property
     def saved(self) -> int:
         """Number of prompts that racing saved, of those that ask every wording about every example."""
-        prompts = self.orders * (len(self.examples) + int(self.objective.content_free))
-        return len(self.tried) * prompts - self.judgments
+        return len(self.tried) * len(self.examples) - self.judgments
 
 
 # Racing: an instruction is dropped once its answers so far show that it cannot win on all examples.

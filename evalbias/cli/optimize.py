@@ -160,35 +160,26 @@ def compile_judges(
 
 # Judges that compare: a wording is searched on some documents; baselines, plots and the judge on the others.
 
-OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
-    "fairness": objectives.Fairness,
-    "debiased": objectives.DebiasedFairness,
-    "confidence": objectives.Confidence,
-    "context-free": objectives.ContextFreeConfidence,
-    "calibration": objectives.CalibrationGap,
-}
-
 
 def search_wording(options: ComparingAim, models: MeasuringModels, out: Out) -> None:
     """Search a wording for a saved or new judge."""
-    objective, judge = objective_of(options), comparing_judge(options)
+    judge = comparing_judge(options)
     split = compared(options, judge, searches=True)
-    if not options.bare:  # refuse impossible aims and too few documents before a model is opened
-        objectives.check_held_back(objective)
-        hold_back(drawn_pairs(options, split, objective), seed=options.seed)
+    objective_of(options)  # an unknown probe and too few documents are refused before a model is opened
+    if not options.bare:
+        hold_back(drawn_pairs(options, split), seed=options.seed)
     with Run("optimize", options, models, out, more=split.settings()) as run:
         run.leave(search(run, run.options, split, judge, world.GENERAL)[0])
 
 
 def objective_of(options: ComparingAim) -> objectives.Objective:
-    """Return the objective of an aim: one of ``OBJECTIVES``, or a probe."""
-    return OBJECTIVES[options.aim]() if options.aim in OBJECTIVES else probe_of(options)
+    """Return the objective of an aim: fairness, or a probe."""
+    return objectives.Fairness() if options.aim == ComparingAim.aim else probe_of(options)
 
 
-def drawn_pairs(options: ComparingAim, split: Split, objective: objectives.Objective) -> list[dspy.Example]:
+def drawn_pairs(options: ComparingAim, split: Split) -> list[dspy.Example]:
     """Draw the pairs to search on; refuse a draw of too few documents where there are enough."""
-    ordered = not objective.debiased  # both orders of a pair are averaged
-    drawn = pairs(split.train, limit=options.pairs, ordered=ordered, seed=options.seed)
+    drawn = pairs(split.train, limit=options.pairs, seed=options.seed)
     few, documents = len(by_input(drawn)), len(by_input(split.train))
     if not options.bare and few < FEWEST_TO_CHOOSE <= documents:
         raise ValueError(
@@ -222,8 +213,8 @@ def search(
         seed=options.seed,
         log_dir=run.folder.path / "search",
     )
-    drawn = drawn_pairs(options, split, objective)
-    n_prompts = len(objective.searched(drawn)) * (2 if objective.debiased else 1)
+    drawn = drawn_pairs(options, split)
+    n_prompts = len(objective.searched(drawn))
     with run.progress((1 + options.population * options.epochs) * n_prompts):
         compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
     tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
@@ -236,7 +227,7 @@ def search(
         )
     report, path = compiled.report, run.folder.path / "judge.json"
     written = keep(compiled, report, path, compared=rows["searched"].comparisons)
-    counts = {"search": len(drawn), "all": count_pairs(split.train, ordered=not objective.debiased)}
+    counts = {"search": len(drawn), "all": count_pairs(split.train)}
     measured = {title: {n: m.to_dict(items=False) for n, m in row.measurements.items()} for title, row in rows.items()}
     brief = {
         "instruction": compiled.predict.signature.instructions,
@@ -299,7 +290,7 @@ SCORING, COMPARING = Aim(ScoringAim, compile_scoring), Aim(ComparingAim, search_
 AIMS: dict[str, Aim] = {
     "agreement": AGREEING,
     "likelihood": SCORING,
-    **dict.fromkeys(OBJECTIVES, COMPARING),
+    "fairness": COMPARING,
     "self-bias": Aim(LoopAim, compile_loop),
 }
 PROBES = {f"{PROBE}KIND of a judge that scores": SCORING, f"{PROBE}KIND of a judge that compares": COMPARING}

@@ -70,7 +70,6 @@ class Asking:
     """(n,) probability that any answer follows; NaN where the model reports only shares."""
     reasons: Mapping[str, str] = field(default_factory=dict)  # id -> why the judge gave no answer, if known
     judgments: int = 0  # prompts that the judge answered
-    content_free: FloatArray | None = None  # (1, c) answer to a content-free input, if it was asked for
     unmeasurable: Mapping[str, str] = field(default_factory=dict)  # bias -> why it cannot be measured
     compilable: bool = False  # True for a judge of evalbias, which can be compiled; False for a function
 

@@ -20,7 +20,6 @@ from evalbias.evaluation.words import Table, count, joined
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
 from evalbias.optimizers.likelihood import MitigationReport
-from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.rules import bias_number, likelihood_estimates
 from evalbias.optimizers.zepo import ZEPOReport
@@ -154,8 +153,7 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
                 sign = words.mark(row.comparisons[bias][name].p_value) if tested else ""
                 cells.append(row.measurements[bias][name].text() + sign)
             lines.append((measurement[name].label, *cells))
-    kind = "pairs" if report.objective == DebiasedFairness.name else "ordered pairs"
-    used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} {kind}"]
+    used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} ordered pairs"]
     caption = "; ".join([*used, *_rows_caption(rows, report)])
     return Table(("estimate", *rows), lines, f"Chosen: {report.chosen}", caption)
 

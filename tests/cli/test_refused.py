@@ -69,7 +69,6 @@ REFUSED = [  # command, what is given each time, and what else
     ("optimize", ITEMS, ["--aim probe:bold --max-loss .1", "-k 0"]),
     ("optimize", "-k 0", [f"{SAVED}", f"{COMPARES}", "--data pairs.jsonl --lm m", "--data many.jsonl --lm m"]),
     ("optimize", f"{NAMED} --data pairs.jsonl --lm embedded", ["--aim probe:", "--aim probe:bold -k 2"]),
-    ("optimize", f"{NAMED} --data many.jsonl --lm embedded", ["--aim context-free"]),
     ("optimize", f"{NAMED} --data sums.jsonl --lm embedded", ["--map output=answer"]),
     ("optimize --aim self-bias", SUMS, ["", "--samples 3"]),
     ("optimize --aim self-bias", "--data sums.jsonl --lm embedded", ["", "--task flying"]),

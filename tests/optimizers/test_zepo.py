@@ -15,10 +15,10 @@ from fakes import LEANS, PARTS, Comparer, Wording, pair, rated
 from models_of_text import Seeded
 
 from evalbias import data
-from evalbias.evaluation.judged import Asking, Judged
+from evalbias.evaluation.judged import Judged
 from evalbias.measures import decision_rates
 from evalbias.optimizers import ZEPO, objectives
-from evalbias.optimizers.objectives import Confidence, ContextFreeConfidence, DebiasedFairness, Fairness, ProbeObjective
+from evalbias.optimizers.objectives import ProbeObjective
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposal, fault
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.values import to_json
@@ -46,8 +46,7 @@ def search(lm=None, *, judge=None, pairs=None, valset=None, proposer=None, **opt
 def test_pairs_that_answer_to_nothing_are_searched_too(tmp_path):
     judge = PairwiseJudge(C, inputs={"answer": "Output"})
     pairs = [pair(a, a + 1).without("source").copy(id=str(a)) for a in range(24)]
-    objective = DebiasedFairness()
-    found = search(judge=judge, pairs=pairs, objective=objective, epochs=1, log_dir=tmp_path)
+    found = search(judge=judge, pairs=pairs, epochs=1, log_dir=tmp_path)
     assert len(found.report.tried) == 5
 
 
@@ -178,20 +177,16 @@ def test_a_population_is_asked_in_one_call():
     assert found.instruction_place == "first"
 
 
-def test_debiased_decisions_are_averaged_over_both_orders():
+def test_a_judge_that_averages_both_orders_is_searched_in_the_given_order():
     pairs = [pair(2, 1), pair(3, 1), pair(5, 4), pair(1, 3.5), pair(2, 2.5)]
     lm, judge = Wording(first=3.0), PairwiseJudge(C, debias="permutation")
-    (rows,) = objectives.probabilities(judge, [judge.predict.signature.instructions], pairs, lm, debiased=True)
-    np.testing.assert_allclose(rows, [p.probabilities for p in judge.batch(pairs, lm=lm)])
-    for debiased, first_rate in ((False, 1.0), (True, 0.6)):  # of one order the lean decides, of both the quality
-        objective = DebiasedFairness() if debiased else Fairness()
-        lm = Wording(first=3.0)
-        report = search(lm, pairs=pairs, objective=objective, epochs=1).report
-        assert report.objective == objective.name
-        assert report.tried[0].decision_rates[0] == pytest.approx(first_rate)
-        assert report.tried[0].objective == pytest.approx(0.5 - first_rate)
-        assert report.judgments == len(lm.asked) == (1 + 4) * len(pairs) * (1 + debiased)
-    assert {one.objective for one in report.tried} == {report.tried[0].objective}  # no wording moves the average
+    (rows,) = objectives.probabilities(judge, [judge.predict.signature.instructions], pairs, lm)
+    np.testing.assert_allclose(rows, [p.probabilities for p in PairwiseJudge(C).batch(pairs, lm=lm)])
+    lm = Wording(first=3.0)
+    report = search(lm, judge=judge, pairs=pairs, epochs=1).report
+    assert report.tried[0].decision_rates[0] == 1  # the lean decides, and not the quality
+    assert report.tried[0].objective == pytest.approx(-0.5)
+    assert report.judgments == len(lm.asked) == (1 + 4) * len(pairs)
 
 
 def test_the_papers_ten_documents_are_searched_by_the_bare_method_which_the_refusal_names():
@@ -226,7 +221,8 @@ def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
         return search(proposer=GrammarParaphraser(parts), **options)
 
     run()
-    others = {"parts": [("On quality,", "For quality:"), LEANS], "objective": Confidence(), "racing": False, "seed": 5}
+    others = {"parts": [("On quality,", "For quality:"), LEANS], "racing": False, "seed": 5}
+    others["objective"] = ProbeObjective("label")
     for options in ({name: value} for name, value in (others | {"judge": PairwiseJudge(C, ties=True)}).items()):
         with pytest.raises(ValueError, match="holds a run with other settings"):
             run(**options)
@@ -380,32 +376,6 @@ def test_a_model_that_takes_no_seed_rewords_without_one():
     assert reworded(lm, n=2).instructions == ("Which has quality?", "On quality, which?")
 
 
-@pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), objectives.CalibrationGap()])
-def test_other_objectives_are_searched(objective):
-    lm = Wording()
-    report = search(lm, objective=objective).report
-    assert report.objective == objective.name
-    assert report.history[-1] >= report.history[0]
-    assert len(lm.asked) == report.judgments
-
-
-def test_objectives_by_hand():
-    def judged(*rows):
-        answers, asked = np.array(rows)[:, None], Asking(content_free=np.array([[0.5, 0.5]]))
-        return Judged(("d", "e"), "quality", answers, inputs=("d", "e"), asked=asked)
-
-    answers = judged([0.9, 0.1], [0.5, 0.5])
-    entropy = 0.9 * math.log(0.9) + 0.1 * math.log(0.1)
-    assert Confidence()(answers) == pytest.approx((entropy - math.log(2)) / 2)
-    assert ContextFreeConfidence()(answers) == pytest.approx(math.log(2))
-    assert objectives.CalibrationGap()(answers) == pytest.approx(-math.log(9) / 2)
-    assert objectives.CalibrationGap()(judged([1.0, 0.0], [0.8, 0.2])) == pytest.approx(-math.log(4))
-    assert Fairness()(answers) == pytest.approx(-0.25)
-
-
-TWICE = [pair(2, 1), pair(3, 1), pair(1, 2)]
-
-
 class Ranked(objectives.Objective):
     """Gives the wordings these objectives in the order in which they are tried."""
 
@@ -431,9 +401,7 @@ def test_only_a_larger_objective_is_accepted():
         ("epochs=0", lambda: ZEPO(epochs=0)),
         (r"2 pairs with \[2, 3\] candidates", lambda: search(pairs=[pair(1, 2), pair(1, 2, 3)])),
         ("none of the 48 examples", lambda: search(Wording(mass=1e-9))),
-        ("content-free .* select=False", lambda: search(objective=ContextFreeConfidence(), select=True)),
         (r"'Which\?'.*'quality'", lambda: search(judge=PairwiseJudge(C, instruction="Which?"))),
-        ("'0' and '2' .* ordered=False", lambda: search(pairs=TWICE, objective=DebiasedFairness())),
         ("item '0' has no edit", lambda: ProbeObjective("label")(Judged(("0",), "quality", np.full((1, 1, 2), 0.5)))),
         ("kind 'fame'", lambda: ProbeObjective("fame")),
     ],
