@@ -26,7 +26,7 @@ from evalbias.lm.types import Choices, Decision, Likelihood, Text
 from evalbias.measures.arrays import SLACK
 from evalbias.optimizers.rules import Rule
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Selection, changed, choose
-from evalbias.programs.items import check_two_candidates
+from evalbias.programs.items import check_two_candidates, labeled_as_in_dspy
 from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
@@ -190,7 +190,10 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """
         # 1. The part to compile, and the examples as it reads them.
         path, inner = find_part(student, self.compiles, part, optimizer=type(self).__name__)
-        fit, test = self.read(inner, trainset or ()), self.read(inner, valset or ())
+        sides = (trainset or (), valset or ())
+        if criterion := getattr(inner, "criterion", None):
+            sides = tuple([labeled_as_in_dspy(e, criterion) for e in side] for side in sides)
+        fit, test = (self.read(inner, side) for side in sides)
         self.check(inner, fit, test)
         # 2. Half of the inputs are kept back to choose on; what is left must suffice the method.
         held_back: list[dspy.Example] = []

@@ -13,8 +13,8 @@ import dspy
 import numpy as np
 import regex
 
-from evalbias.data.items import TIE, choice, human_score, item_name, lone_surrogate
-from evalbias.measures.arrays import FloatArray
+from evalbias.data.items import TIE, choice, human_score, item_name, lone_surrogate, number
+from evalbias.measures.arrays import FloatArray, missing
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompts import Fields
@@ -106,9 +106,9 @@ def check_candidates(
         raise ValueError(f"T{name[1:]} has the candidates {candidates!r:.80}: give a list of {count} texts.")
     for field in others:
         _check_text(item, field, name)
-    for number, text in enumerate(candidates, start=1):
+    for place, text in enumerate(candidates, start=1):
         if problem := text_problem(text):
-            raise ValueError(f"Candidate {number} of {name} {problem}: give a text.")
+            raise ValueError(f"Candidate {place} of {name} {problem}: give a text.")
     return list(map(str, candidates))
 
 
@@ -196,9 +196,31 @@ def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None
     return criterion.labels[math.floor(score + 0.5) - low]
 
 
+def labeled_as_in_dspy(example: Any, criterion: Criterion) -> Any:
+    """Return an example with the label in ``score``, or a pair with it in ``preference``, where these have none.
+
+    An example of DSPy's holds it in the output field of the judge's signature, whose name is the criterion's: a number,
+    a truth value, one of the signature's words, or a pair's choice. ``ValueError`` names an item with another value.
+    """
+    held = (*FIELDS, "score", "scores")
+    if not isinstance(example, dspy.Example) or any(field in example for field in held):
+        return example
+    value = example.get(criterion.name)
+    if missing(value):
+        return example
+    if "candidates" in example or "outputs" in example:
+        return example.copy(preference=value)
+    answers = [answer.casefold() for answer in criterion.answers]
+    if (word := str(value).strip().casefold()) in answers:
+        return example.copy(score=float(criterion.values[answers.index(word)]))
+    words = f" (one of {', '.join(map(repr, criterion.answers))})" if answers else ""
+    place = f"{criterion.name!r:.80} of the item {item_name(example)!r:.80}{words}"
+    return example.copy(score=float(value) if isinstance(value, bool) else number(value, place, texts=True))
+
+
 def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | None = None) -> float:
     """Return the label of an item's human score, as a number; ``ValueError`` without a score that fits a label."""
-    score = human_score(example, criterion.name)
+    score = human_score(labeled_as_in_dspy(example, criterion), criterion.name)
     try:
         return float(criterion.values[criterion.labels.index(label_of(score, criterion, bins=bins))])
     except ValueError as error:

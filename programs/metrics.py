@@ -17,7 +17,14 @@ from evalbias.data.items import choice, human_score, item_name, number
 from evalbias.lm.types import PromptRefused
 from evalbias.measures.arrays import missing
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import OWN_INPUTS, item_label, letter_of, preference_label, text_problem
+from evalbias.programs.items import (
+    OWN_INPUTS,
+    item_label,
+    labeled_as_in_dspy,
+    letter_of,
+    preference_label,
+    text_problem,
+)
 from evalbias.programs.judges import Judge, warn_of_own_text
 from evalbias.programs.jury import Jury, Rubric
 from evalbias.programs.pairwise import PairwiseJudge
@@ -311,7 +318,7 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
     low, high = criterion.scale
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
-        human = _human_label(example, criterion)
+        human = _human_label(labeled_as_in_dspy(example, criterion), criterion)
         ours = number(_field(prediction, "score", ""), "The judge's score", texts=True)
         if math.isnan(ours):
             return math.nan, f"The judge gave no score on {criterion.title}; people gave {human:g}."

@@ -15,10 +15,13 @@ import evalbias
 from evalbias import data
 from evalbias.evaluation import judge_examples
 from evalbias.lm.types import ChoiceLogprobs, Likelihood, LogLikelihood
+from evalbias.optimizers import Align
 from evalbias.optimizers.likelihood import with_demos
 from evalbias.options import Items
 from evalbias.programs import PRESETS, Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, Rubric, judge_metric
+from evalbias.programs.items import labeled_as_in_dspy, preference_label
 from evalbias.programs.judges import as_judged, read_for
+from evalbias.programs.metrics import agreement_feedback, labeled
 from evalbias.programs.prompts import likelihood_messages
 
 PAIR = {"source": "Where is it?", "candidates": ["Over there.", "Go away."]}
@@ -168,6 +171,26 @@ def test_the_type_of_the_scored_output_is_the_scale(kind, bounds, labels, line):
     ]
 
 
+def test_labels_in_the_output_field_of_a_signature_are_read_as_in_dspy():
+    judge, lm = PointwiseJudge(Graded), FormulaLM(bias=0.0)
+    rows = [dspy.Example(question=f"{i}?", answer=f"q={1 + i % 3} z={i % 7}").with_inputs(*INPUTS) for i in range(36)]
+    gold = [e.copy(grade=[1, 2, "3"][i % 3]) for i, e in enumerate(rows)]
+    metric = agreement_feedback(judge)
+    assert [metric(e, dspy.Prediction(score=1.0)) for e in gold[:3]] == [1, 0.5, 0]
+    sides = gold, [e.copy(score=1 + i % 3) for i, e in enumerate(rows)]
+    align = Align(k=(2,), seed=0, learning_curve=False)
+    first, second = (align.compile(judge, trainset=side, lm=lm).report.decision for side in sides)
+    assert first == second
+    words = PointwiseJudge(of(Literal["bad", "fair", "good"])).criterion
+    told = [rows[0].copy(grade=word) for word in ("bad", "Good ", "great")]
+    assert [e.score for e in labeled(told[:2], words)] == [1, 3]
+    with pytest.raises(ValueError, match=r"'grade' of the item .* 'great'"):
+        labeled(told, words)
+    compares, pair = PairwiseJudge(of(str)).criterion, dspy.Example(candidates=["x", "y"], grade="B")
+    assert preference_label(labeled_as_in_dspy(pair, compares)) == "B"
+    assert preference_label(labeled_as_in_dspy(pair.copy(better="A"), compares)) == "A"  # what people say counts
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -175,7 +198,7 @@ def test_the_type_of_the_scored_output_is_the_scale(kind, bounds, labels, line):
         (lambda: PointwiseJudge(of(int, ge=1)), r"is int with the bounds {'ge': 1}"),
         (lambda: PointwiseJudge(of(float, ge=0.5, le=1)), "which says no scale"),
         (lambda: PointwiseJudge(of(str)), "is str with the bounds none"),
-        (lambda: PointwiseJudge(of(Literal[1, 3])), "which says no scale"),
+        (lambda: PointwiseJudge(of(Literal[1, 3])), r"Literal\[1, 3\] .* consecutive numbers"),
         (lambda: PointwiseJudge(dspy.Signature("a -> b: bool, c: str")), r"has the outputs \['b', 'c'\]: a judge"),
         (lambda: PointwiseJudge(Graded, inputs=INPUTS), "Graded has input fields of its own"),
         (lambda: PointwiseJudge(Graded, judged="grade"), r"judged='grade' is none of the inputs \['question'"),
