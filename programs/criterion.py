@@ -215,8 +215,8 @@ def _scale_of(name: str, output: Any) -> tuple[tuple[int, int], tuple[str, ...]]
         return (int(bounds["ge"]), int(bounds["le"])), ()
     raise ValueError(
         f"{name} is {kind if words else getattr(kind, '__name__', kind)!s:.80} with the bounds {bounds or 'none'}, "
-        "which says no scale: give int or float with whole bounds, dspy.OutputField(ge=1, le=5), bool, Literal[1, 2, 3] "
-        "of consecutive numbers, or Literal['bad', 'fair', 'good'], the worst first."
+        "which says no scale: give int or float with whole bounds, dspy.OutputField(ge=1, le=5), bool, "
+        "Literal[1, 2, 3] without gaps, or Literal['bad', 'fair', 'good'], the worst first."
     )
 
 

@@ -198,7 +198,7 @@ def test_labels_in_the_output_field_of_a_signature_are_read_as_in_dspy():
         (lambda: PointwiseJudge(of(int, ge=1)), r"is int with the bounds {'ge': 1}"),
         (lambda: PointwiseJudge(of(float, ge=0.5, le=1)), "which says no scale"),
         (lambda: PointwiseJudge(of(str)), "is str with the bounds none"),
-        (lambda: PointwiseJudge(of(Literal[1, 3])), r"Literal\[1, 3\] .* consecutive numbers"),
+        (lambda: PointwiseJudge(of(Literal[1, 3])), r"Literal\[1, 3\] .* without gaps"),
         (lambda: PointwiseJudge(dspy.Signature("a -> b: bool, c: str")), r"has the outputs \['b', 'c'\]: a judge"),
         (lambda: PointwiseJudge(Graded, inputs=INPUTS), "Graded has input fields of its own"),
         (lambda: PointwiseJudge(Graded, judged="grade"), r"judged='grade' is none of the inputs \['question'"),
