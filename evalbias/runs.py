@@ -192,7 +192,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def _indented(value: Any, margin: str = "\n") -> Iterator[str]:
-    """Yield the parts of JSON with an indent of 2, as ``json`` writes it; a list of plain values is a single part."""
+    """Yield the parts of JSON with an indent of 2: a list of plain values in one, a table with a line for each row."""
     inner = f"{margin}  "
     if isinstance(value, dict) and value:
         for place, (name, entry) in enumerate(value.items()):
@@ -200,6 +200,10 @@ def _indented(value: Any, margin: str = "\n") -> Iterator[str]:
             yield from _indented(entry, inner)
         yield f"{margin}}}"
     elif isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
+        table = json.dumps(value, allow_nan=False) if isinstance(value[0], list) else '"'
+        if '"' not in table:  # numbers
+            yield f"[{inner}{table[1:-1].replace('], [', f'],{inner}[')}{margin}]"
+            return
         for place, entry in enumerate(value):
             yield f"{',' if place else '['}{inner}"
             yield from _indented(entry, inner)

@@ -16,6 +16,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
 from functools import partial, wraps
+from itertools import chain
 from pathlib import Path, PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, ParamSpec, TypeVar
@@ -264,8 +265,10 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        if set(map(type, value)) <= PLAIN:  # faster than value by value
+        if (kinds := set(map(type, value))) <= PLAIN:  # faster than value by value
             return [INFINITIES.get(v) if isinstance(v, float) and not math.isfinite(v) else v for v in value]
+        if kinds == {list} and set(map(type, chain(*value))) <= {int, float} and all(map(math.isfinite, chain(*value))):
+            return [*value]  # a table of numbers
         return [to_json(item) for item in value]
     return value
 

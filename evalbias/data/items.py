@@ -431,19 +431,29 @@ def input_field(example: dspy.Example) -> str | None:
 TELLING = 20  # fewest characters of texts whose equality is no coincidence
 
 
-def content_of(example: dspy.Example, *, every: bool = False) -> str:
-    """Return the texts that identify an item, or ``every`` field but its ids; empty if its outputs are short.
+def contents_of(examples: Sequence[dspy.Example], *, every: bool = False) -> list[str]:
+    """Return the texts that identify each item, or ``every`` field but its ids; empty for an item that is alone.
 
-    For an item with an ``input_id``, it is every field, because several inputs may have the same answer.
+    It is every field for an item with an ``input_id`` too, because several inputs may have the same answer. An item is
+    alone if no other has its outputs, or if they are short.
     """
-    pair = example.get("candidates") or example.get("outputs")
-    texts = sorted(map(str, pair)) if pair else [example.get("output")]
-    if sum(len(text) for text in texts if isinstance(text, str)) < TELLING:
-        return ""
-    if every or example.get("input_id") is not None:
-        held = [(name, value) for name, value in example.items() if name not in ("id", "input_id")]
-        return repr(sorted((name, _spaced(value)) for name, value in held))
-    return repr([*map(_spaced, (example.get("source"), *texts))])
+    texts_of = [sorted(map(str, outputs)) for outputs in map(_outputs, examples)]
+    joined = ["".join("".join(texts).split()) for texts in texts_of]  # most outputs differ: the rest need not be read
+    counts, contents = Counter(joined), list[str]()
+    for example, texts, key in zip(examples, texts_of, joined, strict=True):
+        if counts[key] == 1 or sum(map(len, texts)) < TELLING:
+            contents.append("")
+        elif every or example.get("input_id") is not None:
+            held = [(name, value) for name, value in example.items() if name not in ("id", "input_id")]
+            contents.append(repr(sorted((name, _spaced(value)) for name, value in held)))
+        else:
+            contents.append(repr([*map(_spaced, (example.get("source"), *texts))]))
+    return contents
+
+
+def _outputs(example: dspy.Example) -> Sequence[Any]:
+    output = example.get("output")
+    return example.get("candidates") or example.get("outputs") or ([output] if isinstance(output, str) else [])
 
 
 def _spaced(value: Any) -> Any:
@@ -458,7 +468,7 @@ def _spaced(value: Any) -> Any:
 def input_keys(examples: Sequence[dspy.Example]) -> list[str]:
     """Identify each example's input as ``input_key`` does; equal texts belong to the same input, whatever their ids.
 
-    See ``content_of`` for when texts are equal. An example without source and ids gets its own key.
+    See ``contents_of`` for when texts are equal. An example without source and ids gets its own key.
 
     Examples:
         >>> input_keys([dspy.Example(id=k, output="The same long answer twice.") for k in "ab"])
@@ -473,7 +483,7 @@ def input_keys(examples: Sequence[dspy.Example]) -> list[str]:
         return key
 
     by_content: dict[str, str] = {}
-    for key, content in zip(keys, map(content_of, examples), strict=True):
+    for key, content in zip(keys, contents_of(examples), strict=True):
         if content and (original := first(by_content.setdefault(content, key))) != (other := first(key)):
             same[other] = original
     return [*map(first, keys)]

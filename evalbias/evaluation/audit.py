@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.data.items import CRITERION, content_of
+from evalbias.data.items import CRITERION, contents_of
 from evalbias.evaluation.agreement import BOTH, CorrectedEstimates, PeopleAgreement, Validity, headline_number
 from evalbias.evaluation.answers import ResolvedAudit, answers_of, resolve_each, tell_left_out
 from evalbias.evaluation.bias import Bias, measure
@@ -405,7 +405,7 @@ def rated_by_score(judged: Judged) -> str:
 
 def repeats_of(judged: Judged) -> dict[int, int]:
     """Return place of an item -> place of an earlier item with equal fields except ids, if the texts are long."""
-    contents = [content_of(example, every=True) for example in judged.examples]
+    contents = contents_of(judged.examples, every=True)
     first = {content: place for place, content in reversed([*enumerate(contents)])}
     return {place: first[content] for place, content in enumerate(contents) if content and first[content] < place}
 

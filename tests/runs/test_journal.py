@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from evalbias import runs as module
-from evalbias.runs import Journal, write_jsonl
+from evalbias.runs import Journal, write_json, write_jsonl
 
 
 def test_what_is_appended_is_read_back(tmp_path):
@@ -230,6 +230,19 @@ def test_files_are_replaced_whole(tmp_path):
     rows = (tmp_path / "rows.jsonl").read_text(encoding="utf-8").split("\n")
     assert [json.loads(row) for row in rows if row] == [{"x": "Infinity"}, {"x": "\u2028"}]
     assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_table_of_numbers_is_written_a_row_a_line(tmp_path):
+    content = {
+        "a": [[1.5, None], [3, 4]],
+        "b": [["x], [y"], [1]],
+        "c": [[[1], [2]], [[3]]],
+        "d": [{"e": [[]]}, [1, [2]]],
+    }
+    write_json(tmp_path / "table.json", content)
+    text = (tmp_path / "table.json").read_text(encoding="utf-8")
+    assert json.loads(text) == content
+    assert text.startswith('{\n  "a": [\n    [1.5, null],\n    [3, 4]\n  ],\n  "b": [\n    [\n      "x], [y"\n    ],\n')
 
 
 def test_a_draft_is_not_written_through_a_link(tmp_path):
