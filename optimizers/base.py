@@ -190,10 +190,10 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """
         # 1. The part to compile, and the examples as it reads them.
         path, inner = find_part(student, self.compiles, part, optimizer=type(self).__name__)
-        sides = (trainset or (), valset or ())
+        fit, test = ([*(side or ())] for side in (trainset, valset))
         if criterion := getattr(inner, "criterion", None):
-            sides = tuple([labeled_as_in_dspy(e, criterion) for e in side] for side in sides)
-        fit, test = (self.read(inner, side) for side in sides)
+            fit, test = ([labeled_as_in_dspy(e, criterion) for e in side] for side in (fit, test))
+        fit, test = (self.read(inner, side) for side in (fit, test))
         self.check(inner, fit, test)
         # 2. Half of the inputs are kept back to choose on; what is left must suffice the method.
         held_back: list[dspy.Example] = []
