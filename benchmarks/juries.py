@@ -12,6 +12,7 @@ import argparse
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,15 @@ PANELS = [
 ]
 """Items, judges, correlation of errors, and outputs of an input."""
 BUILT = [(120, 5, 0.3, 1), (400, 5, 0.3, 1), (400, 5, 0.3, 8), (400, 5, 0.0, 1), (400, 5, 0.0, 8), (1000, 5, 0.3, 4)]
+EQUAL = (0.6, 0.6)
+PROMISED = [
+    (60, 9, 0.8, 1, EQUAL),
+    (150, 5, 0.3, 1, EQUAL),
+    (150, 5, 0.9, 1, EQUAL),
+    (160, 5, 0.3, 4, EQUAL),
+    (300, 5, 0.5, 1, (0.5, 0.7)),
+    (150, 5, 0.3, 1, (0.4, 0.8)),
+]
 SUMMEVAL = {
     "gpt-4-0314": "GPT-4",
     "gpt-3.5-turbo-0301": "GPT-3.5",
@@ -56,11 +66,18 @@ WROTE |= {f"Llama-{size}": f"llama2-{size.lower()}-chat" for size in ("70B", "13
 
 
 def drawn(
-    rng: np.random.Generator, n: int, judges: int, rho: float, *, raters: int = 2, outputs: int = 1
+    rng: np.random.Generator,
+    n: int,
+    judges: int,
+    rho: float,
+    *,
+    raters: int = 2,
+    outputs: int = 1,
+    follow: tuple[float, float] = (0.4, 0.8),
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Draw scores (n, judges) and ratings (n, raters); also the number of independent votes."""
+    """Draw scores (n, judges), which ``follow`` quality so well, and ratings (n, raters); also the number of votes."""
     quality, shared, own = (normal(rng, n, outputs, *shape) for shape in ((), (), (judges,)))
-    validities = np.linspace(0.4, 0.8, judges)[:, None]
+    validities = np.linspace(*follow, judges)[:, None]
     spreads = np.sqrt(1 - validities**2)
     scores = validities * quality + spreads * (np.sqrt(rho) * shared + np.sqrt(1 - rho) * own)
     left = (1 - rho) * (spreads**2).sum() + rho * spreads.sum() ** 2
@@ -108,6 +125,29 @@ def kept(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, seed: 
         losses.append(float(most - fitted))
     worse = float((np.array(gains) < -SLACK).mean())
     return {"chosen": chosen / sets, "gain": float(np.mean(gains)), "worse": worse, "lost": float(np.mean(losses))}
+
+
+def promised(
+    n: int, judges: int, rho: float, outputs: int, follow: tuple[float, float], *, sets: int, seed: int
+) -> tuple[float, dict[str, float]]:
+    """Return by how much what is chosen seems better on its items than it is on new ones, and what becomes of that.
+
+    The second is the agreement with people that is promised on new items, less the true one.
+    """
+    new, people, _ = drawn(np.random.default_rng([seed, sets]), 50_000, judges, rho, follow=follow)
+    seems = []
+
+    def once(number: int) -> dict[str, tuple[Interval, float]]:
+        rng = np.random.default_rng([seed, number])
+        scores, ratings, _ = drawn(rng, n, judges, rho, outputs=outputs, follow=follow)
+        found = learn_jury(members_of(scores, ratings, outputs))
+        true = float(np.corrcoef(found.rule(new), people.mean(axis=1))[0, 1])
+        seems.append(found.agreement[1] - true)
+        e = found.expected
+        return {"expected": (replace(e, value=e.value - true, low=e.low - true, high=e.high - true), 0.0)}
+
+    told = simulated(once, sets)["expected"]
+    return float(np.mean(seems)), told
 
 
 def both(rows: list[dict[str, Any]], **options: Any) -> tuple[JuryReport, LearnedJury]:
@@ -185,6 +225,17 @@ def built_table(args: argparse.Namespace) -> str:
     return markdown((*names, "weights lose"), rows)
 
 
+def promised_table(args: argparse.Namespace) -> str:
+    """Return what is promised of the chosen jury or judge on new items, less what is true."""
+    rows = []
+    for n, judges, rho, outputs, follow in PROMISED:
+        seems, told = promised(n, judges, rho, outputs, follow, sets=args.sets // 10, seed=args.seed)
+        figures = f"{seems:+.3f}", f"{told['mean']:+.3f}", *percents(told["covered"])
+        rows.append((n, n // outputs, judges, " to ".join(map(str, follow)), f"{rho:g}", args.sets // 10, *figures))
+    names = ("items", "inputs", "judges", "follow quality", "rho", "sets", "on its items", "promised", "covered")
+    return markdown(names, rows)
+
+
 @functools.cache
 def recorded() -> list[tuple[str, JuryReport, LearnedJury]]:
     """Return the recorded panels."""
@@ -221,6 +272,7 @@ def own_table(args: argparse.Namespace) -> str:
 PARTS = {
     "panels": votes_table,
     "built": built_table,
+    "promised": promised_table,
     "recorded": worth_table,
     "learned": learned_table,
     "own": own_table,

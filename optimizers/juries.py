@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,12 +10,12 @@ import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.juries import Shared, shared_biases
-from evalbias.evaluation.words import count, joined, p_equals, percent, signed
+from evalbias.evaluation.words import count, joined, p_equals, percent, signed, with_interval
 from evalbias.measures.agreement import estimate_pearson
-from evalbias.measures.arrays import BoolArray, FloatArray, defined
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray, defined
 from evalbias.measures.families import higher_than_first
 from evalbias.measures.juries import JuryRule, Panel, fit_rules
-from evalbias.measures.resample import Draws
+from evalbias.measures.resample import Draws, Interval, with_variance
 from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.rules import CHOICE_LEVEL, LOSS, PEARSON
 
@@ -33,7 +34,8 @@ class LearnedJury:
         sentences: What was chosen and why, what asking some first saves, and which biases the jury keeps.
         answers: Scores of the jury on the items, each by a fit on other inputs.
         chosen: The way to combine the members, or the name of the best judge.
-        agreement: Pearson's correlation with people of the best judge, and of the jury.
+        agreement: Pearson's correlation with people of the best judge, and of the jury, on the items that chose them.
+        expected: The correlation of the chosen on new items, which did not choose it, with its 95 % interval.
         costs: Cost of an item where all members are asked, and where some are asked first.
         shared: Biases of the members and of the chosen jury, of judges that score; none where one judge is kept.
     """
@@ -44,6 +46,7 @@ class LearnedJury:
     answers: FloatArray
     chosen: str
     agreement: tuple[float, float]
+    expected: Interval
     costs: tuple[float, float]
     shared: tuple[Shared, ...] = ()
 
@@ -105,7 +108,7 @@ def learn_jury(
         members = joined([f"{names[member]} ({rule.weights[member]:.2f})" for member in rule.members])
         sentences = [
             f'Combined by "{name}", the judges agree better with people than the best one alone, {names[best]} '
-            f"({evidence}). The best of several looks better on these items than it is: measure it on others.",
+            f"({evidence})",
             f"Members and weights: {members}.",
         ]
     else:
@@ -113,11 +116,15 @@ def learn_jury(
         rule, answers = replace(next(iter(rules.values())), kind="mean", weights=only, offset=0.0), table[:, best]
         sentences = [
             f"The best judge alone, {names[best]}, is kept: none of {len(rules)} ways to combine the judges agrees "
-            f'significantly better with people. The nearest is "{name}" ({evidence}).'
+            f'significantly better with people. The nearest is "{name}" ({evidence})'
         ]
         name, place = names[best], best
-    # 3 members that are asked first, and the biases that are left
+    # 3 what it is worth on new items, members that are asked first, and the biases that are left
     jury = replace(bare, answers=answers, judge="chosen jury")
+    value, variance = beyond_choice(values, errors, k)
+    expected = with_variance(replace(PEARSON.estimate(jury, seed), value=value), variance, confidence=0.95)
+    note = ", where the choice does not flatter it"
+    sentences[0] += f". On new items, expect Pearson {with_interval(expected, note=note)}."
     rule, saving = _asking_first(rule, jury, table, prices, names, seed)
     shared = list[Shared]()
     if better and not first.pairwise:
@@ -125,7 +132,41 @@ def learn_jury(
     sentences += [saving, *filter(None, (bias.sentence() for bias in shared))]
     spent = float(prices[list(rule.members)].sum()), rule.cost(table[defined(table)], prices)
     agreement = float(values[best]), float(values[place])
-    return LearnedJury(names, rule, tuple(filter(None, sentences)), answers, name, agreement, spent, tuple(shared))
+    told = tuple(filter(None, sentences))
+    return LearnedJury(names, rule, told, answers, name, agreement, expected, spent, tuple(shared))
+
+
+NOISE = 0.5  # variance of the noise that chooses anew, relative to the errors'
+
+
+def beyond_choice(values: FloatArray, errors: FloatArray, members: int) -> tuple[float, float]:
+    """Estimate the agreement on new items of what was chosen by ``values`` (s,), and its variance.
+
+    The chosen owes its place partly to luck. With a noise e of ``NOISE`` times the variance of the errors (joint draws,
+    (R, s)), values + e choose and values - e / ``NOISE`` tell: their errors are uncorrelated, so luck in one does not
+    flatter the other (Rasines and Young 2023). The value is the mean over draws of e that choose the same kind, and its
+    variance that of the same on values drawn anew. The first ``members`` are judges, the others ways to combine them.
+    """
+    values, errors = np.nan_to_num(values, nan=-1.0), np.nan_to_num(errors)
+    noise, draws = math.sqrt(NOISE) * np.concatenate([errors[:400], -errors[:400]]), values + errors[-200:]
+    gaps = errors[:, None, members:] - errors[:, :members, None]  # (R, members, ways), as are the next two
+    scale = np.maximum(gaps.std(axis=0), SLACK)
+    least = scale * np.quantile((gaps / scale).max(axis=2), 1 - CHOICE_LEVEL, axis=0)[:, None]
+
+    def chosen(seen: FloatArray) -> IntArray:
+        best = seen[..., :members].argmax(axis=-1)
+        more = seen[..., members:] - np.take_along_axis(seen, best[..., None], axis=-1)
+        better = np.where(more > least[best], more, -np.inf)
+        return np.asarray(np.where(better.max(axis=-1) > 0, members + better.argmax(axis=-1), best))
+
+    def told(seen: FloatArray) -> FloatArray:
+        places = chosen(seen[:, None] + noise)
+        other = np.take_along_axis(seen[:, None] - noise / NOISE, places[..., None], axis=-1)[..., 0]
+        alike = (places >= members) == (chosen(seen)[:, None] >= members)
+        return np.asarray((alike * other).sum(axis=1) / np.maximum(alike.sum(axis=1), 1))
+
+    missed = told(draws) - values[chosen(draws)]
+    return float(told(values[None])[0]), float((missed**2).mean())
 
 
 def _table(judged: Sequence[Judged]) -> tuple[FloatArray, tuple[float, float] | None]:

@@ -12,6 +12,7 @@ from evalbias.cli.items import audit_settings, audited_items
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.data.hints import like_ratings
 from evalbias.evaluation.answers import ResolvedAudit, answers_of
+from evalbias.evaluation.audit import rated_in_part
 from evalbias.evaluation.bias import Section
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.probes import with_features
@@ -72,6 +73,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         sentences = [*learned.sentences]
         if _several_systems(judged):
             sentences.append("Intervals are over inputs; those of an audit of these items are over systems too.")
+        sentences += filter(None, [rated_in_part(judged)])
         front = [asdict(point) for point in learned.front]
         brief |= {"sentences": sentences, "front": front, "comparison": learned.comparison.to_dict()}
         table = front_table(learned)

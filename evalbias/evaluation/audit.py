@@ -316,8 +316,9 @@ def audit_answers(
         leniency = PeopleAgreement().leniency(agreement, judged)
     corrected = measurements.get(CorrectedEstimates.name)
     of_all = "" if corrected is None else CorrectedEstimates().sentence_of_all(corrected, judged)
-    doubts = coverage_warning({"": judged.asked.coverage}), rated_again(judged), rated_by_score(judged)
-    warnings = tuple(filter(None, (*doubts, *warnings_of(judged, measurements))))
+    doubts = (doubt(judged) for doubt in (rated_again, rated_by_score, rated_in_part))
+    unsure = coverage_warning({"": judged.asked.coverage})
+    warnings = tuple(filter(None, (unsure, *doubts, *warnings_of(judged, measurements))))
     agrees = "" if validity is None else validity.sentence
     begins = [*filter(None, (*warnings, *rates[:1], agrees, "" if rates else of_all or leniency))]
     besides = (of_all, decides, leniency) if rates else (decides, leniency if of_all else "")
@@ -401,6 +402,14 @@ def rated_by_score(judged: Judged) -> str:
     if judged.pass_or_fail:
         return f"{fault}. Rates are wrong if they were chosen by the judge's verdict, and not by what they deserve."
     return f"{fault}: what these say of all outputs may be wrong. Rate outputs that are drawn at random."
+
+
+def rated_in_part(judged: Judged) -> str:
+    """Warn of systems that nobody rated, though there are ratings of others; empty without any."""
+    if not (unrated := judged.unrated_systems):
+        return ""
+    fault = f"Nobody rated outputs of {first_few(unrated, 3)}, only of other systems"
+    return f"{fault}: what the ratings say of all outputs is wrong if the judge favors some. Rate a few of each."
 
 
 def repeats_of(judged: Judged) -> dict[int, int]:

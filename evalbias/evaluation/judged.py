@@ -284,6 +284,16 @@ class Judged:
         return how if p_value < CHOSEN else ""  # NaN is not below
 
     @cached_property
+    def unrated_systems(self) -> tuple[str, ...]:
+        """Systems that people rated no output of, though many were to be rated; empty if this may be by chance."""
+        if not len(self.writers) or not self.labeled.any():
+            return ()
+        written, share = np.asarray(self.writers, dtype=str).reshape(len(self.ids), -1), self.labeled.mean()
+        rated = {*written[self.labeled].ravel().tolist()}
+        outputs = {name: (written == name).any(axis=1).sum() for name in self.writer_names if name not in rated}
+        return tuple(name for name, number in outputs.items() if (1 - share) ** number < CHOSEN)
+
+    @cached_property
     def on_peoples_scale(self) -> bool:
         """True if human ratings lie on the judge's scale and span at least half of it: 1 to 5 is not 0 to 100.
 

@@ -38,6 +38,13 @@ def lines(run):
     return [json.loads(line) for line in (run / "corrected.jsonl").read_text().splitlines()]
 
 
+def test_a_correction_of_one_systems_outputs_names_the_others(tmp_path):
+    rows = [{**row, "system": "mine" if i < 80 else "other"} for i, row in enumerate(scored(120))]
+    as_jsonl(tmp_path / "some.jsonl", [row if i < 80 else {**row, "ratings": None} for i, row in enumerate(rows)])
+    found = answered("correct", "--data", "some.jsonl", "--scores-field", "mine", "--out", "run", cwd=tmp_path)
+    assert found["sentences"][-1].startswith("Nobody rated outputs of other, only of other systems: what the ratings")
+
+
 def test_a_correction_is_learned_written_and_applied_to_items_that_nobody_rated(file, tmp_path):
     found = answered("correct", "--data", file, "--scores-field", "mine", "--out", "run", cwd=tmp_path)
     assert found["sentences"][0].startswith("Length: all of its effect is subtracted (effect +0.")

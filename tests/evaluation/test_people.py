@@ -435,3 +435,23 @@ def test_a_rating_whose_reliability_would_tell_is_asked_for_that_and_not_for_mor
     (untold,), (told,) = (audit_answers(judged, only="verbosity", reliability=r).findings for r in (None, 1.0))
     assert (untold.status, told.status != "not measured") == ("not measured", True)
     assert "reliability: state it" in untold.sentence
+
+
+def test_systems_that_nobody_rated_are_named():
+    """Of 40 outputs of B, none is among 30 of 80 drawn at random in .625^40 of cases; of 2 outputs, in .39."""
+    rng = np.random.default_rng(0)
+    judged = replace(scored(rng, 80), writers=["A"] * 40 + ["B"] * 40)
+    ratings = judged.covariates[RATINGS]
+
+    def rated(rows):
+        kept = np.where(np.isin(np.arange(80), rows)[:, None], ratings, NAN)
+        return having(judged, **{RATINGS: kept, HUMAN_SCORES: kept.mean(axis=1)})
+
+    of_one, of_both = rated(np.arange(30)), rated(rng.permutation(80)[:30])
+    assert (of_one.unrated_systems, of_both.unrated_systems) == (("B",), ())
+    said = "Nobody rated outputs of B, only of other systems: what the ratings say of all outputs is wrong if the judge"
+    assert any(warning.startswith(said) for warning in audit_answers(of_one).warnings)
+    assert not any("Nobody rated" in warning for warning in audit_answers(of_both).warnings)
+    assert replace(of_one, writers=["A"] * 78 + ["B"] * 2).unrated_systems == ()  # may be by chance
+    assert replace(of_one, writers=()).unrated_systems == ()
+    assert judged.unrated_systems == ()

@@ -10,7 +10,7 @@ from benchmarks.juries import drawn, kept, members_of
 from evalbias.evaluation.judged import LENGTHS
 from evalbias.measures import juries
 from evalbias.measures.juries import JuryRule, Panel, fit_rules, inverse_error_weights
-from evalbias.optimizers.juries import learn_jury
+from evalbias.optimizers.juries import beyond_choice, learn_jury
 
 
 def test_weights_are_those_of_the_inverse_error_covariance():
@@ -98,6 +98,29 @@ def test_rules_of_scores_and_of_verdicts():
     assert [*named] == ["equal majority", "weighted majority"]
     assert isinstance(named["equal majority"], JuryRule)
     assert set(named["equal majority"](signs)) == {-1.0, 1.0}
+
+
+def test_what_chose_a_judge_does_not_flatter_it():
+    """Two equal judges: the noise e that chooses has half the errors' variance, and its largest s / pi^.5 on average.
+
+    Less e / .5, that is .05 * 2^.5 / pi^.5 below what both seem. A judge that stands out loses nothing. Of five equal
+    ones that agree at .5, the best seems better by about .05.
+    """
+    rng = np.random.default_rng(0)
+    for other, less in ((0.5, 0.05 * np.sqrt(2 / np.pi)), (0.1, 0.0)):
+        value, _ = beyond_choice(np.array([0.5, other, -0.5]), 0.05 * rng.normal(size=(5000, 3)), 2)
+        assert value == pytest.approx(0.5 - less, abs=0.004)
+    errors = 0.04 * rng.normal(size=(1000, 6)) + 0.03 * rng.normal(size=(1000, 1))
+    missed, inside, seem = [], [], []
+    for luck in errors[:100]:
+        values = np.append(np.full(5, 0.5), 0.3) + luck
+        value, variance = beyond_choice(values, errors, 5)
+        missed.append(value - 0.5)
+        inside.append(abs(value - 0.5) < 1.96 * np.sqrt(variance))
+        seem.append(values.max() - 0.5)
+    assert np.mean(seem) > 0.04
+    assert np.mean(missed) == pytest.approx(0, abs=0.015)
+    assert 0.92 <= np.mean(inside) <= 0.99
 
 
 @pytest.mark.slow
