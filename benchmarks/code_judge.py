@@ -1,17 +1,17 @@
 """The papers' methods on a prompted judge that agrees with people: rated code snippets (ICE, CoNaLa).
 
 usage: python -m benchmarks.code_judge {agreement,cue,demonstrations,fairness,loops} --lm FILE [FILE ...]
-           [--dtype bfloat16] [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--no-cue] [--out DIR]
-           [--write]
+           [--dtype bfloat16] [--problems 75] [--seeds 5] [--reductions sum mean] [--set llmbar] [--no-cue]
+           [--api-base URL] [--out DIR] [--write]
 
 ``agreement`` asks how well the judge, as it is, agrees with people on each of our sets, and ``cue`` whether it does
 better without a cue at the end of the prompt. ``demonstrations`` compares 8 demonstrations of highest RS with 8
 random ones, which are not shown again (Ohi et al. 2024), for so many draws of the random ones, on snippets for other
 problems. ``fairness`` searches an instruction on pairs of snippets (ZEPO, Zhou et al. 2024) and compares it with the
 first one on pairs for other problems; every wording that was tried also gets its agreement with people, on the pairs of
-the search. ``--set llmbar`` takes LLMBar-Natural's pairs. ``loops`` has each model write code for problems, score it,
-and write it again (Xu et al. 2024): under its own score, under the likeness to a reference, and under the first model's
-score. No code is ever run.
+the search. ``--set llmbar`` takes LLMBar-Natural's pairs; with ``--api-base``, a server's model rewords instead of a
+grammar. ``loops`` has each model write code for problems, score it, and write it again (Xu et al. 2024): under its own
+score, under the likeness to a reference, and under the first model's score. No code is ever run.
 
 The answers of the models are kept in DIR, so that a stopped run goes on.
 """
@@ -44,6 +44,7 @@ from evalbias.measures.resample import Draws
 from evalbias.optimizers import ZEPO, Align, BiasedDemos
 from evalbias.optimizers.objectives import shares_of
 from evalbias.optimizers.offers import without_cue
+from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
 from evalbias.programs.criterion import PRESETS
 from evalbias.programs.feedback import ReferenceFeedback, ScorerFeedback
 from evalbias.programs.items import people_choice
@@ -168,8 +169,12 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
     searched = pairs(train, limit=args.pairs, ordered=True, **options)
     compared = pairs(test, limit=args.pairs, ordered=False, **options)
     body, curve = [], ""
-    for racing in (False, True):
-        found = ZEPO(racing=racing, select=False, seed=args.seed).compile(judge, trainset=searched, lm=lm)
+    proposer: Any = GrammarParaphraser()
+    if args.api_base is not None:
+        server = {"api_base": args.api_base, "api_key": "none", "cache": False}
+        proposer = LMParaphraser(dspy.LM(f"openai/{Path(args.lm[0]).stem}", **server))
+    for racing in (False, True)[: 1 if args.api_base else 2]:  # writing is slow
+        found = ZEPO(proposer, racing=racing, select=False, seed=args.seed).compile(judge, trainset=searched, lm=lm)
         report, name = found.report, "racing" if racing else "all wordings on all pairs"
         ends = [as_text(report.history[place], "+.3f") for place in (0, -1)]
         body.append([name, report.judgments, len(report.tried), *ends])
@@ -177,6 +182,7 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
             rows = compare_with_baselines(judge, found, compared, lm=lm, n_resamples=args.resamples, seed=args.seed)
             curve = sensitivity(report.tried, searched)
             words = f"First: {judge.predict.signature.instructions!r}. Found: {found.predict.signature.instructions!r}."
+            words += f" {len(report.rejected)} wordings were turned down."
     measured = {name: row.measurements for name, row in rows.items()}
     for calibration in filter(None, CALIBRATIONS):
         calibrated = evalbias.PairwiseJudge(criterion, calibration=calibration, cue=judge.cue)
@@ -367,6 +373,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--set", choices=["conala", "llmbar"], default="conala", help="what the pairs are of")
     parser.add_argument("--no-cue", action="store_true", help="demonstrations and fairness of a judge without a cue")
+    parser.add_argument("--api-base", help="server of the same model, which rewords the instruction of fairness")
     parser.add_argument("--refinements", type=int, default=3)
     parser.add_argument("--resamples", type=int, default=10_000)
     args = parser.parse_args()
@@ -383,6 +390,7 @@ def main() -> None:
     heading = f"## {args.study.capitalize()} {where}\n\n{', '.join(w.model for w in writers)} in {args.dtype}. "
     where += ", without a cue" * args.no_cue
     words = [args.study, *([args.set] if args.set != "conala" else []), *(["no cue"] if args.no_cue else [])]
+    words += ["reworded"] if args.api_base else []
     finish(args, "code_judge", heading + text, section=" ".join(words))
 
 
