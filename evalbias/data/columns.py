@@ -186,17 +186,22 @@ class _Table:
         two = _pairs(outputs) + ([preferred] if self.is_preferred else [])
         paired = {c.name for pair in two for c in pair}
         single = [c for c in outputs if c.name not in paired]
+        shown = self._shown_to_a_judge(single)
         self.pairwise = bool(paired) and not single
         if self.pairwise and len(two) == 1:
             self._take("outputs" if len(two[0]) == 1 else "output", "named like one of two outputs", *two[0])
         elif paired:
             names = _named(dict.fromkeys([*outputs, *preferred]))
             self._ask("outputs", f"{names} may be outputs: name one, or two that are compared")
+        elif shown:
+            why = f"{shown[0].name!r} stands in a prompt, as texts that a judge is shown do: the others may be its own"
+            self._ask("output", why, [{"output": c.name} for c in dict.fromkeys([*shown, *single])])
         else:
             self._choose("output", single)
         output = self._column("output", "output_1")
         inputs = [c for c in self._like("source") if 2 * len({*c.filled}) >= len(c.filled) or " " in "".join(c.filled)]
-        inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
+        judged = shown if output is None else [output]
+        inputs = [c for c in inputs if not any(_holds(c, output) for output in judged)]  # a prompt of the judge
         if output is not None and output.kind == TALKS:
             held = {c.name: f"not used: {output.name!r} holds it; {c.says()}" for c in inputs if _holds(output, c)}
             inputs = [c for c in inputs if c.name not in held]
@@ -208,6 +213,12 @@ class _Table:
             return
         prompts = [c for c in varied if c.has("asked")]
         self._choose("source", prompts if len(prompts) == 1 else varied or inputs)
+
+    def _shown_to_a_judge(self, outputs: Sequence[Column]) -> list[Column]:
+        """Return the columns with a word for outputs that an input contains, if it contains none of ``outputs``."""
+        named = [c for c in self.all.values() if c.kind == TEXTS and c.has("outputs")]
+        prompts = [c for c in self._like("source") if not any(_holds(c, output) for output in outputs)]
+        return [c for c in named if outputs and any(_holds(prompt, c) for prompt in prompts)]
 
     # 2. The writers of the outputs, and the outputs that answer the same input.
 

@@ -892,6 +892,23 @@ def test_the_actual_output_is_judged(tmp_path):
     assert check(questions(rows_of(case), tmp_path)[0], truth_of(case)) == (4, 4)
 
 
+def test_a_text_in_a_judges_prompt_is_not_taken_for_the_judges_own(tmp_path):
+    """As in Prometheus' data, where ``output`` is what the judge wrote."""
+    rows = [
+        {"orig_instruction": f"Explain {k}.", "orig_response": f"This explains {k} well.", "orig_score": 1 + k % 5}
+        | {"output": f"It is good, since {k}. [RESULT] {1 + k % 5}", "gpt4_score": 1 + k % 4}
+        for k in range(40)
+    ]
+    for row in rows:
+        row["instruction"] = f"Judge. Instruction: {row['orig_instruction']} Response: {row['orig_response']} Score:"
+    found, asked = questions(rows, tmp_path)
+    assert found.fields == {"source": "orig_instruction", "scores_field": "gpt4_score"}
+    assert asked["output"].answers == [{"output": "orig_response"}, {"output": "output"}]
+    rag = [{"context": f"Facts of {k}: it is new.", "answer": f"It is {k} days old."} for k in range(40)]
+    found, asked = questions([{"prompt": f"Use {row['context']} Answer.", **row} for row in rag], tmp_path)
+    assert found.fields["output"] == "answer"
+
+
 def runs(n=60):
     """Make runs of an agent with an outcome, a judge who likes long traces, and what people say of other things."""
     rng, rows = random.Random(3), []
