@@ -37,8 +37,8 @@ from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.rankings import ORDER_SD, PUBLISHED_ORDERS
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import measuring, model_identity, resolve_lm
-from evalbias.measures import calibration_gap, confidence, decision_rates, spearman
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures import decision_rates, negative_entropies, spearman
+from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.optimizers import ZEPO
 from evalbias.optimizers.objectives import probabilities, reworded
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposer
@@ -110,14 +110,15 @@ def gpt_score(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> n
 def objectives(shares: FloatArray, free: FloatArray) -> dict[str, float]:
     """Return what the paper compares with fairness, higher is better: of (n, c) probabilities, and (1, c) of nothing.
 
-    An answer of certainty has no log-probability of the other, and is left out of the calibration.
+    Calibration is minus the gap of the positions' mean log-probabilities; an answer of certainty has none of the other,
+    and is left out. Confidence is the mean of ``sum_j p_j log p_j``.
     """
     unsure = shares[(shares > 0).all(axis=1)]  # without NaN, too
     return {
         "fairness": -float(np.abs(decision_rates(shares) - 1 / shares.shape[1]).mean()),
-        "calibration": -calibration_gap(np.log(unsure)) if len(unsure) else math.nan,
-        "confidence": confidence(shares),
-        "context-free confidence": -confidence(free),
+        "calibration": -float(np.ptp(np.log(unsure).mean(axis=0))) if len(unsure) else math.nan,
+        "confidence": mean_of_defined(negative_entropies(shares)),
+        "context-free confidence": -mean_of_defined(negative_entropies(free)),
     }
 
 

@@ -21,8 +21,6 @@ from evalbias.measures.mqm import MQMError as MQMError
 from evalbias.measures.mqm import MQMReading as MQMReading
 from evalbias.measures.mqm import mqm_score as mqm_score
 from evalbias.measures.mqm import read_mqm as read_mqm
-from evalbias.measures.pairs import calibration_gap as calibration_gap
-from evalbias.measures.pairs import confidence as confidence
 from evalbias.measures.pairs import consistent_preferences as consistent_preferences
 from evalbias.measures.pairs import decision_rates as decision_rates
 from evalbias.measures.pairs import decision_shares as decision_shares

@@ -121,27 +121,6 @@ def negative_entropies(probabilities: ArrayLike) -> FloatArray:
     return np.asarray(np.where(np.isnan(rows), np.nan, rows * logs).sum(axis=1))
 
 
-def confidence(probabilities: ArrayLike) -> float:
-    """Compute the mean of ``sum_j p_j log p_j`` over the rows, in [-log c, 0]; NaN if no row is defined.
-
-    On the probabilities that answer a content-free input, it is the paper's context-free confidence, which is best low.
-    """
-    return arrays.mean_of_defined(negative_entropies(probabilities))
-
-
-def calibration_gap(logprobs: ArrayLike) -> float:
-    """Compute the largest gap between the classes' mean log-probabilities; of two, ``|mean(log p_A - log p_B)|``.
-
-    Takes (n, c) log-probabilities, of which an infinite one is a ValueError; nats, >= 0, NaN if no row is defined.
-    """
-    rows = _matrix(logprobs, "logprobs")
-    if (infinite := np.isinf(rows).any(axis=1)).any():
-        where = int(np.argmax(infinite))
-        raise ValueError(f"logprobs[{where}] is infinite: the gap has no value; leave the row out as NaN.")
-    rows = rows[defined(rows)]
-    return float(np.ptp(rows.mean(axis=0))) if len(rows) else math.nan
-
-
 # Estimates of rates of positions.
 
 STEP = 1e-9  # distance from the mean, for pairs in both orders, that no test rejects

@@ -76,8 +76,6 @@ CALLS = {
     "decision_shares": lambda x, of: np.sort(m.decision_shares(frame(x)), axis=0),
     "decision_rates": lambda x, of: m.decision_rates(frame(x)),
     "negative_entropies": lambda x, of: np.sort(m.negative_entropies(frame(x))),
-    "confidence": lambda x, of: m.confidence(frame(x)),
-    "calibration_gap": lambda x, of: m.calibration_gap(frame(x)),
     "consistent_preferences": lambda x, of: np.sort(m.consistent_preferences(frame(x), frame(of(QUALITY)))),
     "split_change": lambda x, of: [
         value
@@ -86,8 +84,7 @@ CALLS = {
     ],
 }
 """Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
-ALONE = {"decision_shares", "negative_entropies", "confidence", "decision_rates"}
-ALONE |= {"calibration_gap", "win_shares"}
+ALONE = {"decision_shares", "negative_entropies", "decision_rates", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
 UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score"]
 UNITLESS += ["estimate_effect", "rs_scores", "unfairness_scores"]

@@ -9,8 +9,6 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import t
 
 from evalbias.measures import (
-    calibration_gap,
-    confidence,
     consistent_preferences,
     decision_rates,
     decision_shares,
@@ -56,18 +54,13 @@ def test_fairness_is_that_of_the_paper():
     assert [fairness(np.eye(c)[[0]]) for c in (2, 3, 4)] == pytest.approx([-1 / 2, -4 / 9, -3 / 8])  # one always wins
 
 
-def test_gaps_of_calibration_longer_wins_shares_and_entropies_by_hand():
-    assert calibration_gap([[-1.0, -2.0], [-3.0, -1.0], [NAN, -1.0]]) == pytest.approx(0.5)
-    assert calibration_gap([[-1.0, -2.0, -4.0]]) == pytest.approx(3)
-    with pytest.raises(ValueError, match=r"logprobs\[1\] is infinite"):
-        calibration_gap([[-1.0, -2.0], [-math.inf, -1.0]])
+def test_longer_wins_shares_and_entropies_by_hand():
     wins = longer_wins([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
     # the longer wins, wins, shares, (equal), (undefined), loses
     np.testing.assert_array_equal(wins, [1, 1, 0.5, NAN, NAN, 0])
     np.testing.assert_array_equal(decision_shares(ROWS), [[1, 0], [1, 0], [0, 1], [0.5, 0.5], [NAN, NAN]])
     entropies = negative_entropies([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]])
     np.testing.assert_allclose(entropies, [0, -math.log(2), NAN])
-    assert confidence([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]]) == pytest.approx(-math.log(2) / 2)
 
 
 def test_consistent_preferences_by_hand():
@@ -90,7 +83,7 @@ def test_ties_but_for_rounding_are_ties_and_nothing_defined_is_nan():
     assert win_shares([0.1 + 0.2, 0.3], decided=True).tolist() == [0.5, 0.5]
     assert decision_shares([[0.1 + 0.2 + 0.2, 0.5]]).tolist() == [[0.5, 0.5]]
     assert np.isnan(decision_rates([[NAN, NAN]])).all()
-    assert all(math.isnan(m([[NAN, NAN]])) for m in (fairness, confidence, calibration_gap))
+    assert math.isnan(fairness([[NAN, NAN]]))
 
 
 BAD_INPUT = [([0.5, 0.5], "shape"), ([[1.0]], "shape")]
@@ -98,7 +91,7 @@ BAD_INPUT += [([[0.5, 0.5], [0.5, 0.6], [0.5, 0.7]], r"\[0\.5, 0\.6\] are not a 
 BAD_INPUT += [([[1.5, -0.5]], "not a distribution")]
 
 
-@pytest.mark.parametrize("measure", [decision_rates, fairness, confidence])
+@pytest.mark.parametrize("measure", [decision_rates, fairness, negative_entropies])
 @pytest.mark.parametrize(("rows", "match"), BAD_INPUT)
 def test_bad_input(measure, rows, match):
     with pytest.raises(ValueError, match=match):
