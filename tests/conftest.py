@@ -69,25 +69,28 @@ def outside(variable, default, remedy):
     pytest.skip(reason)
 
 
-SAVED = Figure.savefig
-
-
-def undrawn(figure, file, *, format, **options):
-    """Save a figure whose SVG is empty: the layout of its text takes longer than all else that most audits do."""
-    if format == "svg":
-        file.write("<svg></svg>")
-    else:
-        SAVED(figure, file, format=format, **options)
-
-
 @pytest.fixture(autouse=True)
 def _plots(request, monkeypatch):
-    """Make the plots of pages, but lay them out only where they are looked at; with slow tests, in one of eight."""
+    """Draw plots as SVG only where they are looked at: drawing takes longer than all else that most audits do.
+
+    With slow tests, all plots are made, and those of one test in eight are drawn. Their names choose these, so that
+    what fails in a whole run fails alone, too.
+    """
+    owner, name, is_chosen = Figure, "savefig", zlib.crc32(request.node.nodeid.encode()) % 8 == 0
+    if is_quick(request.config):
+        owner, name, is_chosen = sys.modules.get("evalbias.report.plots"), "_save", False
     looked_at = request.path.parent.name == "report" or request.node.get_closest_marker("drawn")
-    # Their names choose these, so that what fails in a whole run fails alone, too.
-    is_chosen = not is_quick(request.config) and zlib.crc32(request.node.nodeid.encode()) % 8 == 0
-    if not (looked_at or is_chosen):
-        monkeypatch.setattr(Figure, "savefig", undrawn)
+    if owner is None or looked_at or is_chosen:
+        return
+    save = getattr(owner, name)
+
+    def undrawn(drawing, file, *colors, format, **options):
+        if format == "svg":
+            file.write("<svg></svg>")
+        else:
+            save(drawing, file, *colors, format=format, **options)
+
+    monkeypatch.setattr(owner, name, undrawn)
 
 
 TRIED: dict[tuple, object] = {}

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from pkgutil import resolve_name
 from types import ModuleType
@@ -196,6 +197,7 @@ def test_whatever_the_architecture_names_exists():
     assert len(named) > 60
 
 
+@cache
 def names_in(file):
     nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

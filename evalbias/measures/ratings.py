@@ -219,6 +219,12 @@ def levels_of(ratings: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     ratings; (n,) groups of raters who share items, directly or through others. Levels can be compared only within a
     group, so each has a mean of its own.
     """
+    return _levels_of(np.asarray(ratings, dtype=np.float64).tobytes(), ratings.shape[1])
+
+
+@functools.lru_cache(maxsize=32)  # as above; of 10,000 items with three ratings, an entry takes 0.6 MB
+def _levels_of(cells: bytes, raters: int) -> tuple[FloatArray, FloatArray, IntArray]:
+    ratings = np.frombuffer(cells).reshape(-1, raters)
     present = ~np.isnan(ratings)
     beside, shares = present[present.sum(axis=1) > 1], present / present.sum(axis=1)[:, None]
     # 1. the normal equations of the levels, of raters with enough ratings and of all others together
@@ -233,7 +239,10 @@ def levels_of(ratings: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     groups = np.unique(met[level][present.argmax(axis=1)], return_inverse=True)[1]
     centers = np.bincount(groups, np.nanmean(ratings - levels, axis=1)) / np.bincount(groups)
     values = np.asarray(ratings - levels - centers[groups, None])
-    return values, noise_of_levels(values, fit, groups) * (np.abs(levels).max() > SLACK), groups
+    found = values, noise_of_levels(values, fit, groups) * (np.abs(levels).max() > SLACK), groups
+    for array in found:
+        array.flags.writeable = False  # shared by all callers
+    return found
 
 
 def noise_of_levels(values: FloatArray, fit: FloatArray, groups: IntArray) -> FloatArray:

@@ -165,7 +165,7 @@ BOMBS = {  # what makes each, because it takes a second of every process that co
     "record": lambda: pyarrow.StructArray.from_arrays([SHARED], ["a"]),
     "rows": lambda: repeated("v", 5_000_000, pyarrow.int32()),
     "nulls": lambda: pyarrow.array([[None] * 5_000_000], pyarrow.list_(pyarrow.int64())),
-    "bytes": lambda: pyarrow.array([b"x" * 1000] * 300_000, pyarrow.binary(1000)),
+    "bytes": lambda: pyarrow.array([b"x" * 100_000] * 3000, pyarrow.binary(100_000)),
 }
 
 
