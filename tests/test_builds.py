@@ -20,7 +20,6 @@ STEPS = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
 REPLIES = f"--data '{ROOT}/docs/data/replies.csv' --map source=facts,output=reply --scores-field my_score --scale 1-5"
 CONDITIONS = {"passed": "verbosity>0.2", "failed": "verbosity>-1", "undecided": "scale_use>0.1"}
 
-
 HOSTILE = ("evalbias", "pip", "typer", "shlex", "sitecustomize", "zipfile_zstd")  # modules of a checkout
 BACKEND = """
 import zipfile

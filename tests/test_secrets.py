@@ -26,7 +26,6 @@ ARGUMENTS = (
 )
 """Arguments of dspy.LM and litellm, and some that no list knows, in which a key or an account may stand."""
 
-
 NESTED = {"Authorization": MARK, "api_key": MARK}
 PLACES = ("headers", "extra_headers", "default_headers", "extra_query", "extra_body", "metadata", "litellm_params")
 

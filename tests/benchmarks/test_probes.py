@@ -87,7 +87,8 @@ def test_peers_see_the_first_data_sets_and_their_flags_are_counted(tmp_path, mon
     monkeypatch.setattr(probes, "JUDGES", judges)
     for sets in (2, 3):  # what was asked is not asked again
         shares = probes.main(["--sets", "4", "--peer-sets", str(sets), "--out", str(tmp_path)])
-    expected = [next_sets(name, 3) for name in judges]
+    drawn = [probes.drawn(name, 0) for name in judges]
+    expected = [np.array([next(sets)[0] for _ in range(3)]) for sets in drawn]
     for peer in probes.PEERS:
         assert len(seen[peer]) == 6
         of_planted, of_random = (np.array(seen[peer])[places] for places in ([0, 1, 4], [2, 3, 5]))
@@ -98,11 +99,6 @@ def test_peers_see_the_first_data_sets_and_their_flags_are_counted(tmp_path, mon
     cells = rows[-1].strip("| ").split(" | ")
     assert cells[2] == f"{shares['answers at random']:.1%}"
     assert cells[4:] == shown
-
-
-def next_sets(name, n):
-    sets = probes.drawn(name, 0)
-    return np.array([next(sets)[0] for _ in range(n)])
 
 
 def asked_again(judge, outputs, rubric):

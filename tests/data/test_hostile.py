@@ -110,7 +110,6 @@ NESTED = {
     "empty": pyarrow.nulls(50),
 }
 
-
 DELTA = {"column_encoding": {"source": "DELTA_BYTE_ARRAY"}}
 
 

@@ -79,7 +79,6 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
 
 BOTH = {"score": 4, "scores": {"quality": 2}}
 
-
 SCORED = [({"scores": {"quality": 3}}, 3), ({"score": 4}, 4), ({"score": "4.5"}, 4.5)]
 SCORED += [({"score": 4, "scores": None}, 4), (BOTH, 2), ({"score": None}, math.nan)]
 SCORED += [({"scores": {"quality": None}, "score": 4}, math.nan)]

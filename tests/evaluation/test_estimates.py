@@ -270,7 +270,6 @@ def chosen(name):
 
 BARE = CompileReport(chosen="the method's")
 
-
 WRITTEN = [(chosen("eight demonstrations"), WORSE, "holds the compiled judge.")]
 WRITTEN += [(chosen("given"), FINE, "holds the judge as it was given, because nothing was better.")]
 WRITTEN += [(BARE, WORSE, "holds the bare method's judge, worse than the given one on the test items (x ")]

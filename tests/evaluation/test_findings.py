@@ -34,7 +34,6 @@ def test_it_fits_and_names_every_bias(before, biased):
 RNG = np.random.default_rng(0)
 GOOD, PAIRS = scored(RNG, 300, raters=3), compared(RNG, 300, raters=3)
 
-
 NEXT_STEPS = [(without(GOOD, RATINGS, HUMAN_SCORES), "probe emit")]
 NEXT_STEPS += [(replace(GOOD, answers=RNG.integers(1, 6, 300).astype(float)), "align")]
 NEXT_STEPS += [(replace(judged, asked=Asking(compilable=True)), "align") for judged in (GOOD, PAIRS)]

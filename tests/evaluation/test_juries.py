@@ -139,7 +139,6 @@ def test_what_is_undefined_is_said(snapshot):
 SCORES, RATED, _ = drawn(np.random.default_rng(0), 40, 2, 0.3)
 ROWS = [{"output": f"t{i}", "a": a, "b": b, "c": 3, "rating_1": RATED[i, 0]} for i, (a, b) in enumerate(SCORES)]
 
-
 CORRECTABLE = [(ROWS, "a", "--judges a"), (ROWS, "a,a", "--judges a"), (ROWS, "a,d", "'d'")]
 CORRECTABLE += [(ROWS, "a,b", "--reliability"), (ROWS, "a,c --reliability 1", "'c' gives all the same score")]
 CORRECTABLE += [(ROWS, "a,b --reliability 1 --cost d=3", "--cost names 'd'")]

@@ -44,21 +44,18 @@ def test_a_lean_to_the_first_position_by_hand():
     assert position.ids == ("0", "1", "2")
 
 
-def leaning_pairs():
-    rng = np.random.default_rng(0)
-    return [
-        dspy.Example(source=str(k), candidates=[f"q={a:.3f} z={a:.3f}" + "x" * int(w), f"q={b:.3f} z={b:.3f}"])
-        for k, (a, b, w) in enumerate(zip(*rng.normal(size=(2, 60)), rng.integers(1, 9, 60), strict=True))
-    ]
-
-
 class Model(Comparer):
     def loglikelihood(self, asked):
         return [LogLikelihood(np.array([10 * numbers(text)[1]])) for _, text in asked]
 
 
 def test_a_judge_that_prefers_the_likelier_and_the_longer():
-    found = measured(PairwiseJudge(C), leaning_pairs(), lm=Comparer(), likelihood_lm=Model())
+    rng = np.random.default_rng(0)
+    pairs = [
+        dspy.Example(source=str(k), candidates=[f"q={a:.3f} z={a:.3f}" + "x" * int(w), f"q={b:.3f} z={b:.3f}"])
+        for k, (a, b, w) in enumerate(zip(*rng.normal(size=(2, 60)), rng.integers(1, 9, 60), strict=True))
+    ]
+    found = measured(PairwiseJudge(C), pairs, lm=Comparer(), likelihood_lm=Model())
     assert found["likelihood"]["likelihood_correlation"].value == pytest.approx(1, abs=1e-6)
     assert 0.3 < found["verbosity"]["longer_rate"].value < 0.7
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import string
+from functools import partial
 
 REFUSED = "a refused text"
 """Text that OpenAI's endpoint declines to answer about."""
@@ -62,7 +63,9 @@ def systemone_options(question):
 
 
 def systemone(fake, body, *, mass_in="diagnostics"):
-    """``vllm.entrypoints.generate.structured_decisions.protocol``; SGLang's has the label mass in each answer."""
+    """``vllm.entrypoints.generate.structured_decisions.protocol``; ``sglang.srt.entrypoints.systemone`` has the mass of
+    labels in each answer.
+    """
     valid(fields(body, ("state", "questions"), ("model", "instructions")) and 1 <= len(body["questions"]) <= 64)
     answers, masses, length = {}, {}, 0
     for name, question in body["questions"].items():
@@ -83,11 +86,6 @@ def systemone(fake, body, *, mass_in="diagnostics"):
     if mass_in == "diagnostics":
         done["diagnostics"] = {name: {"label_mass": p, "argmax_is_label": p > 0.5} for name, p in masses.items()}
     return done
-
-
-def sglang_systemone(fake, body):
-    """``sglang.srt.entrypoints.systemone``."""
-    return systemone(fake, body, mass_in="answers")
 
 
 def openai(fake, body):
@@ -127,6 +125,6 @@ def answering(form):
 
 
 ENDPOINTS = {"systemone": ("/v1/systemone", answering(systemone))}
-ENDPOINTS |= {"sglang-systemone": ("/v1/systemone", answering(sglang_systemone))}
+ENDPOINTS |= {"sglang-systemone": ("/v1/systemone", answering(partial(systemone, mass_in="answers")))}
 ENDPOINTS |= {"decisions": ("/v1/decisions", answering(openai))}
 """Kind of server -> its only endpoint."""

@@ -16,7 +16,6 @@ TEMPLATE = (
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
 
-
 GPT_2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 

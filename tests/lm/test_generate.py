@@ -23,7 +23,6 @@ def drawn(logits, n=4_000, temperature=1.0, top_p=1.0, top_k=None):
 
 SHARES = torch.tensor([0.15, 0.5, 0.05, 0.3])
 
-
 DRAWN = [({}, [0.15, 0.5, 0.05, 0.3]), ({"top_k": 9}, [0.15, 0.5, 0.05, 0.3])]
 DRAWN += [({"temperature": 0.5}, [0.0225 / 0.365, 0.25 / 0.365, 0.0025 / 0.365, 0.09 / 0.365])]  # squares
 DRAWN += [(greedy, [0, 1, 0, 0]) for greedy in ({"temperature": 0.0}, {"temperature": 1e-30}, {"top_p": 0.5})]

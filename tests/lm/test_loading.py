@@ -66,10 +66,6 @@ def sets(**settings):
     return lambda content: json.dumps({**json.loads(content), **settings}).encode()
 
 
-def of_another_kind(content):
-    return content.replace(b'"type": "BPE"', b'"type": "unheard of"')
-
-
 def of_a_larger_model(content):
     tokenizer = json.loads(content)
     vocabulary = tokenizer["model"]["vocab"]
@@ -92,7 +88,7 @@ NO_TOKENIZER = r"tokenizer of .*/m cannot be read \(.*\): fetch its tokenizer\.j
         (TOKENIZER, begins(200), NO_TOKENIZER),
         (TOKENIZER, begins(0), NO_TOKENIZER),
         (TOKENIZER, holds("{}"), NO_TOKENIZER),
-        (TOKENIZER, of_another_kind, NO_TOKENIZER),
+        (TOKENIZER, lambda content: content.replace(b'"type": "BPE"', b'"type": "unheard of"'), NO_TOKENIZER),
         (TOKENIZER, of_a_larger_model, r"tokenizer of .*/m has a token 1000000000, and the model knows \d+: fetch"),
         (CONFIG, sets(hidden_size="64"), "config.json of .*/m cannot be read .*expected int.*fetch it again"),
         (CONFIG, sets(hidden_size=-5), "config.json of .*/m cannot be read .*fetch it again"),
@@ -385,13 +381,8 @@ CUDA, CPU = torch.device("cuda:1"), torch.device("cpu")
 EIGHT_BITS = {"quant_method": "bitsandbytes", "load_in_8bit": True}
 
 
-@pytest.fixture
-def gpus(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-
-
-@pytest.mark.usefixtures("gpus")
 def test_weights_go_straight_to_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert ModelSource("m", "cuda:1").placement() == {"device_map": {"": CUDA}}
     assert ModelSource("m", "cpu").placement() == {}
     assert ModelSource("m", device_map="auto").placement() == {"device_map": "auto"}

@@ -257,18 +257,15 @@ def test_a_listing_with_values_of_other_types_is_read_as_one_without_them(lms):
     assert "root" not in lm.provenance()
 
 
-def request_for(lm, n):
-    config = lm15.Config(max_tokens=2, temperature=0.0)
-    return lm15.Request(model=lm.model, messages=(lm15.Message.user(f"the cat {n}"),), config=config)
-
-
 @pytest.mark.parametrize("kind", ["vllm", "chat"])
 def test_asynchronous_calls_are_all_in_flight_and_equal_the_others(lms, kind):
     async def ask(lm, requests):
         return await asyncio.gather(*map(lm.acall, requests))
 
     with served(lms["qwen2-chat"], kind, in_flight=40) as (lm, fake):
-        requests = [request_for(lm, n) for n in range(40)]
+        texts = [(lm15.Message.user(f"the cat {n}"),) for n in range(40)]
+        config = lm15.Config(max_tokens=2, temperature=0.0)
+        requests = [lm15.Request(model=lm.model, messages=one, config=config) for one in texts]
         fake.faults = lambda *_: fake.together(11)
         responses = asyncio.run(ask(lm, requests))
         assert fake.most_in_flight > 10  # six by Python's own thread pool on two cores

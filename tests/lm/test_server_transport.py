@@ -151,7 +151,6 @@ def answering(status=200, content=b"{}", **headers):
 SECRET = 'sk-0123/45"67\\89'
 ESCAPED = "".join(f"\\u{ord(letter):04X}" for letter in SECRET)
 
-
 REPEATED = [json.dumps({"version": f"Bearer {SECRET}", SECRET: [SECRET]})]
 REPEATED += [json.dumps({"version": SECRET}).replace("/", "\\/"), f'{{"version": "Bearer {ESCAPED}"}}']
 REPEATED += [json.dumps({"body": json.dumps({"version": SECRET}).replace("/", "\\/")})]
@@ -229,7 +228,6 @@ def test_an_error_keeps_no_more_of_an_answer_than_it_shows():
 
 
 OWN, OTHER, HERE = "https://api.openai.com/v1", "https://host/v1", "http://127.0.0.1:8000/v1"
-
 
 KEYS_GO = [([OWN], None, "openai's"), ([OTHER], None, "ours"), ([OWN, OTHER], None, "ours")]
 KEYS_GO += [(["https://api.openai.com.evil/v1"], None, "ours"), (["https://evil/api.openai.com/v1"], None, "ours")]

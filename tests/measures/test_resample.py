@@ -139,15 +139,6 @@ def test_chunks_of_resamples_do_not_change_an_interval(name, monkeypatch):
     assert np.array(astuple(found)[:7]) == pytest.approx(np.array(astuple(whole)[:7]), nan_ok=True)
 
 
-def world_of_many(seed):
-    """6,400 items, more than the most of which resamples are drawn: scores, likelihoods, ratings."""
-    rng = np.random.default_rng(seed)
-    quality, n = rng.normal(size=6400), 6400
-    human = quality + 0.5 * rng.normal(size=n)
-    ls = 0.4 * quality + rng.normal(size=n)
-    return np.clip(np.round(quality + 0.3 * ls), -3, 3), ls, human
-
-
 OF_MANY = [(partial(estimate, scale_use.counted_spread), (0, 2)), (agreement.estimate_spearman, (0, 2))]
 OF_MANY += [(likelihood.estimate_bias_score, (0, 1, 2)), (partial(estimate, mean, method="normal"), (2,))]
 
@@ -155,7 +146,10 @@ OF_MANY += [(likelihood.estimate_bias_score, (0, 1, 2)), (partial(estimate, mean
 @pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "columns"), OF_MANY)
 def test_groups_of_many_units_tell_the_error_that_resamples_tell(estimator, columns, monkeypatch):
-    arrays = [world_of_many(0)[column] for column in columns]
+    quality, noise, other = np.random.default_rng(0).normal(size=(3, 6400))  # more than the most that are resampled
+    likelihoods = 0.4 * quality + other
+    scores = np.clip(np.round(quality + 0.3 * likelihoods), -3, 3)
+    arrays = [(scores, likelihoods, quality + 0.5 * noise)[column] for column in columns]
     groups = estimator(*arrays)
     monkeypatch.setattr(resample, "MANY", 10**9)
     drawn = estimator(*arrays, draws=few(resamples=500))
@@ -187,7 +181,11 @@ def counted(n, rng, values=4):
         (mean, (scores,), np.mean),
         (loops.counted_skewness, (scores - 1,), by_definition),
         (pairs.counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).mean()),
-        (partial(scale_use.counted_top_two, levels=values), (scores,), top_two),
+        (
+            partial(scale_use.counted_top_two, levels=values),
+            (scores,),
+            lambda s: np.sort(np.bincount(s.astype(int)))[-2:].sum() / len(s),
+        ),
         (pairs.counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
         (agreement.counted_kappa, (choices, group), kappa),
         (agreement.counted_pearson, (scores, human), partial(if_varied, stats.pearsonr)),
@@ -208,10 +206,6 @@ def if_varied(correlation, x, y):
 def alpha(x, y):
     several = len({*x, *y}) > 1
     return krippendorff.alpha(reliability_data=[x, y], level_of_measurement="interval") if several else NAN
-
-
-def top_two(scores):
-    return np.sort(np.bincount(scores.astype(int)))[-2:].sum() / len(scores)
 
 
 def mean_of(x, kept):

@@ -162,14 +162,11 @@ def test_scores_that_are_all_too_high_are_read_along_a_line():
     assert plain.score == pytest.approx(np.interp(plain.raw_score, *np.transpose(found.correction.reading)))
 
 
-def better_without_a_cue(text):
-    return 1.4 if text.rstrip().casefold().endswith("merit:") else 0.7
-
-
 @pytest.mark.parametrize(("judge", "make"), [(evalbias.PointwiseJudge, labeled), (evalbias.PairwiseJudge, couples)])
 def test_a_judge_that_agrees_better_without_the_cue_loses_it_alone_and_in_combinations(judge, make):
     items, given = make(100), judge(CRITERION)
-    found = aligned(Prompted(better_without_a_cue), items, given, k=(2,))
+    better_without_a_cue = Prompted(lambda text: 1.4 if text.rstrip().casefold().endswith("merit:") else 0.7)
+    found = aligned(better_without_a_cue, items, given, k=(2,))
     assert found.report.kind in (LIBRARY, COMBINATION)
     assert (given.cue, found.cue) == (True, False)
     assert re.search(r"^-.*[Mm]erit:$", found.report.prompt_difference, re.MULTILINE)
@@ -179,10 +176,6 @@ def test_a_judge_that_agrees_better_without_the_cue_loses_it_alone_and_in_combin
         assert not combination(given, used).program.cue
     assert combination(given, [demonstrating]).program.cue
     assert "no cue" not in [offer.name for offer in offers.worded(found)]
-
-
-def on_topics(n):
-    return [e.copy(source=f"{e.source} on {TOPICS[int(e.id) % len(TOPICS)]}") for e in labeled(n)]
 
 
 TOPICS = ("astronomy", "beekeeping", "carpentry", "diplomacy", "embroidery", "fencing", "gardening", "hydraulics")
@@ -196,7 +189,8 @@ def better_after_the_same_topic(text):
 @pytest.mark.slow
 def test_demonstrations_near_the_item_are_chosen_where_they_help_and_none_is_of_its_own_input():
     lm = Prompted(better_after_the_same_topic)
-    found = aligned(lm, on_topics(96), k=(4,))
+    on_topics = [e.copy(source=f"{e.source} on {TOPICS[int(e.id) % len(TOPICS)]}") for e in labeled(96)]
+    found = aligned(lm, on_topics, k=(4,))
     before, after = found.report.agreement["before"], found.report.agreement["after"]
     assert after.value > before.value + 0.15
     assert (found.nearest, len(found.predict.demos)) == (4, 96)

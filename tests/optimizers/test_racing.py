@@ -121,17 +121,9 @@ def test_imagined_examples_are_like_those_of_their_group():
     assert alike(preferring([0.1, 0.9, 0.4, 0.6, np.nan]), 4).tolist() == [0, 3, 1, 2, 4]
 
 
-def pairwise_answers(rng, n=30):
-    first = rng.random(n)
-    first[3] = np.nan
-    ids = tuple(map(str, range(n)))
-    lengths = {"lengths": rng.integers(1, 9, size=(n, 2)).astype(float)}
-    return Judged(ids, "quality", np.stack([first, 1 - first], axis=1)[:, None], covariates=lengths, inputs=ids)
-
-
 def test_objectives_in_resamples_are_those_of_repeated_items():
     rng, objective = np.random.default_rng(1), Fairness()
-    judged = pairwise_answers(rng)
+    judged = preferring(np.where(np.arange(30) == 3, np.nan, rng.random(30)))
     counts = rng.multinomial(30, np.full(30, 1 / 30), size=20).astype(float)
     slow = Objective.resampled(objective, judged, counts)
     assert objective.resampled(judged, counts) == pytest.approx(slow)

@@ -136,7 +136,6 @@ DAMAGED_SLOPES = [
     ({"more": 1}, "unexpected keyword argument 'more'"),
 ]
 
-
 DAMAGED = [*(({"slopes": {"length": SLOPE | damage}}, message) for damage, message in DAMAGED_SLOPES)]
 DAMAGED += [({"slopes": 3}, ""), ({"shift": None}, "shift"), ({"api_key": 1}, "api_key")]
 

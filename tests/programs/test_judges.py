@@ -43,16 +43,17 @@ class Kind:
         return self.lm(refuses=lambda question: len(question.prompt[-1]["content"]) > 500)
 
 
-def two_texts(q):
-    return {"candidates": [f"q={q} z=0", "q=2.5 z=0"]}
-
-
 KINDS = {
     "scores": Kind(
         PointwiseJudge, FormulaLM, lambda q: {"output": f"q={q} z=0"}, lambda p: p.score, "judge_metric", {"score": 4}
     ),
     "compares": Kind(
-        PairwiseJudge, Comparer, two_texts, lambda p: p.probability, "preference_metric", {"preference": "A"}
+        PairwiseJudge,
+        Comparer,
+        lambda q: {"candidates": [f"q={q} z=0", "q=2.5 z=0"]},
+        lambda p: p.probability,
+        "preference_metric",
+        {"preference": "A"},
     ),
 }
 

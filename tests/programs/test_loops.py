@@ -86,7 +86,6 @@ def test_undefined_feedback_is_never_accepted_but_an_undefined_first_score_is_re
 QUALITY, TWICE = Criterion("quality", "is it good?"), Sampling(samples=2)
 ITSELF = QuantileMap.fit([-25, 0], [-25, 0], metric="chrf")
 
-
 REFUSED_BY = [(lambda _: JudgeFeedback(PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE)), "3")]
 REFUSED_BY += [(lambda _: MQMFeedback(), "'cat' is a minor style/awkward error")]
 REFUSED_BY += [(lambda _: parts.ConceptsFeedback(), "dog")]
@@ -251,10 +250,6 @@ def test_a_greedy_refiner_that_is_rejected_is_not_asked_the_same_again():
     assert [step.calls for step in result.steps] == [2, 1]
 
 
-def boxed_draw(request):
-    return rf"\boxed{{{drawn(request)}}}"  # no two paths agree, so that no solution is accepted
-
-
 @pytest.mark.parametrize(
     ("make", "answer", "requests"),
     [
@@ -263,7 +258,8 @@ def boxed_draw(request):
             lambda request: "dog" if "Output:" in request.messages[-1].text else "'dog' is a major style error",
             8,
         ),
-        (lambda: mathematics(max_iterations=3, paths=4), boxed_draw, 1 + 4 * 4),
+        # no two paths agree, so that no solution is accepted
+        (lambda: mathematics(max_iterations=3, paths=4), lambda r: rf"\boxed{{{drawn(r)}}}", 1 + 4 * 4),
     ],
     ids=["feedback", "paths of a vote"],
 )

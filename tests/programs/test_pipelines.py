@@ -30,13 +30,6 @@ def obliging(request):
     return "\n".join(f"[[ ## {name} ## ]]\nthe cat sat" for name in dict.fromkeys(fields)) or "4"
 
 
-def compiled_judge(lm):
-    judge = PointwiseJudge(QUALITY, correction=ScoreCorrection({"likelihood": Slope(-0.1, -20.0)}))
-    judge.predict.demos = [dspy.Example(source="the cat", output="the cat", score="1")]
-    judge.set_lm(lm)
-    return judge
-
-
 def decisive(judge):
     """All that decides a judge's answers, and one of them."""
     item = dspy.Example(source="the cat", output="the cat sat")
@@ -69,7 +62,9 @@ every = pytest.mark.parametrize(
 
 @every
 def test_an_optimizer_of_the_pipeline_leaves_the_judge_as_it_is(make, options, lms):
-    judge = compiled_judge(lms["llama"])
+    judge = PointwiseJudge(QUALITY, correction=ScoreCorrection({"likelihood": Slope(-0.1, -20.0)}))
+    judge.predict.demos = [dspy.Example(source="the cat", output="the cat", score="1")]
+    judge.set_lm(lms["llama"])
     expected = decisive(judge)
     pipeline = Pipeline(judge)
     assert [name for name, _ in pipeline.named_predictors()] == ["rewrite"]

@@ -100,7 +100,6 @@ PROGRAMS = {
 }
 """Program with nothing left at its default, and a program of the same shape with everything at its default."""
 
-
 SLOPES = {"likelihood": Slope(0.05, -30.0, (-90.0, -4.0)), "length": Slope(0.5, 2.5)}
 UNITS = {"reduction": "mean", "length": "graphemes"}
 CORRECTION = ScoreCorrection(SLOPES, shift=0.25, criterion="wit", likelihood_lm="some/model", **UNITS)
@@ -157,15 +156,9 @@ def edited(program, folder, edit):
     return file
 
 
-def json_state(program, fresh, folder, **options):
-    program.save(str(folder / "state.json"))
-    fresh.load(str(folder / "state.json"), **options)
-    return fresh
-
-
-def pickled_state(program, fresh, folder):
-    program.save(str(folder / "state.pkl"))
-    fresh.load(str(folder / "state.pkl"), allow_pickle=True)
+def state_in(ending, program, fresh, folder):
+    program.save(str(folder / f"state.{ending}"))
+    fresh.load(str(folder / f"state.{ending}"), allow_pickle=ending == "pkl")
     return fresh
 
 
@@ -174,7 +167,7 @@ def whole_program(program, fresh, folder):
     return dspy.load(str(folder / "program"), allow_pickle=True)
 
 
-WAYS = {"json": json_state, "pkl": pickled_state, "save_program": whole_program}
+WAYS = {ending: functools.partial(state_in, ending) for ending in ("json", "pkl")} | {"save_program": whole_program}
 WAYS["cloudpickle"] = lambda program, fresh, folder: cloudpickle.loads(cloudpickle.dumps(program))
 WAYS["deepcopy"] = lambda program, fresh, folder: copy.deepcopy(program)
 WAYS["Module.deepcopy"] = lambda program, fresh, folder: program.deepcopy()

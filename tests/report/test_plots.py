@@ -87,7 +87,6 @@ PAIRS = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.5, 0.5]], [[0.2, 0.8
 TURNED = np.array([[0.9, 0.8], [0.6, 0.4], [0.1, 0.2]])
 SCORED = {LIKELIHOODS: np.arange(6.0), HUMAN_SCORES: np.array([1.0, 2, 3, 5, 4, 3])}
 
-
 LIKELY, BOTH = np.array([1.0, 2, 3, 4, 5, np.nan]), np.stack([TURNED, 1 - TURNED], axis=2)
 GAP = "judge {:.2f}, people {:.2f}, likelier than {} % of the outputs"
 PLACES = "in the order below, the first position gets {} %, in the other {} %"
