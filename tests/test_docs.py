@@ -33,6 +33,7 @@ def marks(name):
 
 
 _LONG = ("programs", "correct", "drift", "compare", "notebook", "likelihood", "scale-use", "position")
+_LONG += ("dspy", "tutorial", "jury", "agreement", "how-to/probes")
 LONG = ("README.md", *(f"{page}.md" for page in _LONG))
 """Pages whose examples take seconds."""
 

@@ -12,6 +12,7 @@ from evalbias.measures import pearson
 from evalbias.programs.edits import edits, with_lines
 
 
+@pytest.mark.slow
 def test_the_edit_raises_the_correlation_by_what_is_said_and_the_labels_are_of_the_quality():
     lm, judge = align.World(align.WORLDS["one edit helps"]), evalbias.PointwiseJudge(align.CRITERION)
     items = align.worded(2_000, 10_000)
@@ -32,6 +33,7 @@ def test_two_sides_of_a_set_share_no_input_and_hold_peoples_means(data_dir, name
         assert score == pytest.approx(sum(ratings) / len(ratings))
 
 
+@pytest.mark.slow
 def test_what_another_optimizer_compiles_is_measured_on_other_outputs(data_dir, tmp_path, monkeypatch):
     writers = []
 

@@ -28,6 +28,7 @@ def test_the_mean_is_of_the_draws(args, no_cue):
     assert sides[2] == pytest.approx(np.mean(sides[:2], axis=0), abs=0.011)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chosen", "others"), [("conala", 10), ("llmbar", 16)])
 def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, others):
     args.set, args.no_cue, lm = chosen, chosen == "llmbar", Hashing()

@@ -157,6 +157,7 @@ def test_what_is_counted():
     assert copied["dependent"] == 1
 
 
+@pytest.mark.slow
 def test_each_alarm_is_a_row_and_shares_above_the_goal_are_marked():
     rows = alarms.check(sets=1, seed=0)
     assert [row["alarm"] for row in rows] == [*alarms.ALARMS]

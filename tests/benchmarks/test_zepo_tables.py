@@ -88,6 +88,7 @@ def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_asp
         assert lm.tasks[0].startswith(criterion.task)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data_dir")
 def test_documents_of_the_search_are_never_ranked():
     for dataset in command.CRITERIA:
@@ -99,6 +100,7 @@ def test_documents_of_the_search_are_never_ranked():
             assert all(np.isfinite(e.scores[criterion.name]) for e in test)
 
 
+@pytest.mark.slow
 def test_racing_is_measured_on_answers_that_are_asked_once(monkeypatch, capsys):
     asked, formula = [], racing.formula
 

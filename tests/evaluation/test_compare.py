@@ -190,6 +190,7 @@ def evaluate():
     return dspy.Evaluate(devset=devset, metric=judge_metric(judge), num_threads=1)
 
 
+@pytest.mark.slow
 def test_what_a_program_gains_by_writing_more_is_length(evaluate):
     program = dspy.Predict("source -> output")
     longer = dspy.Predict(program.signature.with_instructions("Write at length."))

@@ -103,7 +103,11 @@ def test_the_next_call_starts_warm(models):
     assert warm.tokens_run - before == 110
 
 
-@pytest.mark.parametrize(("family", "prefix_bytes"), [*((one, 1 << 20) for one in FAMILIES), ("Llama", 1 << 12)])
+IN_CALLS = [("Llama", 1 << 20), ("Llama", 1 << 12)]
+IN_CALLS += [pytest.param(family, 1 << 20, marks=pytest.mark.slow) for family in FAMILIES[1:]]
+
+
+@pytest.mark.parametrize(("family", "prefix_bytes"), IN_CALLS)
 def test_an_answer_depends_on_its_call_only_to_the_last_digit(models, family, prefix_bytes):
     rng = np.random.default_rng(5)
     trunk = tuple(rng.integers(1, VOCABULARY, 70).tolist())

@@ -114,6 +114,7 @@ def test_an_edit_that_helps_is_found_on_ninety_labels_and_a_judge_without_a_bett
     assert kept.report.agreement["before"] == kept.report.agreement["after"]
 
 
+@pytest.mark.slow
 def test_a_judge_that_all_labels_make_worse_than_the_halves_made_it_is_not_chosen(monkeypatch):
     remade = align.remade
 
@@ -148,6 +149,7 @@ def test_many_labels_hold_half_of_the_inputs_back():
     assert f"{ENOUGH // 8}: " in report.by_labels
 
 
+@pytest.mark.slow
 def test_scores_that_are_all_too_high_are_read_along_a_line():
     lm = Prompted(lambda text: 0.4, lenient=1.2)
     found = aligned(lm, labeled(100, seed=3))
@@ -162,6 +164,7 @@ def test_scores_that_are_all_too_high_are_read_along_a_line():
     assert plain.score == pytest.approx(np.interp(plain.raw_score, *np.transpose(found.correction.reading)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("judge", "make"), [(evalbias.PointwiseJudge, labeled), (evalbias.PairwiseJudge, couples)])
 def test_a_judge_that_agrees_better_without_the_cue_loses_it_alone_and_in_combinations(judge, make):
     items, given = make(100), judge(CRITERION)
@@ -210,6 +213,7 @@ def test_reasons_before_the_answer_are_tried_on_request_and_counted_as_texts():
     assert (found.report.kind, found.report.cost.calls) == (REASONING, 60 * found.reasoning.samples)
 
 
+@pytest.mark.slow
 def test_a_criterion_of_a_rubric_is_aligned_by_its_own_ratings():
     rubric = evalbias.Rubric([CRITERION, evalbias.Criterion("charm", "is it charming?")])
     found = aligned(Prompted(better_by_an_edit), labeled(60), rubric, part="judges[0]")
@@ -293,6 +297,7 @@ def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item
     assert found.report.settings["reflection_lm"]["model"] == "reflecting"
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_reflect_costs_no_other_offer_and_optimizers_of_one_class_are_all_tried():
     def too_long(request):
         raise dspy.lm15.ContextLengthError("8,000 tokens at most")

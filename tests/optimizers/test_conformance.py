@@ -60,8 +60,7 @@ CASES = {
     "ExternalFeedbackRefine": Case(REFINE, LOOP, WRITER, SOURCES[:18], SOURCES[18:]),
 }
 PARAMS = {
-    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in ("BiasedDemos", "LikelihoodMitigation")))
-    for name, case in CASES.items()
+    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name != "ZEPO")) for name, case in CASES.items()
 }
 every = pytest.mark.parametrize("case", PARAMS.values())
 judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name != "ExternalFeedbackRefine"])
@@ -232,7 +231,8 @@ BAD_PAIRS = {
     "'source' of the item '3' is missing": dspy.Example(candidates=["a", "b"]),
     "The item '3' has the candidates 'ab'": dspy.Example(source="s", candidates="ab"),
 }
-scoring = pytest.mark.parametrize("name", ["BiasedDemos", "LikelihoodMitigation"])
+MORE = pytest.param("LikelihoodMitigation", marks=pytest.mark.slow)
+scoring = pytest.mark.parametrize("name", ["BiasedDemos", MORE])
 
 
 @pytest.mark.parametrize("message", BAD_PAIRS)

@@ -68,6 +68,7 @@ def test_racing_is_on_unless_the_method_is_bare_asks_less_and_finds_the_same():
         assert tried.behind is None or raced.tried[tried.behind].epoch <= tried.epoch
 
 
+@pytest.mark.slow
 def test_pairs_in_an_order_that_misleads_are_shuffled():
     # Sorted, the first pairs are those in which the first candidate is much better: every wording looks unfair.
     pairs = sorted(ordered_pairs(12), key=lambda p: -float(p.candidates[0][2:-4]) + float(p.candidates[1][2:-4]))
@@ -141,6 +142,7 @@ class Slow(Objective):
         return Fairness()(judged)
 
 
+@pytest.mark.slow
 def test_an_objective_without_a_fast_form_races_too(monkeypatch):
     monkeypatch.setattr(module, "IMAGINED", 200)
     monkeypatch.setattr(module, "DROP_LEVEL", 0.05)

@@ -209,8 +209,11 @@ def expected_of(name):
     return behavior(PROGRAMS[name][0]())
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("way", [way if way == "json" else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
+EVERY = [(way, depth) for way in WAYS for depth in DEPTHS]
+EVERY = [pytest.param(*one, marks=[pytest.mark.slow] * (one != ("json", 2))) for one in EVERY]
+
+
+@pytest.mark.parametrize(("way", "depth"), EVERY)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_survives(name, way, depth, tmp_path):
     make, make_fresh = PROGRAMS[name]
