@@ -16,8 +16,10 @@ help:  ## list these commands
 demo: $(CORE)  ## measure two biases of the embedded judge and compile them away (installs no development tools)
 	$(BIN)/evalbias demo
 
-# One process a core, each with one thread: more threads than cores wait for each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8
+# One process a core, each with one thread: more threads than cores wait for each other. Each process gets tests that
+# stand together, whose fixtures are made once, until another one is idle; and reads what was compiled in the last run.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 \
+	--dist worksteal
 
 test: $(STAMP)  ## the quick tests
 	$(PYTEST)

@@ -22,7 +22,7 @@ os.environ["EVALBIAS_KEEP"] = "0"  # nor likelihoods of one
 
 # Derandomized, so that failures repeat; no deadline, because CI machines are shared.
 STEADY = {"derandomize": True, "deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("quick", max_examples=25, **STEADY)
+settings.register_profile("quick", max_examples=15, **STEADY)
 settings.register_profile("all", **STEADY)
 # Examples also hold constants of the modules that happen to be imported already, which depend on the tests run before.
 providers._get_local_constants = lambda: providers._local_constants

@@ -284,6 +284,7 @@ def test_bounds_that_allow_every_share_of_wins_are_no_bounds():
     assert "too few or too unreliable" in found.not_measured["verbosity"]
 
 
+@pytest.mark.slow
 def test_where_annotators_err_pass_or_fail_alone_corrects_the_share():
     right = np.where(np.random.default_rng(0).random((300, 4)) < 0.85, 1.0, 0.0)
     ratings = np.where(np.arange(300)[:, None] < 100, right[:, :3], NAN)
@@ -369,7 +370,9 @@ PUBLISHED = {  # Zeng et al. 2024, appendix, prompt "Vanilla"
 FIGURES = ("accuracy", "accuracy_swapped", "consistency")
 
 
-@pytest.mark.parametrize("judge", ["ChatGPT", "LLaMA2", "Falcon"])
+@pytest.mark.parametrize(
+    "judge", ["ChatGPT", *(pytest.param(name, marks=pytest.mark.slow) for name in ("LLaMA2", "Falcon"))]
+)
 def test_recorded_verdicts_give_the_published_figures_set_by_set(data_dir, judge):
     items, recorded = read("llmbar"), (data_dir / "pairs/llmbar_verdicts.jsonl.gz").read_bytes()
     rows = map(json.loads, gzip.decompress(recorded).splitlines())

@@ -1,5 +1,6 @@
 """Simulated judges: a planted bias is found, and an unbiased judge is flagged about as often as the level says."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -72,7 +73,7 @@ for draw in (scored, compared):  # a taste for length looks like one for likelih
 SLOW |= {
     name: QUICK.pop(name)
     for name in [*QUICK]
-    if "failures" in name or name.startswith("own") or name in ("length, by choices", "length in one model, unbiased")
+    if re.search("failures|^own|length, (by choices|compared)$|(length|likelihood) in one model|scale, .*noisy", name)
 }
 
 

@@ -111,6 +111,8 @@ def test_models_of_16_bits_share_as_those_of_32_do(kind, caplog):
 
 OWN = "gemma2, capped scores and logits"  # whose own attention is eager
 RUNS = [*((kind, None) for kind in KINDS), ("llama", fused_kernel), ("llama", plain_kernel), (OWN, plain_kernel)]
+RARE = ("gemma3n", "gemma4", "cohere2", "minicpm3", "nanochat", "opt", "diffllama", "mpt", "bloom", "gpt-neo,", "mamba")
+RUNS = [pytest.param(*run, marks=[pytest.mark.slow] * run[0].startswith(RARE)) for run in RUNS]
 
 
 @pytest.mark.parametrize(("kind", "kernel"), RUNS)

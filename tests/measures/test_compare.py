@@ -97,7 +97,10 @@ def test_labels_that_would_decide_are_those_that_shrink_the_interval():
     assert np.isnan(compared(judge[:, :40], people[:, :40] - 0.3 * np.arange(2)[:, None]).enough).all()
 
 
-@pytest.mark.parametrize(("systems", "labels"), [(2, (22, 22)), (4, 4 * (22,)), (2, (4, 100))])
+PANELS = [*(pytest.param(n, n * (22,), marks=pytest.mark.slow) for n in (2, 4)), (2, (4, 100))]
+
+
+@pytest.mark.parametrize(("systems", "labels"), PANELS)
 def test_intervals_cover_and_are_narrower_than_those_of_the_labels(systems, labels):
     covered, narrower = [], []
     for seed in range(200):

@@ -64,6 +64,7 @@ def test_of_repeated_scores_noise_that_differs_is_removed():
     assert split_change(before, [0.0], old, new[:, :1], draws=Draws(resamples=0)).unsure > 0
 
 
+@pytest.mark.slow
 def test_intervals_allow_for_noise_of_one_judge_alone():
     rng = np.random.default_rng(4)
     anchors, period = rng.normal(size=300) - 1, rng.normal(size=300)

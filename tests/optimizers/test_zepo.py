@@ -189,6 +189,7 @@ def test_a_judge_that_averages_both_orders_is_searched_in_the_given_order():
     assert report.judgments == len(lm.asked) == (1 + 4) * len(pairs)
 
 
+@pytest.mark.slow
 def test_the_papers_ten_documents_are_searched_by_the_bare_method_which_the_refusal_names():
     documents = rated(documents=10, outputs=16)
     drawn = data.pairs(documents, seed=0)

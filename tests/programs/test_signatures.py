@@ -171,6 +171,7 @@ def test_the_type_of_the_scored_output_is_the_scale(kind, bounds, labels, line):
     ]
 
 
+@pytest.mark.slow
 def test_labels_in_the_output_field_of_a_signature_are_read_as_in_dspy():
     judge, lm = PointwiseJudge(Graded), FormulaLM(bias=0.0)
     rows = [dspy.Example(question=f"{i}?", answer=f"q={1 + i % 3} z={i % 7}").with_inputs(*INPUTS) for i in range(36)]
