@@ -34,16 +34,6 @@ def check(told, codes=(0,)):
     hostile.check_printed(f"{told.stdout}\n{told.stderr}")
 
 
-def check_page(page):
-    read = Reader(page)  # which refuses attributes that run code
-    assert not {"img", "iframe", "base", "object"} & set(read.tags)
-    check_scripts(page)
-    assert set(read.loads) <= {"data:,"}
-    assert hostile.obeyed(page) == []
-    for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
-        ET.fromstring(svg)
-
-
 def check_audit(folder, kind, one, other, name):
     """Audit recorded scores or choices whose texts, headers and names are hostile, and check what is shown of them."""
     whole = re.sub("[\ud800-\udfff]", "", one)  # in a judged text or an id, a lone surrogate is an error
@@ -64,7 +54,14 @@ def check_audit(folder, kind, one, other, name):
     check(result)
     assert json.loads(result.stdout)["judge"].endswith(repr(field))  # whole, behind escapes
     check(evalbias("runs", "show", "run", cwd=folder))
-    check_page((folder / "run/report.html").read_text(encoding="utf-8"))
+    page = (folder / "run/report.html").read_text(encoding="utf-8")
+    read = Reader(page)  # which refuses attributes that run code
+    assert not {"img", "iframe", "base", "object"} & set(read.tags)
+    check_scripts(page)
+    assert set(read.loads) <= {"data:,"}
+    assert hostile.obeyed(page) == []
+    for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ET.fromstring(svg)
 
 
 @pytest.mark.parametrize("kind", ["scores", "choices"])

@@ -299,10 +299,10 @@ def test_the_files_of_a_folder_are_one_table(tmp_path):
         doctor(tmp_path, tmp_path)
 
 
-def arena(n=30):
-    """Make rows as the Chatbot Arena publishes them: one column of 0 and 1 a choice, and lists of turns as JSON."""
+def test_votes_of_the_arena_are_read_with_the_texts_of_all_turns(tmp_path):
+    """The Chatbot Arena publishes one column of 0 and 1 a choice, and lists of turns as JSON."""
     rng, rows = random.Random(0), []
-    for k in range(n):
+    for k in range(30):
         chosen = rng.randrange(3)
         asked, said = [f"What is {k}?", "Why?"], [[f"{who} {k}", f"So {who} {'says ' * (k % 5)}{k}"] for who in "ab"]
         turns = 1 + k % 2
@@ -310,11 +310,7 @@ def arena(n=30):
         row = {"id": k, "model_a": "gpt-4", "model_b": "llama-7b"} | {n: json.dumps(t) for n, t in texts.items()}
         row |= {f"winner_{one}": int(c == chosen) for c, one in enumerate(("model_a", "model_b", "tie"))}
         rows.append(row | {"judge": ("model_a", "model_b", "tie (bothbad)")[chosen]})
-    return rows
-
-
-def test_votes_of_the_arena_are_read_with_the_texts_of_all_turns(tmp_path):
-    path = write(tmp_path, arena(), "csv")
+    path = write(tmp_path, rows, "csv")
     _, (command,) = doctor(path.name, tmp_path)
     for given in ("better=winner", "output_1=response_a", "system_2=model_b"):
         assert given in command[command.index("--map") + 1].split(",")

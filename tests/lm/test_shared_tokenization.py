@@ -27,19 +27,11 @@ words = st.lists(
 texts = words.map("".join)
 
 
-def with_added_tokens():
-    """Return tokenizers with added tokens of many words, one of which takes the blanks before it."""
-    for token in (
-        AddedToken("the cat sat on a mat"),
-        AddedToken("sat on", lstrip=True),
-        AddedToken("mat. the", rstrip=True, normalized=True),
-    ):
-        tokenizer = byte_level()
-        tokenizer.backend_tokenizer.add_tokens([token, "        "])
-        yield tokenizer
-
-
-ADDED = [*with_added_tokens()]
+OF_WORDS = [AddedToken("the cat sat on a mat"), AddedToken("sat on", lstrip=True)]
+OF_WORDS += [AddedToken("mat. the", rstrip=True, normalized=True)]
+ADDED = [byte_level() for _ in OF_WORDS]
+for tokenizer, token in zip(ADDED, OF_WORDS, strict=True):
+    tokenizer.backend_tokenizer.add_tokens([token, "        "])
 PIECES = ["the", " cat", " sat", " on", " a", " mat", ".", " ", "    ", "\n", "the cat sat on a", " mat. the"]
 pieces = st.lists(st.sampled_from(PIECES), max_size=24)
 LABELS = ["1", "10", "100", " A", "B", "no", "n", "café", " the cat"]

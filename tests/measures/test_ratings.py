@@ -53,34 +53,24 @@ def test_a_correlation_outside_its_range_is_put_at_the_nearer_end():
     assert solved_correlation(lambda r: r + 0.25, -0.5, 0.5) == pytest.approx(-0.25)
 
 
-def good_outputs(n, *, seed):
-    """Feature, scores and ratings from 1 to 5, of which a third are 5; the judge is unbiased."""
-    rng = np.random.default_rng(seed)
+def test_an_unbiased_judge_is_not_flagged_because_ratings_stop_at_5():
+    rng, n = np.random.default_rng(0), 20_000
     quality = 4 + rng.normal(size=n)
     feature = 0.5 * quality + np.sqrt(0.75) * rng.normal(size=n)
-    ratings = np.clip(np.round(quality[:, None] + 0.7 * rng.normal(size=(n, 3))), 1, 5)
-    return feature, quality + 0.5 * rng.normal(size=n), ratings
-
-
-def test_an_unbiased_judge_is_not_flagged_because_ratings_stop_at_5():
-    found = likelihood_effect(*good_outputs(20_000, seed=0))
+    ratings = np.clip(np.round(quality[:, None] + 0.7 * rng.normal(size=(n, 3))), 1, 5)  # a third are 5
+    found = likelihood_effect(feature, quality + 0.5 * rng.normal(size=n), ratings)
     assert found.value > 1.96 * found.standard_error  # the fault, where the ends are not allowed for
     assert found.p_value > 0.05
     assert found.low < 0
     assert found.allowance[0] <= 0 < found.allowance[1] < 0.08
 
 
-def good_pairs(n, *, seed):
-    """Feature, scores and ratings of pairs as differences; half of the ratings are 5, and the judge is unbiased."""
-    rng = np.random.default_rng(seed)
-    quality = rng.normal(size=(n, 2))
-    feature = 0.5 * quality + np.sqrt(0.75) * rng.normal(size=(n, 2))
-    ratings = np.clip(np.round(4.5 + quality[:, None] + 0.7 * rng.normal(size=(n, 3, 2))), 1, 5) @ [1, -1]
-    return feature @ [1, -1], quality @ [1, -1] + 0.5 * rng.normal(size=n), ratings
-
-
 def test_differences_are_said_and_not_guessed():
-    items = good_pairs(200, seed=0)
+    rng = np.random.default_rng(0)
+    quality = rng.normal(size=(200, 2))
+    feature = 0.5 * quality + np.sqrt(0.75) * rng.normal(size=(200, 2))
+    ratings = np.clip(np.round(4.5 + quality[:, None] + 0.7 * rng.normal(size=(200, 3, 2))), 1, 5)  # half are 5
+    items = feature @ [1, -1], quality @ [1, -1] + 0.5 * rng.normal(size=200), ratings @ [1, -1]
     plain, stated = likelihood_effect(*items), likelihood_effect(*items, differences=True)
     assert plain == likelihood_effect(*items, differences=False)
     curved = curvature_of_differences(items[2].ravel(), shared=pool(items[2]).product.mean())
