@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+from functools import partial
 
 import dspy
 import numpy as np
@@ -103,16 +104,13 @@ def test_what_a_model_refused_once_is_not_sent_again(scoring):
     assert len(refused) <= (2 if scoring == "expected" else 9)  # several draws are in flight at first
 
 
-def pointwise(lm, **options):
-    judge = PointwiseJudge(C, **options)
+def judging(kind, lm, **options):
+    judge = kind(C, **options)
     judge.predict.lm = lm
     return judge
 
 
-def pairwise(lm, **options):
-    judge = PairwiseJudge(C, **options)
-    judge.predict.lm = lm
-    return judge
+pointwise, pairwise = partial(judging, PointwiseJudge), partial(judging, PairwiseJudge)
 
 
 def in_every_form(judge):

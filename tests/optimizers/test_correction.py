@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared
+from planted import compared, without
 
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures import EqualQuality, pearson
@@ -23,10 +23,6 @@ def scored(n=300, *, seed=0, length=0.0, likelihood=0.0, proxy=0.0, lenient=0.0,
     columns = {LENGTHS: np.exp(5 + 0.5 * long), LIKELIHOODS: -60 + 10 * likely, "mine": other.get("mine", long)}
     covariates = {**columns, HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings}
     return Judged(tuple(map(str, range(n))), "quality", scores, covariates, inputs=[str(i // 3) for i in range(n)])
-
-
-def without(judged, *names):
-    return replace(judged, covariates={k: v for k, v in judged.covariates.items() if k not in names})
 
 
 def test_a_bias_that_is_an_error_is_free_to_remove(snapshot):
