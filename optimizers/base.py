@@ -26,8 +26,8 @@ from evalbias.lm.types import Choices, Decision, Likelihood, Text
 from evalbias.measures.arrays import SLACK
 from evalbias.optimizers.rules import Rule
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Selection, changed, choose
-from evalbias.programs.items import check_two_candidates, labeled_as_in_dspy
-from evalbias.programs.judges import context_of
+from evalbias.programs.items import OWN_INPUTS, check_two_candidates, labeled_as_in_dspy
+from evalbias.programs.judges import Judge, context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.runs import lock_folder
@@ -191,8 +191,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         # 1. The part to compile, and the examples as it reads them.
         path, inner = find_part(student, self.compiles, part, optimizer=type(self).__name__)
         fit, test = ([*(side or ())] for side in (trainset, valset))
-        if criterion := getattr(inner, "criterion", None):
-            fit, test = ([labeled_as_in_dspy(e, criterion) for e in side] for side in (fit, test))
+        if isinstance(inner, Judge) and {*inner.inputs} != {*OWN_INPUTS}:  # as a signature has
+            fit, test = ([labeled_as_in_dspy(e, inner.criterion) for e in side] for side in (fit, test))
         fit, test = (self.read(inner, side) for side in (fit, test))
         self.check(inner, fit, test)
         # 2. Half of the inputs are kept back to choose on; what is left must suffice the method.
