@@ -98,6 +98,8 @@ def script_distance(first: str, second: str, criterion: Criterion) -> float:
 class LMParaphraser:
     """Rewords the whole instruction with any ``dspy.LM``, which answers in the form of DSPy's adapter.
 
+    Small models often leave the last line out, which names the place of the answers: it then follows as it was.
+
     The request is in the language of ``LANGUAGES`` whose script is nearest to the instruction's, and asks for it. The
     whole field ``wording`` of the answer is the new instruction. An answer without it is rejected, so that no preamble
     of a chat model becomes an instruction, and so is one that the model could not finish.
@@ -132,6 +134,7 @@ class LMParaphraser:
             with dspy.context(lm=self.lm, disable_history=False, max_history_size=10_000):
                 try:
                     text = _bare(predict(instruction=instruction, keep=keep, config=config).wording or "")
+                    text = _with_line(text, instruction)
                 except dspy.AdapterParseError as error:
                     text = error.lm_response
                     wrong = "without the field that the adapter reads" if text.strip() else "empty"
@@ -156,6 +159,12 @@ def _bare(text: str) -> str:
         text = fenced[1].strip()
     quoted = re.fullmatch(r"\"([^\"]*)\"|'([^']*)'|“([^”]*)”|「([^」]*)」", text)
     return next(filter(None, quoted.groups()), "").strip() if quoted else text
+
+
+def _with_line(text: str, instruction: str) -> str:
+    """Return a wording with the instruction's line of the answers, unless it has their place or names them itself."""
+    names = re.search(rf"\b(?:{'|'.join(LETTERS[:2])})\b", text)
+    return text if not text or ANSWERS in text or names else text + _split(instruction)[1]
 
 
 class GrammarParaphraser:

@@ -436,6 +436,10 @@ def test_the_whole_instruction_is_reworded_its_answer_format_included():
     assert '["quality", "{answers}"]' in asked  # what the writer must keep
     (message,) = compiled.messages(pair(1, 2, 3))
     assert "\n\nQuestion: Weigh the quality: lean=0.5\nReply A, B or C.\nNothing else.\nBetter" in message["content"]
+    short = says(field("Weigh the quality."), field("Which output is better on quality: is it good?"))
+    proposal = LMParaphraser(short)(C, given, 2, known=(), seed=0)
+    assert proposal.instructions == ("Weigh the quality.\nAnswer with {answers}.",)  # the line follows as it was
+    assert {why for why, _ in proposal.rejected} == {"a copy of the original", "known already"}
     assert fault("On quality, {answers}?", C, (), given) is None
     assert fault("On quality, choose.", C, (), "Mind the quality.") is None  # a line that names the answers follows
 
