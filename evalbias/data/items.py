@@ -538,11 +538,10 @@ def pairs(
     return rng.sample(made, len(made) if limit is None else min(limit, len(made)))
 
 
-def count_pairs(examples: Sequence[dspy.Example], *, ordered: bool = True) -> int:
-    """Count the pairs that ``pairs`` makes without a limit: both orders of a pair, or one if ``ordered`` is False."""
+def count_pairs(examples: Sequence[dspy.Example]) -> int:
+    """Count the pairs that ``pairs`` makes without a limit, in both orders."""
     sizes = [*map(len, comparable(examples).values())]
-    orders = sum(sizes) * 2 if hold_pairs(examples) else sum(n * (n - 1) for n in sizes)
-    return orders if ordered else orders // 2
+    return sum(sizes) * 2 if hold_pairs(examples) else sum(n * (n - 1) for n in sizes)
 
 
 def hold_pairs(examples: Sequence[dspy.Example]) -> bool:
