@@ -20,7 +20,7 @@ from evalbias.measures import estimate_coefficient, estimate_mean, estimate_shar
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
-from evalbias.measures.resample import FEWEST_UNITS, SHARE, Common, Draws, Interval
+from evalbias.measures.resample import FEWEST_UNITS, SHARE, Common, Draws, Interval, estimate_mean_coefficient
 
 FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_floor": (LENGTHS, "length", "brevity")}
 """Number -> its covariate, and its names if more, or if less, of the covariate agrees with people."""
@@ -196,7 +196,8 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
     reached = (scores, judged.ratings) if alike else ()
     if rated_on_its_scale(inside) or judged.pass_or_fail or len({(np.nanmin(x), np.nanmax(x)) for x in reached}) == 1:
         above, says = scores - inside.covariate(HUMAN_SCORES), "Points above people's, on average"
-        numbers.append(Number("leniency", "above people", above, estimate_points, says=says))
+        points = partial(estimate_points, verdicts=judged.pass_or_fail)
+        numbers.append(Number("leniency", "above people", above, points, says=says))
     if judged.on_peoples_scale:
         alpha, says = partial(estimate_coefficient, counted_alpha), "Agreement in points (Krippendorff's alpha)"
         numbers.append(number("alpha_interval", "alpha (interval)", scores, alpha, says=says))
@@ -217,9 +218,10 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
 CEILING = "For comparison: one person with the others"
 
 
-def estimate_points(x: FloatArray, **options: Unpack[Common]) -> Interval:
-    """Estimate the mean of (n,) points."""
-    return replace(estimate_mean(x, **options), unit="points")
+def estimate_points(x: FloatArray, *, verdicts: bool = False, **options: Unpack[Common]) -> Interval:
+    """Estimate the mean of (n,) points; differences of ``verdicts``, of which most may be 0, as a share is."""
+    found = estimate_mean_coefficient(x, **options) if verdicts else estimate_mean(x, **options)
+    return replace(found, unit="points")
 
 
 FEW = 0.05  # largest share of ratings outside the judge's scale that still counts as the same scale

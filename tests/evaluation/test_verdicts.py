@@ -110,6 +110,15 @@ def test_a_rate_of_all_items_where_people_labeled_some():
     assert (numbers["tpr"].n, numbers["tpr"].undefined, numbers["prevalence"].n) == (50, 0, 100)
 
 
+def test_verdicts_that_all_agree_do_not_show_that_the_judge_is_as_strict_as_people():
+    """Wilson's interval, where 20 units that agree count as 20 + 20^2 of 1/2: half of it is .051, of 2 x - 1 .102."""
+    found = audited(rows_of(10, 0, 0, 10))["agreement"]["leniency"]
+    t = 2.093**2 / 420
+    half = 2 * math.sqrt(t * (0.25 + t / 4)) / (1 + t)
+    assert found.numbers == pytest.approx((0.0, -half, half), abs=1e-3)
+    assert half == pytest.approx(0.102, abs=1e-3)
+
+
 def test_labels_that_decide():
     numbers = audited(rows_of(90, 10, 20, 80))["pass_or_fail"]
     enough = labels_to_decide(numbers, "tpr", 0.8)
