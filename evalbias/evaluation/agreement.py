@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from typing_extensions import Unpack
 
 from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
@@ -20,7 +19,7 @@ from evalbias.measures import estimate_coefficient, estimate_mean, estimate_shar
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
-from evalbias.measures.resample import FEWEST_UNITS, SHARE, Common, Draws, Interval, estimate_mean_coefficient
+from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval, estimate_mean_coefficient
 
 FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_floor": (LENGTHS, "length", "brevity")}
 """Number -> its covariate, and its names if more, or if less, of the covariate agrees with people."""
@@ -218,7 +217,7 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
 CEILING = "For comparison: one person with the others"
 
 
-def estimate_points(x: FloatArray, *, verdicts: bool = False, **options: Unpack[Common]) -> Interval:
+def estimate_points(x: FloatArray, *, verdicts: bool = False, **options: Any) -> Interval:
     """Estimate the mean of (n,) points; differences of ``verdicts``, of which most may be 0, as a share is."""
     found = estimate_mean_coefficient(x, **options) if verdicts else estimate_mean(x, **options)
     return replace(found, unit="points")
