@@ -267,8 +267,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         if (kinds := set(map(type, value))) <= PLAIN:  # faster than value by value
             return [INFINITIES.get(v) if isinstance(v, float) and not math.isfinite(v) else v for v in value]
-        if kinds == {list} and set(map(type, chain(*value))) <= {int, float} and all(map(math.isfinite, chain(*value))):
-            return [*value]  # a table of numbers
+        if kinds == {list} and set(map(type, chain(*value))) == {float} and all(map(math.isfinite, chain(*value))):
+            return [[*row] for row in value]  # a table of numbers
         return [to_json(item) for item in value]
     return value
 

@@ -26,7 +26,7 @@ from evalbias.lm.types import Choices, Decision, Likelihood, Text
 from evalbias.measures.arrays import SLACK
 from evalbias.optimizers.rules import Rule
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Selection, changed, choose
-from evalbias.programs.items import OWN_INPUTS, check_two_candidates, labeled_as_in_dspy
+from evalbias.programs.items import check_two_candidates, labeled_as_in_dspy
 from evalbias.programs.judges import Judge, context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
@@ -191,7 +191,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         # 1. The part to compile, and the examples as it reads them.
         path, inner = find_part(student, self.compiles, part, optimizer=type(self).__name__)
         fit, test = ([*(side or ())] for side in (trainset, valset))
-        if isinstance(inner, Judge) and {*inner.inputs} != {*OWN_INPUTS}:  # as a signature has
+        if isinstance(inner, Judge) and inner.has_own_inputs:  # as a signature's; a file's columns may be anything
             fit, test = ([labeled_as_in_dspy(e, inner.criterion) for e in side] for side in (fit, test))
         fit, test = (self.read(inner, side) for side in (fit, test))
         self.check(inner, fit, test)

@@ -121,8 +121,10 @@ def learn_jury(
         name, place = names[best], best
     # 3 what it is worth on new items, members that are asked first, and the biases that are left
     jury = replace(bare, answers=answers, judge="chosen jury")
-    value, variance = beyond_choice(values, errors, k)
-    expected = with_variance(replace(PEARSON.estimate(jury, seed), value=value), variance, confidence=0.95)
+    expected: Interval = PEARSON.estimate(jury, seed)
+    if np.ptp(errors[:, place]) > SLACK:  # else it never errs here, and its errors tell of no luck
+        value, variance = beyond_choice(values, errors, k)
+        expected = with_variance(replace(expected, value=value), variance, confidence=0.95)
     note = ", where the choice does not flatter it"
     sentences[0] += f". On new items, expect Pearson {with_interval(expected, note=note)}."
     rule, saving = _asking_first(rule, jury, table, prices, names, seed)

@@ -66,7 +66,7 @@ def fault(text: str, criterion: Criterion, known: Collection[str], instruction: 
         return f"without {ANSWERS}, the place of the answers"
     ties = (language.tie for language in LANGUAGES.values())
     labels = "|".join(map(re.escape, (*LETTERS, *ties, *criterion.labels)))
-    if re.search(rf"(?:^|[:：]|\bis)\W*(?:{labels})\W*$", text):
+    if re.search(rf"(?:^|[:：]|\bis)\W*(?:{labels})\W*$", _split(text)[0]):
         return "an answer, not a question"
     if script_distance(text, instruction, criterion) > MIXED:
         return "in other scripts than the instruction"
@@ -163,7 +163,8 @@ def _bare(text: str) -> str:
 
 def _with_line(text: str, instruction: str) -> str:
     """Return a wording with the instruction's line of the answers, unless it has their place or names them itself."""
-    names = re.search(rf"\b(?:{'|'.join(LETTERS[:2])})\b", text)
+    words = (rf"(?<!{WORD_CHARACTER}){letter}(?!{WORD_CHARACTER})" for letter in LETTERS[:2])
+    names = all(re.search(word, text) for word in words)  # both: A is also an article
     return text if not text or ANSWERS in text or names else text + _split(instruction)[1]
 
 

@@ -197,12 +197,12 @@ def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None
 
 
 def labeled_as_in_dspy(example: Any, criterion: Criterion) -> Any:
-    """Return an example with the label in ``score``, or a pair with it in ``preference``, where these have none.
+    """Return an example with the label in ``score``, or a pair with it in ``preference``, unless it has such a field.
 
     An example of DSPy's holds it in the output field of the judge's signature, whose name is the criterion's: a number,
     a truth value, one of the signature's words, or a pair's choice. ``ValueError`` names an item with another value.
     """
-    held = (*FIELDS, "score", "scores")
+    held = {*FIELDS, "score"} - {criterion.name} | {"scores"}
     if not isinstance(example, dspy.Example) or any(field in example for field in held):
         return example
     value = example.get(criterion.name)
@@ -215,7 +215,8 @@ def labeled_as_in_dspy(example: Any, criterion: Criterion) -> Any:
         return example.copy(score=float(criterion.values[answers.index(word)]))
     words = f" (one of {', '.join(map(repr, criterion.answers))})" if answers else ""
     place = f"{criterion.name!r:.80} of the item {item_name(example)!r:.80}{words}"
-    return example.copy(score=float(value) if isinstance(value, bool) else number(value, place, texts=True))
+    is_truth = isinstance(value, bool) and criterion.scale == (0, 1)
+    return example.copy(score=float(value) if is_truth else number(value, place, texts=True))
 
 
 def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | None = None) -> float:

@@ -151,6 +151,11 @@ class Judge(Instrument):
         load=lambda saved: Sampling(**saved),
     )
 
+    @property
+    def has_own_inputs(self) -> bool:
+        """True if its inputs were named, by the user or by a signature."""
+        return bool(self.settings.values["inputs"])
+
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         """Return an example whose texts are checked; calls, batches and optimizers read through this.
 

@@ -215,9 +215,14 @@ class _Table:
         self._choose("source", prompts if len(prompts) == 1 else varied or inputs)
 
     def _shown_to_a_judge(self, outputs: Sequence[Column]) -> list[Column]:
-        """Return the columns with a word for outputs that an input contains, if it contains none of ``outputs``."""
+        """Return columns with a word for outputs that a judge's prompt contains, if it contains none of ``outputs``.
+
+        Unlike the input of a writer, such a prompt contains another input as well.
+        """
         named = [c for c in self.all.values() if c.kind == TEXTS and c.has("outputs")]
-        prompts = [c for c in self._like("source") if not any(_holds(c, output) for output in outputs)]
+        inputs = self._like("source")
+        prompts = [c for c in inputs if any(other is not c and _holds(c, other) for other in inputs)]
+        prompts = [c for c in prompts if not any(_holds(c, output) for output in outputs)]
         return [c for c in named if outputs and any(_holds(prompt, c) for prompt in prompts)]
 
     # 2. The writers of the outputs, and the outputs that answer the same input.

@@ -222,7 +222,7 @@ def levels_of(ratings: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     return _levels_of(np.asarray(ratings, dtype=np.float64).tobytes(), ratings.shape[1])
 
 
-@functools.lru_cache(maxsize=32)  # as above; of 10,000 items with three ratings, an entry takes 0.6 MB
+@functools.lru_cache(maxsize=8)  # as above; of 10,000 items with three ratings, an entry takes 0.6 MB
 def _levels_of(cells: bytes, raters: int) -> tuple[FloatArray, FloatArray, IntArray]:
     ratings = np.frombuffer(cells).reshape(-1, raters)
     present = ~np.isnan(ratings)

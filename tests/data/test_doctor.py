@@ -900,9 +900,11 @@ def test_a_text_in_a_judges_prompt_is_not_taken_for_the_judges_own(tmp_path):
     found, asked = questions(rows, tmp_path)
     assert found.fields == {"source": "orig_instruction", "scores_field": "gpt4_score"}
     assert asked["output"].answers == [{"output": "orig_response"}, {"output": "output"}]
-    rag = [{"context": f"Facts of {k}: it is new.", "answer": f"It is {k} days old."} for k in range(40)]
-    found, asked = questions([{"prompt": f"Use {row['context']} Answer.", **row} for row in rag], tmp_path)
-    assert found.fields["output"] == "answer"
+    # a writer's input may hold another text, too
+    for held in ("context", "previous_response", "expected_answer"):
+        rag = [{held: f"Facts of {k}: it is new.", "answer": f"It is {k} days old."} for k in range(40)]
+        found, _ = questions([{"prompt": f"Use {row[held]} Answer.", **row} for row in rag], tmp_path)
+        assert found.fields["output"] == "answer"
 
 
 def runs(n=60):

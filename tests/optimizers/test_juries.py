@@ -128,3 +128,12 @@ def test_a_chosen_jury_is_no_worse_on_new_items():
     row = kept(200, 5, 0.3, sets=40, seed=1)
     assert row["worse"] <= 0.05
     assert row["gain"] >= 0
+
+
+def test_a_judge_that_never_errs_here_is_promised_what_it_has():
+    rng = np.random.default_rng(3)
+    right = (rng.random(40) < 0.5).astype(float)
+    others = [np.where(rng.random(40) < share, 1 - right, right) for share in (0.15, 0.2)]
+    found = learn_jury(members_of(np.column_stack([right, *others]), right[:, None]), reliability=1.0)
+    assert found.expected.value == pytest.approx(1)
+    assert 0.7 < found.expected.low <= found.expected.high <= 1

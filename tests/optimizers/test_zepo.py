@@ -440,6 +440,10 @@ def test_the_whole_instruction_is_reworded_its_answer_format_included():
     proposal = LMParaphraser(short)(C, given, 2, known=(), seed=0)
     assert proposal.instructions == ("Weigh the quality.\nAnswer with {answers}.",)  # the line follows as it was
     assert {why for why, _ in proposal.rejected} == {"a copy of the original", "known already"}
+    more = says(field("A text of quality?"), field("The quality is 4."), field("Of quality, say A or B."))
+    proposal = LMParaphraser(more)(C, given, 2, known=(), seed=0)
+    assert proposal.instructions == ("A text of quality?\nAnswer with {answers}.",)
+    assert {"an answer, not a question", "without {answers}, the place of the answers"} <= {*dict(proposal.rejected)}
     assert fault("On quality, {answers}?", C, (), given) is None
     assert fault("On quality, choose.", C, (), "Mind the quality.") is None  # a line that names the answers follows
 

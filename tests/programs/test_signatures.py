@@ -187,6 +187,13 @@ def test_labels_in_the_output_field_of_a_signature_are_read_as_in_dspy():
     assert [e.score for e in labeled(told[:2], words)] == [1, 3]
     with pytest.raises(ValueError, match=r"'grade' of the item .* 'great'"):
         labeled(told, words)
+    fields = {name: (str, dspy.InputField()) for name in ("source", "output")}
+    own = PointwiseJudge(dspy.Signature({**fields, "score": (bool, dspy.OutputField())}, "Is it right?"))
+    told = [dspy.Example(source=str(i), output=f"q={i % 2} z=0", score=bool(i % 2)) for i in range(4)]
+    _, _, fit, _, _ = Align(select=False).divide(own, told * 4, None)
+    assert [e.score for e in fit[:4]] == [0, 1, 0, 1]
+    with pytest.raises(ValueError, match=r"'grade' of the item .* True"):
+        labeled([rows[0].copy(grade=True)], judge.criterion)  # of 1 to 3
     compares, pair = PairwiseJudge(of(str)).criterion, dspy.Example(candidates=["x", "y"], grade="B")
     assert preference_label(labeled_as_in_dspy(pair, compares)) == "B"
     assert preference_label(labeled_as_in_dspy(pair.copy(better="A"), compares)) == "A"  # what people say counts

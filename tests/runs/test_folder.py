@@ -40,6 +40,7 @@ def test_undefined_is_null_and_everything_else_survives():
     text = json.dumps(converted, allow_nan=False)
     assert [json_number(v) for v in json.loads(text)["a"]["rows"]] == [1.0, math.inf]
     assert math.isnan(json_number(json.loads(text)["a"]["value"]))
+    assert to_json([[10**400], [1.5]]) == [[10**400], [1.5]]
     for value in (10**400, [1], {}, "many"):
         with pytest.raises(ValueError, match=r"not a number|could not convert"):
             json_number(value)
