@@ -15,7 +15,7 @@ from evalbias.programs.items import people_choice
 @pytest.fixture
 def args(data_dir, tmp_path):
     drawn = {"problems": 12, "seeds": 2, "reductions": ["sum"], "resamples": 200, "pairs": 16, "seed": 0}
-    return argparse.Namespace(**drawn, set="conala", no_cue=False, refinements=2, out=tmp_path)
+    return argparse.Namespace(**drawn, set="conala", no_cue=False, refinements=2, out=tmp_path, lm=["judge.gguf"])
 
 
 @pytest.mark.slow
@@ -29,14 +29,23 @@ def test_the_mean_is_of_the_draws(args, no_cue):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("chosen", "others"), [("conala", 10), ("llmbar", 16)])
-def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, others):
-    args.set, args.no_cue, lm = chosen, chosen == "llmbar", Hashing()
+@pytest.mark.parametrize(("chosen", "others", "server"), [("conala", 10, None), ("llmbar", 16, "http://127.0.0.1:1")])
+def test_the_wordings_of_a_search_have_fairness_and_accuracy(args, chosen, others, server, monkeypatch):
+    args.set, args.no_cue, args.api_base, lm = chosen, chosen == "llmbar", server, Hashing()
+    asked = []  # the server's model, in whose place a grammar rewords
+
+    def grammar(writer):
+        asked.append(writer.model)
+        return code_judge.GrammarParaphraser()
+
+    monkeypatch.setattr(code_judge, "LMParaphraser", grammar)
     text = code_judge.fairness(args, lm)
     assert any(line.startswith("Better ") for line in lm.last_lines) is not args.no_cue
     assert f"16 pairs of the search, {others} for other problems" in text
     assert "| initial + permutation | 0.50 |" in text
     assert "Over 26 wordings" in text
+    assert ("| racing |" in text) is (server is None)
+    assert asked == (["openai/judge"] if server else [])
 
 
 @pytest.mark.slow

@@ -274,16 +274,16 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
 
 
 @pytest.mark.slow
-def test_optimize_begins_with_a_wording_of_ones_own_and_another_objective_is_named(outputs, tmp_path):
+def test_optimize_begins_with_a_wording_of_ones_own(outputs, tmp_path):
     own = "Which text is better on politeness?"
     options = ["--criterion", "politeness: is the text polite?", "--data", outputs, "--lm", "embedded", "--bare"]
-    options += ["--instruction", own, "--aim", "confidence", "--pairs", "all", "--epochs", 1, "--population", 2]
+    options += ["--instruction", own, "--aim", "fairness", "--pairs", "all", "--epochs", 1, "--population", 2]
     finished = evalbias("optimize", *options, "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr
     result = json.loads((tmp_path / "run/result.json").read_text())
     search = result["search"]
     assert all(row["measurements"].keys() == {"position", "verbosity"} for row in result["rows"].values())  # unrated
-    assert search["objective"] == "confidence"
+    assert search["objective"] == "fairness"
     assert search["tried"][0]["instruction"] == own
     assert result["pairs"]["search"] == result["pairs"]["all"] == search["tried"][0]["examples"] > 20
     judge = files.load(tmp_path / "run/judge.json")
