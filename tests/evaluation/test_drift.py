@@ -145,6 +145,7 @@ def test_anchors_of_another_level_are_told_and_repeated_scores_need_no_caution(s
     assert not any(text.startswith("The old outputs had") for text in found.paragraphs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taste", [0.0, 0.6])
 def test_anchors_of_another_length_are_told_where_the_new_judge_sees_length(taste):
     before, after = sides(length=taste, anchors=120)

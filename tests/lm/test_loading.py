@@ -194,6 +194,7 @@ def test_a_multimodal_model_is_a_text_model(tmp_path):
     assert likelihood.per_token == pytest.approx([float(logprobs[p - 1, ids[p]]) for p in places], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_every_edit_of_the_weights_changes_the_fingerprint(tmp_path):
     folder = tmp_path / "m"
     folder.mkdir()

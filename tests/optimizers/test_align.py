@@ -92,6 +92,7 @@ class Broken:  # a teleprompter that fails, which ends one candidate and not the
         raise RuntimeError("no")
 
 
+@pytest.mark.slow
 def test_an_edit_that_helps_is_found_on_ninety_labels_and_a_judge_without_a_better_one_is_kept():
     judge = evalbias.PointwiseJudge(CRITERION)
     found = aligned(Prompted(better_by_an_edit), labeled(90), judge)

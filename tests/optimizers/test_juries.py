@@ -100,6 +100,7 @@ def test_rules_of_scores_and_of_verdicts():
     assert set(named["equal majority"](signs)) == {-1.0, 1.0}
 
 
+@pytest.mark.slow
 def test_what_chose_a_judge_does_not_flatter_it():
     """Two equal judges: the noise e that chooses has half the errors' variance, and its largest s / pi^.5 on average.
 

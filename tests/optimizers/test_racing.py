@@ -48,6 +48,7 @@ def test_rounds_double_and_end_with_all_examples():
     assert rounds(840, module.FEWEST) == [27, 53, 105, 210, 420, 840]
 
 
+@pytest.mark.slow
 def test_racing_is_on_unless_the_method_is_bare_asks_less_and_finds_the_same():
     assert (ZEPO().racing, ZEPO(select=False).racing) == (True, False)
     found = {}
