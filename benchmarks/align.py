@@ -197,14 +197,18 @@ def bare(name: str, judge: Any, train: Sequence[dspy.Example], lm: Any, writer: 
         )
 
 
+def writer_of(lm: str, api_base: str, **options: Any) -> dspy.LM:
+    """Return the model of a file behind a server, such as llama.cpp's, which writes faster."""
+    return dspy.LM(f"openai/{Path(lm).stem}", api_base=api_base, api_key="none", cache=False, **options)
+
+
 def others(args: argparse.Namespace, model: Any) -> Study:
     """Return a row for each of DSPy's optimizers: agreement and the effect of length on outputs for other inputs."""
     criterion, (train, test) = SETS[args.set][1], rated_outputs(args.set, args.seed, args.train, args.test)
     judge, align, body = evalbias.PointwiseJudge(criterion), Align(seed=args.seed), list[list[str]]()
     headings, writer = list[str](), model
     if args.api_base is not None:
-        server = {"api_base": args.api_base, "api_key": "none", "cache": False}
-        writer = dspy.LM(f"openai/{Path(args.lm).stem}", max_tokens=LONGEST, temperature=1.0, **server)
+        writer = writer_of(args.lm, args.api_base, max_tokens=LONGEST, temperature=1.0)
     for name in args.bare:
         lm, started, calls = keeping_answers(model, args.out / "answers.jsonl"), time.monotonic(), len(writer.history)
         compiled = bare(name, judge, train, lm, writer, args)

@@ -29,7 +29,7 @@ import numpy as np
 
 import evalbias
 from benchmarks import sets
-from benchmarks.align import SETS, SNIPPETS, Side, drawn, rated, snippets
+from benchmarks.align import SETS, SNIPPETS, Side, drawn, rated, snippets, writer_of
 from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown
 from benchmarks.position import INSTRUCTION
 from benchmarks.self_bias import first_to_last
@@ -171,8 +171,7 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
     body, curve = [], ""
     proposer: Any = GrammarParaphraser()
     if args.api_base is not None:
-        server = {"api_base": args.api_base, "api_key": "none", "cache": False}
-        proposer = LMParaphraser(dspy.LM(f"openai/{Path(args.lm[0]).stem}", **server))
+        proposer = LMParaphraser(writer_of(args.lm[0], args.api_base))
     for racing in (False, True)[: 1 if args.api_base else 2]:  # writing is slow
         found = ZEPO(proposer, racing=racing, select=False, seed=args.seed).compile(judge, trainset=searched, lm=lm)
         report, name = found.report, "racing" if racing else "all wordings on all pairs"

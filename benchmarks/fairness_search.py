@@ -37,10 +37,11 @@ from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.rankings import ORDER_SD, PUBLISHED_ORDERS
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import measuring, model_identity, resolve_lm
-from evalbias.measures import decision_rates, negative_entropies, spearman
+from evalbias.measures import decision_rates, decision_shares, negative_entropies, spearman
 from evalbias.measures.arrays import FloatArray, mean_of_defined
+from evalbias.measures.pairs import counted_fairness
 from evalbias.optimizers import ZEPO
-from evalbias.optimizers.objectives import probabilities, reworded
+from evalbias.optimizers.objectives import over_defined, probabilities, reworded
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposer
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.options import MeasuringModels
@@ -115,7 +116,7 @@ def objectives(shares: FloatArray, free: FloatArray) -> dict[str, float]:
     """
     unsure = shares[(shares > 0).all(axis=1)]  # without NaN, too
     return {
-        "fairness": -float(np.abs(decision_rates(shares) - 1 / shares.shape[1]).mean()),
+        "fairness": float(over_defined(counted_fairness, np.ones((1, len(shares))), decision_shares(shares))[0]),
         "calibration": -float(np.ptp(np.log(unsure).mean(axis=0))) if len(unsure) else math.nan,
         "confidence": mean_of_defined(negative_entropies(shares)),
         "context-free confidence": -mean_of_defined(negative_entropies(free)),

@@ -18,7 +18,7 @@ from evalbias.lm.types import MeasuringLM, unanswered
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined, ratio
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, win_shares
-from evalbias.measures.position_calibration import calibrate_comparisons
+from evalbias.measures.position_calibration import calibrate_comparisons, rotations
 from evalbias.measures.resample import Draws, Statistic, interval, mean
 from evalbias.optimizers.rules import Keep, Rule
 from evalbias.optimizers.selection import count_unanswered
@@ -61,7 +61,7 @@ def probabilities(
     answers, _ = answer_items(judge.measuring(lm), questions, items)
     logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])
     rows = logprobs.reshape(len(examples), len(judges), 1, len(labels)).swapaxes(0, 1)  # (w, n, 1, c)
-    order = [tuple(range(len(examples[0].candidates)))]
+    order = rotations(len(examples[0].candidates), every=False)
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
     comparisons = calibrate_comparisons(
         rows.reshape(-1, *rows.shape[2:]), order, correction=None, min_coverage=judge.min_coverage

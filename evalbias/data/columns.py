@@ -219,11 +219,13 @@ class _Table:
 
         Unlike the input of a writer, such a prompt contains another input as well.
         """
+        if not outputs:
+            return []
         named = [c for c in self.all.values() if c.kind == TEXTS and c.has("outputs")]
         inputs = self._like("source")
         prompts = [c for c in inputs if any(other is not c and _holds(c, other) for other in inputs)]
         prompts = [c for c in prompts if not any(_holds(c, output) for output in outputs)]
-        return [c for c in named if outputs and any(_holds(prompt, c) for prompt in prompts)]
+        return [c for c in named if any(_holds(prompt, c) for prompt in prompts)]
 
     # 2. The writers of the outputs, and the outputs that answer the same input.
 
