@@ -124,7 +124,7 @@ def learn_jury(
     expected: Interval = PEARSON.estimate(jury, seed)
     if np.ptp(errors[:, place]) > SLACK:  # else it never errs here, and its errors tell of no luck
         value, variance = beyond_choice(values, errors, k)
-        expected = with_variance(replace(expected, value=value), variance, confidence=0.95)
+        expected = with_variance(replace(expected, value=value), variance, df=expected.units - 1, confidence=0.95)
     note = ", where the choice does not flatter it"
     sentences[0] += f". On new items, expect Pearson {with_interval(expected, note=note)}."
     rule, saving = _asking_first(rule, jury, table, prices, names, seed)

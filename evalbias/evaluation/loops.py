@@ -444,7 +444,7 @@ def measure_style(
 
 def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     """Say whether a model overrates its own outputs in the last round with scores, and how refining changed this."""
-    last, first, change = summary.rounds[summary.last]["bias"], summary.rounds[0]["bias"], summary.change["bias"]
+    last, change = summary.rounds[summary.last]["bias"], summary.change["bias"]
     if math.isnan(last.low):
         why = last.reason or "too few items have both scores"
         return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
@@ -456,11 +456,12 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
         below=f"the model underrates its own outputs {end} by {points}",
         neither=f"no self-bias is shown {end}: {points}",
     )
-    moved = change.difference.value
-    tested = f"no significant change from {signed(first.value)} at {summary.numbers[0]}"
+    moved, first, n = change.difference.value, summary.rounds[0]["bias"].n, change.before.n
+    both = "" if n == first == last.n else f", in the {count(n, 'item')} with scores in both"
+    tested = f"no significant change from {signed(change.before.value)} at {summary.numbers[0]}{both}"
     if change.p_value < LEVEL:
         more = "more" if moved > 0 else "less"
-        tested = f"{abs(moved):.2f} {more} than at {summary.numbers[0]}, a significant change"
+        tested = f"{abs(moved):.2f} {more} than at {summary.numbers[0]}{both}, a significant change"
     remedy = "External feedback decides better: 'evalbias optimize --aim self-bias'."
     return f"{summary.name}: {verdict}; {tested}. {remedy}"
 

@@ -273,7 +273,8 @@ def estimate_tied_accuracy(
     if before is not None:
         return _with_t(accuracy, resample.influences(accuracies), draws.confidence, most=1.0)
     variance = resample.jackknife_variance(accuracies)
-    low, high = resample.share_ends(accuracy.value, variance, units=units, confidence=draws.confidence)
+    df = resample.worth(codes[np.isin(codes, held)]) - 1
+    low, high = resample.share_ends(accuracy.value, variance, units=units, df=df, confidence=draws.confidence)
     return replace(accuracy, low=low, high=high)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, Clusters, FloatArray, checked, cluster_codes, ratio, settled, vectors
 from evalbias.measures.equal_quality import ONE_RATING, TOO_WEAK, Effect, EqualQuality
-from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, effective_size
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, effective_size, worth
 
 # Mean human scores of all items, from a judge on all of them and people on a few (rates: ``verdicts``). A judge's mean
 # score is wrong by its bias; human scores of some items show by how much, if these are a random sample of all.
@@ -42,13 +42,13 @@ def corrected_mean(
 
     The weight minimizes the estimated variance (with independent items, cov(h, m) / ((1 + n/N) var(m)), with m centered
     on its mean over both samples), so it is near 0 for a judge that does not follow people. The scales of judge and
-    people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
-    is multiplied by u / (u - 2), because a mean and a weight were fitted. For two inputs, it is the mean of the labels
-    alone; for one, it is undefined. Ends are NaN if all labels are equal. Value and ends lie within the ``limits`` of
-    people's scale. Few verdicts, from 0 to 1, may all be alike, or equal the judge's: their error is that with a
-    further, different one among as many independent verdicts as the labeled inputs are worth (see ``estimate_share``).
-    All judges' corrected means estimate the same number, so a difference from another judge (``before``) is NaN.
-    ValueError where lengths differ or a score is infinite.
+    people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs of one size
+    (``worth``), and its variance is multiplied by u / (u - 2), because a mean and a weight were fitted. For two inputs,
+    it is the mean of the labels alone; for one, it is undefined. Ends are NaN if all labels are equal. Value and ends
+    lie within the ``limits`` of people's scale. Few verdicts, from 0 to 1, may all be alike, or equal the judge's:
+    their error is that with a further, different one among as many independent verdicts as the labeled inputs are worth
+    (see ``estimate_share``). All judges' corrected means estimate the same number, so a difference from another judge
+    (``before``) is NaN. ValueError where lengths differ or a score is infinite.
 
     Examples:
         >>> judge, people = [2, 3, 4, 5, 4, 4, 5, 5, 5, 4], [1, 2, 3, 4] + 6 * [np.nan]  # the judge is 1 too high
@@ -68,13 +68,14 @@ def corrected_mean(
     spread = float((moved**2).sum())
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
     estimate = float(np.clip(human.mean() + weight * shift, *limits))
-    df, squares = max(bare.units - (2 if weight else 1), 1), ((deviations - weight * moved) ** 2).sum()
+    units = worth(codes[: len(human)])
+    df, squares = max(units - (2 if weight else 1), 1), ((deviations - weight * moved) ** 2).sum()
     if limits == (0.0, 1.0):
-        variance = bare.units / (bare.units - 1) * float((deviations**2).sum())
+        variance = units / (units - 1) * float((deviations**2).sum())
         squares += 1 / min(len(human), effective_size(float(human.mean()), variance, bare.units)) ** 2
     elif np.ptp(human) == 0 or not squares > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)
-    error = np.sqrt(bare.units / df * squares)
+    error = np.sqrt(units / df * squares)
     half = float(scipy.special.stdtrit(df, (1 + draws.confidence) / 2) * error)
     return replace(bare, value=estimate, low=max(estimate - half, limits[0]), high=min(estimate + half, limits[1]))
 
@@ -144,8 +145,8 @@ def compare_means(
     model, human = model[kept], human[kept]
     (outputs, judge, _), (labels, means, _) = (_by_system(values, own, units, len(names)) for values in (model, human))
     met = np.zeros((len(names), int(units.max(initial=-1)) + 1), dtype=bool)  # (S, U) True if people rated any output
-    met[own[~np.isnan(human)], units[~np.isnan(human)]] = True
-    few = (inputs := met.sum(axis=1)) < FEW_RATED
+    met[own[labeled := ~np.isnan(human)], units[labeled]] = True
+    few = met.sum(axis=1) < FEW_RATED
     pairs, lost = tuple(combinations(range(len(names)), 2)), int((~kept).sum())
     bare = [
         Interval(math.nan, n=int(outputs[[a, b]].sum()), undefined=lost, units=int((met[a] | met[b]).sum()))
@@ -159,7 +160,8 @@ def compare_means(
         rated, places = ~few[own], np.cumsum(~few) - 1
         units = cluster_codes(units[rated].tolist(), np.ones(int(rated.sum()), dtype=bool))
         ends = places[np.array([pairs[k] for k in reached])]
-        items = model[rated], human[rated], places[own[rated]], units, inputs[~few]
+        inputs = np.array([worth(units[labeled[rated] & (own[rated] == k)]) for k in np.flatnonzero(~few)])
+        items = model[rated], human[rated], places[own[rated]], units, inputs
         means[~few], *compared, enough[reached] = _contrasts(*items, ends, [bare[k] for k in reached], confidence)
         for column, estimates in zip((differences, favors), compared, strict=True):
             for k, e in zip(reached, estimates, strict=True):
@@ -183,14 +185,15 @@ def _contrasts(
     human: FloatArray,
     own: arrays.IntArray,
     units: arrays.IntArray,
-    inputs: arrays.IntArray,
+    inputs: FloatArray,
     ends: arrays.IntArray,
     bare: Sequence[Interval],
     confidence: float,
 ) -> tuple[FloatArray, list[Interval], list[Interval], FloatArray]:
     """Estimate (S,) mean human scores, and for P pairs ``ends`` the differences, the judge's favor, and labels needed.
 
-    All systems (``own``, from 0) have enough ``inputs`` with a label, (S,); ``bare`` are intervals with the counts.
+    All systems (``own``, from 0) have enough inputs with a label, ``worth`` so many ``inputs`` of one size, (S,);
+    ``bare`` are intervals with the counts.
     """
     # 1. means of the labels, shifts of the judge from labeled to all outputs, and each input's contribution to both
     systems, seen = len(inputs), np.where(np.isnan(human), np.nan, model)
@@ -203,6 +206,7 @@ def _contrasts(
     has_weight = spread > SLACK * about > 0 and inputs.sum() > systems + 1
     weight = -float((contrast @ of_labels * moved).sum()) / spread if has_weight else 0.0
     free = inputs - 1 - ((of_seen**2).sum(axis=1) / (of_seen**2).sum() if has_weight else 0)  # the mean's, the weight's
+    free = np.maximum(free, 1)
     errors = np.sqrt(inputs / free)[:, None] * (of_labels - weight * of_seen)  # (S, U) of the labeled
     psi, shift = contrast @ (errors + weight * of_judge), judge - labeled
     if has_weight:

@@ -106,7 +106,8 @@ def split_change(
     codes = cluster_codes([name for group in names for name in group], np.concatenate(kept))
     places = np.split(np.arange(len(codes)), np.cumsum([int(mask.sum()) for mask in kept])[:2])
     rows = [places[2] if not len(mask) else where for mask, where in zip(kept[:2], places[:2], strict=True)]
-    if not all(map(len, (*rows, places[2]))):
+    groups = (*rows, places[2])
+    if not all(map(len, groups)):
         raise ValueError("No anchor has scores of both judges, or a period has none: give texts that were scored.")
     x, y = third[kept[2]], fourth[kept[2]]
     old, new = (first[kept[0]] if len(kept[0]) else x), (second[kept[1]] if len(kept[1]) else y)
@@ -118,15 +119,15 @@ def split_change(
 
     # 2. the parts, how far the anchors are, and the map (k, 4 + L), in the data and in resamples of whole inputs
     def statistics(counts: FloatArray) -> FloatArray:
-        groups = [counts[:, where] for where in (*rows, places[2])]
-        drawn = np.logical_and.reduce([weights.any(axis=1) for weights in groups])  # True if each group has an output
-        ours, theirs, both = (weights[drawn] for weights in groups)
+        weights = [counts[:, where] for where in groups]
+        drawn = np.logical_and.reduce([part.any(axis=1) for part in weights])  # True if each group has an output
+        ours, theirs, both = (part[drawn] for part in weights)
         first, second, anchors = (resample.mean(*pair) for pair in ((ours, old), (theirs, new), (both, x)))
         moved, mapped = _mapped(columns, (both, both, ours))
         return np.column_stack([second - first, moved - first, second - moved, first - anchors, mapped])
 
     values, ends = statistics(np.ones((1, len(codes))))[0], np.full((2, 4 + len(levels)), np.nan)
-    units = min(len(set(codes[where])) for where in (*rows, places[2]))
+    units = min(len(set(codes[where])) for where in groups)
     some: Iterable[FloatArray] = bootstrapped(codes, draws.resamples, draws.seed) if units >= FEWEST_UNITS else ()
     drawn = np.concatenate([np.empty((0, 4 + len(levels))), *map(statistics, some)])
     errors = np.nanstd(drawn[:, :4], axis=0) if len(drawn) else np.zeros(4)
@@ -141,7 +142,8 @@ def split_change(
         tails = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
         ends = np.nanquantile(drawn, tails, axis=0)
         allowed = np.hypot(errors[:3], [0.0, unsure, unsure])
-        ends[:, :3] = values[:3] + allowed * quantiles(tails, units)[:, None]
+        least = min(resample.worth(codes[where]) for where in groups)
+        ends[:, :3] = values[:3] + allowed * quantiles(tails, least)[:, None]
     tiny = SLACK * max(float(np.abs(column).max()) for column in (old, new, x, y))
     values, ends = (np.where(np.abs(part) <= tiny, 0.0, part) for part in (values, ends))  # rounding errors of 0
     undefined, inputs = int((~kept[2]).sum()), len(set(codes[places[2]]))

@@ -160,7 +160,7 @@ def estimate_first_rate(
     x, center = 2 * x - 1, 2 * rate.value - 1
     decided, variance = float(np.abs(x).mean()), 4 * resample.variance_of_mean((1 + x) / 2, codes)
     size = rate.units if variance < arrays.TINY else (decided - center**2) / variance
-    t = float(scipy.special.stdtrit(rate.units - 1, (1 + draws.confidence) / 2))
+    t = float(scipy.special.stdtrit(resample.worth(codes) - 1, (1 + draws.confidence) / 2))
 
     def excess(difference: float) -> float:
         """Return a number above 0 if the test rejects a difference between the two rates."""

@@ -100,7 +100,7 @@ def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Unpack[C
     if part.reason != ALIKE or min(value, 1 - value) > SLACK:
         return replace(part, value=value)
     draws = options.get("draws", DRAWS)
-    low, high = share_ends(round(value), 0.0, units=part.units, confidence=draws.confidence)
+    low, high = share_ends(round(value), 0.0, units=part.units, df=part.units - 1, confidence=draws.confidence)
     return replace(part, value=round(value), low=max(low, 0.0), high=min(high, 1.0), reason="")
 
 

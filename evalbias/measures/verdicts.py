@@ -221,7 +221,7 @@ def _of_several(
     variance = resample.jackknife_variance(estimates) if units > MANY else float(estimates.var()) * units / (units - 1)
     # 3 the interval; units of a class are clusters with an item of the class
     if "kappa" in of:
-        rate = resample.with_variance(bare, variance, confidence=draws.confidence)
+        rate = resample.with_variance(bare, variance, df=resample.worth(codes) - 1, confidence=draws.confidence)
     else:
         share = {"tpr": rates[0, 0], "tnr": 1 - rates[0, 0]}.get(of.removeprefix("annotator_"), 1.0)
         inside = max(2, min(units, round(share * n)))

@@ -255,3 +255,16 @@ def test_a_round_that_nothing_reached_does_not_end_a_loop():
     assert found.change["bias"].after.value == pytest.approx(6.53, abs=0.1)
     assert "overrates its own outputs at iteration 5 by +6." in conclude_self(found, rounds="iteration")
     assert self_bias_table(found, rounds="iteration").caption.startswith("5, the last with scores, against first")
+
+
+def test_a_change_is_told_from_the_first_scores_of_the_items_that_are_left():
+    """The 20 items that the model overrates by 2 points stop at once, and the 20 others are as they were."""
+    rng = np.random.default_rng(0)
+    own, expected = 0.1 * rng.normal(size=(2, 40)) + np.repeat([2.0, 0.0], 20), np.zeros((2, 40))
+    own[1, :20] = NAN
+    found = summarize_loop("m", own, expected, n_resamples=200, seed=0)
+    assert found.rounds[0]["bias"].value == pytest.approx(1.0, abs=0.1)
+    first = found.change["bias"].before
+    assert (first.n, first.value) == (20, pytest.approx(0.0, abs=0.1))
+    told = f"no significant change from {first.text()} at 0, in the 20 items with scores in both."
+    assert told in conclude_self(found, rounds="iteration")

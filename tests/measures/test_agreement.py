@@ -245,7 +245,7 @@ def test_the_accuracy_of_pairs_by_hand_and_its_interval():
     shares = ordered.reshape(10, 6).mean(axis=1)  # no pair is tied by people, so none should be by the scores
     assert found.value == pytest.approx(shares.mean())
     variance = shares.var() / 9
-    ends = share_ends(found.value, variance, units=10, confidence=0.95)
+    ends = share_ends(found.value, variance, units=10, df=9, confidence=0.95)
     assert (found.low, found.high) == pytest.approx(ends)
     one = estimate_tied_accuracy(x, y, clusters=[max(i, 9) for i in range(40)])  # one cluster holds all pairs
     assert (one.units, one.reason) == (1, "fewer than 6 groups of outputs hold a pair")

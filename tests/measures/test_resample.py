@@ -16,6 +16,7 @@ from scipy import stats
 
 from evalbias.measures import agreement, forecasts, likelihood, loops, pairs, resample, scale_use
 from evalbias.measures.arrays import checked, vectors
+from evalbias.measures.corrections import compare_means, corrected_mean
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.resample import Draws, estimate, estimate_coefficient, estimate_mean, estimate_share, mean
 
@@ -617,3 +618,37 @@ def test_the_mean_of_skewed_values_by_hand():
     of_pairs = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 3.0])
     assert p_of(of_pairs, np.repeat(np.arange(4), 2)) == pytest.approx(expected)
     assert np.isnan([p_of(np.ones(3), np.arange(3)), p_of(x, np.zeros(4, dtype=int))]).all()
+
+
+def of_labels(x, codes):
+    """Return the corrected mean of zeros and ones, of which people labeled a part with the largest cluster."""
+    return corrected_mean(np.zeros(len(x)), np.where(np.arange(len(x)) < 90, x, math.nan), clusters=codes)
+
+
+def of_systems(x, codes):
+    """Return the difference of two systems of which the second has 0.5 in every output, half of them at random."""
+    scores, names = [*x, *[0.4, 0.6] * 20], ["A"] * len(x) + ["B"] * 40
+    return compare_means(np.zeros(len(scores)), scores, names, clusters=[*codes, *range(1000, 1040)]).differences[0]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "truth"),
+    [
+        (lambda x, codes: estimate_share(x, clusters=codes), 0.5),
+        (lambda x, codes: estimate_mean(x, method="normal", clusters=codes, draws=Draws(resamples=200)), 0.5),
+        (of_labels, 0.5),
+        (of_systems, 0.0),
+    ],
+)
+def test_one_large_input_does_not_hide_behind_the_number_of_the_others(estimator, truth):
+    """One of 134 inputs holds a third of the items, and those of an input agree as often as in a share of .75."""
+    codes, covered = np.repeat(np.arange(134), [67] + [1] * 133), 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        shared, own = rng.normal(size=134)[codes], rng.normal(size=200)
+        found = estimator((shared + own > 0).astype(float), codes.tolist())
+        covered += found.low <= truth <= found.high
+    assert covered >= 184  # 92 %
+    sizes = [67] + [1] * 133
+    assert resample.worth(codes) == pytest.approx(200**2 / sum(size**2 for size in sizes))  # 8.7
+    assert (resample.worth(np.arange(30) // 5), resample.worth(np.zeros(9, dtype=int))) == (6, 2)
