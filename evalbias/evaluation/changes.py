@@ -432,22 +432,33 @@ def _cautions(split: SplitChange, margin: float) -> list[str]:
 
 
 def _unlike_anchors(first: Judged, second: Judged, old: Judged, split: SplitChange) -> list[str]:
-    """Warn if anchors and old outputs differ in length, which affects the new judge beyond the old judge's score."""
-    if not len(old.ids) or any(LENGTHS not in judged.covariates for judged in (first, old)):
+    """Warn if anchors' old scores spread more than the old outputs', or if lengths differ, which the new judge sees."""
+    if not len(old.ids):
         return []
+    anchors, inputs = np.arange(len(first.ids) + len(old.ids)) < len(first.ids), [*first.inputs, *old.inputs]
+    from_middle = np.concatenate([np.abs(side.answers - np.nanmedian(side.answers)) for side in (first, old)])
+    apart, p_value = missing_by_size(anchors, from_middle, clusters=inputs)
+    cautions = []
+    if apart > 0 and p_value < LEVEL:  # NaN is neither
+        cautions.append(
+            "The old judge's scores of the anchors lie farther from their middle than those of the old outputs. If the "
+            "anchors were chosen by these scores, a judge that stayed the same may seem changed, and the intervals do "
+            "not allow for that: draw anchors from the old outputs at random."
+        )
+    if any(LENGTHS not in judged.covariates for judged in (first, old)):
+        return cautions
     ours, theirs = (length_feature(judged.covariates[LENGTHS]) for judged in (first, old))
-    anchors = np.arange(len(ours) + len(theirs)) < len(ours)
-    apart, p_value = missing_by_size(anchors, np.append(ours, theirs), clusters=[*first.inputs, *old.inputs])
+    apart, p_value = missing_by_size(anchors, np.append(ours, theirs), clusters=inputs)
     beyond = second.answers - np.interp(first.answers, split.levels, split.mapped[:, 0])
     follows = estimate_pearson(beyond, ours, clusters=first.clusters)
-    if not (p_value < LEVEL and (follows.low > 0 or follows.high < 0)):  # NaN is neither
-        return []
-    return [
-        f"The anchors are {abs(apart):.1f} standard deviations {'longer' if apart > 0 else 'shorter'} than the old "
-        f"outputs, and of two with the same old score the longer one gets {'more' if follows.low > 0 else 'less'} from "
-        "the new judge. The map between the judges knows scores alone, so it is wrong for the old outputs: draw "
-        "anchors from these at random."
-    ]
+    if p_value < LEVEL and (follows.low > 0 or follows.high < 0):
+        cautions.append(
+            f"The anchors are {abs(apart):.1f} standard deviations {'longer' if apart > 0 else 'shorter'} than the old "
+            f"outputs, and of two with the same old score the longer one gets {'more' if follows.low > 0 else 'less'} "
+            "from the new judge. The map between the judges knows scores alone, so it is wrong for the old outputs: "
+            "draw anchors from these at random."
+        )
+    return cautions
 
 
 # Is a system better than another? By human ratings and the judge, and the parts of the judge's difference.

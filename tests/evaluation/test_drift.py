@@ -145,6 +145,17 @@ def test_anchors_of_another_level_are_told_and_repeated_scores_need_no_caution(s
     assert not any(text.startswith("The old outputs had") for text in found.paragraphs)
 
 
+def test_anchors_that_were_chosen_by_their_old_scores_are_told():
+    """The best and the worst 20 of 120: their new scores go to the middle, as those of all chosen by a noisy score."""
+    before, after = sides()
+    by_score = sorted((row for row in before if row["source"].startswith("anchor")), key=lambda row: row["judged"])
+    others = [row for row in before if not row["source"].startswith("anchor")]
+    for anchors, told in ((by_score[:20] + by_score[-20:], 1), (by_score[::3], 0)):
+        found = drift([*others, *anchors], after, scores_field="judged")
+        assert found["drift"].n == 40
+        assert sum("scores of the anchors lie farther from their middle" in text for text in found.paragraphs) == told
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("taste", [0.0, 0.6])
 def test_anchors_of_another_length_are_told_where_the_new_judge_sees_length(taste):
