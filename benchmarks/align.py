@@ -237,8 +237,7 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
         train, test = rated_outputs(args.set, seed, args.train, args.test)
         answered, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
         problem = Problem(judge, train, [], [], lm, Candidate("given", judge))
-        demonstrated = offers.demonstrated(problem, answered, args.k, seed=seed) + offers.nearest(problem, args.k)
-        for offer in demonstrated + offers.worded(judge):
+        for offer in offers.demonstrated(problem, answered, args.k, seed=seed) + offers.worded(judge):
             compared = align.compare(before, judge_examples(offer.program, test, lm=lm))
             changes = [compared["agreement"].changes["pearson"], compared["verbosity"].changes["length_effect"]]
             found.setdefault(offer.name, []).append(changes)

@@ -44,7 +44,6 @@ from evalbias.programs.items import people_choice
 from evalbias.programs.judges import likelihood_scores
 from evalbias.programs.metrics import agreement_feedback
 from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.values import get_logger
 
 ENOUGH = 240  # inputs from which half are held back
@@ -102,8 +101,7 @@ class Align(JudgeOptimizer):
 
     * reading: the given judge with a line through its scores, or a cut of its passes, learned on the labels; of pairs,
       both orders averaged;
-    * demonstrations: random, spread over people's scores, and of highest RS; or, of a judge that scores, the nearest to
-      each item;
+    * demonstrations: random, spread over people's scores, and of highest RS;
     * library: general edits of the question (``evalbias.programs.edits``), which need no model, and no cue;
     * with a ``reflection_lm``, guidelines distilled from people's reasons, and an instruction by ``dspy.GEPA``;
     * with ``reasoning``, the judge that writes reasons before it answers;
@@ -310,8 +308,6 @@ class Align(JudgeOptimizer):
             listed += offers.worded(judge)
         if DEMOS in searched:
             listed += offers.demonstrated(problem, before, self.k, seed=self.seed)
-        if isinstance(judge, PointwiseJudge) and problem.only in ("", offers.NEAREST):
-            listed += offers.nearest(problem, self.k)
         if GUIDELINES in searched and self.reflection_lm is not None:
             listed += offers.distilled(problem, before, self.reflection_lm, self.reason)
         if isinstance(judge, PairwiseJudge) and judge.debias is None:

@@ -455,8 +455,8 @@ def both_halves(before: Judged, halves: Sequence[Judged]) -> Judged:
 
 
 def shown_by(judge: Any, items: Sequence[dspy.Example]) -> frozenset[int]:
-    """Return the places of the items that a judge shows in every prompt, unlike the nearest ones to each item."""
-    demos = [] if getattr(judge, "nearest", None) else [inputs for inputs, _ in judge.labeled(judge.predict.demos)]
+    """Return the places of the items that a judge shows in its prompts."""
+    demos = [inputs for inputs, _ in judge.labeled(judge.predict.demos)]
     return frozenset(place for place, item in enumerate(items) if judge.own(item) in demos)
 
 

@@ -27,9 +27,8 @@ from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
 READING, DEMOS, LIBRARY, GUIDELINES, INSTRUCTION = "reading", "demonstrations", "library", "guidelines", "instruction"
-COMBINATION, ORDERS, REASONING, NEAREST = "combination", "both orders", "reasoning", "nearest demonstrations"
+COMBINATION, ORDERS, REASONING = "combination", "both orders", "reasoning"
 
-MOST_NEAREST = 4
 CASES = 8  # items in one request for guidelines: the model that reflects reads them side by side
 REQUESTS = 3  # requests for guidelines
 MOST_GUIDELINES = 12  # lines that a judge is shown
@@ -105,22 +104,6 @@ def demonstrated(problem: Problem, judged: Judged, sizes: Sequence[int], *, seed
                 continue
             offers.append(Offer(DEMOS, name, program, frozenset(picked)))
     return offers
-
-
-def nearest(problem: Problem, sizes: Sequence[int]) -> list[Offer]:
-    """Offer all items as demonstrations, of which each item is shown those nearest to it, and none for its own input.
-
-    One size is tried, four if it is listed, and no combination: prompts that share no beginning are dear.
-    """
-    if not (few := [k for k in sizes if k <= MOST_NEAREST and 2 * k <= len(problem.fit)]):
-        return []
-    try:
-        program = with_demos(problem.student, problem.fit)
-    except ValueError as error:  # a score has no label
-        problem.left_out[NEAREST] = str(error)
-        return []
-    program.nearest = max(few)
-    return [Offer(NEAREST, f"{program.nearest} demonstrations (nearest to the item)", program)]
 
 
 def can_say(judge: Any, item: dspy.Example) -> bool:

@@ -355,27 +355,18 @@ class Judge(Instrument):
         """
         if lm.decides and self.scoring == "expected" and self.reasoning is None:
             rendered = self._shown(demos, lambda inputs, label: [self._state(inputs, self._wire(label))])
-            return lambda inputs: self._decision(instructions, rendered(inputs), inputs)
+            return lambda inputs: self._decision(instructions, rendered, inputs)
         prompt = self._prompts(instructions, demos)
         return lambda inputs: self._choices(prompt(inputs), inputs)
 
     def _prompts(self, instructions: str, demos: Sequence[Fields]) -> Callable[[Inputs], list[Message]]:
         """Return the function from inputs of ``predict`` to the messages of the prompt."""
         messages = self._shown(demos, lambda inputs, label: prompts.demonstration(self.text(inputs), label))
-        return lambda inputs: self.prompt(instructions, messages(inputs), inputs)
+        return lambda inputs: self.prompt(instructions, messages, inputs)
 
-    def _shown(
-        self, demos: Sequence[Fields], render: Callable[[Inputs, str], list[Any]]
-    ) -> Callable[[Inputs], list[Any]]:
-        """Return the function from inputs of ``predict`` to the rendered demonstrations before them in the prompt."""
-        labeled = self.labeled(demos)
-        rendered = [render(inputs, label) for inputs, label in labeled]
-        places_for = self._places([inputs for inputs, _ in labeled])
-        return lambda inputs: [part for place in places_for(inputs) for part in rendered[place]]
-
-    def _places(self, demos: Sequence[Inputs]) -> Callable[[Inputs], Sequence[int]]:
-        """Return the function from inputs of ``predict`` to the places of the demonstrations that are shown."""
-        return lambda _: range(len(demos))
+    def _shown(self, demos: Sequence[Fields], render: Callable[[Inputs, str], list[Any]]) -> list[Any]:
+        """Return the rendered demonstrations, which stand before an item in the prompt."""
+        return [part for inputs, label in self.labeled(demos) for part in render(inputs, label)]
 
     def question(self, example: Fields) -> Choices | Reasoned:
         """Return the question about an item, candidates in the order of ``example``; the texts are not checked."""

@@ -1,10 +1,9 @@
-"""The judge that scores one output at a time, corrections of its scores, and choice of an item's demonstrations."""
+"""The judge that scores one output at a time, and corrections of its scores."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,14 +15,13 @@ from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Reasoning, Sampling
 from evalbias.lm.decisions import LEVELS
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion, asked_about
 from evalbias.programs.items import check_item, label_of, length_feature, own_inputs, read_item, text_length
 from evalbias.programs.judges import Judge, RefusedItems, Row, likelihoods_and_refusals
 from evalbias.programs.prompts import Fields, Inputs, Language, Message
-from evalbias.programs.saved import Predictor, Setting, instance_of, number_within, one_of
+from evalbias.programs.saved import Predictor, Setting, instance_of, one_of
 
 # Corrections of its scores.
 
@@ -56,46 +54,10 @@ def _check_correction(name: str, value: Any) -> None:
         )
 
 
-# Choice of demonstrations for an item.
-
-
-class Likeness:
-    """Similarity of a text to each of n texts: BM25 (Robertson and Zaragoza 2009) of trigrams of characters.
-
-    Trigrams work for any language, including those that are written without spaces.
-    """
-
-    SATURATION, BY_LENGTH = 1.2, 0.75  # k1 and b, as usual: how much repetition counts, and how much length takes away
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts, counts = len(texts), [Counter(_trigrams(text)) for text in texts]
-        lengths = np.array([counter.total() for counter in counts], dtype=np.float64)
-        held_by = Counter(gram for counter in counts for gram in counter)
-        normed = self.SATURATION * (1 - self.BY_LENGTH + self.BY_LENGTH * lengths / max(lengths.mean(), 1))
-        self.weights: dict[str, FloatArray] = {}  # trigram -> what it adds for each text, (n,)
-        for gram, held in held_by.items():
-            rarity = math.log(1 + (len(texts) - held + 0.5) / (held + 0.5))
-            often = np.array([counter[gram] for counter in counts], dtype=np.float64)
-            self.weights[gram] = rarity * often * (self.SATURATION + 1) / (often + normed)
-
-    def __call__(self, text: str) -> FloatArray:
-        """Return (n,) BM25 scores; 0 for a text that shares no trigram."""
-        parts: list[FloatArray] = [
-            self.weights[gram] for gram in dict.fromkeys(_trigrams(text)) if gram in self.weights
-        ]
-        return np.asarray(np.sum(parts, axis=0)) if parts else np.zeros(self.texts)
-
-
-def _trigrams(text: str) -> list[str]:
-    folded = f" {' '.join(text.casefold().split())} "
-    return [folded[i : i + 3] for i in range(len(folded) - 2)]
-
-
 class PointwiseJudge(Judge):
     r"""Scores an output against one criterion.
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
-    An item's prompt has all demonstrations, or, if ``nearest`` is set, that many of the most similar with other inputs.
 
     Args:
         criterion: Quality to score, with its scale; or a ``dspy.Signature`` of yours, whose output field is scored (see
@@ -140,7 +102,6 @@ class PointwiseJudge(Judge):
         load=lambda saved: saved and correction_of(saved),
         unlearned=lambda: None,
     )
-    nearest = Setting[int](number_within(0, whole=True), resets=("correction",))
 
     def __init__(
         self,
@@ -160,7 +121,7 @@ class PointwiseJudge(Judge):
         self.language, self.criterion, self.inputs, self.judged = language, about.criterion, about.inputs, about.judged
         self.criterion = prompts.in_language(about.criterion, language)
         self.scoring, self.sampling, self.reasoning, self.cue = scoring, sampling, reasoning, cue
-        self.nearest, self.correction = 0, correction
+        self.correction = correction
         wording = about.wording or prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
         fields = {name: (str, about.field(name)) for name in self.inputs}
         output = dspy.OutputField(desc=self.criterion.definition)
@@ -225,26 +186,6 @@ class PointwiseJudge(Judge):
 
     def _texts(self, inputs: Inputs) -> list[tuple[str, str]]:
         return [(label, inputs[name]) for name, label in self.inputs.items()]
-
-    def _places(self, demos: Sequence[Inputs]) -> Callable[[Inputs], Sequence[int]]:
-        if not self.nearest:
-            return super()._places(demos)
-        likeness, contexts = Likeness([self._joined(demo) for demo in demos]), [self._context(demo) for demo in demos]
-
-        def nearest(inputs: Inputs) -> list[int]:
-            scores, context = likeness(self._joined(inputs)), self._context(inputs)
-            # Demonstrations with the same input are left out, so labeled items are judged as new items will be.
-            others = [place for place, other in enumerate(contexts) if other != context]
-            return sorted(others, key=lambda place: scores[place])[-self.nearest :]  # the nearest comes last
-
-        return nearest
-
-    def _joined(self, inputs: Inputs) -> str:
-        return "\n".join(text for _, text in self._texts(inputs))
-
-    def _context(self, inputs: Inputs) -> list[str]:
-        """Return the texts that an output was written for; for a judge without other inputs, the output itself."""
-        return [inputs[name] for name in self.inputs if name != self.judged] or [inputs[self.judged]]
 
     def _cue(self, phrases: Language) -> str:
         return phrases.score.format(name=prompts.heading(self.criterion))

@@ -182,25 +182,6 @@ def test_a_judge_that_agrees_better_without_the_cue_loses_it_alone_and_in_combin
     assert "no cue" not in [offer.name for offer in offers.worded(found)]
 
 
-TOPICS = ("astronomy", "beekeeping", "carpentry", "diplomacy", "embroidery", "fencing", "gardening", "hydraulics")
-
-
-def better_after_the_same_topic(text):
-    *shown, topic = re.findall(r" on (\w+)", text)
-    return 0.5 if topic in shown else 1.4
-
-
-@pytest.mark.slow
-def test_demonstrations_near_the_item_are_chosen_where_they_help_and_none_is_of_its_own_input():
-    lm = Prompted(better_after_the_same_topic)
-    on_topics = [e.copy(source=f"{e.source} on {TOPICS[int(e.id) % len(TOPICS)]}") for e in labeled(96)]
-    found = aligned(lm, on_topics, k=(4,))
-    before, after = found.report.agreement["before"], found.report.agreement["after"]
-    assert after.value > before.value + 0.15
-    assert (found.nearest, len(found.predict.demos)) == (4, 96)
-    assert all(len(set(own)) == len(own) for own in (re.findall(r"\bs\d+ on", prompt) for prompt in lm.prompts))
-
-
 @pytest.mark.slow
 def test_reasons_before_the_answer_are_tried_on_request_and_counted_as_texts():
     class Thinking(Prompted):
