@@ -50,7 +50,7 @@ from evalbias.programs.feedback import ReferenceFeedback, ScorerFeedback
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import REDUCTIONS
 from evalbias.programs.loops import STRICT, Improvement, SelfRefine
-from evalbias.programs.pairwise import CALIBRATIONS, FITTED
+from evalbias.programs.pairwise import CALIBRATIONS
 from evalbias.programs.tasks import TEMPERATURE
 from evalbias.programs.writing import PlainPredict
 
@@ -183,10 +183,9 @@ def fairness(args: argparse.Namespace, lm: Any) -> str:
             words = f"First: {judge.predict.signature.instructions!r}. Found: {found.predict.signature.instructions!r}."
             words += f" {len(report.rejected)} wordings were turned down."
     measured = {name: row.measurements for name, row in rows.items()}
-    for calibration in filter(None, CALIBRATIONS):
+    for calibration in CALIBRATIONS:
         calibrated = evalbias.PairwiseJudge(criterion, calibration=calibration, cue=judge.cue)
-        if calibration in FITTED:
-            calibrated.calibrate(searched, lm=lm)
+        calibrated.calibrate(searched, lm=lm)
         measured[f"initial + {calibration}"] = measure_all(judge_examples(calibrated, compared, lm=lm), seed=args.seed)
     judges = [[name, *(as_text(value) for value in numbers(found))] for name, found in measured.items()]
     return "\n\n".join(

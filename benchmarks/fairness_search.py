@@ -193,7 +193,7 @@ def sensitivity_curve(
     """
     debiased, model = judge.debias == "permutation", measuring(resolve_lm(lm, judge.predict))
     compared = pairs(items, limit=limit, ordered=not debiased, seed=seed)
-    documents, nothing = list(by_input(items).values()), [judge.content_free(2)]
+    documents, nothing = list(by_input(items).values()), [dspy.Example(source="[N/A]", candidates=["[N/A]"] * 2)]
     points = []
     for text in instructions:
         worded = reworded(judge, text)

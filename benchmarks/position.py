@@ -92,7 +92,6 @@ def mitigations(
     pairs = [dspy.Example(source=e.source, candidates=e.candidates, input_id=input_key(e)) for e in fit]
     new = partial(PairwiseJudge, criterion, instruction_place=instruction_place_for(lm))
     made = {"none": Mitigation(new(), 0)}
-    made["contextual"] = Mitigation(new(calibration="contextual"), 1)
     for title, kind in (("batch", "batch"), ("PriDe", "pride")):
         judge = new(calibration=kind)
         try:

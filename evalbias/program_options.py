@@ -43,7 +43,7 @@ class RankOptions(Seeded, Comparing):
     heading: ClassVar[str] = "Rankings, with --rank"
     criterion: Any = again("criterion", ScoreOptions)
     judge: Path | None = again("judge", ScoreOptions)
-    calibration: Literal["none", "contextual", "batch", "pride"] | None = option(
+    calibration: Literal["none", "batch", "pride"] | None = option(
         "Correct for the judge's position preference, without labels. By default, what the saved judge does."
     )
     orders: int = option(

@@ -17,7 +17,7 @@ from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures import position_calibration
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
-from evalbias.measures.position_calibration import Correction, Order, PositionOffsets, decisions, gaps
+from evalbias.measures.position_calibration import Order, PositionOffsets, decisions, gaps
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion, asked_about
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
@@ -25,11 +25,9 @@ from evalbias.programs.judges import Judge, RefusedItems, Row
 from evalbias.programs.prompts import Fields, Inputs, Language, Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
-FITTED = ("batch", "pride")  # kinds of calibration that are fitted to comparisons without labels
-CALIBRATIONS = (None, "contextual", *FITTED)
+CALIBRATIONS = ("batch", "pride")  # fitted to comparisons without labels
 DEBIASING = (None, "permutation")
 FEWEST_COMPARISONS = 10  # smallest number of comparisons for a fit to the comparisons that it corrects
-CONTENT_FREE = "[N/A]"
 CANDIDATES = "candidates"  # the field that takes the place of the judged input
 NEARLY_ALL, FEWEST_CHOICES = 0.9, 20  # share of choices of one position that leads to a warning, and fewest choices
 MIN_COVERAGE = 1e-3  # default for the total probability of the answers below which a comparison is undefined
@@ -68,9 +66,8 @@ class PairwiseJudge(Judge):
         ties: Offer "Tie" as an answer.
         debias: ``"permutation"`` asks in every rotation of the candidates (both orders of a pair) and averages. None
             asks only in the order of ``candidates``.
-        calibration: Correction for position, at one prompt per comparison. ``"contextual"`` divides by the answers to a
-            content-free input, ``"batch"`` by their geometric mean over a batch, ``"pride"`` by the positions' prior.
-            None corrects nothing.
+        calibration: Correction for position, at one prompt per comparison: ``"batch"`` divides the answers by their
+            geometric mean over a batch, ``"pride"`` by the positions' prior. None corrects nothing.
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
         instruction: Wording of the question. Defaults to a question about the criterion's name and definition, and a
             line "Answer with {answers}."
@@ -95,7 +92,7 @@ class PairwiseJudge(Judge):
     scoring = Setting[str](one_of("expected", "sampled"))
     ties = Setting[bool](one_of(False, True))
     debias = Setting[str | None](one_of(*DEBIASING))
-    calibration = Setting[str | None](one_of(*CALIBRATIONS), resets=("corrections",))
+    calibration = Setting[str | None](one_of(None, *CALIBRATIONS), resets=("corrections",))
     min_coverage = Setting[float](number_within(0, 1))
     instruction_place = Setting[str](one_of("first", "last"))
     corrections = Setting[Corrections](
@@ -163,7 +160,7 @@ class PairwiseJudge(Judge):
         self.measuring(lm)
         sizes = Counter(len(item["candidates"]) for item in items)
         for count, comparisons in sizes.items():
-            if (kind := self.calibration) not in FITTED or count in self.corrections:
+            if (kind := self.calibration) is None or count in self.corrections:
                 continue
             if kind == "pride" and len(self._orders(count)) < count:
                 raise ValueError(
@@ -273,7 +270,7 @@ class PairwiseJudge(Judge):
             orders = self._orders(count)
             logprobs = np.array([[row["logprobs"] for row in rows[i]] for i in places], dtype=np.float64)  # (n, r, c+t)
             # 2. Correct for position, and average by candidate.
-            correction = self._correction(logprobs, orders, lm)
+            correction = self._correction(logprobs, orders)
             comparisons = position_calibration.calibrate_comparisons(
                 logprobs, orders, correction=correction, min_coverage=self.min_coverage
             )
@@ -306,8 +303,8 @@ class PairwiseJudge(Judge):
         """
         model, kind = resolve_lm(lm, self.predict), self.calibration
         self.measuring(model)
-        if kind not in FITTED:
-            raise ValueError(f"calibration={kind!r} is not fitted: choose one of {FITTED}, then call calibrate.")
+        if kind is None:
+            raise ValueError(f"calibration=None is not fitted: choose one of {CALIBRATIONS}, then call calibrate.")
         examples = [self.read(e, i) for i, e in enumerate(examples)]
         fitted, prompts_asked = {}, 0
         for count in {len(e.candidates) for e in examples}:
@@ -319,29 +316,14 @@ class PairwiseJudge(Judge):
         self.corrections = self.corrections | fitted
         return prompts_asked
 
-    def answer_logprobs(
-        self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: RefusedItems = "undefined"
-    ) -> FloatArray:
+    def answer_logprobs(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any) -> FloatArray:
         """Return log-probabilities of n examples of c candidates in r orders: (n, r, c + t), NaN where refused."""
-        rows = self._ask([(e, self._in_order(e, order)) for e in examples for order in orders], lm, refused=refused)
+        rows = self._ask([(e, self._in_order(e, order)) for e in examples for order in orders], lm, refused="undefined")
         return np.array([row["logprobs"] for row in rows], dtype=np.float64).reshape(len(examples), len(orders), -1)
 
-    def content_free(self, count: int) -> dspy.Example:
-        """Return an example with ``count`` candidates without content."""
-        return dspy.Example({**dict.fromkeys(self.inputs, CONTENT_FREE), CANDIDATES: [CONTENT_FREE] * count})
-
-    def _correction(self, logprobs: FloatArray, orders: Sequence[Order], lm: Any) -> Correction | None:
-        """Return the correction: fixed, fitted before, or fitted to these comparisons; None without calibration."""
+    def _correction(self, logprobs: FloatArray, orders: Sequence[Order]) -> PositionOffsets | None:
+        """Return the correction, fitted before or to these comparisons; None without calibration."""
         count, kind = len(orders[0]), self.calibration
-        if kind == "contextual":
-            prior = self.answer_logprobs([self.content_free(count)], orders[:1], lm, refused="raise")[0, 0]
-            if not np.isfinite(prior).all():
-                label = self.labels({"candidates": orders[0]})[int(np.argmin(np.isfinite(prior)))]
-                raise CalibrationError(
-                    f"The model gives {label!r} no probability where there is nothing to compare ({CONTENT_FREE!r}), "
-                    "and contextual calibration divides by it: choose another calibration, or debias='permutation'."
-                )
-            return PositionOffsets(tuple(prior.tolist()))
         if kind is None or count in self.corrections:
             return self.corrections.get(count)
         if not (np.exp(logprobs).sum(axis=2) >= self.min_coverage).any():
@@ -376,7 +358,7 @@ class CalibrationError(ValueError):
 def fit_correction(
     calibration: str, logprobs: FloatArray, orders: Sequence[Order], *, min_coverage: float
 ) -> PositionOffsets:
-    """Fit a calibration in ``FITTED`` to (n, r, c + t) log-probabilities without labels; NaN where undefined.
+    """Fit one of ``CALIBRATIONS`` to (n, r, c + t) log-probabilities without labels; NaN where undefined.
 
     Each of the r orders holds the candidate at each position; ``pride`` takes all rotations. Prompts below
     ``min_coverage`` are left out. ``CalibrationError`` if no comparison is defined.

@@ -22,7 +22,7 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, tracks_usage
-from evalbias.programs.pairwise import FITTED, PairwiseJudge
+from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.prompts import Inputs
 from evalbias.programs.saved import Instrument, Setting, number_within
 
@@ -121,7 +121,7 @@ class PairwiseRanker(Instrument):
 
     def _calibrated(self, sources: Sequence[Compared], lm: Any) -> PairwiseJudge:
         """Return the judge with its calibration fitted once to pairs of all sources, instead of anew in every batch."""
-        if self.judge.calibration not in FITTED or 2 in self.judge.corrections:
+        if self.judge.calibration is None or 2 in self.judge.corrections:
             return self.judge
         judge: PairwiseJudge = self.judge.deepcopy()
         pairs = [s.pair(*pair) for s in sources for pair in itertools.permutations(s.candidates, 2)]

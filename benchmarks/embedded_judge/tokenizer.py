@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Sequence
 
+import dspy
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -51,7 +52,7 @@ def words() -> list[str]:
         vocabulary |= set(split(naming(rater), read))
     for wording in comparison_wordings():
         judge = PairwiseJudge(SYNTHETIC, instruction=wording, instruction_place="first")
-        prompt = judge.messages(judge.content_free(2))
+        prompt = judge.messages(dspy.Example(source="[N/A]", candidates=["[N/A]"] * 2))
         vocabulary |= {" A", " B"}
         vocabulary |= set(split(dialogue([*prompt, {"role": "assistant", "content": "A"}]), read))
     scoring = PointwiseJudge(SYNTHETIC)

@@ -1,8 +1,8 @@
-"""Calibration of comparisons for position: by content-free inputs, by batch, and by permutation."""
+"""Calibration of comparisons for position: by batch, by a prior, and by permutation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +17,6 @@ from evalbias.measures.arrays import FloatArray, normalized
 
 
 Order = tuple[int, ...]
-
-
-Correction = Callable[[FloatArray], FloatArray]
-"""Function that takes log-probabilities (n, r, c + t) and returns them, up to a constant for each row, without the part
-that is due to position; NaN stays NaN."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ def rotations(count: int, *, every: bool) -> list[Order]:
 
 
 def calibrate_comparisons(
-    logprobs: FloatArray, orders: Sequence[Order], *, correction: Correction | None, min_coverage: float
+    logprobs: FloatArray, orders: Sequence[Order], *, correction: PositionOffsets | None, min_coverage: float
 ) -> Comparisons:
     """Correct log-probabilities (n, r, c + t), which are not renormalized, for position and average them over r orders.
 

@@ -85,7 +85,7 @@ CALIBRATED = [
     (PointwiseJudge, {}),
     (PointwiseJudge, {"correction": ScoreCorrection({"likelihood": Slope(0.3, -20.0)})}),
     (PairwiseJudge, {"debias": "permutation", "ties": True}),
-    *((PairwiseJudge, {"debias": "permutation", "calibration": c}) for c in ("contextual", "batch", "pride")),
+    *((PairwiseJudge, {"debias": "permutation", "calibration": c}) for c in ("batch", "pride")),
 ]
 
 
@@ -313,12 +313,11 @@ class Streamed(dspy.Module):
     ("name", "options", "call"),
     [
         *itertools.product(KINDS, [{}, {"scoring": "sampled"}], ["one", "batch"]),
-        *itertools.product(["compares"], [{"calibration": "contextual"}], ["one", "batch"]),
         ("compares", {}, "ranking"),
     ],
 )
 def test_a_judge_in_a_streamed_program_answers_once(name, options, call):
-    """Neither its own answers nor what a calibration or a ranking asks besides are streamed."""
+    """Neither its own answers nor what a ranking asks besides are streamed."""
     kind = KINDS[name]
     judge = kind.make(C, **options)
     judge.predict.lm = writer(lambda *_: {"4": 0.5, "A": 0.4, "2": 0.07, "B": 0.03}, top=4)[0]

@@ -1,4 +1,3 @@
-import asyncio
 import math
 import warnings
 
@@ -9,7 +8,7 @@ from fakes import Comparer, Fake, pair
 
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.programs.pairwise import CalibrationError, OnePlace
+from evalbias.programs.pairwise import OnePlace
 
 C = Criterion("quality", "is it good?")
 NATURAL = Criterion("自然さ", "日本語として自然か？")
@@ -43,9 +42,8 @@ def test_both_orders_are_averaged_by_candidate():
     assert clear.consistent is True
 
 
-@pytest.mark.parametrize("calibration", ["contextual", "batch"])
-def test_calibration_removes_the_position_bias(calibration):
-    judge = PairwiseJudge(C, calibration=calibration)
+def test_calibration_removes_the_position_bias():
+    judge = PairwiseJudge(C, calibration="batch")
     pairs = [pair(1, 2), pair(2, 1), pair(3, 1), pair(1, 3)] * 3  # the true odds balance
     predictions = judge.batch(pairs, lm=Comparer(lean=2.0))
     assert [p.probability for p in predictions] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)] * 3)
@@ -93,7 +91,6 @@ def test_what_cannot_be_calibrated_is_refused_with_the_reason():
     refusals = [
         ("pride", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
         ("batch", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
-        ("contextual", [pair(1, 2)], Comparer(), "calibration='contextual' is not fitted"),
         (None, [pair(1, 2)], Comparer(), "calibration=None is not fitted"),
     ]
     for calibration, examples, lm, match in refusals:
@@ -103,10 +100,7 @@ def test_what_cannot_be_calibrated_is_refused_with_the_reason():
         assert judge.corrections == {}
 
 
-def test_a_batch_that_cannot_be_calibrated_asks_nothing_and_an_answer_without_probability_is_named():
-    judge = PairwiseJudge(C, ties=True, calibration="contextual")
-    with pytest.raises(CalibrationError, match="gives 'Tie' no probability where there is nothing to compare"):
-        judge.batch([pair(1, 2)], lm=Comparer())  # which never answers "Tie"
+def test_a_batch_that_cannot_be_calibrated_asks_nothing():
     lm = Comparer(lean=2.0)
     for calibration, n, match in (("batch", 9, "over 9 comparisons would remove"), ("pride", 20, "takes every order")):
         with pytest.raises(ValueError, match=match):
@@ -149,18 +143,6 @@ def test_low_coverage_is_undefined(debias):
     assert math.isnan(prediction.probability)
     assert math.isnan(prediction.gap)
     assert prediction.coverage == pytest.approx(0.05)
-
-
-def test_other_tasks_go_on_while_an_awaited_judge_asks_about_the_content_free_input(lms):
-    class Loops(PairwiseJudge):
-        def content_free(self, count):
-            with pytest.raises(RuntimeError, match="no running event loop"):
-                asyncio.get_running_loop()  # a thread without tasks of its own
-            return super().content_free(count)
-
-    judge = Loops(C, calibration="contextual", min_coverage=0.0)
-    judge.predict.lm = lms["qwen2-chat"]
-    assert asyncio.run(judge.acall(source="the cat", candidates=["a cat", "the mat sat"])).preference is not None
 
 
 class Undecided(Fake):  # answers most often with the last choice

@@ -132,7 +132,7 @@ def test_a_single_answer_is_the_judgment(temperature, seeded):
     assert (prediction.preference, prediction.consistent, len(engine.requests)) == (0, True, 2)
 
 
-@pytest.mark.parametrize("calibration", ["contextual", "batch"])
+@pytest.mark.parametrize("calibration", ["pride", "batch"])
 def test_estimates_are_not_calibrated(calibration):
     lm, engine = writer(preference)
     pairs, sampling = [pair(a + 1, 0, source=str(a)) for a in range(12)], Sampling(samples=4)
