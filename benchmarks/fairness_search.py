@@ -41,7 +41,7 @@ from evalbias.measures import decision_rates, decision_shares, negative_entropie
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.pairs import counted_fairness
 from evalbias.optimizers import ZEPO
-from evalbias.optimizers.objectives import over_defined, probabilities, reworded
+from evalbias.optimizers.objectives import answers_under, over_defined, reworded, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposer
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.options import MeasuringModels
@@ -200,8 +200,9 @@ def sensitivity_curve(
         if debiased:
             shares = np.array([answer.probabilities for answer in worded.batch(compared, lm=lm)])
         else:
-            (shares,) = probabilities(judge, [text], compared, model)
-        (free,) = probabilities(judge, [text], nothing, model)
+            (answered,) = answers_under(judge, [text], compared, model)
+            shares = shares_of(answered)
+        (free,) = map(shares_of, answers_under(judge, [text], nothing, model))
         agreement = measure_ranking(PairwiseRanker(worded, seed=seed, orders=orders), documents, lm=lm)
         values = objectives(shares, free)
         points.append(CurvePoint(text, float(decision_rates(shares)[0]), agreement["spearman"].value, values))

@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.data.items import input_key
 from evalbias.data.probes import BAR, EDIT, ORIGINAL, PLACEBO, edited_place, named_kinds, with_edits
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.judged import Asking, Judged
 from evalbias.evaluation.repeats import counted_deviation
 from evalbias.lm.types import MeasuringLM, unanswered
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined, ratio
@@ -47,10 +47,10 @@ def searchable(objective: Objective, pairs: Sequence[dspy.Example]) -> list[dspy
     return examples
 
 
-def probabilities(
+def answers_under(
     judge: PairwiseJudge, wordings: Sequence[str], examples: Sequence[dspy.Example], lm: MeasuringLM
-) -> FloatArray:
-    """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings, by candidate.
+) -> list[Judged]:
+    """Return the judge's answers to n examples of one size under each of w wordings.
 
     They are NaN where the answer is undefined, for example because the model cannot take a prompt that long.
     """
@@ -66,18 +66,13 @@ def probabilities(
     comparisons = calibrate_comparisons(
         rows.reshape(-1, *rows.shape[2:]), order, correction=None, min_coverage=judge.min_coverage
     )
-    return comparisons.probabilities.reshape(len(judges), len(examples), len(labels))
-
-
-def judged_in_order(judge: PairwiseJudge, answers: FloatArray, examples: Sequence[dspy.Example]) -> Judged:
-    """Return (n, c) answers in the given order as a judge's."""
-    return Judged(
-        ids=tuple(str(e.get("id", i)) for i, e in enumerate(examples)),
-        criterion=judge.criterion.name,
-        answers=answers[:, None],
-        inputs=[input_key(e) for e in examples],
-        ties=judge.ties,
-    )
+    shares = comparisons.probabilities.reshape(len(judges), len(examples), 1, len(labels))
+    coverages = comparisons.coverage.reshape(len(judges), len(examples))
+    ids, inputs = tuple(str(e.get("id", i)) for i, e in enumerate(examples)), [input_key(e) for e in examples]
+    return [
+        Judged(ids, judge.criterion.name, own, inputs=inputs, ties=judge.ties, asked=Asking(coverage))
+        for own, coverage in zip(shares, coverages, strict=True)
+    ]
 
 
 def shares_of(judged: Judged) -> FloatArray:
@@ -94,6 +89,7 @@ def both_answers(first: Judged, second: Judged) -> Judged:
         answers=np.concatenate([first.answers, second.answers]),
         covariates=columns,
         inputs=[*first.inputs, *second.inputs],
+        asked=replace(first.asked, coverage=np.concatenate([first.asked.coverage, second.asked.coverage])),
     )
 
 

@@ -20,9 +20,8 @@ from evalbias.optimizers.base import rounds
 from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer, without_cue
 from evalbias.optimizers.rules import KAPPA, PEARSON, agreement_of
-from evalbias.optimizers.selection import count_unanswered
+from evalbias.optimizers.selection import count_unanswered, hardly_answers
 from evalbias.programs.edits import with_lines
-from evalbias.programs.judges import LOW_COVERAGE, median_coverage
 
 FEWEST = 24  # fewest items in the first round: on half of them, every third search loses the one edit that helps
 TRIALS = 8  # combinations that are tried
@@ -83,8 +82,7 @@ class Race:
         judged = self.answers(offer.program, [self.items[i] for i in places])
         before = self.before.take(places)
         gain = self.measure.value(judged) - self.measure.value(before)
-        unsure, unsure_before = (median_coverage(answers.asked.coverage) < LOW_COVERAGE for answers in (judged, before))
-        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(before) or unsure > unsure_before:
+        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(before) or hardly_answers(judged, before):
             gain = -math.inf
         return Ran(offer, gain, judged)
 

@@ -15,6 +15,7 @@ from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, coverage_warning, p_equals, p_text
 from evalbias.optimizers.rules import Rule, last_items
+from evalbias.programs.judges import LOW_COVERAGE, median_coverage
 
 GIVEN = "given"  # name of the given program among the candidates of a report
 INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
@@ -40,6 +41,12 @@ class Candidate:
 def count_unanswered(judged: Judged) -> int:
     """Return the number of items without a defined answer."""
     return int(np.isnan(judged.answers.reshape(len(judged.ids), -1)).any(axis=1).sum())
+
+
+def hardly_answers(judged: Judged, before: Judged) -> bool:
+    """Return whether the model hardly ever answers with a label, unlike before, so that its answers mean little."""
+    unsure, unsure_before = (median_coverage(own.asked.coverage) < LOW_COVERAGE for own in (judged, before))
+    return unsure > unsure_before  # NaN is not below
 
 
 @dataclass(frozen=True)
@@ -167,11 +174,12 @@ def choose(
 ) -> Selection:
     """Choose between candidates and the given program on the held-back items.
 
-    Considered are the candidates that are significantly better than the given program, make nothing worse, and leave no
-    more items undefined. Of those whose first cost (``Rule.costs``) is within one standard error of the lowest, the one
-    is chosen whose next cost, and then price, is lowest. Without any, the next rule says what is better; after the last
-    rule, the given program is kept, with what the first rule says that could test anything. All rules measure the same
-    answers, and their levels add up to the chance of a false choice.
+    Considered are the candidates that are significantly better than the given program, make nothing worse, leave no
+    more items undefined, and have the model answer with a label as before (``hardly_answers``). Of those whose first
+    cost (``Rule.costs``) is within one standard error of the lowest, the one is chosen whose next cost, and then price,
+    is lowest. Without any, the next rule says what is better; after the last rule, the given program is kept, with what
+    the first rule says that could test anything. All rules measure the same answers, and their levels add up to the
+    chance of a false choice.
     """
     programs = [student, *candidates]
     answers, costs = [], []
@@ -248,6 +256,8 @@ def _fault(rule: Rule, judged: Judged, before: Judged, p_value: float, more: int
     """Say why a candidate cannot be chosen; empty if it can."""
     if more > 0:
         return f"leaves {more} more undefined"
+    if hardly_answers(judged, before):
+        return "has the model hardly ever answer with a label"
     if math.isnan(p_value):
         return INCOMPARABLE
     if not p_value < rule.level:

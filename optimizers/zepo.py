@@ -19,16 +19,17 @@ from evalbias.measures import decision_rates
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.optimizers import objectives
 from evalbias.optimizers.base import JudgeOptimizer, Problem, rounds
-from evalbias.optimizers.objectives import Objective, both_answers, judged_in_order, probabilities, reworded, shares_of
+from evalbias.optimizers.objectives import Objective, answers_under, both_answers, reworded, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
 from evalbias.optimizers.rules import Rule
-from evalbias.optimizers.selection import Candidate, CompileReport, count_unanswered
+from evalbias.optimizers.selection import Candidate, CompileReport, count_unanswered, hardly_answers
 from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs import Journal, check_settings
 from evalbias.values import describe
 
 WORDING = "wording"  # kind of the candidate
+UNSURE = "after which the model hardly answers with a label"  # why a wording is turned down
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ class ZEPO(JudgeOptimizer):
     """Searches for the instruction under which a judge is fairest; no labels are used (Zhou et al., EMNLP 2024).
 
     The search is greedy and begins with the judge's own instruction: every epoch proposes rewordings of the incumbent,
-    and the fairest of these takes its place if it is fairer.
+    and the fairest of these takes its place if it is fairer; with ``select``, not one after which the model hardly
+    answers with a label, unlike before.
 
     The trainset holds pairs with ``source`` and ``candidates`` (``evalbias.data.pairs`` makes them). The judge's
     debiasing and calibration take no part in the search: decision rates are those of the given order, so that there is
@@ -242,8 +244,8 @@ class ZEPO(JudgeOptimizer):
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
         examples = objectives.searchable(self.objective, problem.held_back)
-        (rows,) = probabilities(judge, [judge.predict.signature.instructions], examples, problem.lm)
-        return judged_in_order(judge, rows, examples)
+        (judged,) = answers_under(judge, [judge.predict.signature.instructions], examples, problem.lm)
+        return judged
 
 
 class _Search:
@@ -310,7 +312,11 @@ class _Search:
                 break
             for number, answers in self.ask(left, self.examples[start:upto]).items():
                 judged[number] = both_answers(judged[number], answers) if start else answers
-            if incumbent and upto < len(self.examples):
+            if incumbent and self.zepo.select:
+                unsure = [number for number in left if hardly_answers(judged[number], incumbent.judged)]
+                self.rejected += [(UNSURE, left.pop(number)) for number in unsure]
+                behind |= dict.fromkeys(unsure, incumbent.number)
+            if incumbent and left and upto < len(self.examples):
                 behind |= drop(
                     {number: judged[number] for number in left},
                     incumbent.number,
@@ -341,12 +347,12 @@ class _Search:
 
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, Judged]:
         """Return the judge's answers under each wording."""
-        rows = probabilities(self.judge, list(wordings.values()), examples, self.problem.lm)  # (w, n, c)
+        answers = answers_under(self.judge, list(wordings.values()), examples, self.problem.lm)
         prompts = len(wordings) * len(examples)
         self.judgments += prompts
         if self.zepo.progress is not None:
             self.zepo.progress(prompts)
-        return {number: judged_in_order(self.judge, row, examples) for number, row in zip(wordings, rows, strict=True)}
+        return dict(zip(wordings, answers, strict=True))
 
     @property
     def saved(self) -> int:

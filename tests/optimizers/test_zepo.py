@@ -16,10 +16,12 @@ from models_of_text import Seeded
 
 from evalbias import data
 from evalbias.evaluation.judged import Judged
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates
 from evalbias.optimizers import ZEPO, objectives
 from evalbias.optimizers.objectives import ProbeObjective
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposal, fault
+from evalbias.optimizers.zepo import UNSURE
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.values import to_json
 
@@ -180,8 +182,10 @@ def test_a_population_is_asked_in_one_call():
 def test_a_judge_that_averages_both_orders_is_searched_in_the_given_order():
     pairs = [pair(2, 1), pair(3, 1), pair(5, 4), pair(1, 3.5), pair(2, 2.5)]
     lm, judge = Wording(first=3.0), PairwiseJudge(C, debias="permutation")
-    (rows,) = objectives.probabilities(judge, [judge.predict.signature.instructions], pairs, lm)
-    np.testing.assert_allclose(rows, [p.probabilities for p in PairwiseJudge(C).batch(pairs, lm=lm)])
+    (answered,) = objectives.answers_under(judge, [judge.predict.signature.instructions], pairs, lm)
+    np.testing.assert_allclose(answered.asked.coverage, lm.mass)
+    called = [p.probabilities for p in PairwiseJudge(C).batch(pairs, lm=lm)]
+    np.testing.assert_allclose(objectives.shares_of(answered), called)
     lm = Wording(first=3.0)
     report = search(lm, judge=judge, pairs=pairs, epochs=1).report
     assert report.tried[0].decision_rates[0] == 1  # the lean decides, and not the quality
@@ -227,6 +231,31 @@ def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
     for options in ({name: value} for name, value in (others | {"judge": PairwiseJudge(C, ties=True)}).items()):
         with pytest.raises(ValueError, match="holds a run with other settings"):
             run(**options)
+
+
+class Distracted(Wording):  # which hardly answers with a label where its instruction is fair
+    def choice_logprobs(self, prompts, choices):
+        rows = []
+        for prompt in prompts:
+            lean = float(re.search(r"lean=(-?[\d.]+)|$", prompt[-1]["content"]).group(1) or self.first)
+            self.mass = 0.05 if abs(lean) < 1.5 else 0.8
+            rows.append(super().choice_logprobs([prompt], choices).logprobs[0])
+        return ChoiceLogprobs(tuple(choices), np.array(rows))
+
+
+@pytest.mark.parametrize("racing", [False, True])
+def test_a_wording_after_which_the_model_hardly_answers_with_a_label_is_turned_down(racing):
+    options = {"pairs": all_pairs(30), "population": 8, "epochs": 3, "racing": racing}
+    published, found = (search(Distracted(6.0), select=select, **options) for select in (False, True))
+
+    def lean(text):
+        return abs(float(re.search(r"lean=(-?[\d.]+)", text).group(1)))
+
+    leans = [lean(judge.predict.signature.instructions) for judge in (published, found)]
+    assert leans[0] < 1.5 <= leans[1] < 2.5
+    turned_down = [text for reason, text in found.report.rejected if reason == UNSURE]
+    assert turned_down
+    assert all(lean(text) < 1.5 for text in turned_down)
 
 
 def test_a_wording_that_silences_the_judge_is_kept_as_json():
