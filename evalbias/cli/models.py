@@ -23,6 +23,7 @@ OWN_NAMES = {"openai": r"gpt-\d|chatgpt-|o\d(-|$)", "anthropic": "claude-", "gem
 """Provider -> how names of its models begin."""
 Kind = Literal["embedded", "local", "server", "dspy"]
 DEFAULTS = MeasuringModels()
+RETRIES = 6  # after 1, 2, 4 ... seconds, or as the provider says: together over a minute, as limits of requests count
 OPENAI = "openai/"
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 
@@ -91,7 +92,7 @@ def _dspy(model: str, address: str | None, options: MeasuringModels) -> Any:
     from evalbias.lm.transport import key_for
 
     own = {} if address is None else {"api_key": key_for([address], _named_key(options)) or "none"}
-    return dspy.LM(model, api_base=address, cache=False, **own)
+    return dspy.LM(model, api_base=address, cache=False, num_retries=RETRIES, **own)
 
 
 def _named_key(options: MeasuringModels) -> str | None:

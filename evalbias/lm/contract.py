@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import dspy
@@ -22,11 +23,19 @@ from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_o
 from evalbias.lm.reading import named_choice
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, Decided, Decisions, Question, Text, Unanswered, Written
 from evalbias.measures.arrays import FloatArray
-from evalbias.values import digest
+from evalbias.values import digest, get_logger
 
 IN_FLIGHT = 16  # number of simultaneous requests to a model behind DSPy's own engines
 PLAIN_TOKENS = 16  # token limit of a trial answer; some models refuse lower limits
 MOST_DECISIONS = 64  # closed questions about a state in a request: every endpoint takes so many
+
+
+REMEDIES = {
+    "billing": "Add credit to the account, or use another key.",
+    "rate_limit": "Go on later, or give dspy.LM more num_retries.",
+    **dict.fromkeys(("transport", "timeout"), "Check that the server runs, and its address."),
+}
+"""Code of DSPy's error -> advice."""
 
 
 class AnyLM(types.MeasuringLM):
@@ -61,8 +70,9 @@ class AnyLM(types.MeasuringLM):
                 needed = f"set {' or '.join(keys)} in the environment, or give api_key to dspy.LM"
                 raise Unanswered(f"{self.model} was not asked, because it needs a key: {needed}.") from error
             denied = status in (401, 403) and self.lm.kwargs.get("api_base")
-            remedy = types.KEY_REMEDY if denied else "Check that the server runs, and its address."
-            raise Unanswered(f"{self.model} did not answer: {error} {remedy}") from error
+            remedy = types.KEY_REMEDY if denied else REMEDIES.get(getattr(error, "code", None), "")
+            words = re.split(r"\n\s*\n", error.message)[0].rstrip(".")  # DSPy adds advice, such as to retry
+            raise Unanswered(f"{self.model} did not answer: {words}. {remedy}".rstrip()) from error
         except types.ModelChanged as error:  # a connection error: the other answers of the call are kept
             raise Unanswered(f"{self.model}: {error}.") from error
 
@@ -165,18 +175,22 @@ class AnyLM(types.MeasuringLM):
         return closed.read_answers(answers, named, forms, model=self.model)
 
     def _text(self, question: Text) -> Written:
-        """Ask for a text. A model that takes no seed is asked without a seed, but still past DSPy's cache."""
+        """Ask for a text: without a seed, but still past DSPy's cache, or a temperature of 1, if it takes none."""
         apart = {} if question.seed is None else {"rollout_id": question.seed}
-        lacks = seam.lacks.setdefault(self.lm, set())
-        seeded = question.seed is not None and seam.SEED not in lacks
-        try:
-            response = self._send(seam.text_request(self.model, question, seed=seeded), **apart)
-        except seam.UNSUPPORTED:
-            if not seeded:
-                raise
-            response = self._send(seam.text_request(self.model, question, seed=False), **apart)
-            lacks.add(seam.SEED)
-        return Written(response.text or "")
+        lacks, left_out = seam.lacks.setdefault(self.lm, set()), set[str]()
+        spare = {"seed": question.seed is not None, "temperature": question.temperature == 1}
+        while True:
+            sent = {name for name, given in spare.items() if given and name not in lacks | left_out}
+            plain = replace(question, **{name: None for name in spare if spare[name] and name not in sent})
+            try:
+                response = self._send(seam.text_request(self.model, plain), **apart)
+            except (*seam.UNSUPPORTED, *seam.INVALID) as error:
+                if not (refused := {name for name in sent if name in str(error).casefold()}):
+                    raise
+                left_out |= refused
+            else:
+                lacks |= left_out
+                return Written(response.text or "", response.finish_reason != "length")
 
     def samples(self) -> list[FloatArray]:
         """Return the sample of the model's answers; empty if the model reports no probabilities."""
@@ -233,16 +247,28 @@ class Sampling:
         return [Text(prompt, self.max_tokens, self.temperature, seed=int(seed)) for seed in seeds]
 
 
-def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLogprobs:
+def estimated_choices(texts: Sequence[Written], choices: Sequence[str]) -> ChoiceLogprobs:
     """Estimate the probabilities of c choices by their shares of k answers to a prompt, read by ``named_choice``.
 
     The logarithms of shape (1, c) are -inf where no answer names the choice. Answers that name no choice count in k, so
     that the coverage is the share of readable answers.
     """
-    count = Counter(named_choice(text, choices) for text in texts)
+    named = [named_choice(written.text, choices, finished=written.finished) for written in texts]
+    if any(name is None and not written.finished for name, written in zip(named, texts, strict=True)):
+        _tell_cut_off()
+    count = Counter(named)
     shares = np.array([[count[choice] / len(texts) for choice in choices]])  # (1, c)
     with np.errstate(divide="ignore"):  # a choice that was never drawn
         return ChoiceLogprobs(tuple(choices), np.log(shares), samples=len(texts))
+
+
+@cache
+def _tell_cut_off() -> None:
+    """Log once that there are answers whose conclusion is missing."""
+    get_logger(__name__).warning(
+        "Answers are cut off before they clearly name a label, and do not count: give them more tokens "
+        "(Sampling(max_tokens=...), --sample-tokens)."
+    )
 
 
 def answer_sampled(
@@ -268,7 +294,7 @@ def answer_sampled(
             elif len(some) == len(draws[place]):
                 answers[place] = some[0]
                 if isinstance(question, Choices):
-                    estimate = estimated_choices([draw.text for draw in some], question.choices)
+                    estimate = estimated_choices(some, question.choices)
                     answers[place] = replace(estimate, usage=_paid(some))
 
 

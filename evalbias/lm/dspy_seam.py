@@ -209,8 +209,7 @@ def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[
 refuses: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 """Model -> whether it refuses judgments, so that no vain request, which tracers show, precedes every question."""
 lacks: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
-"""Model -> other features that it refused: ``SEED``, or a number in ``TOPS``."""
-SEED = "seed"
+"""Model -> other features that it refused: names of a ``Text``'s settings, or numbers in ``TOPS``."""
 
 
 def refuses_judgments(lm: Any, request: lm15.Request) -> bool:
@@ -229,10 +228,9 @@ def refuses_judgments(lm: Any, request: lm15.Request) -> bool:
     return refuses.get(lm, False)
 
 
-def text_request(model: str, question: Text, *, seed: bool = True) -> lm15.Request:
-    """Return the request for a text, with or without the question's seed."""
-    names = [name for name in TEXT_SETTINGS if seed or name != "seed"]
-    settings = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
+def text_request(model: str, question: Text) -> lm15.Request:
+    """Return the request for a text."""
+    settings = {name: getattr(question, name) for name in TEXT_SETTINGS if getattr(question, name) is not None}
     return chat_request(model, types.as_messages(question.prompt), lm15.Config(**settings, stop=question.stop))
 
 

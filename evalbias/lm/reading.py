@@ -30,16 +30,19 @@ _DOUBT = re.compile(
 """Words that may turn an answer into its opposite."""
 _COUNTED = re.compile(r"\s+(?!(?:out|of|because|since|as|for|points?|stars?|marks?|is|on|due|and|but|with)\b)[a-z]")
 """What follows a number that counts something, and is no answer."""
+_TOTAL = re.compile(r"[\s*_]*(?:points?\s*)?(?:/|(?:out )?of\b)\s*(\w+)", re.IGNORECASE)
+"""What follows a number that is a share of a total, as in "4/10" and "4 out of 10"."""
 
 
-def named_choice(text: str, choices: Sequence[str]) -> str | None:
+def named_choice(text: str, choices: Sequence[str], *, finished: bool = True) -> str | None:
     r"""Return the choice that a written answer names; None if it names no choice or several.
 
     A first or last line that holds a choice alone counts, such as "Score: 4" after the reasons; else what these lines
     name, else the whole text; of a JSON object, its only value that is a choice. A choice must stand as a word of its
-    own, in any case if it has several letters. A text that denies, compares downward, counts or abstains ("A is worse",
-    "3 facts") names no choice, nor do a model's thoughts before its answer (``<think>...</think>``); English and
-    Japanese are read.
+    own, in any case if it has several letters. A text that denies, compares downward, counts, abstains or is of another
+    scale ("A is worse", "3 facts", "4/10" of 1 to 5) names no choice, nor do a model's thoughts before its answer
+    (``<think>...</think>``). One that is not ``finished``, but cut off, counts where it begins with the choice: a
+    conclusion may be missing. English and Japanese are read.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
@@ -56,6 +59,9 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
         chosen = {choice for name, choice in own.items() if name.casefold() in values}
         return chosen.pop() if len(chosen) == 1 else None
     lines = text.strip().splitlines() or [""]
+    if not finished:
+        first, begins = _named(lines[0].strip(_MARKS), own)[0] or None, lines[0].strip(_MARKS).casefold()
+        return first if first and begins.startswith(half_width(first).casefold()) else None
     ends, whole = [_named(line.strip(_MARKS), own) for line in (lines[0], lines[-1])], _named(text, own)
     alone = {choice for choice, is_alone in ends if is_alone}
     named = alone or {choice for choice, _ in ends if choice is not None} or {whole[0]}
@@ -85,7 +91,8 @@ def _named(text: str, own: Mapping[str, str]) -> tuple[str | None, bool]:
     if len(names) != 1:
         return None, False
     (match, *_), name = matches, names.pop()
-    if _doubtful(text, match):
+    total = _TOTAL.match(text, match.end()) if match[0].isdecimal() else None
+    if _doubtful(text, match) or (total and total[1] != max(filter(str.isdecimal, own), key=int)):
         return "", False
     before, after = text[: match.start()], text[match.end() :].rstrip(_MARKS)
     is_labeled = re.fullmatch(rf"[^:]{{1,40}}:[{_MARKS}]*", before) is not None
@@ -110,9 +117,9 @@ def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
     words = sorted(choices, key=len, reverse=True)
     names = "|".join(re.escape(c) if len(c) == 1 else f"(?i:{re.escape(c)})" for c in words)
     number = all(re.fullmatch(r"-?\d+", c) for c in choices)
-    of_numbers = rf"(?!\.\d)(?!\s*[-\u2013\u2014{_WAVES}]\s*\d)(?!点満点|段階)"
+    of_numbers = rf"(?!\.\d)(?!\s*[-\u2013\u2014{_WAVES}]\s*\d)(?!点満点|段階|\s*%)"
     after = of_numbers if number else rf"(?!/)(?!\s+(?!(?:{_AFTER_NAMES})\b)[a-z])"
-    before = rf"(?<!{WORD_CHARACTER})(?<![./{_WAVES}-])(?<!\bof )"
+    before = rf"(?<!{WORD_CHARACTER})(?<![./{_WAVES}-])(?<!\bof ){'(?<!/ )' if number else ''}"
     return re.compile(rf"{before}({names})(?!{WORD_CHARACTER}){after}")
 
 

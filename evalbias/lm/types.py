@@ -173,7 +173,7 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Text:
-    """Request for the text after a prompt. The answer is a ``Written``; only its text is kept."""
+    """Request for the text after a prompt. The answer is a ``Written``, kept without its usage."""
 
     prompt: Prompt
     max_tokens: int | None = None  # None leaves this and the other settings to the model's defaults
@@ -184,10 +184,10 @@ class Text:
     stop: tuple[str, ...] = ()  # the text ends before the first stop string in it
 
     def dump(self, answer: Written) -> Any:
-        return {"written": answer.text}
+        return {"written": answer.text, **({} if answer.finished else {"finished": False})}
 
     def load(self, kept: Any) -> Written:
-        return Written(str(kept["written"]))
+        return Written(str(kept["written"]), kept.get("finished", True))
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,8 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
                 status, answer = fault
             elif answer is None or isinstance(answer, int):
                 status = answer or 404
-                answer = {"error": {"message": f"made to fail with {status}"}}
+                unknown = "".join(f", {name} is unknown" for name in sorted(fake.unknown & body.keys()))
+                answer = {"error": {"message": f"made to fail with {status}{unknown}"}}
             sent = fault if isinstance(fault, bytes) else json.dumps({} if fault == "drop" else answer).encode()
             headers = {"Content-Type": "application/json", **({"Retry-After": "0"} if status == 429 else {})}
             if fault == "cut":

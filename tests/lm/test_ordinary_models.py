@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 import dspy
@@ -16,11 +17,12 @@ from models_of_text import Engine
 from texts import writer
 
 from evalbias import Sampling, ServerLM
+from evalbias.lm import contract
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.contract import IN_FLIGHT
 from evalbias.lm.dspy_seam import BaseCallback
 from evalbias.lm.reading import first_token_row, first_tokens, named_choice
-from evalbias.lm.types import NoProbabilities, Text
+from evalbias.lm.types import NoProbabilities, Text, Unanswered
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?", (1, 3))
@@ -209,6 +211,50 @@ def test_answers_that_cannot_be_read_make_the_judgment_undefined():
     assert math.isnan(p.win_share)
 
 
+def test_answers_that_are_cut_off_are_told_of_also_where_they_are_kept(tmp_path, caplog):
+    contract._tell_cut_off.cache_clear()
+    lm, engine = writer(lambda *_: {"Accuracy: 1. It is": 1.0})
+    complete = engine.complete
+    engine.complete = lambda request: replace(complete(request), finish_reason="length")
+    answers = [CachedLM(lm, tmp_path / "j", sampling=Sampling(4)).choice_logprobs([CHAT], ["1", "2"]) for _ in range(2)]
+    assert [answer.coverage[0] for answer in answers] == [0, 0]
+    assert len(engine.requests) == 4
+    (record,) = [record for record in caplog.records if "cut off" in record.message]  # once
+    assert "(Sampling(max_tokens=...), --sample-tokens)" in record.message
+
+
+@pytest.mark.parametrize("refused", [("seed",), ("temperature",), ("temperature", "seed")])
+def test_a_model_that_answers_a_seed_or_any_temperature_with_an_error_is_asked_without(lms, refused):
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown = {*refused}
+        lm = openai(address)
+        judging(PointwiseJudge, lm, scoring="sampled", sampling=Sampling(samples=2))(source="s", output="o")
+        before = len(fake.requests)
+        judging(PointwiseJudge, lm, scoring="sampled", sampling=Sampling(samples=2))(source="s", output="p")
+        bodies = [body for _, body, *_ in fake.requests[before:]]
+    assert len(bodies) == 2  # what was refused once is not sent again
+    assert {name for body in bodies for name in ("seed", "temperature") if name in body} == {
+        "seed",
+        "temperature",
+    } - {*refused}
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (dspy.LMRateLimitError("Too many requests\n\nTo fix:\n  - Wait", status=429), "requests. Go on later, or give"),
+        (dspy.LMBillingError("No credit.", status=429), r"No credit\. Add credit to the account"),
+        (dspy.LMTransportError("refused"), r"refused\. Check that the server runs, and its address\.$"),
+        (dspy.LMServerError("overloaded", status=503), r"did not answer: overloaded\.$"),
+    ],
+)
+def test_a_failed_request_names_the_remedy_of_its_own_error(error, remedy):
+    lm, engine = writer(lambda *_: {"1": 1.0})
+    engine.complete = lambda _: (_ for _ in ()).throw(error)
+    with pytest.raises(Unanswered, match=remedy):
+        measuring(lm, Sampling(samples=1)).choice_logprobs([CHAT], ["1", "2"])
+
+
 def test_a_run_that_stopped_draws_nothing_again(tmp_path):
     lm, engine = writer(lambda *_: MIX)
     judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=5))
@@ -273,6 +319,11 @@ READ = [
     ("AB", "B", ["Output A says more.\nA is fluent, too.\nAnswer: B"]),
     ("12345", None, ["4.5", "-1", "between 3 and 4", "on a scale from 1 to 5, 4", "7", "4-5", "1-5: good", "Not 5"]),
     ("12345", None, ["Definitely not a 5", "2 points below the maximum"]),
+    ("12345", "4", ["4 / 5", "**Score:** 4 out of 5"]),
+    ("12345", None, ["4/10", "4 out of 10", "Rating: 4 / 10", "4 points of ten", "3 of the facts", "4%", "A / B: 4/6"]),
+    (("1", "4", "10"), None, ["4/5", "4 out of 5"]),
+    (("1", "4", "10"), "4", ["4/10", "4 **/ 10**", "4 out of 10"]),
+    ("AB", None, ["A / B"]),
     (("1", "10"), "10", ["10"]),
     ("AB", "A", ["Ａ", "A。", "「A」", "答えはAです。", "出力Aの方が自然です。", "A。悪くない。"]),
     ("AB", None, ["Aではない", "Aの方が劣る", "AとBは同じです", "Bより低い", "分からない"]),
@@ -287,6 +338,18 @@ READ = [
 @pytest.mark.parametrize(("choices", "choice", "text"), [(*row[:2], text) for row in READ for text in row[2]])
 def test_an_answer_is_read_only_if_it_is_clear(choices, choice, text):
     assert named_choice(text, list(choices)) == choice
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [("4", text) for text in ("4", "4\n\nIt states 3", "**4**\nThe", "4. It says", "4/5 - it", '{"score": 4}\nIt')]
+    + [
+        (None, text)
+        for text in ("Accuracy: 4. It states", "Accuracy: 4\nFluency:", "I rate it 4, but", '{"score": 4, "')
+    ],
+)
+def test_an_answer_that_is_cut_off_counts_only_where_it_begins_with_the_choice(choice, text):
+    assert named_choice(text, list("12345"), finished=False) == choice
 
 
 def test_options_that_make_no_sense_are_refused():

@@ -43,7 +43,7 @@ class Writer(Engine):
             tops = tuple(lm15.TopLogprob(token=t, logprob=float(np.log(p))) for t, p in list(texts.items())[: self.top])
             logprobs = (lm15.TokenLogprob(token=str(text), logprob=0.0, top=tops),)
         usage, message = lm15.Usage(input_tokens=1, output_tokens=1, total_tokens=2), lm15.Message.assistant(str(text))
-        found = {"message": message, "finish_reason": "length", "usage": usage, "logprobs": logprobs}
+        found = {"message": message, "finish_reason": "stop", "usage": usage, "logprobs": logprobs}
         return lm15.Response(id=None, model=request.model, **found)
 
 
