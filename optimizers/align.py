@@ -39,7 +39,7 @@ from evalbias.optimizers.rules import (
     error_rule,
     mean_error,
 )
-from evalbias.optimizers.selection import Candidate, CompileReport, Selection
+from evalbias.optimizers.selection import Candidate, CompileReport, Selection, count_unanswered
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import likelihood_scores
 from evalbias.programs.metrics import agreement_feedback
@@ -78,10 +78,17 @@ class AlignReport(CompileReport):
         return f"{self.learning_curve[0][1].label} by the number of labels: {reached}." if reached else ""
 
     @property
+    def not_made(self) -> str:
+        """Sentence on guidelines and other optimizers that the search had to do without; empty without any."""
+        asked = {GUIDELINES, "GEPA", *self.settings.get("optimizers", ())}
+        missed = [f"{name} ({why.rstrip('.')})" for name, why in self.left_out.items() if asked & {name, name[:-2]}]
+        return f"Not tried: {'; '.join(missed)}." if missed else ""
+
+    @property
     def remarks(self) -> list[str]:
-        """Further remarks on the choice: the change in the prompt, and what fewer labels reach."""
+        """Further remarks on the choice: the change in the prompt, what fewer labels reach, and what was not tried."""
         changed = f"{CHANGED}\n{self.prompt_difference}" if self.prompt_difference else ""
-        return [*filter(None, [changed, self.by_labels])]
+        return [*filter(None, [changed, self.by_labels, self.not_made])]
 
     @property
     def paragraphs(self) -> list[str]:  # type: ignore[override]  # made of the numbers, not kept
@@ -90,7 +97,7 @@ class AlignReport(CompileReport):
     def sections(self) -> list[Section]:
         (choice,) = super().sections()
         changed: list[Block] = [CHANGED, Quote(self.prompt_difference)] if self.prompt_difference else []
-        return [replace(choice, blocks=[*choice.blocks, *changed, *filter(None, [self.by_labels])])]
+        return [replace(choice, blocks=[*choice.blocks, *changed, *filter(None, [self.by_labels, self.not_made])])]
 
 
 @dataclass(eq=False, repr=False)
@@ -292,6 +299,13 @@ class Align(JudgeOptimizer):
     def _run(self, problem: Problem) -> list[Ran]:
         """Race everything, and then combinations of what came first; the given judge is there to be read."""
         before = self.tested(problem.on((), problem.fit), problem.student)
+        if not problem.only and math.isnan(agreement_of(before).value(before)):
+            unread = count_unanswered(before)
+            raise ValueError(
+                f"The given judge's agreement on {count(len(before.ids), 'item')} is undefined: it left {unread} "
+                "without an answer, and answered the others alike. Give it a prompt or a model whose answers differ "
+                "and can be read (of a model that reasons first, more `sample_tokens`)."
+            )
         race = Race(
             problem.student, problem.fit, before, partial(self.answers, problem), budget=self.budget, seed=self.seed
         )
@@ -302,7 +316,7 @@ class Align(JudgeOptimizer):
 
     def _offers(self, problem: Problem, before: Judged) -> list[Offer]:
         """Return what can be made of the items and the given judge's answers to them."""
-        judge, listed = problem.student, list[Offer]()
+        judge, listed, written = problem.student, list[Offer](), len(getattr(self.reflection_lm, "history", ()))
         searched = (problem.only,) if problem.only not in ("", COMBINATION) else (LIBRARY, DEMOS, GUIDELINES)
         if LIBRARY in searched:
             listed += offers.worded(judge)
@@ -318,7 +332,9 @@ class Align(JudgeOptimizer):
             thinking = judge.deepcopy()
             thinking.reasoning = True
             listed.append(Offer(offers.REASONING, "reasons before the answer", thinking))
-        return [*listed, *self._taught(problem)]
+        listed += self._taught(problem)
+        problem.calls += len(getattr(self.reflection_lm, "history", ())) - written
+        return listed
 
     def _taught(self, problem: Problem) -> list[Offer]:
         """Return what DSPy's GEPA, with a model that reflects, and the user's own optimizers make of the judge."""
@@ -337,10 +353,7 @@ class Align(JudgeOptimizer):
             )
         if problem.only:
             optimizers = {name: own for name, own in optimizers.items() if offers.taught_by(name) == problem.only}
-        before = len(getattr(self.reflection_lm, "history", ()))
-        made = offers.taught(problem, optimizers)
-        problem.calls += len(getattr(self.reflection_lm, "history", ())) - before
-        return made
+        return offers.taught(problem, optimizers)
 
 
 def _prompt(judge: Any, item: dspy.Example) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.lm.decisions import ClientLM
-from evalbias.lm.dspy_seam import FAILED
+from evalbias.lm.dspy_seam import FAILED, message_of
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.optimizers.base import Problem, shown_by
@@ -158,7 +158,6 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
     for start in range(0, min(len(order), CASES * REQUESTS), CASES):
         cases = [gaps[i][1] for i in order[start : start + CASES]]
         predict = dspy.Predict(Distill)
-        problem.calls += 1
         try:
             with dspy.context(lm=reflection_lm):
                 lines = predict(question=judge.predict.signature.instructions, cases=cases).guidelines or []
@@ -166,7 +165,7 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
             wrong = "the model that reflects answered in another form"
             continue
         except FAILED as error:  # such as texts that are too long for it
-            wrong = f"{type(error).__name__}: {error!s:.300}"
+            wrong = message_of(error)
             continue
         for line in lines:
             text = " ".join(str(line).split()).lstrip("-*0123456789. ")

@@ -80,10 +80,14 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
         with run.progress(min(10 * options.budget + 9 * n, 99 * n), new=new) as optimizer.progress:
             compiled = optimizer.compile(judge, trainset=train, valset=test, lm=run.options.lm)
         report = compiled.report
-        written = keep(compiled, report, run.folder.path / "judge.json", compared=report.comparison)
+        path = run.folder.path / "judge.json"
+        written = keep(compiled, report, path, compared=report.comparison, sampling=run.sampling)
         result = {**vars(report), "written": written}
         brief = {name: value for name, value in result.items() if name not in ("before", "after")}
         printed = [report.candidates_table(), report.decision, *report.remarks, written]
+        if options.reflection_lm is not None:
+            calls = f"{report.cost.calls:,}"
+            printed.append(f"Texts written for the search: {calls}. The tokens below are the judge's.")
         run.leave(RunOutcome(result, brief, printed, page=report))
 
 
@@ -138,7 +142,7 @@ def compile_judges(
     written = {}
     for name, judge in compiled.judges.items():
         report, path = reports[name], run.folder.file("judge", name, ".json")
-        written[name] = keep(judge, report, path, compared=report.comparison)
+        written[name] = keep(judge, report, path, compared=report.comparison, sampling=run.sampling)
     sides = {name: {"before": compiled.before[name], "after": compiled.after[name]} for name in comparisons}
     plots = [Section(f"Likelihood and unfairness: {name}", [scatter(both)]) for name, both in sides.items()]
     # The judges side by side, then the choice and its reason.
@@ -226,7 +230,7 @@ def search(
             judge, compiled, test, lm=options.lm, limit=limit, seed=options.seed, orders=orders
         )
     report, path = compiled.report, run.folder.path / "judge.json"
-    written = keep(compiled, report, path, compared=rows["searched"].comparisons)
+    written = keep(compiled, report, path, compared=rows["searched"].comparisons, sampling=run.sampling)
     counts = {"search": len(drawn), "all": count_pairs(split.train)}
     measured = {title: {n: m.to_dict(items=False) for n, m in row.measurements.items()} for title, row in rows.items()}
     brief = {

@@ -113,15 +113,15 @@ class Run(AbstractContextManager["Run"]):
         # 2. Each model is opened once.
         opening = MeasuringModels(**vars(models or Models()))
         opened = _open_models(options, opening, writes=writes)
-        self._sampling: Sampling | None = None  # of models that estimate probabilities from answers
+        self.sampling: Sampling | None = None  # of models that estimate probabilities from answers
         if opening.samples is not None:
-            self._sampling = Sampling(opening.samples, opening.sample_temperature, opening.sample_tokens, options.seed)
+            self.sampling = Sampling(opening.samples, opening.sample_temperature, opening.sample_tokens, options.seed)
         # 3. The folder is of these settings.
         settings = {**own, **{name: model_identity(lm) for name, lm in opened.items()}}
         if hasattr(options, "likelihood_lm") and "lm" in settings:
             settings.setdefault("likelihood_lm", settings["lm"])
-        if self._sampling is not None:
-            settings["sampling"] = asdict(self._sampling)
+        if self.sampling is not None:
+            settings["sampling"] = asdict(self.sampling)
         self.folder = RunFolder(out.out, settings)
         self._shown: Progress | None = None
         self._as_json, self._left, self._planned, self._verified = out.as_json, 0, False, 0
@@ -134,13 +134,13 @@ class Run(AbstractContextManager["Run"]):
             watched = None if lm is None else measuring(lm)
             # 4. Models that judge are called through the store of answers.
             journals = partial(self.folder.path.glob, "**/*.jsonl" if writes else self.folder.journal.name)
-            self._watch = ModelWatch(self.folder, watched, journals, sampled=self._sampling is not None)
+            self._watch = ModelWatch(self.folder, watched, journals, sampled=self.sampling is not None)
             if writes:
                 lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
                 self._watch.check()
             else:
                 if lm is not None:
-                    opened["lm"] = measuring(self._cached(watched, self.folder.journal), self._sampling)
+                    opened["lm"] = measuring(self._cached(watched, self.folder.journal), self.sampling)
                 if "likelihood_lm" in opened:
                     path = self.folder.path / "likelihoods.jsonl"
                     opened["likelihood_lm"] = self._cached(opened["likelihood_lm"], path)
@@ -175,7 +175,7 @@ class Run(AbstractContextManager["Run"]):
         if not self._asks:
             yield self._advance
             return
-        self._left = total * (1 if self._sampling is None else self._sampling.samples)
+        self._left = total * (1 if self.sampling is None else self.sampling.samples)
         self._new = 1.0 if new is None else new / total
         with progress(self._left, doing) as self._shown:
             try:
@@ -211,8 +211,8 @@ class Run(AbstractContextManager["Run"]):
             note = f"answers asked {self._asked()}, replayed {sum(lm.replayed for lm in self._models)}"
             if (tokens := sum(lm.tokens for lm in self._models)) > 0:  # NaN, where they are not reported, is not
                 note += f"; {tokens:,.0f} tokens"
-            if self._sampling is not None:
-                note += f"; probabilities are estimates from {count(self._sampling.samples, 'answer')} to each prompt"
+            if self.sampling is not None:
+                note += f"; probabilities are estimates from {count(self.sampling.samples, 'answer')} to each prompt"
             console.print(note, style="dim")
         console.print(f"run folder: {self.folder.path}", soft_wrap=True)
         console.print(f"report: {self.folder.path / FILE}", soft_wrap=True)
@@ -349,13 +349,22 @@ class ModelWatch:
 
 
 def keep(
-    program: Any, report: CompileReport, path: Path, *, compared: Mapping[str, Comparison], kind: str = "judge"
+    program: Any,
+    report: CompileReport,
+    path: Path,
+    *,
+    compared: Mapping[str, Comparison],
+    kind: str = "judge",
+    sampling: Sampling | None = None,
 ) -> str:
     """Write a compiled program, or the initial one if nothing was better, and return a sentence about it.
 
     An optimizer that chooses on held-back items has decided this. The bare method of a paper decides nothing,
     so the test items show what became worse: ``compared`` is bias or agreement -> initial against compiled program.
+    A judge is asked as in the run, by ``sampling`` if its probabilities are estimates.
     """
+    if sampling is not None:
+        program.scoring, program.sampling = "sampled", sampling
     program.save(str(path))
     if any(candidate.chosen and candidate.name != GIVEN for candidate in report.candidates):
         return f"{path.name} holds the compiled {kind}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -71,8 +70,8 @@ class AnyLM(types.MeasuringLM):
                 raise Unanswered(f"{self.model} was not asked, because it needs a key: {needed}.") from error
             denied = status in (401, 403) and self.lm.kwargs.get("api_base")
             remedy = types.KEY_REMEDY if denied else REMEDIES.get(getattr(error, "code", None), "")
-            words = re.split(r"\n\s*\n", error.message)[0].rstrip(".")  # DSPy adds advice, such as to retry
-            raise Unanswered(f"{self.model} did not answer: {words}. {remedy}".rstrip()) from error
+            told = f"{self.model} did not answer: {seam.message_of(error).rstrip('.')}. {remedy}"
+            raise Unanswered(told.rstrip()) from error
         except types.ModelChanged as error:  # a connection error: the other answers of the call are kept
             raise Unanswered(f"{self.model}: {error}.") from error
 

@@ -304,10 +304,15 @@ def refusal_of(error: BaseException) -> Refused | None:
         return None
     if error.status is not None and error.status not in types.STATUSES:
         return None
-    words = error.message.partition("\n\n")[0].strip()  # DSPy adds advice on conversations
+    words = message_of(error)
     by = f" by {error.model}" if getattr(error, "model", None) else ""
     words = words.rstrip(".") or f"status {error.status}, and DSPy passes no reason on"
     return Refused(f"is refused{by}: {words}.", isinstance(error, TOO_LONG))
+
+
+def message_of(error: Any) -> str:
+    """Return what a failed request was told, without the advice that DSPy adds after it."""
+    return re.split(r"\n\s*\n", error.message)[0].strip()
 
 
 def own_refusal(error: BaseException | None) -> Refused | None:

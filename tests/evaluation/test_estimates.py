@@ -11,6 +11,7 @@ import pytest
 from planted import taste
 from scipy import stats
 
+import evalbias
 from evalbias import measures
 from evalbias.cli.run import keep
 from evalbias.evaluation import Number, compare_judges, measure
@@ -19,6 +20,7 @@ from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, mea
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Asking, Judged
 from evalbias.measures import estimate_effect, estimate_mean, estimate_share, estimate_spearman
 from evalbias.measures.agreement import counted_spearman
+from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.values import to_json
@@ -283,3 +285,11 @@ def test_what_an_optimizer_chose_is_written_and_a_bare_methods_judge_whatever_th
     path = tmp_path / "judge.json"
     assert words in keep(Program(), report, path, compared={"quality": compared})
     assert path.exists()
+
+
+def test_a_judge_that_was_chosen_on_sampled_answers_is_asked_so_from_its_file(tmp_path):
+    judge, sampling = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")), evalbias.Sampling(1, 0.0)
+    judge.correction = ScoreCorrection({}, reading=((1.0, 2.0), (5.0, 4.0)))
+    keep(judge, chosen("given"), tmp_path / "judge.json", compared={}, sampling=sampling)
+    loaded = evalbias.load(tmp_path / "judge.json")
+    assert (loaded.scoring, loaded.sampling, loaded.correction) == ("sampled", sampling, judge.correction)

@@ -288,9 +288,29 @@ def test_a_model_that_cannot_reflect_costs_no_other_offer_and_optimizers_of_one_
     reflecting.engine.write = too_long
     few = [dspy.LabeledFewShot(k=k) for k in (2, 3)]
     found = aligned(Prompted(better_by_an_edit), labeled(32), reflection_lm=reflecting, budget=20, optimizers=few)
-    assert "8,000 tokens at most" in found.report.left_out["guidelines"]
+    assert found.report.left_out["guidelines"] == "8,000 tokens at most"
+    assert "Not tried: guidelines (8,000 tokens at most)." in found.report.remarks
     names = " ".join(candidate.name for candidate in found.report.candidates)
     assert all(f"what LabeledFewShot{number} compiled" in names for number in ("", " 2"))
+
+
+def test_requests_whose_answers_cannot_be_read_are_counted_and_told_of():
+    reflecting = Reflecting()
+    reflecting.engine.write = lambda _: "I would rather not."
+    found = aligned(Prompted(better_by_an_edit), labeled(32), reflection_lm=reflecting, budget=20)
+    assert "Not tried: guidelines (the model that reflects answered in another form)." in found.report.remarks
+    assert found.report.cost.calls == len(reflecting.asked)
+
+
+@pytest.mark.parametrize(("answers", "words"), [((0.3, 0.7), "left 0 without"), ((np.nan, np.nan), "left 16 without")])
+def test_a_judge_without_an_agreement_is_refused_before_anything_is_tried(answers, words):
+    lm = Prompted(better_by_an_edit)
+    lm.choice_logprobs = lambda prompts, choices: ChoiceLogprobs(
+        tuple(choices), np.log(np.tile([*answers, *answers[:1] * 3], (len(prompts), 1)) / (2 * answers[0] + 1))
+    )
+    with pytest.raises(ValueError, match=rf"on 16 items is undefined: it {words} an answer, .* `sample_tokens`"):
+        aligned(lm, labeled(32))
+    assert len(lm.questions) == 32
 
 
 def test_a_model_that_reflects_on_itself_is_warned_of_and_sees_the_judges_own_labels(caplog):
