@@ -13,8 +13,9 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.lm.contract import unanswered
 from evalbias.lm.decisions import ClientLM
-from evalbias.lm.dspy_seam import FAILED, message_of
+from evalbias.lm.dspy_seam import FAILED, INVALID, message_of
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.optimizers.base import Problem, shown_by
@@ -164,8 +165,10 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
         except dspy.AdapterParseError:
             wrong = "the model that reflects answered in another form"
             continue
-        except FAILED as error:  # such as texts that are too long for it
-            wrong = message_of(error)
+        except FAILED as error:
+            if not isinstance(error, INVALID):  # without its model, the search would not be what was asked for
+                raise unanswered(reflection_lm, error) from error
+            wrong = message_of(error)  # such as texts that are too long for it
             continue
         for line in lines:
             text = " ".join(str(line).split()).lstrip("-*0123456789. ")

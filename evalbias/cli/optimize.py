@@ -51,6 +51,9 @@ from evalbias.report.tables import headlines_table, mitigation_table, refine_tab
 # Labeled items: increase the agreement of a judge with people.
 
 
+DEMONSTRATED = 4  # length of a prompt of the search in those without demonstrations, of which it shows three on average
+
+
 def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> None:
     """Make a saved judge, or a new one, agree with people; many items leave a fifth of the inputs for the report."""
     saved = None if options.judge is None else load(options.judge, PointwiseJudge, PairwiseJudge)
@@ -77,7 +80,8 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
         # curve, which knows most answers, takes a fifth more.
         n, halves = len(train), 2 if len(by_input(train)) < ENOUGH else 1
         new = round(1.2 * halves * (min(options.budget, 10 * n) + 7 * n)) + 2 * len(test)
-        with run.progress(min(10 * options.budget + 9 * n, 99 * n), new=new) as optimizer.progress:
+        total = min(10 * options.budget + 9 * n, 99 * n)
+        with run.progress(total, new=new, longer=DEMONSTRATED) as optimizer.progress:
             compiled = optimizer.compile(judge, trainset=train, valset=test, lm=run.options.lm)
         report = compiled.report
         path = run.folder.path / "judge.json"

@@ -223,17 +223,20 @@ SAMPLE = 50  # largest number of prompts whose length is measured
 CHARACTERS = 4.0  # characters of a token, about, in English
 
 
-def tell_plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
+def tell_plan(
+    questions: Sequence[Question], left: int, model: str, *, longer: float = 1.0, hosted: str | None, yes: bool
+) -> None:
     """Print the plan of a long run, which a user at a terminal must confirm; short runs have no plan.
 
-    ``questions`` are the first to the model, ``left`` is the number of answers to ask for, ``hosted`` is a hosted
-    model's name in price lists, and ``yes`` skips the confirmation. A user who declines raises Exit.
+    ``questions`` are the first to the model, ``left`` is the number of answers to ask for, whose prompts are ``longer``
+    times as long, ``hosted`` is a hosted model's name in price lists, and ``yes`` skips the confirmation. A user who
+    declines raises Exit.
     """
     if left < LONG or not questions:
         return
     step = max(1, len(questions) // SAMPLE)
     lengths = [_length(question) for question in questions[::step]]
-    tokens = left * sum(lengths) / len(lengths) / CHARACTERS
+    tokens = longer * left * sum(lengths) / len(lengths) / CHARACTERS
     cost = None if hosted is None else _dollars(hosted, tokens)
     price = "" if cost is None else f", about ${cost:,.2f} for the prompts by litellm's price list"
     looked = "1 prompt" if len(lengths) == 1 else f"{len(lengths)} prompts"

@@ -37,6 +37,17 @@ REMEDIES = {
 """Code of DSPy's error -> advice."""
 
 
+def unanswered(lm: Any, error: Any) -> Unanswered:
+    """Return DSPy's error of a request to a model as one that names the model and the remedy."""
+    status, keys = getattr(error, "status", None), getattr(error, "env_keys", ())
+    if keys and status is None:  # DSPy sent nothing
+        needed = f"set {' or '.join(keys)} in the environment, or give api_key to dspy.LM"
+        return Unanswered(f"{lm.model} was not asked, because it needs a key: {needed}.")
+    denied = status in (401, 403) and lm.kwargs.get("api_base")
+    remedy = types.KEY_REMEDY if denied else REMEDIES.get(getattr(error, "code", None), "")
+    return Unanswered(f"{lm.model} did not answer: {seam.message_of(error).rstrip('.')}. {remedy}".rstrip())
+
+
 class AnyLM(types.MeasuringLM):
     """A ``dspy.LM`` asked through DSPy: one request per question, several in flight.
 
@@ -64,14 +75,7 @@ class AnyLM(types.MeasuringLM):
         except seam.FAILED as error:
             if isinstance(cause := error.__cause__, ValueError):  # a local model's own error
                 raise cause from cause.__cause__  # from ``error`` would be a circle, which ``own_refusal`` follows
-            status, keys = getattr(error, "status", None), getattr(error, "env_keys", ())
-            if keys and status is None:  # DSPy sent nothing
-                needed = f"set {' or '.join(keys)} in the environment, or give api_key to dspy.LM"
-                raise Unanswered(f"{self.model} was not asked, because it needs a key: {needed}.") from error
-            denied = status in (401, 403) and self.lm.kwargs.get("api_base")
-            remedy = types.KEY_REMEDY if denied else REMEDIES.get(getattr(error, "code", None), "")
-            told = f"{self.model} did not answer: {seam.message_of(error).rstrip('.')}. {remedy}"
-            raise Unanswered(told.rstrip()) from error
+            raise unanswered(self.lm, error) from error
         except types.ModelChanged as error:  # a connection error: the other answers of the call are kept
             raise Unanswered(f"{self.model}: {error}.") from error
 

@@ -46,8 +46,8 @@ def test_a_line_of_progress_every_thirty_seconds():
 
 
 def test_the_plan_of_a_long_run(monkeypatch, capsys):
-    def told(prompts, count=20_000, hosted=None):
-        terminal.tell_plan(prompts, count, "m", hosted=hosted, yes=False)
+    def told(prompts, count=20_000, hosted=None, **longer):
+        terminal.tell_plan(prompts, count, "m", hosted=hosted, yes=False, **longer)
         return capsys.readouterr().err
 
     messages = [{"role": "user", "content": "x" * 400}, {"role": "assistant", "content": "y" * 80}]
@@ -55,6 +55,7 @@ def test_the_plan_of_a_long_run(monkeypatch, capsys):
     assert told(prompts, 999) == ""  # not a long run
     # 480 / 4 tokens each
     assert told(prompts) == "plan: about 20,000 prompts to m, 2,400,000 tokens (estimated from 10 prompts).\n"
+    assert "9,600,000 tokens" in told(prompts, longer=4)
     asked = told([Decision({"Output": "x" * 388}, ("1", "2"))])  # 402 / 4 tokens as JSON
     assert asked == "plan: about 20,000 prompts to m, 2,010,000 tokens (estimated from 1 prompt).\n"
     listed = types.SimpleNamespace(model_cost={"gpt-4o-mini": {"input_cost_per_token": 1.5e-7}})

@@ -13,7 +13,7 @@ import pytest
 import evalbias
 from evalbias.evaluation.bias import Quote
 from evalbias.evaluation.judged import HUMAN_SCORES
-from evalbias.lm.types import ChoiceLogprobs
+from evalbias.lm.types import ChoiceLogprobs, Unanswered
 from evalbias.optimizers import Align, align, offers, race
 from evalbias.optimizers.align import ENOUGH
 from evalbias.optimizers.base import rounds
@@ -300,6 +300,17 @@ def test_requests_whose_answers_cannot_be_read_are_counted_and_told_of():
     found = aligned(Prompted(better_by_an_edit), labeled(32), reflection_lm=reflecting, budget=20)
     assert "Not tried: guidelines (the model that reflects answered in another form)." in found.report.remarks
     assert found.report.cost.calls == len(reflecting.asked)
+
+
+def test_a_reflection_model_that_cannot_be_asked_ends_the_search():
+    def denied(_):
+        raise dspy.lm15.AuthError("wrong key", status=401)
+
+    reflecting = Reflecting()
+    reflecting.engine.write = denied
+    with pytest.raises(Unanswered, match=r"reflecting did not answer: wrong key\."):
+        aligned(Prompted(better_by_an_edit), labeled(32), reflection_lm=reflecting, budget=20)
+    assert len(reflecting.asked) == 1
 
 
 @pytest.mark.parametrize(("answers", "words"), [((0.3, 0.7), "left 0 without"), ((np.nan, np.nan), "left 16 without")])
