@@ -61,6 +61,7 @@ class AlignReport(CompileReport):
         agreement: "before" and "after" -> the agreement on inputs that the judge was not made from.
         biases: Bias -> the given judge against the chosen one on the same inputs; empty where it was kept.
         prompt_difference: Lines of the prompt that were removed (-) and added (+), of the first item.
+        unanswered: Number of the items to choose on to which the chosen judge gave no answer.
         learning_curve: (labels, agreement) of the chosen kind, found with a part of the labels; empty without a curve.
     """
 
@@ -68,6 +69,7 @@ class AlignReport(CompileReport):
     measure: str = ""
     agreement: Mapping[str, Estimate] = field(default_factory=dict)
     biases: Mapping[str, Comparison] = field(default_factory=dict)
+    unanswered: int = 0
     prompt_difference: str = ""
     learning_curve: tuple[tuple[int, Estimate], ...] = ()
 
@@ -78,17 +80,19 @@ class AlignReport(CompileReport):
         return f"{self.learning_curve[0][1].label} by the number of labels: {reached}." if reached else ""
 
     @property
-    def not_made(self) -> str:
-        """Sentence on guidelines and other optimizers that the search had to do without; empty without any."""
+    def lost(self) -> str:
+        """Sentences on items without an answer, and on what the search had to do without; empty without any."""
+        lost = f"{count(self.unanswered, 'item')} took no part: the judge gave no answer that can be read."
         asked = {GUIDELINES, "GEPA", *self.settings.get("optimizers", ())}
         missed = [f"{name} ({why.rstrip('.')})" for name, why in self.left_out.items() if asked & {name, name[:-2]}]
-        return f"Not tried: {'; '.join(missed)}." if missed else ""
+        missing = f"Not tried: {'; '.join(missed)}." if missed else ""
+        return " ".join(filter(None, [lost if self.unanswered else "", missing]))
 
     @property
     def remarks(self) -> list[str]:
-        """Further remarks on the choice: the change in the prompt, what fewer labels reach, and what was not tried."""
+        """Further remarks on the choice: the change in the prompt, what fewer labels reach, and what is missing."""
         changed = f"{CHANGED}\n{self.prompt_difference}" if self.prompt_difference else ""
-        return [*filter(None, [changed, self.by_labels, self.not_made])]
+        return [*filter(None, [changed, self.by_labels, self.lost])]
 
     @property
     def paragraphs(self) -> list[str]:  # type: ignore[override]  # made of the numbers, not kept
@@ -97,7 +101,7 @@ class AlignReport(CompileReport):
     def sections(self) -> list[Section]:
         (choice,) = super().sections()
         changed: list[Block] = [CHANGED, Quote(self.prompt_difference)] if self.prompt_difference else []
-        return [replace(choice, blocks=[*choice.blocks, *changed, *filter(None, [self.by_labels, self.not_made])])]
+        return [replace(choice, blocks=[*choice.blocks, *changed, *filter(None, [self.by_labels, self.lost])])]
 
 
 @dataclass(eq=False, repr=False)
@@ -260,6 +264,7 @@ class Align(JudgeOptimizer):
         measure, chosen = self.measure(problem, judged_before), selection.chosen
         before, after = (measure.estimate(judged, self.seed) for judged in (judged_before, selection.answers))
         fields |= {"measure": measure.name, "agreement": {"before": before, "after": after}}
+        fields["unanswered"] = count_unanswered(selection.answers)
         if chosen.program is problem.student:
             return fields
         old, new = (_prompt(judge, problem.held_back[0]) for judge in (problem.student, chosen.program))

@@ -294,6 +294,13 @@ def test_a_model_that_cannot_reflect_costs_no_other_offer_and_optimizers_of_one_
     assert all(f"what LabeledFewShot{number} compiled" in names for number in ("", " 2"))
 
 
+def test_items_without_an_answer_take_no_part_and_are_counted():
+    lm = Prompted(better_by_an_edit, refuses=lambda question: question.prompt[-1]["content"].count("text 3") > 0)
+    report = aligned(lm, labeled(32), learning_curve=False).report
+    assert report.unanswered == 3  # 3, 30 and 31
+    assert "3 items took no part: the judge gave no answer that can be read." in report.remarks
+
+
 def test_requests_whose_answers_cannot_be_read_are_counted_and_told_of():
     reflecting = Reflecting()
     reflecting.engine.write = lambda _: "I would rather not."
