@@ -13,7 +13,7 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.lm.contract import unanswered
+from evalbias.lm.contract import as_unanswered
 from evalbias.lm.decisions import ClientLM
 from evalbias.lm.dspy_seam import FAILED, INVALID, message_of
 from evalbias.measures import rs_scores, unfairness_scores
@@ -167,7 +167,7 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
             continue
         except FAILED as error:
             if not isinstance(error, INVALID):  # without its model, the search would not be what was asked for
-                raise unanswered(reflection_lm, error) from error
+                raise as_unanswered(reflection_lm, error) from error
             wrong = message_of(error)  # such as texts that are too long for it
             continue
         for line in lines:

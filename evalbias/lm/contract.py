@@ -37,7 +37,7 @@ REMEDIES = {
 """Code of DSPy's error -> advice."""
 
 
-def unanswered(lm: Any, error: Any) -> Unanswered:
+def as_unanswered(lm: Any, error: Any) -> Unanswered:
     """Return DSPy's error of a request to a model as one that names the model and the remedy."""
     status, keys = getattr(error, "status", None), getattr(error, "env_keys", ())
     if keys and status is None:  # DSPy sent nothing
@@ -75,7 +75,7 @@ class AnyLM(types.MeasuringLM):
         except seam.FAILED as error:
             if isinstance(cause := error.__cause__, ValueError):  # a local model's own error
                 raise cause from cause.__cause__  # from ``error`` would be a circle, which ``own_refusal`` follows
-            raise unanswered(self.lm, error) from error
+            raise as_unanswered(self.lm, error) from error
         except types.ModelChanged as error:  # a connection error: the other answers of the call are kept
             raise Unanswered(f"{self.model}: {error}.") from error
 
@@ -181,12 +181,12 @@ class AnyLM(types.MeasuringLM):
         """Ask for a text: without a seed, but still past DSPy's cache, or a temperature of 1, if it takes none."""
         apart = {} if question.seed is None else {"rollout_id": question.seed}
         lacks, left_out = seam.lacks.setdefault(self.lm, set()), set[str]()
-        spare = {"seed": question.seed is not None, "temperature": question.temperature == 1}
+        spare = {"seed", *(["temperature"] if question.temperature == 1 else [])}  # a refused 0 is an error
         while True:
-            sent = {name for name, given in spare.items() if given and name not in lacks | left_out}
-            plain = replace(question, **{name: None for name in spare if spare[name] and name not in sent})
+            sent = spare - lacks - left_out
+            plain: Any = dict.fromkeys(spare - sent)
             try:
-                response = self._send(seam.text_request(self.model, plain), **apart)
+                response = self._send(seam.text_request(self.model, replace(question, **plain)), **apart)
             except (*seam.UNSUPPORTED, *seam.INVALID) as error:
                 if not (refused := {name for name in sent if name in str(error).casefold()}):
                     raise
