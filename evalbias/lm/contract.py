@@ -44,7 +44,7 @@ def as_unanswered(lm: Any, error: Any) -> Unanswered:
         needed = f"set {' or '.join(keys)} in the environment, or give api_key to dspy.LM"
         return Unanswered(f"{lm.model} was not asked, because it needs a key: {needed}.")
     denied = status in (401, 403) and lm.kwargs.get("api_base")
-    remedy = types.KEY_REMEDY if denied else REMEDIES.get(getattr(error, "code", None), "")
+    remedy = types.KEY_REMEDY if denied else REMEDIES.get(getattr(error, "code", ""), "")
     return Unanswered(f"{lm.model} did not answer: {seam.message_of(error).rstrip('.')}. {remedy}".rstrip())
 
 
